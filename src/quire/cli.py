@@ -1,0 +1,214 @@
+"""The command line: argv and environment to Settings, then run."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import logging
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from quire import __version__
+from quire.core.errors import QuireError
+from quire.settings import BadSetting, Settings, config_file, load
+
+_SERVE_FLAGS = [
+    "transport",
+    "host",
+    "port",
+    "toolsets",
+    "runtime",
+    "python",
+    "preload",
+    "workspace",
+    "store",
+    "cell_timeout",
+    "max_timeout",
+    "grace",
+    "patience",
+    "idle_timeout",
+    "max_cells",
+    "max_code_bytes",
+    "max_output_bytes",
+    "result_chars",
+    "log_level",
+]
+
+
+def main(argv: list[str] | None = None) -> None:
+    """`quire` alone serves MCP over stdio: what a client's configuration starts."""
+    arguments = sys.argv[1:] if argv is None else argv
+    parsed = parser().parse_args(arguments or ["serve", "--transport", "stdio"])
+    try:
+        code = parsed.command(parsed)
+    except (BadSetting, QuireError) as error:
+        print(f"quire: {error}", file=sys.stderr)
+        code = 2
+    except KeyboardInterrupt:
+        code = 130
+    sys.exit(code or 0)
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="quire", description="A place for AI agents to run code that is never lost.")
+    top.add_argument("--version", action="version", version=f"quire {__version__}")
+    commands = top.add_subparsers(metavar="COMMAND")
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--data-dir", type=Path, metavar="DIR", help=_help("data_dir"))
+    common.add_argument("--config", type=Path, metavar="FILE", help="Settings file instead of the default one")
+
+    def command(name: str, run: Callable[[argparse.Namespace], int | None], text: str) -> argparse.ArgumentParser:
+        each = commands.add_parser(name, help=text, description=text, parents=[common])
+        each.set_defaults(command=run)
+        return each
+
+    serve = command("serve", _serve, "Serve MCP, over stdio or HTTP")
+    for flag in _SERVE_FLAGS:
+        serve.add_argument(f"--{flag.replace('_', '-')}", metavar=flag.upper(), help=_help(flag))
+    demo = commands.add_parser("demo", help="A tour in the terminal, through a real MCP client")
+    demo.set_defaults(command=_demo)
+    execute = command("exec", _exec, "Run code in a notebook")
+    execute.add_argument("code", help="Python source, or - to read it from standard input")
+    execute.add_argument("--notebook", default="main", metavar="NAME")
+    execute.add_argument("--timeout", type=float, metavar="SECONDS")
+    command("list", _list, "List notebooks")
+    export = command("export", _export, "Write a notebook as ipynb")
+    export.add_argument("name")
+    export.add_argument("-o", "--output", type=Path, metavar="FILE", help="File to write; standard output unless set")
+    install = command("install", _install, "Write a client's configuration, leaving its other servers alone")
+    install.add_argument("client")
+    install.add_argument("--print", action="store_true", dest="only_print", help="Print it instead")
+    install.add_argument("--name", default="quire", help="What the client calls the server")
+    command("doctor", _doctor, "Say what this machine gives")
+    return top
+
+
+def _help(name: str) -> str:
+    return (Settings.model_fields[name].description or "").replace("%", "%%")
+
+
+def _settings(parsed: argparse.Namespace) -> Settings:
+    given = vars(parsed)
+    flags = {name: given[name] for name in Settings.model_fields if given.get(name) is not None}
+    return load(flags, config=parsed.config)
+
+
+def _run(main: Callable[[], Awaitable[Any]]) -> Any:
+    """Run to the end; SIGTERM ends it as Ctrl-C does, with everything closed."""
+
+    async def until_told() -> Any:
+        told = False
+
+        def stop() -> None:
+            nonlocal told
+            told = True
+            task.cancel()
+
+        task = asyncio.ensure_future(main())
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if not told:
+                raise  # Ctrl-C: asyncio makes it a KeyboardInterrupt
+            return 143
+
+    return asyncio.run(until_told())
+
+
+def _serve(parsed: argparse.Namespace) -> int:
+    settings = _settings(parsed)
+    logging.basicConfig(level=settings.log_level.upper(), stream=sys.stderr)
+
+    async def main() -> int:
+        from quire import compose
+        from quire.frontends.terminal import greeting
+
+        async with compose.app(settings) as app:
+            server = compose.mcp(app, settings)
+            gc.freeze()  # what is loaded by now stays: collections need not look at it again
+            if settings.transport == "stdio":
+                from quire.frontends.mcp import stdio
+
+                await stdio.serve(server, settings.log_level.upper())
+            else:
+                from quire.frontends.http.serve import serve
+
+                await serve(
+                    server,
+                    host=settings.host,
+                    port=settings.port,
+                    log_level=settings.log_level,
+                    listening=lambda url: greeting.show(url, app.about),
+                )
+        return 0
+
+    return int(_run(main))
+
+
+def _demo(parsed: argparse.Namespace) -> int:
+    from quire.frontends.terminal import demo
+
+    return int(asyncio.run(demo.tour()))
+
+
+def _exec(parsed: argparse.Namespace) -> int:
+    from quire import compose
+    from quire.frontends.terminal import commands
+
+    settings = _settings(parsed)
+    code = sys.stdin.read() if parsed.code == "-" else parsed.code
+
+    async def main() -> int:
+        async with compose.app(settings) as app:
+            return await commands.execute(app, parsed.notebook, code, parsed.timeout)
+
+    return int(_run(main))
+
+
+def _list(parsed: argparse.Namespace) -> int:
+    from quire import compose
+    from quire.frontends.terminal import commands
+
+    async def main() -> None:
+        async with compose.app(_settings(parsed), kernels=False) as app:
+            await commands.show_notebooks(app)
+
+    _run(main)
+    return 0
+
+
+def _export(parsed: argparse.Namespace) -> int:
+    from quire import compose
+    from quire.frontends.terminal import commands
+
+    async def main() -> None:
+        async with compose.app(_settings(parsed), kernels=False) as app:
+            await commands.export(app, parsed.name, parsed.output)
+
+    _run(main)
+    return 0
+
+
+def _install(parsed: argparse.Namespace) -> int:
+    from quire.frontends.terminal import commands
+
+    return commands.install(parsed.client, parsed.name, parsed.data_dir, only_print=parsed.only_print)
+
+
+def _doctor(parsed: argparse.Namespace) -> int:
+    from quire import compose
+    from quire.frontends.terminal import doctor
+
+    settings = _settings(parsed)
+    config = config_file(parsed.config)
+    where = f"{config}{'' if config.exists() else ' (not there)'}"
+
+    async def main() -> int:
+        return doctor.show([*await compose.examine(settings), ("settings file", None, where)])
+
+    return int(_run(main))

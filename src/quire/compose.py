@@ -1,0 +1,152 @@
+"""Settings to a running App: the one file that names implementations."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quire import __version__
+from quire.core.app import App
+from quire.core.current import Current
+from quire.core.errors import Failed
+from quire.core.feed import Feed
+from quire.core.kernels import Kernels
+from quire.core.limits import Limits
+from quire.core.model import Notebook
+from quire.core.notebooks import Notebooks
+from quire.core.ports import Blobs, Store
+from quire.core.runs import Runs
+from quire.core.tasks import background
+from quire.settings import Settings, load
+
+if TYPE_CHECKING:
+    from fastmcp import FastMCP
+
+    from quire.frontends.python import Quire
+    from quire.runtimes.python.runtime import PythonRuntime
+
+
+@asynccontextmanager
+async def app(settings: Settings, *, kernels: bool = True) -> AsyncIterator[App]:
+    """Everything a frontend needs, started; leaving it ends every process and closes every file.
+
+    Without `kernels` it can read and edit but not run: nothing is started.
+    """
+    async with AsyncExitStack() as stack:
+        store, blobs = _stores(settings)
+        stack.push_async_callback(store.close)
+        await store.mark_unfinished()
+        runtimes = {"python": await _python(settings, stack)} if kernels else {}
+        feed = Feed()
+        limits = _limits(settings)
+        keeping = Kernels(runtimes, store, _workspace(settings), settings.idle_timeout)
+        stack.push_async_callback(keeping.close)
+        runs = Runs(store, blobs, keeping, feed, limits)
+        await stack.enter_async_context(runs.open())
+        (await stack.enter_async_context(background())).start_soon(keeping.sweep)
+        notebooks = Notebooks(store, blobs, feed, limits, [settings.runtime])
+        yield App(
+            notebooks=notebooks,
+            runs=runs,
+            kernels=keeping,
+            current=Current(notebooks, keeping),
+            feed=feed,
+            limits=limits,
+            workspace=_workspace(settings),
+            about=about(settings),
+        )
+
+
+@asynccontextmanager
+async def open(data_dir: str | Path | None = None, **settings: Any) -> AsyncIterator[Quire]:
+    """Quire as a Python object, for embedding: `async with quire.open() as q: ...`"""
+    from quire.frontends.python import Quire
+
+    async with app(load({"data_dir": data_dir, **settings})) as running:
+        yield Quire(running)
+
+
+def mcp(running: App, settings: Settings) -> FastMCP[Any]:
+    """The MCP server over a running App."""
+    from quire.frontends.mcp.server import build
+
+    return build(running, toolsets=settings.toolsets, result_chars=settings.result_chars, version=__version__)
+
+
+def about(settings: Settings) -> dict[str, str]:
+    """What a Quire with these settings runs under, for people to read."""
+    kept = str(settings.data_dir) if settings.store == "sql" else "in memory: nothing is kept"
+    return {
+        "quire": __version__,
+        "notebooks kept in": kept,
+        "kernels run": settings.python,
+        "sandbox": "none: cells run with the rights of this user",
+        "tool sets": ", ".join(settings.toolsets),
+    }
+
+
+async def examine(settings: Settings) -> list[tuple[str, bool | None, str]]:
+    """What `quire doctor` shows: each part tried for real, with a sentence."""
+    found: list[tuple[str, bool | None, str]] = [("quire", None, f"{__version__} on Python {sys.version.split()[0]}")]
+    try:
+        async with app(settings) as running:
+            found.append(("data directory", True, str(settings.data_dir)))
+            async with AsyncExitStack() as stack:
+                runtime = await _python(settings, stack)
+                said = await runtime.about()
+                loaded = ", ".join(said["ready"]) or "nothing"
+                found.append(("kernels", True, f"Python {said['python']} ({settings.python})"))
+                found.append(("preloaded", None, f"{loaded} (of {', '.join(settings.preload)})"))
+            del running
+    except Failed as error:
+        found.append(("start", False, str(error)))
+    found.append(("sandbox", None, about(settings)["sandbox"]))
+    return found
+
+
+def _stores(settings: Settings) -> tuple[Store, Blobs]:
+    if settings.store == "memory":
+        from quire.stores.memory import MemoryBlobs, MemoryStore
+
+        return MemoryStore(), MemoryBlobs()
+    from quire.stores.blobs import FileBlobs
+    from quire.stores.sql import SqlStore
+
+    try:
+        settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return SqlStore(settings.data_dir), FileBlobs(settings.data_dir / "blobs")
+    except OSError as error:
+        raise Failed(
+            f"The data directory {settings.data_dir} cannot be used: {error.strerror}. Set data_dir to another."
+        ) from error
+
+
+async def _python(settings: Settings, stack: AsyncExitStack) -> PythonRuntime:
+    if sys.platform != "linux":
+        raise Failed("The Python runtime needs Linux as yet.")
+    from quire.runtimes.python.runtime import PythonRuntime
+
+    runtime = PythonRuntime(python=settings.python, preload=settings.preload)
+    return await stack.enter_async_context(runtime.open())
+
+
+def _workspace(settings: Settings) -> Callable[[Notebook], str]:
+    def path(notebook: Notebook) -> str:
+        return str(settings.workspace or settings.data_dir / "workspaces" / notebook.id)
+
+    return path
+
+
+def _limits(settings: Settings) -> Limits:
+    return Limits(
+        cell_timeout=settings.cell_timeout,
+        max_timeout=settings.max_timeout,
+        max_cells=settings.max_cells,
+        max_code_bytes=settings.max_code_bytes,
+        max_output_bytes=settings.max_output_bytes,
+        grace=settings.grace,
+        patience=settings.patience,
+    )

@@ -1,0 +1,1 @@
+"""What Quire does: notebooks, runs, kernels. No framework, no I/O library but anyio."""

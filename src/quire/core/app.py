@@ -1,0 +1,26 @@
+"""A running Quire: the rooms a frontend calls, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from quire.core.current import Current
+from quire.core.feed import Feed
+from quire.core.kernels import Kernels
+from quire.core.limits import Limits
+from quire.core.model import Notebook
+from quire.core.notebooks import Notebooks
+from quire.core.runs import Runs
+
+
+@dataclass(frozen=True, kw_only=True)
+class App:
+    notebooks: Notebooks
+    runs: Runs
+    kernels: Kernels
+    current: Current
+    feed: Feed
+    limits: Limits
+    workspace: Callable[[Notebook], str]  # the folder a notebook's code works in
+    about: dict[str, str]  # what this Quire runs under, for people: version, store, runtimes

@@ -1,0 +1,60 @@
+"""Whose notebook a call means: the one it names, else this client's current one, else `main`."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from quire.core.kernels import Kernels
+from quire.core.model import Notebook, Principal
+from quire.core.notebooks import MAIN, Notebooks
+
+_SESSIONS = 10_000  # the longest unused are forgotten; their notebooks stay
+
+
+@dataclass(frozen=True, kw_only=True)
+class Client:
+    """Who calls: a principal, and the session its transport gives it, where it gives one."""
+
+    principal: Principal
+    session: str | None = None
+
+
+class Current:
+    def __init__(self, notebooks: Notebooks, kernels: Kernels) -> None:
+        self._notebooks = notebooks
+        self._kernels = kernels
+        self._chosen: OrderedDict[Client, str] = OrderedDict()
+
+    async def notebook(self, client: Client, name: str | None = None) -> Notebook:
+        if name == MAIN:
+            return await self._notebooks.get_or_create(client.principal, MAIN)
+        if name is not None:
+            return await self._notebooks.named(client.principal, name)
+        chosen = self._chosen.get(client)
+        if chosen is not None:
+            self._chosen.move_to_end(client)
+            return await self._notebooks.named(client.principal, chosen)
+        return await self._default(client)
+
+    def peek(self, client: Client) -> str:
+        """The name of the notebook a call without one would mean, making none."""
+        return self._chosen.get(client, MAIN)
+
+    def use(self, client: Client, notebook: Notebook) -> None:
+        self._chosen[client] = notebook.name
+        self._chosen.move_to_end(client)
+        while len(self._chosen) > _SESSIONS:
+            self._chosen.popitem(last=False)
+
+    async def _default(self, client: Client) -> Notebook:
+        """`main`; where another server on this data directory runs it, `main-2`, and so on."""
+        number = 1
+        while True:
+            name = MAIN if number == 1 else f"{MAIN}-{number}"
+            notebook = await self._notebooks.get_or_create(client.principal, name)
+            if self._kernels.held(notebook):
+                if number > 1:
+                    self.use(client, notebook)
+                return notebook
+            number += 1

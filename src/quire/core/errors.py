@@ -1,0 +1,38 @@
+"""What can go wrong with a call, sorted by what the caller can do next.
+
+    QuireError
+    ├─ Refused        the call itself is wrong: change it; nothing has changed here
+    │  └─ Stale       the cell was edited meanwhile: read it again
+    ├─ NotFound       no such thing: choose one of those named
+    ├─ HeldElsewhere  another server runs this notebook: use another notebook, or that server
+    └─ Failed         the machine could not do it: no disk space, no process; what was kept is said
+
+What a *cell's* code raises is none of these: it is data, the run's outcome. Every message is a
+sentence that says what happened, what is kept, and what to do.
+"""
+
+from __future__ import annotations
+
+
+class QuireError(Exception):
+    """The root; catch it to catch all of ours."""
+
+
+class Refused(QuireError):
+    """The call cannot be done as it is; nothing was changed."""
+
+
+class Stale(Refused):
+    """An edit of a version that is no longer the newest."""
+
+
+class NotFound(QuireError):
+    """The named thing does not exist; the message names what does."""
+
+
+class HeldElsewhere(QuireError):
+    """The notebook's kernel lives in another server process on the same data directory."""
+
+
+class Failed(QuireError):
+    """The machine could not do what was asked."""

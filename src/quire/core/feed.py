@@ -1,0 +1,31 @@
+"""What happened, told to whoever listens. A listener returns at once and never raises; no news costs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from quire.core.model import CellId, Notebook
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """A cell changed (its state, its outputs, its source), or, without a cell, the notebook's list of cells."""
+
+    notebook: Notebook
+    cell: CellId | None = None
+    number: int | None = None
+
+
+class Feed:
+    def __init__(self) -> None:
+        self._listeners: list[Callable[[Change], None]] = []
+
+    def tell(self, change: Change) -> None:
+        for listener in list(self._listeners):
+            listener(change)
+
+    def listen(self, listener: Callable[[Change], None]) -> Callable[[], None]:
+        """Call `listener` with each change from now on; the returned function ends it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)

@@ -1,0 +1,64 @@
+"""What a call may ask for: checks of names, code and timeouts. Pure; each refusal says what would be taken."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from quire.core.errors import Refused
+
+NAME_CHARS = 100
+RESERVED = ("current", "cell", "notebooks")  # resource addresses begin with these words
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    cell_timeout: float  # seconds, where a call names none
+    max_timeout: float  # seconds
+    max_cells: int  # per notebook
+    max_code_bytes: int  # per cell
+    max_output_bytes: int  # per run
+    grace: float  # seconds between an interrupt and the kill
+    patience: float  # seconds a call waits before it answers that the run goes on
+
+    def check_code(self, code: str, *, empty: bool = False) -> str:
+        if not empty and not code.strip():
+            raise Refused("There is no code to run: `code` is empty. Nothing was changed.")
+        if "\x00" in code:
+            raise Refused("The code holds a NUL byte, which Python source cannot. Remove it and call again.")
+        try:
+            size = len(code.encode("utf-8"))
+        except UnicodeEncodeError as error:
+            raise Refused(
+                f"The code holds a lone surrogate at character {error.start}, which UTF-8 cannot say. "
+                "Write it as an escape (\\ud800) inside a string literal."
+            ) from None
+        if size > self.max_code_bytes:
+            raise Refused(
+                f"The code has {size:,} bytes, over the limit of {self.max_code_bytes:,} a cell "
+                "(setting max_code_bytes). Put data into a file of the workspace and read it from there."
+            )
+        return code
+
+    def check_timeout(self, timeout: float | None) -> float:
+        if timeout is None:
+            return self.cell_timeout
+        if not math.isfinite(timeout) or not 0 < timeout <= self.max_timeout:
+            raise Refused(
+                f"timeout must be above 0 and at most {self.max_timeout:g} seconds (setting max_timeout); "
+                f"got {timeout:g}. Leave it out for the default of {self.cell_timeout:g}."
+            )
+        return timeout
+
+
+def check_name(name: str) -> str:
+    if not 1 <= len(name) <= NAME_CHARS:
+        raise Refused(f"A notebook's name has 1 to {NAME_CHARS} characters; got {len(name)}.")
+    if name != name.strip() or not name.isprintable() or any(mark in name for mark in "/\\?#%{}"):
+        raise Refused(
+            f"{name!r} cannot name a notebook: use letters, digits, spaces and any of . _ - + , "
+            "without a space at either end."
+        )
+    if name in RESERVED or set(name) == {"."}:
+        raise Refused(f"{name!r} is a reserved word; choose another name for the notebook.")
+    return name

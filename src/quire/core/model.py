@@ -1,0 +1,147 @@
+"""The things Quire speaks of, as frozen data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NewType
+
+Principal = NewType("Principal", str)
+NotebookId = NewType("NotebookId", str)
+CellId = NewType("CellId", str)
+RunId = NewType("RunId", str)
+
+LOCAL = Principal("local")
+"""The user this process belongs to."""
+
+
+class CellState(StrEnum):
+    IDLE = "IDLE"
+    RUNNING = "RUNNING"
+    SUCCESS = "SUCCESS"
+    ERROR = "ERROR"
+    TIMEOUT = "TIMEOUT"
+    INTERRUPTED = "INTERRUPTED"
+    CRASHED = "CRASHED"
+
+    @property
+    def failed(self) -> bool:
+        return self not in (CellState.IDLE, CellState.RUNNING, CellState.SUCCESS)
+
+
+class CellKind(StrEnum):
+    CODE = "code"
+    MARKDOWN = "markdown"
+    RAW = "raw"
+
+
+class OutputType(StrEnum):
+    STREAM = "stream"
+    EXECUTE_RESULT = "execute_result"
+    ERROR = "error"
+    IMAGE = "image"
+    HTML = "html"
+    DATAFRAME = "dataframe"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blob:
+    """Bytes kept beside the store, named by their content."""
+
+    digest: str
+    size: int
+    text: bool = False  # whether it was text, kept as UTF-8
+
+
+Data = str | bytes | Blob
+"""One entry of a MIME bundle: text, bytes just arrived, or where kept bytes are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """One thing a run showed, with its whole MIME bundle.
+
+    `name` is the stream's (stdout, stderr) or the exception's; `result` marks the last expression's value.
+    """
+
+    type: OutputType
+    bundle: dict[str, Data]
+    metadata: dict[str, Any] = field(default_factory=dict)
+    name: str = ""
+    result: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Notebook:
+    id: NotebookId
+    name: str
+    owner: Principal
+    runtime: str
+    created_at: float  # seconds since the epoch
+    runs: int = 0  # how many runs it has had: the last execution count
+    cells: int = 0
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One execution of a cell, as the journal keeps it."""
+
+    id: RunId
+    cell: CellId
+    count: int
+    source: str
+    author: str
+    started_at: float  # seconds since the epoch
+    seconds: float | None = None  # None while it runs
+    state: CellState = CellState.RUNNING
+    cause: str = ""  # why it ended, where the outputs do not say: a crash, a timeout, an interrupt
+    value: list[Any] = field(default_factory=list)  # [the last expression's value] where JSON can say it
+    outputs: tuple[Output, ...] = ()
+    imports: tuple[str, ...] = ()
+    functions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    id: CellId
+    number: int  # 0-based place in the notebook
+    kind: CellKind
+    source: str
+    version: int = 1  # grows with each edit
+    run: Run | None = None  # the last one
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def state(self) -> CellState:
+        return self.run.state if self.run else CellState.IDLE
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        return self.run.outputs if self.run else ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewCell:
+    """A cell to be added; `run` only where it comes with one, from an ipynb."""
+
+    source: str
+    kind: CellKind = CellKind.CODE
+    run: Run | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Died:
+    """A kernel's last event: its process is gone."""
+
+    reason: str  # a sentence: what happened
+    hint: str = ""  # a sentence: what to do
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelSpec:
+    """What a runtime needs to know to make a kernel."""
+
+    notebook: NotebookId
+    workspace: str  # the folder its code works in

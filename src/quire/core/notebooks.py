@@ -1,0 +1,197 @@
+"""Editing: notebooks and their cells, for whoever owns them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from uuid import uuid4
+
+from quire.core.errors import NotFound, Refused
+from quire.core.feed import Change, Feed
+from quire.core.images import FORMATS, Image
+from quire.core.limits import Limits, check_name
+from quire.core.model import (
+    Blob,
+    Cell,
+    CellId,
+    CellKind,
+    CellState,
+    Data,
+    NewCell,
+    Notebook,
+    NotebookId,
+    Output,
+    Principal,
+)
+from quire.core.outputs import keep
+from quire.core.ports import Blobs, Store
+
+MAIN = "main"
+"""The notebook a caller gets who named none."""
+
+
+class Notebooks:
+    def __init__(self, store: Store, blobs: Blobs, feed: Feed, limits: Limits, runtimes: list[str]) -> None:
+        """The first of `runtimes` is the one of notebooks that name none."""
+        self._store = store
+        self._blobs = blobs
+        self._feed = feed
+        self._limits = limits
+        self._runtimes = runtimes
+
+    async def create(self, who: Principal, name: str | None = None, runtime: str | None = None) -> Notebook:
+        runtime = self._runtimes[0] if runtime is None else runtime
+        if runtime not in self._runtimes:
+            raise Refused(f"There is no runtime {runtime!r}; there is {', '.join(self._runtimes)}.")
+        name = check_name(name) if name is not None else await self._free_name(who)
+        notebook = Notebook(id=NotebookId(uuid4().hex), name=name, owner=who, runtime=runtime, created_at=time.time())
+        return await self._store.create_notebook(notebook)
+
+    async def named(self, who: Principal, name: str) -> Notebook:
+        found = await self._store.find_notebook(who, check_name(name))
+        if found is None:
+            names = [notebook.name for notebook in await self._store.list_notebooks(who)]
+            there = f"There are: {', '.join(names[-20:])}." if names else "There are none yet."
+            raise NotFound(f"No notebook is called {name!r}. {there} create_notebook makes one.")
+        return found
+
+    async def get_or_create(self, who: Principal, name: str) -> Notebook:
+        found = await self._store.find_notebook(who, check_name(name))
+        if found is not None:
+            return found
+        try:
+            return await self.create(who, name)
+        except Refused:  # somebody else made it this moment
+            return await self.named(who, name)
+
+    async def of(self, who: Principal) -> list[Notebook]:
+        return await self._store.list_notebooks(who)
+
+    async def add_cell(
+        self, notebook: Notebook, source: str, kind: CellKind = CellKind.CODE, at: int | None = None
+    ) -> Cell:
+        self._limits.check_code(source, empty=kind is not CellKind.CODE)
+        return (await self.add_cells(notebook, [NewCell(source=source, kind=kind)], at))[0]
+
+    async def add_cells(self, notebook: Notebook, cells: list[NewCell], at: int | None = None) -> list[Cell]:
+        kept = [await self._kept(cell) for cell in cells]
+        added = await self._store.add_cells(notebook.id, kept, at=at, limit=self._limits.max_cells)
+        self._feed.tell(Change(notebook=notebook))
+        return added
+
+    async def _kept(self, cell: NewCell) -> NewCell:
+        if cell.run is None:
+            return cell
+        outputs = tuple([await keep(self._blobs, output) for output in cell.run.outputs])
+        return replace(cell, run=replace(cell.run, outputs=outputs))
+
+    async def cell(self, notebook: Notebook, which: str | int) -> Cell:
+        """By id or by number; a number may come as text."""
+        found = await self._store.find_cell(notebook.id, _reference(which))
+        if found is None:
+            raise NotFound(await self._no_cell(notebook, which))
+        return found
+
+    async def cells(self, notebook: Notebook, start: int = 0, limit: int | None = None) -> list[Cell]:
+        if start < 0 or (limit is not None and limit < 1):
+            raise Refused("start must be 0 or more and limit 1 or more.")
+        return await self._store.list_cells(notebook.id, start, limit)
+
+    async def edit_cell(self, notebook: Notebook, which: str | int, source: str, expected: int | None = None) -> Cell:
+        cell = await self.cell(notebook, which)
+        self._limits.check_code(source, empty=cell.kind is not CellKind.CODE)
+        edited = await self._store.edit_cell(notebook.id, cell.id, source, expected)
+        self._feed.tell(Change(notebook=notebook, cell=cell.id, number=cell.number))
+        return edited
+
+    async def move_cell(self, notebook: Notebook, which: str | int, to: int) -> Cell:
+        cell = await self.cell(notebook, which)
+        moved = await self._store.move_cell(notebook.id, cell.id, to)
+        self._feed.tell(Change(notebook=notebook))
+        return moved
+
+    async def delete_cell(self, notebook: Notebook, which: str | int) -> Cell:
+        cell = await self.cell(notebook, which)
+        if cell.state is CellState.RUNNING:
+            raise Refused(f"Cell {cell.number} is running. Call interrupt first, then delete it.")
+        await self._store.delete_cell(notebook.id, cell.id)
+        self._feed.tell(Change(notebook=notebook))
+        return cell
+
+    async def clear(self, notebook: Notebook) -> None:
+        await self._store.clear_notebook(notebook.id)
+        self._feed.tell(Change(notebook=notebook))
+
+    async def image(self, cell: Cell, index: int) -> Image:
+        """The index-th picture of a cell, in the order it was shown."""
+        pictures = [found for output in cell.outputs if (found := picture(output))]
+        if not 0 <= index < len(pictures):
+            there = f"images 0 to {len(pictures) - 1}" if pictures else "no images"
+            raise NotFound(f"Cell {cell.number} has {there}; there is no image {index}.")
+        mime, data, source = pictures[index]
+        return Image.from_bytes(await self.bytes_of(data), mime, source)
+
+    async def bytes_of(self, data: Data) -> bytes:
+        match data:
+            case Blob():
+                return await self._blobs.get(data)
+            case str():
+                return data.encode("utf-8")
+            case bytes():
+                return data
+
+    async def loaded(self, cell: Cell) -> Cell:
+        """The cell with the bytes of its outputs in place of where they are kept."""
+        if cell.run is None:
+            return cell
+        outputs = [
+            replace(output, bundle={mime: await self._load(data) for mime, data in output.bundle.items()})
+            for output in cell.outputs
+        ]
+        return replace(cell, run=replace(cell.run, outputs=tuple(outputs)))
+
+    async def _load(self, data: Data) -> Data:
+        if not isinstance(data, Blob):
+            return data
+        whole = await self._blobs.get(data)
+        return whole.decode("utf-8") if data.text else whole
+
+    async def text_of(self, data: Data) -> str:
+        return data if isinstance(data, str) else (await self.bytes_of(data)).decode("utf-8", "replace")
+
+    async def tracked(self, notebook: Notebook) -> tuple[list[str], list[str]]:
+        """Import statements and function definitions of all runs, each once, in order."""
+        imports: dict[str, None] = {}
+        functions: dict[str, None] = {}
+        for run in await self._store.list_runs(notebook.id):
+            imports.update(dict.fromkeys(run.imports))
+            functions.update(dict.fromkeys(run.functions))
+        return list(imports), list(functions)
+
+    async def _free_name(self, who: Principal) -> str:
+        taken = {notebook.name for notebook in await self._store.list_notebooks(who)}
+        return next(name for n in range(1, len(taken) + 2) if (name := f"notebook-{n}") not in taken)
+
+    async def _no_cell(self, notebook: Notebook, which: str | int) -> str:
+        last = await self._store.list_cells(notebook.id, max(0, notebook.cells - 10), None)
+        if not last:
+            return f"No cell {which!r}: notebook {notebook.name!r} has no cells yet. add_cell makes one."
+        some = ", ".join(f"{cell.number} ({cell.id})" for cell in last)
+        more = f" {last[0].number} more before them; list_cells shows all." if last[0].number else ""
+        return f"No cell {which!r} in notebook {notebook.name!r}. Its last cells: {some}.{more}"
+
+
+def picture(output: Output) -> tuple[str, Data, str | None] | None:
+    """The MIME type, bytes and source of an output's picture, where it has one."""
+    for mime in FORMATS:
+        if mime in output.bundle:
+            source = output.metadata.get("source")
+            return mime, output.bundle[mime], source if isinstance(source, str) else "display"
+    return None
+
+
+def _reference(which: str | int) -> CellId | int:
+    if isinstance(which, int):
+        return which
+    text = which.strip()
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else CellId(text)

@@ -1,0 +1,22 @@
+"""Outputs at rest: what is large or binary lies in the blobs, the rest in the store."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from quire.core.model import Data, Output
+from quire.core.ports import Blobs
+
+_INLINE_CHARS = 32_000  # text up to this stays in the store; longer text and all binary go to the blobs
+
+
+async def keep(blobs: Blobs, output: Output) -> Output:
+    bundle: dict[str, Data] = {}
+    for mime, data in output.bundle.items():
+        if isinstance(data, bytes):
+            bundle[mime] = await blobs.put(data)
+        elif isinstance(data, str) and len(data) > _INLINE_CHARS:
+            bundle[mime] = replace(await blobs.put(data.encode("utf-8")), text=True)
+        else:
+            bundle[mime] = data
+    return replace(output, bundle=bundle)

@@ -1,0 +1,126 @@
+"""What the core needs from outside, each a small protocol whose docstring is its contract."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from quire.core.model import (
+    Blob,
+    Cell,
+    CellId,
+    Died,
+    KernelSpec,
+    NewCell,
+    Notebook,
+    NotebookId,
+    Principal,
+    Run,
+)
+from quire.wire import messages
+
+
+class Kernel(Protocol):
+    """One live namespace. One run or question at a time; the caller takes turns."""
+
+    @property
+    def alive(self) -> bool: ...
+
+    async def begin(self, run: messages.Run) -> None:
+        """Hand over the code; its events follow from `event`."""
+
+    async def event(self) -> messages.Event | Died:
+        """The next event of the run, in order; the last is Finished or Died. Safe to cancel and call again."""
+        ...
+
+    async def ask(self, question: messages.Inspect | messages.Read) -> messages.Event | Died:
+        """The answer to a question about the namespace, between runs."""
+        ...
+
+    def interrupt(self) -> None:
+        """Ask the running code to stop, as Ctrl-C does. The namespace is kept."""
+
+    async def close(self) -> None:
+        """End the process now, whatever it does; wait until it is gone. Twice is once."""
+
+
+class Runtime(Protocol):
+    """A way to make kernels."""
+
+    async def start(self, spec: KernelSpec) -> Kernel:
+        """A new kernel, ready to run. Raises Failed with the reason where none can be had."""
+        ...
+
+
+class Store(Protocol):
+    """Notebooks, cells and the journal of runs. When a method returns, its change is on disk.
+
+    Cells are numbered from 0 without gaps. A full disk raises Failed and changes nothing.
+    """
+
+    async def create_notebook(self, notebook: Notebook) -> Notebook:
+        """Raises Refused where the owner has one of that name."""
+        ...
+
+    async def find_notebook(self, owner: Principal, name: str) -> Notebook | None: ...
+
+    async def list_notebooks(self, owner: Principal) -> list[Notebook]:
+        """The owner's notebooks, oldest first."""
+        ...
+
+    async def clear_notebook(self, notebook: NotebookId) -> None:
+        """Drop its cells and its journal."""
+
+    async def add_cells(self, notebook: NotebookId, cells: list[NewCell], *, at: int | None, limit: int) -> list[Cell]:
+        """Insert before cell `at`, or append; all or none. Raises Refused past `limit` cells, or past the end.
+
+        A run a cell comes with is journaled, but is none of this notebook's: it does not count.
+        """
+        ...
+
+    async def find_cell(self, notebook: NotebookId, which: CellId | int) -> Cell | None: ...
+
+    async def list_cells(self, notebook: NotebookId, start: int, limit: int | None) -> list[Cell]: ...
+
+    async def edit_cell(self, notebook: NotebookId, cell: CellId, source: str, expected: int | None) -> Cell:
+        """Replace its source. Raises Stale, naming the newer source, where `expected` is not its version."""
+        ...
+
+    async def move_cell(self, notebook: NotebookId, cell: CellId, to: int) -> Cell: ...
+
+    async def delete_cell(self, notebook: NotebookId, cell: CellId) -> None: ...
+
+    async def begin_run(self, notebook: NotebookId, cell: Cell | NewCell, run: Run, *, limit: int) -> Cell:
+        """Journal the start of a run of `cell`, appending it first where it is new, and count it.
+
+        The returned cell carries the run with its count. `run.count` and `run.cell` are the store's to fill.
+        """
+        ...
+
+    async def finish_run(self, notebook: NotebookId, run: Run) -> None:
+        """Journal how the run ended, with its outputs. A run whose cell is gone is kept in the journal."""
+
+    async def list_runs(self, notebook: NotebookId) -> list[Run]:
+        """The journal, oldest first."""
+        ...
+
+    async def mark_unfinished(self) -> int:
+        """Runs that no living server is running become INTERRUPTED; how many there were."""
+        ...
+
+    def hold(self, notebook: NotebookId) -> bool:
+        """Reserve the notebook's kernel for this process; False where another process has it."""
+        ...
+
+    def release(self, notebook: NotebookId) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class Blobs(Protocol):
+    """Bytes by content: the same bytes are kept once. When `put` returns they are on disk."""
+
+    async def put(self, data: bytes) -> Blob: ...
+
+    async def get(self, blob: Blob) -> bytes:
+        """Raises NotFound where they are gone or no longer what their name says."""
+        ...

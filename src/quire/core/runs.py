@@ -1,0 +1,379 @@
+"""Running cells: lease the kernel, follow the events, record what came of it.
+
+A run belongs to this room, not to the request that asked for it: a caller who stops waiting leaves it
+running, and its outcome is recorded all the same.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from uuid import uuid4
+
+import anyio
+from anyio.abc import TaskGroup
+
+from quire.core import transcript as transcripts
+from quire.core.errors import Failed, NotFound, QuireError, Refused
+from quire.core.feed import Change, Feed
+from quire.core.kernels import Kernels, Lease
+from quire.core.limits import Limits
+from quire.core.model import (
+    Cell,
+    CellId,
+    CellKind,
+    CellState,
+    Died,
+    NewCell,
+    Notebook,
+    NotebookId,
+    Run,
+    RunId,
+)
+from quire.core.outputs import keep
+from quire.core.ports import Blobs, Kernel, Store
+from quire.core.tasks import background
+from quire.core.transcript import Transcript
+from quire.wire import messages
+from quire.wire.messages import Finished
+
+log = logging.getLogger(__name__)
+_LAST_WORDS = 5.0  # seconds a killed kernel's end is waited for
+_ASK = 5.0  # seconds a question about the namespace may take
+
+
+class Stop(Enum):
+    TIMEOUT = "timeout"
+    INTERRUPT = "interrupt"
+    SHUTDOWN = "shutdown"
+
+
+@dataclass(eq=False)
+class ActiveRun:
+    """A run under way, or waiting for its turn."""
+
+    notebook: Notebook
+    asked: Cell | NewCell
+    timeout: float
+    transcript: Transcript
+    author: str
+    begun: anyio.Event = field(default_factory=anyio.Event)
+    done: anyio.Event = field(default_factory=anyio.Event)
+    cell: Cell | None = None  # with the run as it stands; None until it is begun
+    notice: str = ""
+    error: QuireError | None = None  # why it never began, or could not be recorded
+    started_at: float = 0.0
+    stopping: Stop | None = None
+    following: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+
+    def stop(self, why: Stop) -> None:
+        if self.stopping is None:
+            self.stopping = why
+            self.following.cancel()
+
+    def now(self) -> Cell:
+        """The cell with what the run has shown so far."""
+        if self.cell is None:
+            raise Failed("The run has not begun.")
+        if self.done.is_set() or self.cell.run is None:
+            return self.cell
+        seconds = time.time() - self.cell.run.started_at
+        return replace(self.cell, run=replace(self.cell.run, seconds=seconds, outputs=self.transcript.outputs()))
+
+
+class Runs:
+    def __init__(self, store: Store, blobs: Blobs, kernels: Kernels, feed: Feed, limits: Limits) -> None:
+        self._store = store
+        self._blobs = blobs
+        self._kernels = kernels
+        self._feed = feed
+        self._limits = limits
+        self._active: dict[NotebookId, list[ActiveRun]] = {}
+        self._owed: list[tuple[NotebookId, Run]] = []  # ended, but not recorded: the disk was full
+        self._group: TaskGroup | None = None
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Runs live in here; leaving it interrupts and records what still runs."""
+        async with background() as self._group:
+            yield
+
+    async def start(
+        self,
+        notebook: Notebook,
+        code: str | Cell,
+        *,
+        at: int | None = None,
+        timeout: float | None = None,
+        author: str = "agent",
+    ) -> ActiveRun:
+        """Set a run going, of new code or of a cell there is; back as soon as it has a cell."""
+        timeout = self._limits.check_timeout(timeout)
+        asked: Cell | NewCell
+        if isinstance(code, Cell):
+            if code.kind is not CellKind.CODE:
+                raise Refused(f"Cell {code.number} is {code.kind}, not code: there is nothing to run.")
+            if code.state is CellState.RUNNING and self._is_active(notebook, code):
+                raise Refused(f"Cell {code.number} is running already. get_cell shows it, interrupt ends it.")
+            self._limits.check_code(code.source)
+            asked = code
+        else:
+            asked = NewCell(source=self._limits.check_code(code))
+            if at is not None or self._kernels.busy(notebook):  # shown in its place while it waits its turn
+                added = await self._store.add_cells(notebook.id, [asked], at=at, limit=self._limits.max_cells)
+                asked = added[0]
+                self._feed.tell(Change(notebook=notebook))
+        active = ActiveRun(
+            notebook=notebook,
+            asked=asked,
+            timeout=timeout,
+            transcript=Transcript(self._limits.max_output_bytes),
+            author=author,
+        )
+        if self._group is None:
+            raise Failed("Quire is shutting down; nothing was run.")
+        self._active.setdefault(notebook.id, []).append(active)
+        self._group.start_soon(self._drive, active)
+        return active
+
+    async def wait(
+        self,
+        active: ActiveRun,
+        patience: float | None = None,
+        tick: Callable[[ActiveRun], Awaitable[None]] | None = None,
+    ) -> Cell:
+        """The cell when its run is over, or as it stands when patience ends.
+
+        `tick` is called every second meanwhile. Cancelling the wait interrupts the run.
+        """
+        end = anyio.current_time() + (self._limits.patience if patience is None else patience)
+        try:
+            while not active.done.is_set() and (left := end - anyio.current_time()) > 0:
+                with anyio.move_on_after(min(1.0, left)):
+                    await active.done.wait()
+                if tick is not None and active.cell is not None and not active.done.is_set():
+                    await tick(active)
+            if active.cell is None and isinstance(active.asked, Cell) and not active.done.is_set():
+                return active.asked  # still waiting for its turn
+            await active.begun.wait()  # a kernel that is being started has a deadline of its own
+        except anyio.get_cancelled_exc_class():
+            active.stop(Stop.INTERRUPT)
+            raise
+        if active.error is not None:
+            raise active.error
+        return active.now()
+
+    async def interrupt(self, notebook: Notebook) -> Cell:
+        """Stop what runs now; back when it has stopped."""
+        active = self.current(notebook)
+        if active is None:
+            raise NotFound(f"Nothing is running in notebook {notebook.name!r}; nothing was interrupted.")
+        active.stop(Stop.INTERRUPT)
+        await active.done.wait()
+        if active.error is not None:
+            raise active.error
+        return active.now()
+
+    def current(self, notebook: Notebook) -> ActiveRun | None:
+        """What runs in the notebook now."""
+        return next((run for run in self._active.get(notebook.id, ()) if run.begun.is_set()), None)
+
+    def live(self, notebook: Notebook, cell: Cell) -> Cell:
+        """The cell as it is this moment, with the output of a run under way."""
+        for active in self._active.get(notebook.id, ()):
+            if active.cell is not None and active.cell.id == cell.id:
+                return replace(cell, run=active.now().run)
+        return cell
+
+    def _is_active(self, notebook: Notebook, cell: Cell) -> bool:
+        return any(run.cell is not None and run.cell.id == cell.id for run in self._active.get(notebook.id, ()))
+
+    async def inspect(self, notebook: Notebook) -> messages.Inspected | None:
+        """What the namespace holds; None while a cell runs or where there is no kernel."""
+        if self._kernels.busy(notebook) or self._kernels.live(notebook) is None:
+            return None
+        answer = await self._ask(notebook, messages.Inspect())
+        return answer if isinstance(answer, messages.Inspected) else None
+
+    async def value(self, notebook: Notebook, name: str) -> messages.Value:
+        """One variable's value, after the runs that were asked for before."""
+        answer = await self._ask(notebook, messages.Read(name=name))
+        if not isinstance(answer, messages.Value):
+            raise Failed(f"The kernel did not say what {name!r} is.")
+        return answer
+
+    async def _ask(
+        self, notebook: Notebook, question: messages.Inspect | messages.Read
+    ) -> messages.Event | Died | None:
+        async with self._kernels.lease(notebook) as lease:
+            with anyio.move_on_after(_ASK):
+                answer = await lease.kernel.ask(question)
+                if isinstance(answer, Died):
+                    self._kernels.lost(notebook, "it ended when it was asked what it holds")
+                return answer
+            await lease.kernel.close()  # it answers nothing: it is not to be trusted with the next cell
+            self._kernels.lost(notebook, "it stopped answering and was ended")
+        return None
+
+    async def _drive(self, active: ActiveRun) -> None:
+        notebook = active.notebook
+        try:
+            async with self._kernels.lease(notebook) as lease:
+                active.notice = lease.notice
+                if active.stopping is None:  # given up while it waited: the cell stays as it is
+                    await self._run(active, lease)
+        except QuireError as error:
+            active.error = error
+        except Exception as error:  # a fault of ours costs this run, not the other notebooks
+            log.exception("a run in notebook %r", notebook.name)
+            active.error = Failed(f"Quire itself failed ({type(error).__name__}: {error}); earlier cells are intact.")
+        finally:
+            self._active[notebook.id].remove(active)
+            active.begun.set()
+            active.done.set()
+            if active.cell is not None:
+                self._tell(active)
+
+    async def _run(self, active: ActiveRun, lease: Lease) -> None:
+        run = Run(
+            id=RunId(uuid4().hex[:12]),
+            cell=CellId(""),
+            count=0,
+            source=active.asked.source,
+            author=active.author,
+            started_at=time.time(),
+        )
+        await self._pay()
+        active.cell = await self._store.begin_run(active.notebook.id, active.asked, run, limit=self._limits.max_cells)
+        assert active.cell.run is not None
+        run = active.cell.run
+        active.started_at = anyio.current_time()
+        active.begun.set()
+        self._tell(active)
+        died: Died | None = None
+        try:
+            await lease.kernel.begin(
+                messages.Run(run=run.id, code=run.source, name=f"cell {active.cell.number}, run {run.count}")
+            )
+            died = await self._follow(active, lease.kernel)
+        except anyio.get_cancelled_exc_class():  # only the server's end cancels a run from outside
+            active.stopping = Stop.SHUTDOWN
+            raise
+        finally:
+            with anyio.CancelScope(shield=True):  # a cancelled run is recorded like any other
+                ended = await self._record(active, run, died)
+                active.cell = replace(active.cell, run=ended)
+
+    async def _follow(self, active: ActiveRun, kernel: Kernel) -> Died | None:
+        """Listen until the run is over; past its time, interrupt; past the grace, kill."""
+        try:
+            with active.following:
+                with anyio.move_on_after(active.timeout):
+                    return await self._listen(active, kernel)
+                active.stopping = active.stopping or Stop.TIMEOUT
+        finally:
+            if active.stopping is None and active.transcript.finished is None and kernel.alive:
+                active.stopping = Stop.SHUTDOWN
+                await kernel.close()
+        for _ in range(2):  # one that comes before the code has begun is not seen
+            kernel.interrupt()
+            with anyio.move_on_after(self._limits.grace / 2):
+                return await self._listen(active, kernel)
+        await kernel.close()
+        with anyio.move_on_after(_LAST_WORDS):
+            return await self._listen(active, kernel)
+        return Died(reason="It did not stop when told to and was killed.")
+
+    async def _listen(self, active: ActiveRun, kernel: Kernel) -> Died | None:
+        while True:
+            event = await kernel.event()
+            if isinstance(event, Died):
+                return event
+            active.transcript.add(event)
+            if isinstance(event, Finished):
+                return None
+
+    async def _record(self, active: ActiveRun, run: Run, died: Died | None) -> Run:
+        state, cause = outcome(active.transcript.finished, died, active.stopping, active.timeout)
+        if died is not None:
+            assert active.cell is not None
+            self._kernels.lost(active.notebook, f"the last one ended in cell {active.cell.number} ({state})")
+        outputs = list(active.transcript.outputs())
+        if cause and state is not CellState.SUCCESS:
+            outputs.append(transcripts.error(state.value.capitalize(), cause))
+        finished = active.transcript.finished
+        ended = replace(
+            run,
+            seconds=max(0.0, anyio.current_time() - active.started_at),
+            state=state,
+            cause=cause,
+            value=finished.value if finished else [],
+            imports=tuple(map(transcripts.clean, finished.imports)) if finished else (),
+            functions=tuple(map(transcripts.clean, finished.functions)) if finished else (),
+        )
+        try:
+            kept = [await keep(self._blobs, output) for output in outputs]
+        except QuireError as error:
+            active.error = error
+            kept = [transcripts.error("Lost", str(error))]
+        ended = replace(ended, outputs=tuple(kept))
+        try:
+            await self._store.finish_run(active.notebook.id, ended)
+        except QuireError as error:
+            active.error = error
+            self._owed.append((active.notebook.id, ended))
+        return ended
+
+    async def _pay(self) -> None:
+        """Record what could not be recorded when it ended."""
+        owed, self._owed = self._owed, []  # taken at once: another notebook may come to pay meanwhile
+        for place, (notebook, run) in enumerate(owed):
+            try:
+                await self._store.finish_run(notebook, run)
+            except QuireError:
+                self._owed += owed[place:]
+                raise
+
+    def _tell(self, active: ActiveRun) -> None:
+        assert active.cell is not None
+        self._feed.tell(Change(notebook=active.notebook, cell=active.cell.id, number=active.cell.number))
+
+
+def outcome(
+    finished: Finished | None, died: Died | None, stopping: Stop | None, timeout: float
+) -> tuple[CellState, str]:
+    """How a run ended, and the sentence that explains it where its own outputs do not. Pure."""
+    if finished is not None:
+        match finished.outcome, stopping:
+            case "success", _:
+                return CellState.SUCCESS, ""
+            case _, Stop.TIMEOUT:
+                return CellState.TIMEOUT, (
+                    f"Stopped after {timeout:g} s, its timeout. Variables are kept. "
+                    "Call again with a larger timeout, or do less at once."
+                )
+            case "interrupted", _:
+                return CellState.INTERRUPTED, "Interrupted. Variables are kept."
+            case _:
+                return CellState.ERROR, ""
+    gone = "Its kernel was ended: variables are gone, cells are kept. The next run starts a fresh kernel."
+    match stopping:
+        case Stop.TIMEOUT:
+            return (
+                CellState.TIMEOUT,
+                f"It ran past its timeout of {timeout:g} s and did not stop when interrupted. {gone}",
+            )
+        case Stop.INTERRUPT:
+            return CellState.INTERRUPTED, f"It was interrupted and did not stop by itself. {gone}"
+        case Stop.SHUTDOWN:
+            return CellState.INTERRUPTED, f"The server was stopped while it ran. {gone}"
+    reason = died.reason if died else "The kernel is gone."
+    hint = f" {died.hint}" if died and died.hint else ""
+    return (
+        CellState.CRASHED,
+        f"{reason} Variables are gone, cells are kept; the next run starts a fresh kernel.{hint}",
+    )

@@ -1,0 +1,24 @@
+"""Tasks that live as long as a block."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+from anyio.abc import TaskGroup
+
+
+@asynccontextmanager
+async def background() -> AsyncIterator[TaskGroup]:
+    """A task group whose tasks end with the block; what the block itself raises comes out as it was."""
+    failure: Exception | None = None
+    async with anyio.create_task_group() as group:
+        try:
+            yield group
+        except Exception as error:  # raised in here, it would come out wrapped in an exception group
+            failure = error
+        finally:
+            group.cancel_scope.cancel()
+    if failure is not None:
+        raise failure

@@ -1,0 +1,1 @@
+"""Ways in: one protocol each, turned into calls on the core."""

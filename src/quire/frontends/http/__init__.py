@@ -1,0 +1,1 @@
+"""The HTTP way in: MCP over streamable HTTP, and a health check."""

@@ -1,0 +1,96 @@
+"""Where tools meet the core: who calls, which notebook is meant, running with progress, errors as answers."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+from fastmcp import Context
+from fastmcp.tools import ToolResult
+
+from quire.core.app import App
+from quire.core.current import Client
+from quire.core.errors import QuireError
+from quire.core.model import LOCAL, Cell, Notebook
+from quire.core.runs import ActiveRun
+from quire.frontends.mcp.render import Renderer
+from quire.frontends.mcp.results import NotebookInfo
+
+_SAY = 1.0  # seconds a progress message may take to send
+
+
+class Desk:
+    """One for a server."""
+
+    def __init__(self, app: App, result_chars: int) -> None:
+        self.app = app
+        self.render = Renderer(app.notebooks, result_chars)
+
+    def client(self, ctx: Context) -> Client:
+        """One stdio process is one client; over HTTP a session is one, where the protocol has sessions."""
+        request = ctx.request_context
+        http = request.request if request is not None else None
+        return Client(principal=LOCAL, session=http.headers.get("mcp-session-id") if http is not None else None)
+
+    async def notebook(self, ctx: Context, name: str | None) -> Notebook:
+        return await self.app.current.notebook(self.client(ctx), name)
+
+    async def cell(self, notebook: Notebook, which: str | int) -> Cell:
+        """The cell as it is this moment: of a running one, with what it has shown so far."""
+        return self.app.runs.live(notebook, await self.app.notebooks.cell(notebook, which))
+
+    async def run(
+        self,
+        ctx: Context,
+        notebook: Notebook,
+        code: str | Cell,
+        *,
+        at: int | None = None,
+        timeout: float | None = None,
+    ) -> tuple[Cell, str]:
+        """Run and wait, telling the client every second what was printed last; the cell, and a notice."""
+        active = await self.app.runs.start(notebook, code, at=at, timeout=timeout)
+
+        async def tick(run: ActiveRun) -> None:
+            elapsed = anyio.current_time() - run.started_at
+            with anyio.move_on_after(_SAY):
+                await ctx.report_progress(elapsed, run.timeout, run.transcript.last_line() or "running")
+
+        cell = await self.app.runs.wait(active, tick=tick)
+        if active.cell is None:
+            return cell, "It waits for its turn: another cell of this notebook runs. get_cell shows when it has run."
+        return cell, active.notice
+
+    def info(self, ctx: Context, notebook: Notebook) -> NotebookInfo:
+        app = self.app
+        current = app.current.peek(self.client(ctx))
+        return {
+            "name": notebook.name,
+            "runtime": notebook.runtime,
+            "cells": notebook.cells,
+            "runs": notebook.runs,
+            "kernel": kernel_state(app, notebook),
+            "current": notebook.name == current,
+            "workspace": app.workspace(notebook),
+        }
+
+
+def kernel_state(app: App, notebook: Notebook) -> str:
+    if app.runs.current(notebook) is not None:
+        return "running"
+    return "idle" if app.kernels.live(notebook) is not None else "not started"
+
+
+def refusals(tool: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    """What the core refuses becomes the tool's error answer, in the core's words."""
+
+    @functools.wraps(tool)
+    async def translated(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return await tool(*args, **kwargs)
+        except QuireError as error:
+            return ToolResult(content=str(error), is_error=True)
+
+    return translated

@@ -1,0 +1,217 @@
+"""Cells as a model reads them: compact text, pictures, and the structure beside them."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, field
+from typing import Any, cast
+from urllib.parse import quote
+
+from fastmcp.tools import ToolResult
+from mcp_types import ContentBlock, ImageContent, TextContent
+
+from quire.core.images import FORMATS
+from quire.core.model import Blob, Cell, CellKind, CellState, Notebook, Output, OutputType
+from quire.core.notebooks import Notebooks, picture
+from quire.frontends.mcp.results import CellInfo, ExecutionResult, OutputInfo, ShownCell
+
+PREVIEW = "image/vnd.quire.preview+png"
+"""A smaller copy of a large picture, made where the picture was made."""
+
+_PICTURES = 4  # shown with one answer; the others by reference
+_PICTURE_BYTES = 700_000  # a picture larger than this is only referred to
+
+
+class Renderer:
+    """Turns cells into answers of at most so many characters of output."""
+
+    def __init__(self, notebooks: Notebooks, limit: int) -> None:
+        self._notebooks = notebooks
+        self._limit = limit
+
+    async def execution(self, notebook: Notebook, cell: Cell, notice: str = "") -> ToolResult:
+        """The answer to `execute`: what was printed, the value, the error, and where it all is."""
+        seen = await self._see(notebook, cell)
+        error = next((output for output in reversed(cell.outputs) if output.type is OutputType.ERROR), None)
+        failed = cell.state.failed
+        result: ExecutionResult = {
+            "success": cell.state is CellState.SUCCESS,
+            "state": cell.state.value,
+            "stdout": seen.streams["stdout"],
+            "stderr": seen.streams["stderr"],
+            "return_value": _value(cell, seen),
+            "error_type": error.name if error and failed else None,
+            "error_message": str(error.metadata.get("message", "")) if error and failed else None,
+            "notebook": notebook.name,
+            "cell_id": cell.id,
+            "cell_number": cell.number,
+            "seconds": _seconds(cell),
+            "outputs": [
+                dict(info) for info in seen.outputs if "image" in info or info["type"] in ("html", "dataframe")
+            ],
+        }
+        if notice:
+            result["notice"] = notice
+        return self._answer(notebook, cell, seen, notice, dict(result))
+
+    async def cell(self, notebook: Notebook, cell: Cell, notice: str = "", *, code: bool = False) -> ToolResult:
+        """The answer of a tool that adds, runs or shows a cell; `code` shows its source too."""
+        seen = await self._see(notebook, cell)
+        info = cast(ShownCell, {**describe(notebook, cell), "outputs": seen.outputs})
+        if code:
+            info["code"] = _clip(cell.source, self._limit, cell_uri(notebook, cell))
+            seen.lines.insert(0, f"{info['code']}\n---" if cell.outputs else info["code"])
+        if notice:
+            info["notice"] = notice
+        return self._answer(notebook, cell, seen, notice, dict(info))
+
+    def _answer(
+        self, notebook: Notebook, cell: Cell, seen: _Seen, notice: str, structure: dict[str, Any]
+    ) -> ToolResult:
+        lines = [f"Note: {notice}", *seen.lines] if notice else seen.lines
+        text = "\n".join([*lines, footer(notebook, cell)])
+        content: list[ContentBlock] = [TextContent(type="text", text=text), *seen.pictures]
+        return ToolResult(content=content, structured_content=structure, is_error=cell.state.failed)
+
+    async def _see(self, notebook: Notebook, cell: Cell) -> _Seen:
+        """Every output once: its line of text, its entry, its picture."""
+        seen = _Seen()
+        share = max(500, self._limit // max(1, len(cell.outputs)))
+        pictures = 0
+        for index, output in enumerate(cell.outputs):
+            uri = output_uri(notebook, cell, index)
+            text = _clip(await self._notebooks.text_of(output.bundle.get("text/plain", "")), share, uri)
+            if seen.chars + len(text) > self._limit + share:
+                seen.lines.append(f"[output {index}: {output.type}, left out for length; whole: {uri}]")
+                seen.outputs.append({"type": output.type.value, "uri": uri})
+                continue
+            seen.chars += len(text)
+            info: OutputInfo = {"type": output.type.value, "uri": uri}
+            if output.type is OutputType.STREAM:
+                seen.streams[output.name] += text
+                seen.lines.append(text.rstrip("\n") if output.name == "stdout" else f"[stderr] {text.rstrip()}")
+            elif (found := picture(output)) is not None:
+                info["image"] = _reference(output, image_uri(notebook, cell, pictures))
+                seen.lines.append(_image_line(pictures, info["image"]))
+                await self._look(output, found[0], seen)
+                pictures += 1
+                if output.result and text:
+                    seen.lines.append(text)
+            else:
+                seen.lines.append(text or f"[{', '.join(output.bundle)}: {uri}]")
+            if output.type is not OutputType.STREAM or "image" not in info:
+                info["text"] = text
+            seen.outputs.append(info)
+        return seen
+
+    async def _look(self, output: Output, mime: str, seen: _Seen) -> None:
+        shown = PREVIEW if PREVIEW in output.bundle else mime
+        data = output.bundle[shown]
+        if len(seen.pictures) >= _PICTURES or mime == "image/svg+xml" or _size(data) > _PICTURE_BYTES:
+            return
+        whole = await self._notebooks.bytes_of(data)
+        kind = "image/png" if shown == PREVIEW else mime
+        seen.pictures.append(ImageContent(type="image", data=base64.b64encode(whole).decode("ascii"), mime_type=kind))
+
+
+@dataclass
+class _Seen:
+    lines: list[str] = field(default_factory=list)
+    outputs: list[OutputInfo] = field(default_factory=list)
+    pictures: list[ImageContent] = field(default_factory=list)
+    streams: dict[str, str] = field(default_factory=lambda: {"stdout": "", "stderr": ""})
+    chars: int = 0
+
+
+def describe(notebook: Notebook, cell: Cell) -> CellInfo:
+    return {
+        "notebook": notebook.name,
+        "cell_id": cell.id,
+        "cell_number": cell.number,
+        "cell_type": cell.kind.value,
+        "state": cell.state.value,
+        "version": cell.version,
+        "execution_count": cell.run.count if cell.run else None,
+        "seconds": _seconds(cell),
+    }
+
+
+def footer(notebook: Notebook, cell: Cell) -> str:
+    """The last line of an answer: which cell, how it went, what to do where it goes on."""
+    seconds = _seconds(cell)
+    took = f", {seconds:g} s" if seconds is not None else ""
+    line = f"[cell {cell.number} ({cell.id}) of {notebook.name}: {cell.state}{took}]"
+    if cell.state is CellState.RUNNING:
+        line += " It goes on: get_cell shows it, interrupt ends it."
+    return line
+
+
+def row(cell: Cell) -> str:
+    """A cell as one line of a list."""
+    first = next((line.strip() for line in cell.source.splitlines() if line.strip()), "")
+    shown = first if len(first) <= 60 else first[:59] + "…"
+    kind = "" if cell.kind is CellKind.CODE else f" {cell.kind}"
+    outputs = ", ".join(dict.fromkeys(output.type.value for output in cell.outputs))
+    return f"{cell.number:>3} {cell.id} {cell.state}{kind} | {shown}" + (f" -> {outputs}" if outputs else "")
+
+
+def cell_uri(notebook: Notebook, cell: Cell) -> str:
+    return f"notebook://{quote(notebook.name, safe='')}/cell/{cell.id}"
+
+
+def output_uri(notebook: Notebook, cell: Cell, index: int) -> str:
+    return f"{cell_uri(notebook, cell)}/output/{index}"
+
+
+def image_uri(notebook: Notebook, cell: Cell, index: int) -> str:
+    return f"{cell_uri(notebook, cell)}/image/{index}"
+
+
+def ipynb_uri(notebook: Notebook) -> str:
+    return f"notebook://{quote(notebook.name, safe='')}/ipynb"
+
+
+def count(number: int, word: str) -> str:
+    return f"{number:,} {word}" + ("" if number == 1 else "s")
+
+
+def _value(cell: Cell, seen: _Seen) -> Any:
+    if cell.run is not None and cell.run.value:
+        return cell.run.value[0]
+    for output, info in zip(cell.outputs, seen.outputs, strict=True):
+        if output.result:
+            return info.get("text")
+    return None
+
+
+def _reference(output: Output, uri: str) -> Any:
+    mime, data, source = picture(output) or ("", "", None)
+    return {
+        "uri": uri,
+        "format": FORMATS[mime],
+        "width": output.metadata.get("width"),
+        "height": output.metadata.get("height"),
+        "size": _size(data),
+        "source": source,
+    }
+
+
+def _image_line(index: int, image: Any) -> str:
+    sides = f" {image['width']}x{image['height']}" if image["width"] else ""
+    return f"[image {index}: {image['format']}{sides}, {image['size']:,} bytes, {image['uri']}]"
+
+
+def _size(data: str | bytes | Blob) -> int:
+    return data.size if isinstance(data, Blob) else len(data)
+
+
+def _seconds(cell: Cell) -> float | None:
+    return round(cell.run.seconds, 3) if cell.run and cell.run.seconds is not None else None
+
+
+def _clip(text: str, limit: int, uri: str) -> str:
+    """Head and tail of a long text, saying how much is left out and where the whole is."""
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]}\n[... {len(text) - 2 * half:,} characters left out; whole: {uri} ...]\n{text[-half:]}"

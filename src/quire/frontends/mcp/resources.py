@@ -1,0 +1,126 @@
+"""Notebooks, cells, outputs and pictures as resources, addressed under notebook://."""
+
+import functools
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from fastmcp import Context, FastMCP
+from fastmcp.exceptions import ResourceError
+from fastmcp.resources import ResourceContent, ResourceResult
+from mcp_types import CompletionArgument, CompletionContext, PromptReference, ResourceTemplateReference
+
+from quire.core.errors import NotFound, QuireError
+from quire.core.model import Notebook
+from quire.frontends.mcp import render
+from quire.frontends.mcp.desk import Desk
+from quire.frontends.mcp.toolsets.notebook import document
+
+CURRENT = "current"
+_JSON = "application/json"
+
+
+def register(server: FastMCP[Any], desk: Desk) -> None:
+    async def book(ctx: Context, name: str = CURRENT) -> Notebook:
+        return await desk.notebook(ctx, None if name == CURRENT else name)
+
+    async def notebooks(ctx: Context) -> str:
+        """All notebooks."""
+        found = await desk.app.notebooks.of(desk.client(ctx).principal)
+        return json.dumps([desk.info(ctx, each) for each in found])
+
+    async def cells(ctx: Context, name: str = CURRENT) -> str:
+        """The cells of a notebook, without outputs."""
+        notebook = await book(ctx, name)
+        found = await desk.app.notebooks.cells(notebook)
+        return json.dumps([{**render.describe(notebook, cell), "code": cell.source} for cell in found])
+
+    async def info(ctx: Context, name: str = CURRENT) -> str:
+        """A notebook: runtime, kernel, workspace, counts."""
+        return json.dumps(desk.info(ctx, await book(ctx, name)))
+
+    async def ipynb(ctx: Context, name: str = CURRENT) -> str:
+        """A notebook as Jupyter's ipynb."""
+        return await document(desk, await book(ctx, name))
+
+    async def cell(ctx: Context, which: str, name: str = CURRENT) -> str:
+        """A cell with its source and outputs."""
+        notebook = await book(ctx, name)
+        found = await desk.cell(notebook, which)
+        shown = (await desk.render.cell(notebook, found)).structured_content or {}
+        return json.dumps({**shown, "code": found.source})
+
+    async def image(ctx: Context, which: str, index: int, name: str = CURRENT) -> ResourceResult:
+        """A cell's picture, binary."""
+        found = await desk.app.notebooks.image(await desk.cell(await book(ctx, name), which), index)
+        return ResourceResult([ResourceContent(found.data, mime_type=found.mime)])
+
+    async def output(ctx: Context, which: str, index: int, name: str = CURRENT) -> ResourceResult:
+        """One output of a cell, whole: every form it has."""
+        notebook = await book(ctx, name)
+        found = await desk.cell(notebook, which)
+        if not 0 <= index < len(found.outputs):
+            raise NotFound(f"Cell {found.number} has {len(found.outputs)} outputs; there is no output {index}.")
+        whole = (await desk.app.notebooks.loaded(found)).outputs[index]
+        return ResourceResult([ResourceContent(data, mime_type=mime) for mime, data in whole.bundle.items()])
+
+    def offer(uri: str, read: Callable[..., Awaitable[Any]], name: str, mime: str = _JSON) -> None:
+        server.resource(uri, name=name, mime_type=mime)(_translated(read))
+
+    offer("notebook://notebooks", notebooks, "notebooks")
+    for place, of in (("current", "current notebook"), ("{name}", "a notebook")):
+        offer(f"notebook://{place}/cells", cells if place != "current" else _here(cells), f"cells of {of}")
+        offer(f"notebook://{place}/info", info if place != "current" else _here(info), f"info of {of}")
+        offer(f"notebook://{place}/ipynb", ipynb if place != "current" else _here(ipynb), f"ipynb of {of}")
+    for place, of in (("cell", ""), ("{name}/cell", " of a notebook")):
+        offer(f"notebook://{place}/{{which}}", cell, f"cell{of}")
+        offer(f"notebook://{place}/{{which}}/image/{{index}}", image, f"cell image{of}", "image/png")
+        offer(f"notebook://{place}/{{which}}/output/{{index}}", output, f"cell output{of}", "text/plain")
+
+
+def register_completions(server: FastMCP[Any], desk: Desk) -> None:
+    @server.completion
+    async def complete(
+        reference: PromptReference | ResourceTemplateReference,
+        argument: CompletionArgument,
+        context: CompletionContext | None,
+    ) -> list[str] | None:
+        from quire.core.model import LOCAL
+
+        books = await desk.app.notebooks.of(LOCAL)
+        if argument.name in ("name", "notebook"):
+            return [book.name for book in books if book.name.startswith(argument.value)]
+        if argument.name in ("which", "cell"):
+            given = (context.arguments or {}) if context else {}
+            wanted = given.get("name") or given.get("notebook") or "main"
+            cells = [
+                cell
+                for book in books
+                if book.name == wanted
+                for cell in await desk.app.notebooks.cells(book, max(0, book.cells - 100))
+            ]
+            offered = [each for cell in reversed(cells) for each in (cell.id, str(cell.number))]
+            return [each for each in offered if each.startswith(argument.value)]
+        return None
+
+
+def _translated(read: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    @functools.wraps(read)
+    async def translated(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return await read(*args, **kwargs)
+        except QuireError as error:
+            raise ResourceError(str(error), log_level=logging.DEBUG) from error
+
+    return translated
+
+
+def _here(read: Callable[..., Awaitable[str]]) -> Callable[..., Awaitable[str]]:
+    """The same reading, of the current notebook: a fixed address takes no parameters."""
+
+    async def here(ctx: Context) -> str:
+        return await read(ctx)
+
+    here.__name__, here.__doc__ = f"current_{read.__name__}", read.__doc__
+    return here

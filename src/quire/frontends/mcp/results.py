@@ -1,0 +1,124 @@
+"""What tools answer, as types: each tool's outputSchema is made from these."""
+
+from typing import Any, NotRequired
+
+from pydantic import TypeAdapter
+from typing_extensions import TypedDict
+
+
+class ImageReference(TypedDict):
+    uri: str
+    format: str
+    width: int | None
+    height: int | None
+    size: int
+    source: str | None
+
+
+class OutputInfo(TypedDict):
+    type: str
+    uri: str
+    text: NotRequired[str]
+    image: NotRequired[ImageReference]
+
+
+class CellInfo(TypedDict):
+    notebook: str
+    cell_id: str
+    cell_number: int
+    cell_type: str
+    state: str
+    version: int
+    execution_count: int | None
+    seconds: float | None
+
+
+class ShownCell(CellInfo):
+    outputs: list[OutputInfo]
+    code: NotRequired[str]
+    notice: NotRequired[str]
+
+
+class ExecutionResult(TypedDict):
+    success: bool
+    state: str
+    stdout: str
+    stderr: str
+    return_value: Any
+    error_type: str | None
+    error_message: str | None
+    notebook: str
+    cell_id: str
+    cell_number: int
+    seconds: float | None
+    outputs: list[dict[str, Any]]  # OutputInfo; said loosely, since clients build types from this on every call
+    notice: NotRequired[str]
+
+
+class CellList(TypedDict):
+    notebook: str
+    total: int
+    cells: list[CellInfo]
+
+
+class NotebookInfo(TypedDict):
+    name: str
+    runtime: str
+    cells: int
+    runs: int
+    kernel: str
+    current: bool
+    workspace: str
+
+
+class NotebookList(TypedDict):
+    notebooks: list[NotebookInfo]
+
+
+class FunctionInfo(TypedDict):
+    name: str
+    signature: str
+    docstring: str
+
+
+class StateInfo(TypedDict):
+    notebook: str
+    kernel: str
+    defined_functions: list[FunctionInfo]
+    variables: dict[str, str]
+    capabilities: list[str]
+    history_length: int
+    runtime: str
+    sandbox: str
+
+
+class Document(TypedDict):
+    notebook: str
+    cells: int
+    uri: str
+    path: NotRequired[str]
+
+
+class Done(TypedDict):
+    notebook: str
+    message: str
+
+
+def schema(kind: Any) -> dict[str, Any]:
+    """The JSON Schema of a result in few characters: no titles, `X or null` as one type."""
+    found: dict[str, Any] = _short(TypeAdapter(kind).json_schema())
+    return found
+
+
+def _short(node: Any) -> Any:
+    if isinstance(node, list):
+        return [_short(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if "anyOf" in node and all(each.keys() == {"type"} for each in node["anyOf"]):
+        return {"type": [each["type"] for each in node["anyOf"]]}
+    return {
+        key: {name: _short(each) for name, each in value.items()} if key == "properties" else _short(value)
+        for key, value in node.items()
+        if key != "title"
+    }

@@ -1,0 +1,97 @@
+"""The MCP server: tool sets, resources, prompts and notices over one App."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+from fastmcp import FastMCP
+from fastmcp.exceptions import ValidationError
+from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
+from fastmcp.tools import ToolResult
+from mcp_types import CallToolRequestParams, Icon
+from pydantic import ValidationError as PydanticValidationError
+
+from quire.core.app import App
+from quire.frontends.mcp import prompts, resources
+from quire.frontends.mcp.desk import Desk
+from quire.frontends.mcp.notices import Notices
+from quire.frontends.mcp.toolsets import Shelf, notebook, repl
+
+_SETS = {"notebook": notebook.register, "repl": repl.register}
+
+_INSTRUCTIONS = """\
+A place to run Python that keeps its state: variables stay between calls, every run is a cell kept on disk.
+execute runs code in the current notebook (`main` unless you choose another); add_cell and execute_cell work with
+cells. Say `notebook=` to use another one. A run that outlasts the call goes on: get_cell shows it, interrupt ends it.
+After an error, variables are kept; after a crash the answer says what is gone. Long outputs are shown shortened with
+the address of the whole."""
+
+_ICON = (
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 24 24'%3E%3Cpath d='M4 4c4-1 6 0 8 2 2-2"
+    " 4-3 8-2v15c-4-1-6 0-8 2-2-2-4-3-8-2z' fill='none' stroke='%23555' stroke-width='2'/%3E%3C/svg%3E"
+)
+
+
+def build(app: App, *, toolsets: tuple[str, ...], result_chars: int, version: str) -> FastMCP[Any]:
+    """A server over a running App; whoever opened the App closes it after the server."""
+    desk = Desk(app, result_chars)
+    server: FastMCP[Any] = FastMCP(
+        "quire",
+        instructions=_INSTRUCTIONS,
+        version=version,
+        icons=[Icon(src=_ICON, mime_type="image/svg+xml")],
+        lifespan=_lifespan(app),
+        middleware=[_PlainRefusals()],
+    )
+    shelf = Shelf(server)
+    for name in toolsets:
+        _SETS[name](shelf, desk)
+    resources.register(server, desk)
+    resources.register_completions(server, desk)
+    prompts.register(server)
+    return server
+
+
+def _lifespan(app: App) -> Callable[[FastMCP[Any]], AbstractAsyncContextManager[dict[str, Any]]]:
+    @asynccontextmanager
+    async def lifespan(server: FastMCP[Any]) -> AsyncIterator[dict[str, Any]]:
+        tools = await server.list_tools()  # the first listing imports lazily: better now than in a client's face
+        # over HTTP the SDK looks the schema up on every call, by listing all tools unless told another way
+        server._mcp_server.get_tool_input_schema = {tool.name: tool.parameters for tool in tools}.get
+        async with Notices(server).relaying(app.feed):
+            yield {}
+
+    return lifespan
+
+
+class _PlainRefusals(Middleware):
+    """Arguments that do not fit are refused in a sentence, not in a validator's report."""
+
+    async def on_call_tool(
+        self,
+        context: MiddlewareContext[CallToolRequestParams],
+        call_next: CallNext[CallToolRequestParams, ToolResult],
+    ) -> ToolResult:
+        try:
+            return await call_next(context)
+        except ValidationError as error:
+            return ToolResult(content=_sentence(context.message.name, error), is_error=True)
+
+
+def _sentence(tool: str, error: ValidationError) -> str:
+    cause = error.__cause__
+    if not isinstance(cause, PydanticValidationError):
+        return f"{tool} was not called: {error}"
+    wrong = []
+    for each in cause.errors():
+        name = next((part for part in each["loc"] if isinstance(part, str)), "arguments")
+        match each["type"]:
+            case "missing_argument" | "missing":
+                wrong.append(f"{name} is missing")
+            case "unexpected_keyword_argument":
+                wrong.append(f"there is no argument {name}")
+            case _:
+                wrong.append(f"{name}: {each['msg'][0].lower()}{each['msg'][1:]}")
+    return f"{tool} was not called, nothing has changed: {'; '.join(dict.fromkeys(wrong))}."

@@ -1,0 +1,46 @@
+"""Vocabularies over the one core: each file is a tool set, and all act on the same notebooks."""
+
+from collections.abc import Callable
+from typing import Any
+
+from fastmcp import FastMCP
+from mcp_types import ToolAnnotations
+
+from quire.frontends.mcp.desk import refusals
+from quire.frontends.mcp.results import schema
+
+
+class Shelf:
+    """Where a tool set puts its tools; of two tools of one name the first stays."""
+
+    def __init__(self, server: FastMCP[Any]) -> None:
+        self._server = server
+        self._names: set[str] = set()
+
+    def put(
+        self,
+        tool: Callable[..., Any],
+        title: str,
+        result: Any,
+        *,
+        reads: bool = False,
+        destroys: bool = False,
+        repeats: bool = False,
+        runs: bool = False,
+    ) -> None:
+        """`reads`: changes nothing. `destroys`: something is gone after. `repeats`: twice is once. `runs`: any code."""
+        if tool.__name__ in self._names:
+            return
+        self._names.add(tool.__name__)
+        hints = ToolAnnotations(
+            read_only_hint=reads,
+            destructive_hint=destroys or runs,
+            idempotent_hint=repeats or reads,
+            open_world_hint=runs,
+        )
+        self._server.tool(
+            refusals(tool),
+            title=title,
+            annotations=hints,
+            output_schema=schema(result) if result is not None else None,
+        )

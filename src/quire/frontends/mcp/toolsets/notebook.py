@@ -1,0 +1,248 @@
+"""The `notebook` tool set: notebooks of cells, kept on disk."""
+
+from typing import Literal
+
+from fastmcp import Context
+from fastmcp.tools import ToolResult
+from mcp_types import ImageContent, TextContent
+
+from quire.core import workspaces
+from quire.core.model import Cell, CellKind, Notebook
+from quire.frontends.mcp import render
+from quire.frontends.mcp.desk import Desk
+from quire.frontends.mcp.results import (
+    CellInfo,
+    CellList,
+    Document,
+    Done,
+    NotebookInfo,
+    NotebookList,
+    ShownCell,
+)
+from quire.frontends.mcp.toolsets import Shelf
+
+
+def register(shelf: Shelf, desk: Desk) -> None:
+    _notebooks(shelf, desk)
+    _runs(shelf, desk)
+    _edits(shelf, desk)
+    _views(shelf, desk)
+    _documents(shelf, desk)
+
+
+def _notebooks(shelf: Shelf, desk: Desk) -> None:
+    async def create_notebook(
+        ctx: Context, name: str | None = None, runtime: str | None = None, use: bool = True
+    ) -> ToolResult:
+        """Make a notebook with a namespace of its own, and (use) make it current."""
+        book = await desk.app.notebooks.create(desk.client(ctx).principal, name, runtime)
+        if use:
+            desk.app.current.use(desk.client(ctx), book)
+        info = desk.info(ctx, book)
+        return ToolResult(
+            content=f"Made notebook {book.name!r}" + (", now current." if use else "."),
+            structured_content=dict(info),
+        )
+
+    async def list_notebooks(ctx: Context) -> ToolResult:
+        """Your notebooks; the current one is marked."""
+        books = await desk.app.notebooks.of(desk.client(ctx).principal)
+        infos = [desk.info(ctx, book) for book in books]
+        rows = [
+            f"{'*' if info['current'] else ' '} {info['name']}: {info['cells']} cells, kernel {info['kernel']}"
+            for info in infos
+        ]
+        found: NotebookList = {"notebooks": infos}
+        return ToolResult(content="\n".join(rows) or "no notebooks yet", structured_content=dict(found))
+
+    async def use_notebook(ctx: Context, name: str) -> ToolResult:
+        """Make a notebook current: calls that name none mean this one."""
+        book = await desk.app.notebooks.named(desk.client(ctx).principal, name)
+        desk.app.current.use(desk.client(ctx), book)
+        return ToolResult(content=f"Notebook {name!r} is current.", structured_content=dict(desk.info(ctx, book)))
+
+    async def clear_notebook(ctx: Context, notebook: str | None = None) -> ToolResult:
+        """Delete all cells and empty the namespace."""
+        book = await desk.notebook(ctx, notebook)
+        await desk.app.kernels.end(book)
+        await desk.app.notebooks.clear(book)
+        done: Done = {
+            "notebook": book.name,
+            "message": f"Notebook {book.name!r} is empty: no cells, no variables.",
+        }
+        return ToolResult(content=done["message"], structured_content=dict(done))
+
+    shelf.put(create_notebook, "Create notebook", NotebookInfo)
+    shelf.put(list_notebooks, "List notebooks", NotebookList, reads=True)
+    shelf.put(use_notebook, "Use notebook", NotebookInfo, repeats=True)
+    shelf.put(clear_notebook, "Clear notebook", Done, destroys=True, repeats=True)
+
+
+def _runs(shelf: Shelf, desk: Desk) -> None:
+    async def add_cell(
+        ctx: Context,
+        code: str,
+        execute: bool = True,
+        cell_number: int | None = None,
+        timeout: float | None = None,
+        cell_type: Literal["code", "markdown"] = "code",
+        notebook: str | None = None,
+    ) -> ToolResult:
+        """Append a cell, or insert it at cell_number (from 0), and run it."""
+        book = await desk.notebook(ctx, notebook)
+        if execute and cell_type == "code":
+            cell, notice = await desk.run(ctx, book, code, at=cell_number, timeout=timeout)
+            return await desk.render.cell(book, cell, notice)
+        cell = await desk.app.notebooks.add_cell(book, code, CellKind(cell_type), cell_number)
+        return await desk.render.cell(book, cell)
+
+    async def execute_cell(
+        ctx: Context, cell_id_or_number: int | str, timeout: float | None = None, notebook: str | None = None
+    ) -> ToolResult:
+        """Run a cell that is there, again or for the first time."""
+        book = await desk.notebook(ctx, notebook)
+        cell, notice = await desk.run(
+            ctx, book, await desk.app.notebooks.cell(book, cell_id_or_number), timeout=timeout
+        )
+        return await desk.render.cell(book, cell, notice)
+
+    shelf.put(add_cell, "Add cell", ShownCell, runs=True)
+    shelf.put(execute_cell, "Execute cell", ShownCell, runs=True)
+
+
+def _edits(shelf: Shelf, desk: Desk) -> None:
+    async def edit_cell(
+        ctx: Context,
+        cell_id_or_number: int | str,
+        code: str,
+        expected_version: int | None = None,
+        notebook: str | None = None,
+    ) -> ToolResult:
+        """Replace a cell's source; it is not run. With expected_version, refused if it was edited meanwhile."""
+        book = await desk.notebook(ctx, notebook)
+        cell = await desk.app.notebooks.edit_cell(book, cell_id_or_number, code, expected_version)
+        return _short(book, cell, f"Cell {cell.number} is now version {cell.version}; execute_cell runs it.")
+
+    async def move_cell(
+        ctx: Context, cell_id_or_number: int | str, to_number: int, notebook: str | None = None
+    ) -> ToolResult:
+        """Move a cell to another number; those after it are renumbered."""
+        book = await desk.notebook(ctx, notebook)
+        cell = await desk.app.notebooks.move_cell(book, cell_id_or_number, to_number)
+        return _short(book, cell, f"Cell {cell.id} is now number {cell.number}.")
+
+    async def delete_cell(ctx: Context, cell_id_or_number: int | str, notebook: str | None = None) -> ToolResult:
+        """Remove a cell; what it defined stays in the namespace."""
+        book = await desk.notebook(ctx, notebook)
+        cell = await desk.app.notebooks.delete_cell(book, cell_id_or_number)
+        done: Done = {"notebook": book.name, "message": f"Deleted cell {cell.number} ({cell.id})."}
+        return ToolResult(content=done["message"], structured_content=dict(done))
+
+    shelf.put(edit_cell, "Edit cell", CellInfo, destroys=True)
+    shelf.put(move_cell, "Move cell", CellInfo, repeats=True)
+    shelf.put(delete_cell, "Delete cell", Done, destroys=True)
+
+
+def _views(shelf: Shelf, desk: Desk) -> None:
+    async def get_cell(ctx: Context, cell_id_or_number: int | str, notebook: str | None = None) -> ToolResult:
+        """A cell with its source and outputs; of a running one, what it has shown so far."""
+        book = await desk.notebook(ctx, notebook)
+        cell = await desk.cell(book, cell_id_or_number)
+        answer = await desk.render.cell(book, cell, code=True)
+        answer.is_error = False  # the cell may have failed; showing it did not
+        return answer
+
+    async def list_cells(
+        ctx: Context, start: int = 0, limit: int | None = None, notebook: str | None = None
+    ) -> ToolResult:
+        """The cells, a line each: number, id, state, first line, kinds of output."""
+        book = await desk.notebook(ctx, notebook)
+        cells = await desk.app.notebooks.cells(book, start, limit or _PAGE)
+        found: CellList = {
+            "notebook": book.name,
+            "total": book.cells,
+            "cells": [render.describe(book, cell) for cell in cells],
+        }
+        rows = [render.row(cell) for cell in cells]
+        after = book.cells - start - len(cells)
+        if after > 0:
+            rows.append(f"... {after:,} more: list_cells(start={start + len(cells)})")
+        return ToolResult(content="\n".join(rows) or "no cells", structured_content=dict(found))
+
+    shelf.put(get_cell, "Get cell", ShownCell, reads=True)
+    shelf.put(list_cells, "List cells", CellList, reads=True)
+
+
+def _documents(shelf: Shelf, desk: Desk) -> None:
+    async def export_notebook_as_ipynb(
+        ctx: Context, path: str | None = None, notebook: str | None = None
+    ) -> ToolResult:
+        """The notebook as Jupyter's ipynb: its text, or written to a path in the workspace."""
+        book = await desk.notebook(ctx, notebook)
+        text = await document(desk, book)
+        found: Document = {"notebook": book.name, "cells": book.cells, "uri": render.ipynb_uri(book)}
+        if path is not None:
+            found["path"] = str(await workspaces.write(desk.app.workspace(book), path, text))
+            text = f"Wrote {render.count(book.cells, 'cell')} to {found['path']}."
+        elif len(text) > _DOCUMENT_CHARS:
+            text = f"The document has {len(text):,} characters: read {found['uri']}, or give a path to write it to."
+        return ToolResult(content=text, structured_content=dict(found))
+
+    async def import_ipynb(
+        ctx: Context, path_or_json: str, execute: bool = False, notebook: str | None = None
+    ) -> ToolResult:
+        """Append the cells of an ipynb, given as JSON text or as a path in the workspace, and (execute) run them."""
+        from quire.notebook_format import ipynb
+
+        book = await desk.notebook(ctx, notebook)
+        text = path_or_json
+        if not path_or_json.lstrip().startswith("{"):
+            text = await workspaces.read(desk.app.workspace(book), path_or_json)
+        added = await desk.app.notebooks.add_cells(book, ipynb.loads(text))
+        ran = 0
+        for cell in added if execute else []:
+            if cell.kind is not CellKind.CODE or not cell.source.strip():
+                continue
+            done, _ = await desk.run(ctx, book, cell)
+            ran += 1
+            if done.state.failed:
+                answer = await desk.render.cell(
+                    book, done, f"Imported {render.count(len(added), 'cell')}; ran {ran}, the last one failed."
+                )
+                answer.structured_content = {"notebook": book.name, "cells": len(added), "uri": render.ipynb_uri(book)}
+                return answer
+        found: Document = {"notebook": book.name, "cells": len(added), "uri": render.ipynb_uri(book)}
+        return ToolResult(
+            content=f"Imported {render.count(len(added), 'cell')}" + (f", ran {ran}." if execute else "."),
+            structured_content=dict(found),
+        )
+
+    async def get_cell_image(
+        ctx: Context, cell_id_or_number: int | str, index: int = 0, notebook: str | None = None
+    ) -> ToolResult:
+        """A cell's picture, whole; index counts its images from 0."""
+        book = await desk.notebook(ctx, notebook)
+        image = await desk.app.notebooks.image(await desk.cell(book, cell_id_or_number), index)
+        if image.format == "svg":
+            return ToolResult(content=[TextContent(type="text", text=image.data.decode("utf-8", "replace"))])
+        return ToolResult(content=[ImageContent(type="image", data=image.base64, mime_type=image.mime)])
+
+    shelf.put(export_notebook_as_ipynb, "Export as ipynb", Document, destroys=True, repeats=True)
+    shelf.put(import_ipynb, "Import ipynb", Document, runs=True)
+    shelf.put(get_cell_image, "Get cell image", None, reads=True)
+
+
+async def document(desk: Desk, book: Notebook) -> str:
+    """The notebook's ipynb text."""
+    from quire.notebook_format import ipynb  # nbformat takes 90 ms to import
+
+    cells = [await desk.app.notebooks.loaded(cell) for cell in await desk.app.notebooks.cells(book)]
+    return ipynb.dumps(book, cells)
+
+
+def _short(book: Notebook, cell: Cell, text: str) -> ToolResult:
+    return ToolResult(content=text, structured_content=dict(render.describe(book, cell)))
+
+
+_DOCUMENT_CHARS = 16_000  # of an ipynb given as text
+_PAGE = 100  # cells of a list where no limit is given

@@ -1,0 +1,128 @@
+"""Quire as Python objects, for programs that embed it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from quire.core.app import App
+from quire.core.errors import NotFound, Refused
+from quire.core.images import Image
+from quire.core.model import LOCAL, CellKind, CellState, Output
+from quire.core.model import Cell as CellData
+from quire.core.model import Notebook as NotebookData
+from quire.core.notebooks import MAIN, picture
+
+
+class Quire:
+    """The notebooks of the local user."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def notebook(self, name: str = MAIN) -> Notebook:
+        """The notebook of that name, made where there is none."""
+        return Notebook(self._app, await self._app.notebooks.get_or_create(LOCAL, name))
+
+    async def notebooks(self) -> list[str]:
+        return [notebook.name for notebook in await self._app.notebooks.of(LOCAL)]
+
+
+class Notebook:
+    def __init__(self, app: App, data: NotebookData) -> None:
+        self._app = app
+        self._data = data
+
+    @property
+    def name(self) -> str:
+        return self._data.name
+
+    async def add_cell(
+        self,
+        source: str,
+        *,
+        execute: bool = True,
+        at: int | None = None,
+        timeout: float | None = None,
+        kind: CellKind = CellKind.CODE,
+    ) -> Cell:
+        """Append (or insert at a number) and, for code, run to the end."""
+        if not execute or kind is not CellKind.CODE:
+            return self._cell(await self._app.notebooks.add_cell(self._data, source, kind, at))
+        active = await self._app.runs.start(self._data, source, at=at, timeout=timeout, author="python")
+        return self._cell(await self._app.runs.wait(active, active.timeout + _OVERTIME))
+
+    async def cell(self, which: str | int) -> Cell:
+        return self._cell(await self._app.notebooks.cell(self._data, which))
+
+    async def cells(self) -> list[Cell]:
+        return [self._cell(cell) for cell in await self._app.notebooks.cells(self._data)]
+
+    async def value(self, name: str) -> Any:
+        """A variable's value. Only what JSON can say leaves a kernel; NotFound where there is no such name."""
+        answer = await self._app.runs.value(self._data, name)
+        if answer.value:
+            return answer.value[0]
+        if not answer.what:
+            raise NotFound(f"There is no variable {name!r} in notebook {self.name!r}.")
+        raise Refused(f"{name!r} is a {answer.what}, which JSON cannot say. Read a plain part of it in a cell.")
+
+    async def interrupt(self) -> Cell:
+        return self._cell(await self._app.runs.interrupt(self._data))
+
+    async def reset(self) -> None:
+        """A clean namespace; the cells stay."""
+        await self._app.kernels.end(self._data)
+
+    async def import_statements(self) -> list[str]:
+        return (await self._app.notebooks.tracked(self._data))[0]
+
+    async def function_definitions(self) -> list[str]:
+        return (await self._app.notebooks.tracked(self._data))[1]
+
+    def _cell(self, cell: CellData) -> Cell:
+        return Cell(self._app, self._data, cell)
+
+
+_OVERTIME = 60.0  # seconds past its timeout a run is waited for: interrupt, grace, kill, last words
+
+
+class Cell:
+    """A cell as it was when asked for."""
+
+    def __init__(self, app: App, notebook: NotebookData, data: CellData) -> None:
+        self._app = app
+        self._notebook = notebook
+        self._data = data
+
+    @property
+    def id(self) -> str:
+        return self._data.id
+
+    @property
+    def number(self) -> int:
+        return self._data.number
+
+    @property
+    def source(self) -> str:
+        return self._data.source
+
+    @property
+    def version(self) -> int:
+        return self._data.version
+
+    @property
+    def state(self) -> CellState:
+        return self._data.state
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        return self._data.outputs
+
+    async def text(self) -> str:
+        """Everything it printed and showed, as plain text."""
+        parts = [output.bundle.get("text/plain", "") for output in self.outputs]
+        return "\n".join([(await self._app.notebooks.text_of(part)).rstrip("\n") for part in parts])
+
+    async def images(self) -> list[Image]:
+        count = sum(1 for output in self.outputs if picture(output))
+        return [await self._app.notebooks.image(self._data, index) for index in range(count)]

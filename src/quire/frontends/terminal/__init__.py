@@ -1,0 +1,1 @@
+"""The terminal: what commands print, and how they ask the core."""

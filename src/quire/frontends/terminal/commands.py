@@ -1,0 +1,88 @@
+"""Commands a person types: run code, list, export, install."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import anyio
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from quire.core.app import App
+from quire.core.errors import Refused
+from quire.core.model import LOCAL, OutputType
+from quire.core.notebooks import picture
+from quire.frontends.terminal import install as clients
+from quire.notebook_format import ipynb
+
+_OVERTIME = 60.0  # seconds past its timeout a run is waited for
+
+
+async def execute(app: App, name: str, code: str, timeout: float | None) -> int:
+    """Run code in the notebook and print what it showed, as it did; 1 where it failed."""
+    notebook = await app.notebooks.get_or_create(LOCAL, name)
+    active = await app.runs.start(notebook, code, timeout=timeout, author="command line")
+    cell = await app.runs.wait(active, active.timeout + _OVERTIME)
+    if active.notice:
+        print(active.notice, file=sys.stderr)
+    for output in cell.outputs:
+        text = await app.notebooks.text_of(output.bundle.get("text/plain", ""))
+        if output.type is OutputType.STREAM:
+            print(text, end="", file=sys.stderr if output.name == "stderr" else sys.stdout, flush=True)
+        elif output.type is OutputType.ERROR:
+            print(text, file=sys.stderr)
+        elif picture(output) is not None:
+            print(f"[image in cell {cell.number}; quire export {notebook.name} shows it]")
+        else:
+            print(text)
+    return 1 if cell.state.failed else 0
+
+
+async def show_notebooks(app: App) -> None:
+    notebooks = await app.notebooks.of(LOCAL)
+    if not notebooks:
+        print("No notebooks yet.")
+        return
+    table = Table("name", "cells", "runs", "runtime", "workspace", box=None, header_style="bold")
+    for each in notebooks:
+        table.add_row(Text(each.name), str(each.cells), str(each.runs), each.runtime, Text(app.workspace(each)))
+    Console(soft_wrap=True).print(table)
+
+
+async def export(app: App, name: str, output: Path | None) -> None:
+    notebook = await app.notebooks.named(LOCAL, name)
+    cells = [await app.notebooks.loaded(cell) for cell in await app.notebooks.cells(notebook)]
+    text = ipynb.dumps(notebook, cells)
+    if output is None:
+        print(text, end="")
+        return
+    try:
+        await anyio.Path(output).write_text(text, "utf-8")
+    except OSError as error:
+        raise Refused(f"{output} cannot be written: {error.strerror}.") from error
+    print(f"Wrote {len(cells)} cells to {output}.", file=sys.stderr)
+
+
+def install(client: str, name: str, data_dir: Path | None, *, only_print: bool) -> int:
+    if client not in clients.CLIENTS:
+        raise Refused(f"There is no client {client!r}; there are {', '.join(clients.CLIENTS)}.")
+    command = _command() + (["serve", "--data-dir", str(data_dir.resolve())] if data_dir else [])
+    if only_print:
+        print(clients.configuration(client, name=name, command=command, env={}), end="")
+        return 0
+    path = clients.path_of(client, home=Path.home(), platform=sys.platform, environ=os.environ)
+    try:
+        print(clients.write(client, path, name=name, command=command, env={}))
+    except clients.ConfigurationRefused as error:
+        raise Refused(str(error)) from error
+    return 0
+
+
+def _command() -> list[str]:
+    """How to start this very Quire again: the installed command, or this interpreter."""
+    found = shutil.which("quire")
+    return [found] if found else [sys.executable, "-m", "quire"]

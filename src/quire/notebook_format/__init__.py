@@ -1,0 +1,1 @@
+"""Notebooks as people have them: Jupyter's ipynb, in and out."""

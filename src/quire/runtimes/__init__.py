@@ -1,0 +1,1 @@
+"""Ways to run code; each implements the core's Runtime."""

@@ -1,0 +1,1 @@
+"""The Python runtime: kernels forked from a warm zygote."""

@@ -1,0 +1,63 @@
+"""How a kernel's process ended, as a sentence and a next step. Pure."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from quire.core.model import Died
+
+_SIGNALS = {
+    signal.SIGSEGV: (
+        "The kernel crashed with a segmentation fault (SIGSEGV): native code touched memory it may not.",
+        "Look for a C extension, ctypes, or very deep recursion in this cell.",
+    ),
+    signal.SIGABRT: (
+        "The kernel aborted itself (SIGABRT): native code found its own state broken.",
+        "Look for a failed assertion in a C extension in this cell.",
+    ),
+    signal.SIGBUS: (
+        "The kernel crashed with a bus error (SIGBUS).",
+        "A file mapped into memory may have been cut short.",
+    ),
+    signal.SIGFPE: ("The kernel crashed with an arithmetic fault (SIGFPE) in native code.", ""),
+    signal.SIGKILL: (
+        "The kernel was killed (SIGKILL) from outside.",
+        "If the cell used much memory, the system may have ended it for that; no evidence of it was found.",
+    ),
+    signal.SIGTERM: ("The kernel was ended from outside (SIGTERM).", ""),
+}
+
+
+def exit_reason(status: int | None) -> Died:
+    """What a wait status means; None where nobody could read it."""
+    if status is None:
+        return Died(reason="The kernel's process is gone; how it ended is not known.")
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        try:
+            reason, hint = _SIGNALS[signal.Signals(number)]
+        except (KeyError, ValueError):
+            return Died(reason=f"The kernel was ended by signal {number}.")
+        return Died(reason=reason, hint=hint)
+    code = os.waitstatus_to_exitcode(status)
+    return Died(
+        reason=f"The kernel's process exited with code {code}.",
+        hint="os._exit() and the like end the kernel; let the cell return instead.",
+    )
+
+
+def hung_up() -> Died:
+    """The worker closed the socket it is spoken to through, and was killed for that."""
+    return Died(
+        reason="The kernel closed its connection to the server and was ended.",
+        hint="os.closerange() and the like close what the kernel needs; close only what the cell opened.",
+    )
+
+
+def protocol_broken(detail: str) -> Died:
+    """The worker spoke out of turn: a forged or torn frame. It was killed for that."""
+    return Died(
+        reason=f"The kernel broke its protocol ({detail}) and was ended.",
+        hint="Code that writes to file descriptors it did not open can do this.",
+    )

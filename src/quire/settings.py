@@ -1,0 +1,148 @@
+"""Every knob, frozen, each with its unit: from quire.toml, over it QUIRE_… variables, over those flags."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import platformdirs
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+TOOLSETS = ("notebook", "repl")
+"""The tool sets there are, in the order that decides when two name the same tool."""
+
+PREFIX = "QUIRE_"
+CONFIG = "QUIRE_CONFIG"  # names the file; not a setting itself
+
+
+class BadSetting(Exception):
+    """A setting that does not exist or cannot have that value; the message names it."""
+
+
+class Settings(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    data_dir: Path = Field(
+        default_factory=lambda: Path(platformdirs.user_data_dir("quire", appauthor=False)),
+        description="Folder of notebooks, outputs and workspaces; the platform's own place unless set",
+    )
+    store: Literal["sql", "memory"] = Field("sql", description="Where notebooks are kept; memory forgets them")
+    transport: Literal["stdio", "http"] = Field("stdio", description="How clients reach the server")
+    host: str = Field("127.0.0.1", description="Address HTTP listens on")
+    port: int = Field(8750, ge=0, le=65535, description="Port HTTP listens on; 0 takes a free one")
+    toolsets: tuple[str, ...] = Field(TOOLSETS, description="Tool sets to offer, or all")
+    runtime: Literal["python"] = Field("python", description="Runtime of notebooks that name none")
+    python: str = Field(default_factory=lambda: sys.executable, description="Interpreter of the kernels, 3.11 or newer")
+    preload: tuple[str, ...] = Field(
+        ("numpy", "pandas", "matplotlib.pyplot"),
+        description="Modules imported ahead, once for all kernels, where installed",
+    )
+    workspace: Path | None = Field(
+        None, description="One folder all notebooks work in; unset, each has its own in the data directory"
+    )
+    cell_timeout: float = Field(30, gt=0, description="Seconds a run may take where the call names no timeout")
+    max_timeout: float = Field(86_400, gt=0, description="Largest timeout a call may name, in seconds")
+    grace: float = Field(2, gt=0, description="Seconds between an interrupt and the kill")
+    patience: float = Field(50, gt=0, description="Seconds a call waits before it answers that the run goes on")
+    idle_timeout: float = Field(86_400, ge=0, description="Seconds until an unused kernel is closed; 0 never")
+    max_cells: int = Field(10_000, gt=0, description="Cells a notebook may have")
+    max_code_bytes: int = Field(1_000_000, gt=0, description="Bytes of source a cell may have")
+    max_output_bytes: int = Field(
+        10_000_000,
+        ge=10_000,
+        description="Bytes of output kept of one run: beginning and end, the rest counted",
+    )
+    result_chars: int = Field(8_000, ge=500, description="Characters of output shown in one answer")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "warning", description="What goes to the log on stderr"
+    )
+
+    @field_validator("toolsets", "preload", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @field_validator("toolsets")
+    @classmethod
+    def _known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if value == ("all",):
+            return TOOLSETS
+        unknown = [name for name in value if name not in TOOLSETS]
+        if unknown or not value:
+            raise ValueError(f"there is no tool set {', '.join(unknown)!r}; there are {', '.join(TOOLSETS)}")
+        return tuple(dict.fromkeys(value))
+
+    @field_validator("data_dir", "workspace")
+    @classmethod
+    def _absolute(cls, value: Path | None) -> Path | None:
+        return value.expanduser().resolve() if value is not None else None
+
+
+def load(
+    flags: Mapping[str, Any] | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    config: Path | None = None,
+) -> Settings:
+    """Settings from file, environment and flags, the later over the earlier."""
+    environ = os.environ if environ is None else environ
+    file = config_file(config, environ)
+    must = config is not None or CONFIG in environ
+    given = {**_from_file(file, must), **_from_environment(environ)}
+    given.update({name: value for name, value in (flags or {}).items() if value is not None})
+    try:
+        return Settings(**given)
+    except ValidationError as error:
+        raise BadSetting(_sentence(error)) from None
+
+
+def config_file(given: Path | None, environ: Mapping[str, str] = os.environ) -> Path:
+    """The settings file: the one given, the one the environment names, or the user's own. One in the
+    working folder is not read unasked: a cloned project must not choose what runs here."""
+    if given is not None:
+        return given
+    if CONFIG in environ:
+        return Path(environ[CONFIG])
+    return Path(platformdirs.user_config_dir("quire", appauthor=False)) / "quire.toml"
+
+
+def _from_file(path: Path, must: bool) -> dict[str, Any]:
+    if not must and not path.exists():
+        return {}
+    try:
+        found = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise BadSetting(f"The settings file {path} cannot be read: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadSetting(f"The settings file {path} is not TOML: {error}.") from None
+    _refuse_unknown(found, f"in {path}")
+    return found
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    found = {
+        name.removeprefix(PREFIX).lower(): value
+        for name, value in environ.items()
+        if name.startswith(PREFIX) and name != CONFIG
+    }
+    _refuse_unknown(found, f"among the {PREFIX}… environment variables")
+    return found
+
+
+def _refuse_unknown(found: Mapping[str, Any], where: str) -> None:
+    for name in found:
+        if name not in Settings.model_fields:
+            known = ", ".join(Settings.model_fields)
+            raise BadSetting(f"There is no setting {name!r} ({where}). There are: {known}.")
+
+
+def _sentence(error: ValidationError) -> str:
+    parts = []
+    for each in error.errors():
+        name = ".".join(map(str, each["loc"][:1])) or "settings"
+        parts.append(f"Setting {name!r} cannot be {each['input']!r}: {each['msg']}.")
+    return " ".join(parts)

@@ -1,0 +1,1 @@
+"""Ways to keep state; each implements the core's Store or Blobs."""

@@ -1,0 +1,192 @@
+"""Ways to SQLite: lanes, each a connection on a thread of its own, and the express for what takes microseconds.
+
+The writing lane puts jobs that wait at the same moment into one transaction, each in a savepoint of
+its own, so that fifty busy notebooks share one fsync; an answer is given only after the commit.
+
+The express works on the caller's thread, without fsync, checkpoint or waiting for a lock: for one row read,
+and for a run's beginning, which nobody is told of yet. That survives the end of any process at once, and a
+power failure as soon as something after it is acknowledged. Handing it to a lane costs five times as much.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from quire.core.errors import Failed
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    work: Callable[[sqlite3.Connection], Any]
+    answer: asyncio.Future[Any]
+    loop: asyncio.AbstractEventLoop
+
+
+_TOGETHER = 200  # jobs in one transaction at the most
+_BUSY = 10.0  # seconds to wait for another process's transaction
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    database = sqlite3.connect(path, timeout=_BUSY, isolation_level=None, check_same_thread=False)
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("PRAGMA synchronous = FULL")  # a commit is on disk, not only in the system's memory
+    database.execute("PRAGMA foreign_keys = ON")
+    return database
+
+
+class Express:
+    def __init__(self, path: Path) -> None:
+        self._database = connect(path)
+        self._database.execute("PRAGMA busy_timeout = 0")
+        self._database.execute("PRAGMA wal_autocheckpoint = 0")
+        self._database.execute("PRAGMA synchronous = NORMAL")
+
+    def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """All of `work` or nothing; raises Busy where another transaction is under way."""
+        try:
+            self._database.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            raise (Busy() if "locked" in str(error) else translated(error)) from error
+        try:
+            value = work(self._database)
+            self._database.execute("COMMIT")
+        except BaseException as error:
+            if self._database.in_transaction:
+                self._database.execute("ROLLBACK")
+            raise translated(error) from error
+        return value
+
+    def read(self, query: str, *values: Any) -> list[sqlite3.Row]:
+        try:
+            return rows(self._database, query, *values)
+        except sqlite3.Error as error:
+            raise translated(error) from error
+
+    def close(self) -> None:
+        self._database.close()
+
+
+class Busy(Exception):
+    """The express would have to wait: take a lane."""
+
+
+def rows(database: sqlite3.Connection, query: str, *values: Any) -> list[sqlite3.Row]:
+    cursor = database.cursor()
+    cursor.row_factory = sqlite3.Row
+    return cursor.execute(query, values).fetchall()
+
+
+class Lane:
+    def __init__(self, path: Path, *, writes: bool) -> None:
+        self._database = connect(path)
+        self._writes = writes
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name=f"quire-sql-{'w' if writes else 'r'}", daemon=True)
+        self._thread.start()
+
+    async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+        self._jobs.put(_Job(work, answer, loop))
+        return await answer  # a caller that is cancelled leaves; the job is done all the same
+
+    async def close(self) -> None:
+        self._jobs.put(None)
+        await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
+
+    def _work(self) -> None:
+        while True:
+            jobs, last = self._take()
+            if jobs:
+                self._write(jobs) if self._writes else self._read(jobs)
+            if last:
+                self._database.close()
+                return
+
+    def _take(self) -> tuple[list[_Job], bool]:
+        """The next job, and those that wait behind it; whether the lane is to close."""
+        jobs: list[_Job] = []
+        job = self._jobs.get()
+        while job is not None:
+            jobs.append(job)
+            if len(jobs) >= _TOGETHER or self._jobs.empty():
+                return jobs, False
+            job = self._jobs.get()
+        return jobs, True
+
+    def _read(self, jobs: list[_Job]) -> None:
+        for job in jobs:
+            try:
+                _settle(job, job.work(self._database), None)
+            except BaseException as error:
+                _settle(job, None, translated(error))
+
+    def _write(self, jobs: list[_Job]) -> None:
+        done: list[tuple[_Job, Any, BaseException | None]] = []
+        try:
+            self._database.execute("BEGIN IMMEDIATE")
+            for job in jobs:
+                done.append((job, *self._one(job.work, len(jobs) == 1)))
+            self._database.execute("COMMIT")
+        except BaseException as error:
+            if self._database.in_transaction:
+                self._database.execute("ROLLBACK")
+            failure = translated(error)
+            done = [(job, None, failure) for job in jobs]
+        for job, value, failed in done:
+            _settle(job, value, failed)
+
+    def _one(self, work: Callable[[sqlite3.Connection], Any], alone: bool) -> tuple[Any, BaseException | None]:
+        """One job of several in a transaction; one that is alone needs no savepoint: it is the transaction."""
+        if alone:
+            return work(self._database), None
+        self._database.execute("SAVEPOINT job")
+        try:
+            value = work(self._database)
+        except sqlite3.OperationalError:
+            raise  # a full disk concerns the whole transaction
+        except BaseException as error:
+            self._database.execute("ROLLBACK TO job")
+            self._database.execute("RELEASE job")
+            return None, translated(error)
+        self._database.execute("RELEASE job")
+        return value, None
+
+
+def _settle(job: _Job, value: Any, error: BaseException | None) -> None:
+    def settle() -> None:
+        if job.answer.done():
+            return
+        if error is not None:
+            job.answer.set_exception(error)
+            job.answer.exception()  # whoever asked may be gone
+        else:
+            job.answer.set_result(value)
+
+    with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+        job.loop.call_soon_threadsafe(settle)
+
+
+def translated(error: BaseException) -> BaseException:
+    """SQLite's failures as ours; anything else as it is."""
+    if not isinstance(error, sqlite3.Error):
+        return error
+    text = str(error)
+    if "full" in text or "disk I/O" in text:
+        return Failed(
+            f"The disk is full or failing ({text}): this change was not kept, earlier cells are intact. "
+            "Free some space and call again."
+        )
+    if "locked" in text:
+        return Failed(f"The data directory is busy ({text}): this change was not kept. Call again.")
+    return Failed(f"The store failed ({text}): this change was not kept.")

@@ -1,0 +1,161 @@
+"""Notebooks and blobs in this process's memory: for tests, and for whoever wants nothing kept."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field, replace
+from uuid import uuid4
+
+from quire.core.errors import NotFound, Refused
+from quire.core.model import (
+    Blob,
+    Cell,
+    CellId,
+    CellState,
+    NewCell,
+    Notebook,
+    NotebookId,
+    Principal,
+    Run,
+)
+from quire.stores import wording
+
+
+@dataclass
+class _Book:
+    notebook: Notebook
+    cells: list[Cell] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+
+
+class MemoryStore:
+    def __init__(self) -> None:
+        self._books: dict[NotebookId, _Book] = {}
+
+    async def create_notebook(self, notebook: Notebook) -> Notebook:
+        if await self.find_notebook(notebook.owner, notebook.name):
+            raise Refused(wording.name_taken(notebook.name))
+        self._books[notebook.id] = _Book(notebook)
+        return notebook
+
+    async def find_notebook(self, owner: Principal, name: str) -> Notebook | None:
+        return next((book for book in await self.list_notebooks(owner) if book.name == name), None)
+
+    async def list_notebooks(self, owner: Principal) -> list[Notebook]:
+        books = (book for book in self._books.values() if book.notebook.owner == owner)
+        return [replace(book.notebook, cells=len(book.cells)) for book in books]
+
+    async def clear_notebook(self, notebook: NotebookId) -> None:
+        book = self._books[notebook]
+        book.cells, book.runs = [], []
+        book.notebook = replace(book.notebook, runs=0)
+
+    async def add_cells(self, notebook: NotebookId, cells: list[NewCell], *, at: int | None, limit: int) -> list[Cell]:
+        book = self._books[notebook]
+        if len(book.cells) + len(cells) > limit:
+            raise Refused(wording.too_many_cells(len(book.cells), limit))
+        at = len(book.cells) if at is None else at
+        if not 0 <= at <= len(book.cells):
+            raise Refused(wording.no_such_place(at, len(book.cells)))
+        added = []
+        for new in cells:
+            id_ = CellId(uuid4().hex[:12])
+            run = None
+            if new.run is not None:
+                run = replace(new.run, cell=id_)
+                book.runs.append(run)
+            added.append(Cell(id=id_, number=0, kind=new.kind, source=new.source, run=run, metadata=new.metadata))
+        book.cells[at:at] = added
+        self._number(book)
+        return book.cells[at : at + len(added)]
+
+    async def find_cell(self, notebook: NotebookId, which: CellId | int) -> Cell | None:
+        cells = self._books[notebook].cells
+        if isinstance(which, int):
+            return cells[which] if 0 <= which < len(cells) else None
+        return next((cell for cell in cells if cell.id == which), None)
+
+    async def list_cells(self, notebook: NotebookId, start: int, limit: int | None) -> list[Cell]:
+        return self._books[notebook].cells[start : None if limit is None else start + limit]
+
+    async def edit_cell(self, notebook: NotebookId, cell: CellId, source: str, expected: int | None) -> Cell:
+        book, number = self._place(notebook, cell)
+        old = book.cells[number]
+        wording.check_version(old, expected)
+        book.cells[number] = replace(old, source=source, version=old.version + 1)
+        return book.cells[number]
+
+    async def move_cell(self, notebook: NotebookId, cell: CellId, to: int) -> Cell:
+        book, number = self._place(notebook, cell)
+        if not 0 <= to < len(book.cells):
+            raise Refused(wording.no_such_place(to, len(book.cells) - 1))
+        book.cells.insert(to, book.cells.pop(number))
+        self._number(book)
+        return book.cells[to]
+
+    async def delete_cell(self, notebook: NotebookId, cell: CellId) -> None:
+        book, number = self._place(notebook, cell)
+        del book.cells[number]
+        self._number(book)
+
+    async def begin_run(self, notebook: NotebookId, cell: Cell | NewCell, run: Run, *, limit: int) -> Cell:
+        if isinstance(cell, NewCell):
+            cell = (await self.add_cells(notebook, [cell], at=None, limit=limit))[0]
+        book, number = self._place(notebook, cell.id)
+        book.notebook = replace(book.notebook, runs=book.notebook.runs + 1)
+        run = replace(run, cell=cell.id, count=book.notebook.runs)
+        book.runs.append(run)
+        book.cells[number] = replace(book.cells[number], run=run)
+        return book.cells[number]
+
+    async def finish_run(self, notebook: NotebookId, run: Run) -> None:
+        book = self._books[notebook]
+        book.runs = [run if old.id == run.id else old for old in book.runs]
+        book.cells = [
+            replace(cell, run=run) if cell.run is not None and cell.run.id == run.id else cell for cell in book.cells
+        ]
+
+    async def list_runs(self, notebook: NotebookId) -> list[Run]:
+        return list(self._books[notebook].runs)
+
+    async def mark_unfinished(self) -> int:
+        count = 0
+        for id_, book in self._books.items():
+            for run in [run for run in book.runs if run.state is CellState.RUNNING]:
+                await self.finish_run(id_, wording.unfinished(run))
+                count += 1
+        return count
+
+    def hold(self, notebook: NotebookId) -> bool:
+        return True
+
+    def release(self, notebook: NotebookId) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+    def _place(self, notebook: NotebookId, cell: CellId) -> tuple[_Book, int]:
+        book = self._books[notebook]
+        for number, each in enumerate(book.cells):
+            if each.id == cell:
+                return book, number
+        raise NotFound(wording.cell_gone(cell))
+
+    def _number(self, book: _Book) -> None:
+        book.cells = [replace(cell, number=number) for number, cell in enumerate(book.cells)]
+
+
+class MemoryBlobs:
+    def __init__(self) -> None:
+        self._kept: dict[str, bytes] = {}
+
+    async def put(self, data: bytes) -> Blob:
+        digest = hashlib.sha256(data).hexdigest()
+        self._kept[digest] = data
+        return Blob(digest=digest, size=len(data))
+
+    async def get(self, blob: Blob) -> bytes:
+        if blob.digest not in self._kept:
+            raise NotFound(wording.blob_gone(blob.digest))
+        return self._kept[blob.digest]

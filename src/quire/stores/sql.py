@@ -1,0 +1,397 @@
+"""Notebooks, cells and journal in SQLite: one writer, one reader, everything committed before the answer."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sqlite3
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from quire.core.errors import Failed, NotFound, Refused
+from quire.core.model import (
+    Blob,
+    Cell,
+    CellId,
+    CellKind,
+    CellState,
+    Data,
+    NewCell,
+    Notebook,
+    NotebookId,
+    Output,
+    OutputType,
+    Principal,
+    Run,
+    RunId,
+)
+from quire.stores import wording
+from quire.stores.lane import Busy, Express, Lane, connect, rows
+
+_MIGRATIONS = Path(__file__).parent / "migrations"
+_CELLS = """
+    SELECT c.id, c.position, c.kind, c.source, c.version, c.metadata,
+           r.id AS run, r.count, r.source AS run_source, r.author, r.started_at, r.seconds, r.state, r.cause,
+           r.value, r.outputs, r.imports, r.functions, r.cell AS run_cell
+    FROM cells c LEFT JOIN runs r ON r.id = c.run
+    WHERE c.notebook = ?
+"""
+
+
+class SqlStore:
+    def __init__(self, folder: Path) -> None:
+        self._locks = folder / "locks"
+        self._locks.mkdir(parents=True, exist_ok=True)
+        self._held: dict[NotebookId, int] = {}
+        path = folder / "quire.db"
+        migrate(path)
+        self._writer = Lane(path, writes=True)
+        self._reader = Lane(path, writes=False)
+        self._express = Express(path)
+
+    async def create_notebook(self, notebook: Notebook) -> Notebook:
+        def job(db: sqlite3.Connection) -> Notebook:
+            try:
+                db.execute(
+                    "INSERT INTO notebooks (id, owner, name, runtime, created_at, metadata) VALUES (?,?,?,?,?,?)",
+                    (
+                        notebook.id,
+                        notebook.owner,
+                        notebook.name,
+                        notebook.runtime,
+                        notebook.created_at,
+                        json.dumps(notebook.metadata),
+                    ),
+                )
+            except sqlite3.IntegrityError:
+                raise Refused(wording.name_taken(notebook.name)) from None
+            return notebook
+
+        return await self._writer.do(job)
+
+    async def find_notebook(self, owner: Principal, name: str) -> Notebook | None:
+        found = self._express.read("SELECT * FROM notebooks WHERE owner = ? AND name = ?", owner, name)
+        return _notebook(found[0]) if found else None
+
+    async def list_notebooks(self, owner: Principal) -> list[Notebook]:
+        rows = await self._rows("SELECT * FROM notebooks WHERE owner = ? ORDER BY created_at, name", owner)
+        return [_notebook(row) for row in rows]
+
+    async def clear_notebook(self, notebook: NotebookId) -> None:
+        def job(db: sqlite3.Connection) -> None:
+            db.execute("DELETE FROM cells WHERE notebook = ?", (notebook,))
+            db.execute("DELETE FROM runs WHERE notebook = ?", (notebook,))
+            db.execute("UPDATE notebooks SET cells = 0, runs = 0 WHERE id = ?", (notebook,))
+
+        await self._writer.do(job)
+
+    async def add_cells(self, notebook: NotebookId, cells: list[NewCell], *, at: int | None, limit: int) -> list[Cell]:
+        return await self._writer.do(lambda db: _add(db, notebook, cells, at, limit))
+
+    async def find_cell(self, notebook: NotebookId, which: CellId | int) -> Cell | None:
+        by = "c.position" if isinstance(which, int) else "c.id"
+        rows = await self._rows(f"{_CELLS} AND {by} = ?", notebook, which)
+        return _cell(rows[0]) if rows else None
+
+    async def list_cells(self, notebook: NotebookId, start: int, limit: int | None) -> list[Cell]:
+        end = start + limit if limit is not None else 2**62
+        rows = await self._rows(
+            f"{_CELLS} AND c.position >= ? AND c.position < ? ORDER BY c.position", notebook, start, end
+        )
+        return [_cell(row) for row in rows]
+
+    async def edit_cell(self, notebook: NotebookId, cell: CellId, source: str, expected: int | None) -> Cell:
+        def job(db: sqlite3.Connection) -> Cell:
+            old = _find(db, notebook, cell)
+            wording.check_version(old, expected)
+            db.execute(
+                "UPDATE cells SET source = ?, version = version + 1 WHERE notebook = ? AND id = ?",
+                (source, notebook, cell),
+            )
+            return replace(old, source=source, version=old.version + 1)
+
+        return await self._writer.do(job)
+
+    async def move_cell(self, notebook: NotebookId, cell: CellId, to: int) -> Cell:
+        def job(db: sqlite3.Connection) -> Cell:
+            old = _find(db, notebook, cell)
+            last = _size(db, notebook) - 1
+            if not 0 <= to <= last:
+                raise Refused(wording.no_such_place(to, last))
+            _shift(db, notebook, old.number + 1, None, -1)
+            _shift(db, notebook, to, old.id, +1)
+            db.execute("UPDATE cells SET position = ? WHERE notebook = ? AND id = ?", (to, notebook, cell))
+            return replace(old, number=to)
+
+        return await self._writer.do(job)
+
+    async def delete_cell(self, notebook: NotebookId, cell: CellId) -> None:
+        def job(db: sqlite3.Connection) -> None:
+            old = _find(db, notebook, cell)
+            db.execute("DELETE FROM cells WHERE notebook = ? AND id = ?", (notebook, cell))
+            _shift(db, notebook, old.number + 1, None, -1)
+            db.execute("UPDATE notebooks SET cells = cells - 1 WHERE id = ?", (notebook,))
+
+        await self._writer.do(job)
+
+    async def begin_run(self, notebook: NotebookId, cell: Cell | NewCell, run: Run, *, limit: int) -> Cell:
+        def job(db: sqlite3.Connection) -> Cell:
+            if isinstance(cell, NewCell):
+                there = _append(db, notebook, cell, run, limit)
+            else:
+                there = _find(db, notebook, cell.id)
+                count = _one(db, "UPDATE notebooks SET runs = runs + 1 WHERE id = ? RETURNING runs", notebook)[0]
+                there = replace(there, run=replace(run, cell=there.id, count=count))
+                db.execute("UPDATE cells SET run = ? WHERE notebook = ? AND id = ?", (run.id, notebook, cell.id))
+            assert there.run is not None
+            _insert_run(db, notebook, there.run)
+            return there
+
+        try:
+            return self._express.write(job)
+        except Busy:
+            return await self._writer.do(job)
+
+    async def finish_run(self, notebook: NotebookId, run: Run) -> None:
+        await self._writer.do(lambda db: _finish(db, run))
+
+    async def list_runs(self, notebook: NotebookId) -> list[Run]:
+        rows = await self._rows(
+            "SELECT *, id AS run, cell AS run_cell, source AS run_source FROM runs WHERE notebook = ? ORDER BY rowid",
+            notebook,
+        )
+        return [_run(row) for row in rows]
+
+    async def mark_unfinished(self) -> int:
+        rows = await self._rows(
+            "SELECT *, id AS run, cell AS run_cell, source AS run_source FROM runs WHERE state = 'RUNNING'"
+        )
+        free = {row["notebook"] for row in rows if self.hold(NotebookId(row["notebook"]))}
+        lost = [wording.unfinished(_run(row)) for row in rows if row["notebook"] in free]
+
+        def job(db: sqlite3.Connection) -> None:
+            for run in lost:
+                _finish(db, run)
+
+        if lost:
+            await self._writer.do(job)
+        for notebook in free:
+            self.release(NotebookId(notebook))
+        return len(lost)
+
+    def hold(self, notebook: NotebookId) -> bool:
+        """By a file lock that the system lets go of when the process ends, however it ends."""
+        if notebook in self._held:
+            return True
+        try:
+            lock = os.open(self._locks / notebook, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise Failed(f"The data directory cannot be written: {error.strerror}.") from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            return False
+        self._held[notebook] = lock
+        return True
+
+    def release(self, notebook: NotebookId) -> None:
+        lock = self._held.pop(notebook, None)
+        if lock is not None:
+            os.close(lock)
+
+    async def close(self) -> None:
+        self._express.close()
+        await self._reader.close()
+        await self._writer.close()
+        for notebook in list(self._held):
+            self.release(notebook)
+
+    async def _rows(self, query: str, *values: Any) -> list[sqlite3.Row]:
+        return await self._reader.do(lambda db: rows(db, query, *values))
+
+
+def migrate(path: Path) -> None:
+    """Bring the database to today's schema; a newer one than we know is refused, not guessed at."""
+    steps = sorted(_MIGRATIONS.glob("*.sql"))
+    try:
+        db = connect(path)
+    except sqlite3.Error as error:
+        raise Failed(f"The data directory's database cannot be opened: {path} ({error}).") from error
+    try:
+        db.execute("BEGIN IMMEDIATE")
+        done = db.execute("PRAGMA user_version").fetchone()[0]
+        if done > len(steps):
+            raise Failed(f"{path} was written by a newer Quire (schema {done}, this one knows {len(steps)}). Upgrade.")
+        for number, step in enumerate(steps[done:], done + 1):
+            for statement in _statements(step.read_text("utf-8")):
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version = {number}")
+        db.execute("COMMIT")
+    except sqlite3.Error as error:
+        raise Failed(f"The data directory's database is damaged or not ours: {path} ({error}).") from error
+    finally:
+        db.close()
+
+
+def _statements(script: str) -> list[str]:
+    # not executescript: it would commit the transaction the migration runs in
+    statements, rest = [], ""
+    for line in script.splitlines(keepends=True):
+        rest += line
+        if sqlite3.complete_statement(rest):
+            statements.append(rest)
+            rest = ""
+    return statements
+
+
+def _add(db: sqlite3.Connection, notebook: NotebookId, cells: list[NewCell], at: int | None, limit: int) -> list[Cell]:
+    there = _size(db, notebook)
+    if there + len(cells) > limit:
+        raise Refused(wording.too_many_cells(there, limit))
+    at = there if at is None else at
+    if not 0 <= at <= there:
+        raise Refused(wording.no_such_place(at, there))
+    if at < there:
+        _shift(db, notebook, at, None, len(cells))
+    added = []
+    for number, new in enumerate(cells, at):
+        id_ = CellId(uuid4().hex[:12])
+        run = replace(new.run, cell=id_) if new.run is not None else None
+        if run is not None:
+            _insert_run(db, notebook, run)
+        db.execute(
+            "INSERT INTO cells (notebook, id, position, kind, source, run, metadata) VALUES (?,?,?,?,?,?,?)",
+            (notebook, id_, number, new.kind, new.source, run and run.id, json.dumps(new.metadata)),
+        )
+        added.append(Cell(id=id_, number=number, kind=new.kind, source=new.source, run=run, metadata=new.metadata))
+    db.execute("UPDATE notebooks SET cells = cells + ? WHERE id = ?", (len(cells), notebook))
+    return added
+
+
+def _append(db: sqlite3.Connection, notebook: NotebookId, new: NewCell, run: Run, limit: int) -> Cell:
+    """A new last cell with its run, in as few statements as can be: every REPL line comes through here."""
+    cells, count = _one(
+        db,
+        "UPDATE notebooks SET cells = cells + 1, runs = runs + 1 WHERE id = ? RETURNING cells, runs",
+        notebook,
+    )
+    if cells > limit:
+        raise Refused(wording.too_many_cells(cells - 1, limit))
+    id_ = CellId(uuid4().hex[:12])
+    db.execute(
+        "INSERT INTO cells (notebook, id, position, kind, source, run) VALUES (?,?,?,?,?,?)",
+        (notebook, id_, cells - 1, new.kind, new.source, run.id),
+    )
+    run = replace(run, cell=id_, count=count)
+    return Cell(id=id_, number=cells - 1, kind=new.kind, source=new.source, run=run)
+
+
+def _one(db: sqlite3.Connection, query: str, *values: Any) -> Any:
+    return db.execute(query, values).fetchone()
+
+
+def _shift(db: sqlite3.Connection, notebook: NotebookId, start: int, but: CellId | None, by: int) -> None:
+    """Move every cell from `start` on, but one, by so many places."""
+    db.execute(
+        "UPDATE cells SET position = position + ? WHERE notebook = ? AND position >= ? AND id IS NOT ?",
+        (by, notebook, start, but),
+    )
+
+
+def _size(db: sqlite3.Connection, notebook: NotebookId) -> int:
+    size: int = _one(db, "SELECT cells FROM notebooks WHERE id = ?", notebook)[0]
+    return size
+
+
+def _find(db: sqlite3.Connection, notebook: NotebookId, cell: CellId) -> Cell:
+    found = rows(db, f"{_CELLS} AND c.id = ?", notebook, cell)
+    if not found:
+        raise NotFound(wording.cell_gone(cell))
+    return _cell(found[0])
+
+
+def _insert_run(db: sqlite3.Connection, notebook: NotebookId, run: Run) -> None:
+    db.execute(
+        "INSERT INTO runs (id, notebook, cell, count, source, author, started_at, seconds, state, cause, value,"
+        " outputs, imports, functions) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        (run.id, notebook, run.cell, run.count, run.source, run.author, run.started_at, *_ended(run)),
+    )
+
+
+def _finish(db: sqlite3.Connection, run: Run) -> None:
+    db.execute(
+        "UPDATE runs SET seconds=?, state=?, cause=?, value=?, outputs=?, imports=?, functions=? WHERE id=?",
+        (*_ended(run), run.id),
+    )
+
+
+def _ended(run: Run) -> tuple[Any, ...]:
+    return (
+        run.seconds,
+        run.state,
+        run.cause,
+        json.dumps(run.value),
+        json.dumps([_output_row(output) for output in run.outputs]),
+        json.dumps(run.imports),
+        json.dumps(run.functions),
+    )
+
+
+def _output_row(output: Output) -> dict[str, Any]:
+    row = asdict(output)
+    row["bundle"] = {mime: asdict(data) if isinstance(data, Blob) else data for mime, data in output.bundle.items()}
+    return row
+
+
+def _output(row: dict[str, Any]) -> Output:
+    bundle: dict[str, Data] = {
+        mime: Blob(**data) if isinstance(data, dict) else data for mime, data in row["bundle"].items()
+    }
+    return Output(**{**row, "type": OutputType(row["type"]), "bundle": bundle})
+
+
+def _notebook(row: sqlite3.Row) -> Notebook:
+    return Notebook(
+        id=NotebookId(row["id"]),
+        name=row["name"],
+        owner=Principal(row["owner"]),
+        runtime=row["runtime"],
+        created_at=row["created_at"],
+        runs=row["runs"],
+        cells=row["cells"],
+        metadata=json.loads(row["metadata"]),
+    )
+
+
+def _cell(row: sqlite3.Row) -> Cell:
+    return Cell(
+        id=CellId(row["id"]),
+        number=row["position"],
+        kind=CellKind(row["kind"]),
+        source=row["source"],
+        version=row["version"],
+        run=_run(row) if row["run"] else None,
+        metadata=json.loads(row["metadata"]),
+    )
+
+
+def _run(row: sqlite3.Row) -> Run:
+    return Run(
+        id=RunId(row["run"]),
+        cell=CellId(row["run_cell"]),
+        count=row["count"],
+        source=row["run_source"],
+        author=row["author"],
+        started_at=row["started_at"],
+        seconds=row["seconds"],
+        state=CellState(row["state"]),
+        cause=row["cause"],
+        value=json.loads(row["value"]),
+        outputs=tuple(_output(each) for each in json.loads(row["outputs"])),
+        imports=tuple(json.loads(row["imports"])),
+        functions=tuple(json.loads(row["functions"])),
+    )

@@ -1,0 +1,1 @@
+"""What worker and parent say to each other: words (messages) and bytes (frames). Standard library only."""

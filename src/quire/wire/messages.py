@@ -1,0 +1,207 @@
+"""The words: each request and event as a frozen type, checked when it arrives.
+
+A message is a dataclass; on the wire it is its name, its fields as JSON, and its bytes beside them.
+What comes from a worker is hostile: `parse` raises `BadMessage` on anything that does not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+VERSION = 1
+
+Bundle = dict[str, str | bytes]
+"""A MIME bundle: text as str, binary as bytes."""
+
+
+class BadMessage(ValueError):
+    """A frame arrived whole but does not say anything we know."""
+
+
+def _one(*types: type) -> Callable[[Any], bool]:
+    # bool is an int in Python and never one in a message
+    return lambda value: type(value) in types
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _bundle(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        isinstance(key, str) and isinstance(item, (str, bytes)) for key, item in value.items()
+    )
+
+
+def _shallow(value: Any, depth: int = 50) -> bool:
+    """JSON that is nested no deeper than whoever keeps or shows it can follow."""
+    if isinstance(value, dict):
+        return depth > 0 and all(_shallow(item, depth - 1) for item in value.values())
+    if isinstance(value, (list, tuple)):
+        return depth > 0 and all(_shallow(item, depth - 1) for item in value)
+    return True
+
+
+def _says(check: Callable[[Any], bool], **given: Any) -> Any:
+    return field(metadata={"check": check}, **given)
+
+
+# Requests: parent to worker
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """Execute `code`, called `name` in tracebacks; answered by any number of events and one Finished."""
+
+    run: str = _says(_one(str))
+    code: str = _says(_one(str))
+    name: str = _says(_one(str))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inspect:
+    """Describe the namespace; answered by Inspected."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Read:
+    """Read one variable; answered by Value."""
+
+    name: str = _says(_one(str))
+
+
+Request = Run | Inspect | Read
+
+# Events: worker to parent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ready:
+    """The worker listens."""
+
+    version: int = _says(_one(int))
+    python: str = _says(_one(str))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Printed:
+    """Bytes written to stdout or stderr, as they were."""
+
+    stream: str = _says(lambda value: value in ("stdout", "stderr"))
+    data: bytes = _says(_one(bytes))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Displayed:
+    """Something shown: `kind` is one of the output types, `result` marks the last expression's value."""
+
+    kind: str = _says(lambda value: value in ("execute_result", "image", "html", "dataframe"))
+    bundle: Bundle = _says(_bundle)
+    metadata: dict[str, Any] = _says(lambda value: type(value) is dict and _shallow(value), default_factory=dict)
+    result: bool = _says(_one(bool), default=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Raised:
+    """The user's code raised: the traceback shows cell source, our own frames left out."""
+
+    name: str = _says(_one(str))
+    message: str = _says(_one(str))
+    traceback: str = _says(_one(str))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """The run is over. `value` is the last expression's value where JSON can say it, as [value], else []."""
+
+    run: str = _says(_one(str))
+    outcome: str = _says(lambda value: value in ("success", "error", "interrupted"))
+    value: list[Any] = _says(lambda value: type(value) is list and _shallow(value), default_factory=list)
+    imports: list[str] = _says(_texts, default_factory=list)
+    functions: list[str] = _says(_texts, default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inspected:
+    """The namespace: variables by name with type and size, functions with signature and docstring."""
+
+    variables: dict[str, str] = _says(_bundle)
+    functions: list[dict[str, str]] = _says(
+        lambda value: isinstance(value, list) and all(_bundle(item) for item in value)
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Value:
+    """One variable: [value] where JSON can say it; else [] with what it is, or why there is none."""
+
+    value: list[Any] = _says(lambda value: type(value) is list and _shallow(value))
+    what: str = _says(_one(str))
+
+
+Event = Ready | Printed | Displayed | Raised | Finished | Inspected | Value
+
+REQUESTS: dict[str, type] = {kind.__name__: kind for kind in (Run, Inspect, Read)}
+EVENTS: dict[str, type] = {
+    kind.__name__: kind for kind in (Ready, Printed, Displayed, Raised, Finished, Inspected, Value)
+}
+
+
+def dump(message: Any) -> tuple[dict[str, Any], list[bytes]]:
+    """A message as its JSON header and the bytes beside it; `{"$": n}` stands for the n-th bytes."""
+    parts: list[bytes] = []
+
+    def lift(value: Any) -> Any:
+        if isinstance(value, bytes):
+            parts.append(value)
+            return {"$": len(parts) - 1}
+        return value
+
+    said: dict[str, Any] = {}
+    for each in fields(message):
+        value = getattr(message, each.name)
+        if each.name == "bundle":
+            said[each.name] = {key: lift(item) for key, item in value.items()}
+        elif each.name == "metadata" and not _shallow(value):
+            raise BadMessage("metadata is nested too deeply to be shown")
+        else:
+            said[each.name] = lift(value)
+    return {"say": type(message).__name__, "with": said}, parts
+
+
+def parse(words: dict[str, type], header: Any, parts: list[bytes]) -> Any:
+    """The message a frame holds, of the given vocabulary, with every field checked."""
+    try:
+        kind = words[header["say"]]
+        said = dict(header["with"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadMessage("not a message of this protocol") from error
+
+    def lower(value: Any) -> Any:
+        if isinstance(value, dict) and value.keys() == {"$"}:
+            try:
+                return parts[value["$"]]
+            except (IndexError, TypeError) as error:
+                raise BadMessage("names bytes that are not there") from error
+        return value
+
+    given: dict[str, Any] = {}
+    for each in fields(kind):
+        if each.name not in said:
+            continue
+        value = said.pop(each.name)
+        if each.name == "bundle" and isinstance(value, dict):
+            value = {key: lower(item) for key, item in value.items()}
+        elif each.type == "bytes":
+            value = lower(value)
+        if not each.metadata["check"](value):
+            raise BadMessage(f"{kind.__name__}.{each.name} is not what it should be")
+        given[each.name] = value
+    if said:
+        raise BadMessage(f"{kind.__name__} has no {', '.join(map(repr, said))}")
+    try:
+        return kind(**given)
+    except TypeError as error:
+        raise BadMessage(f"{kind.__name__} is incomplete") from error

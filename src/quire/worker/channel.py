@@ -1,0 +1,169 @@
+"""The worker's one way out: frames on a socket, in exact order with the bytes on stdout and stderr.
+
+stdout and stderr are pipes whose read ends both sides hold. Before a frame is sent the worker moves
+what lies in the pipes into Printed frames; while a cell is silent the parent empties them itself.
+Both do so under one file lock, so a byte is read once and nothing overtakes anything: while the
+parent holds the lock no frame can be sent, and every frame sent before it found the pipes empty.
+
+Between the two pipes order is kept by emptying them whenever the writer changes: before Python writes
+to one while the other holds bytes, and before a child process starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import io
+import os
+import socket
+import struct
+import sys
+import termios
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from quire.wire import frames
+from quire.wire.messages import Printed
+
+_CHUNK = 1 << 20
+_STARTS_CHILD = frozenset(("subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.posix_spawn"))
+_libc = ctypes.CDLL(None)
+
+
+class Channel:
+    def __init__(self, sock: socket.socket, stdout: int, stderr: int, lock: int) -> None:
+        self._sock = sock
+        self._pipes = (("stdout", stdout), ("stderr", stderr))
+        self._lock_file = lock
+        self._lock = threading.RLock()
+        self._unsent = b""
+        self._left = False
+        self._main = threading.get_ident()
+        self.sending = False  # in the main thread: an interrupt must wait, half a frame ends the kernel
+        self.interrupted = False  # one waited
+        os.register_at_fork(after_in_child=self._leave)
+        sys.addaudithook(self._on_audit)
+
+    def receive(self, size: int) -> bytes:
+        return self._sock.recv(size)
+
+    def send(self, message: Any, *, more: bool = False) -> None:
+        """Send one message after everything printed before it; with `more`, together with the next one."""
+        self._send(message, more=more)
+
+    def flush(self) -> None:
+        """Send what was printed so far."""
+        self._send(None)
+
+    def before_write(self, stream: str) -> None:
+        """Python code is about to write: what the other stream holds goes first."""
+        for name, pipe in self._pipes:
+            if name != stream and _waiting(pipe):
+                self._send(None, streams=False)
+
+    def _send(self, message: Any | None, *, more: bool = False, streams: bool = True) -> None:
+        if self._left:
+            return
+        if threading.get_ident() != self._main or self.sending:
+            self._send_now(message, more, streams)
+            return
+        self.sending = True
+        try:
+            self._send_now(message, more, streams)
+        finally:
+            self.sending = False
+        if self.interrupted:
+            self.interrupted = False
+            raise KeyboardInterrupt
+
+    def _send_now(self, message: Any | None, more: bool, streams: bool) -> None:
+        # before our lock: a thread that writes holds its stream's lock and waits for ours
+        for name in ("stdout", "stderr") if streams else ():
+            with contextlib.suppress(BaseException):  # replaced, closed or deleted by the cell
+                getattr(sys, name).flush()
+        with self._lock:
+            _libc.fflush(None)  # what C code printed and libc still holds
+            fcntl.lockf(self._lock_file, fcntl.LOCK_EX)
+            try:
+                self._unsent += b"".join(frames.encode(printed) for printed in self._drain())
+                if message is not None:
+                    self._unsent += frames.encode(message)
+                if self._unsent and not more:
+                    self._sock.sendall(self._unsent)
+                    self._unsent = b""
+            finally:
+                fcntl.lockf(self._lock_file, fcntl.LOCK_UN)
+
+    def _on_audit(self, event: str, arguments: Any) -> None:
+        if event in _STARTS_CHILD:
+            self.flush()
+
+    def _drain(self) -> Iterator[Printed]:
+        for name, pipe in self._pipes:
+            with contextlib.suppress(BlockingIOError):
+                while data := os.read(pipe, _CHUNK):
+                    yield Printed(stream=name, data=data)
+
+    def _leave(self) -> None:
+        """In a child the user's code forked: frames belong to the parent, prints go through the pipes."""
+        self._left = True
+        with contextlib.suppress(OSError):
+            self._sock.close()
+
+
+def _waiting(pipe: int) -> bool:
+    return bool(struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, b"\0\0\0\0"))[0])
+
+
+class _Tap(io.BufferedWriter):
+    """File descriptor 1 or 2, telling the channel before each write.
+
+    The write itself is C's: an interrupt between a write in Python and its count would have it written again.
+    """
+
+    def __init__(self, channel: Channel, name: str, fd: int) -> None:
+        raw = io.FileIO(fd, "wb", closefd=False)
+        raw.name = f"<{name}>"
+        super().__init__(raw, 1 << 16)
+        self._channel = channel
+        self._stream = name
+
+    def write(self, data: Any) -> int:
+        self._channel.before_write(self._stream)
+        return super().write(data)
+
+    def flush(self) -> None:
+        self._channel.before_write(self._stream)
+        super().flush()
+
+
+def open_stream(channel: Channel, name: str, fd: int) -> io.TextIOWrapper:
+    """A text stream over stdout or stderr, line by line, surviving text that UTF-8 cannot say."""
+    tap = _Tap(channel, name, fd)
+    return io.TextIOWrapper(tap, encoding="utf-8", errors="backslashreplace", line_buffering=True)
+
+
+def usable(stream: io.TextIOWrapper | None) -> bool:
+    try:
+        return stream is not None and not stream.closed
+    except ValueError:  # detached
+        return False
+
+
+class Descriptors:
+    """0, 1 and 2 as a kernel has them from the start, put back whatever a cell did to them."""
+
+    def __init__(self) -> None:
+        # high numbers: a cell that closes "all" files most often means the low ones
+        self._kept = [(fd, fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 200)) for fd in (0, 1, 2)]
+
+    def put_back(self) -> None:
+        for fd, copy in self._kept:
+            os.dup2(copy, fd)
+
+
+def line_buffer_c() -> None:
+    """C's own stdout, line by line as Python's is; into a pipe it would hold 4 KiB back."""
+    _libc.setvbuf(ctypes.c_void_p.in_dll(_libc, "stdout"), None, 1, 0)  # 1 is _IOLBF

@@ -1,0 +1,62 @@
+"""A matplotlib backend that draws with Agg and shows by sending the picture.
+
+Chosen by MPLBACKEND before matplotlib loads, so `plt.show()` is ours without patching anything.
+Figures still open when a cell ends are shown then, as notebooks do.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from quire.wire.messages import Bundle, Displayed
+from quire.worker.previews import with_preview
+
+show_event: Callable[[Displayed], None] | None = None
+"""Set by the worker's loop: where a shown figure goes."""
+
+
+def __getattr__(name: str) -> Any:
+    # matplotlib asks for these when it loads the backend; only then is it certain to be there
+    if name in ("FigureCanvas", "FigureManager"):
+        _define()
+        return globals()[name]
+    raise AttributeError(name)
+
+
+def _define() -> None:
+    from matplotlib.backend_bases import FigureManagerBase
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    class FigureManager(FigureManagerBase):  # type: ignore[misc,unused-ignore]  # matplotlib is optional
+        @classmethod
+        def pyplot_show(cls, *, block: bool | None = None) -> None:
+            flush()
+
+    class FigureCanvas(FigureCanvasAgg):  # type: ignore[misc,unused-ignore]
+        manager_class = FigureManager
+
+    globals().update(FigureCanvas=FigureCanvas, FigureManager=FigureManager)
+
+
+def flush() -> None:
+    """Show and close every open pyplot figure, in the order they were made."""
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is None or show_event is None:
+        return
+    for number in pyplot.get_fignums():
+        figure = pyplot.figure(number)
+        try:
+            show_event(figure_event(figure))
+        finally:
+            pyplot.close(figure)
+
+
+def figure_event(figure: Any) -> Displayed:
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", bbox_inches="tight")
+    plain = f"<Figure size {figure.bbox.width:.0f}x{figure.bbox.height:.0f}>"
+    bundle: Bundle = {"image/png": picture.getvalue(), "text/plain": plain}
+    return Displayed(kind="image", bundle=with_preview(bundle), metadata={"source": "matplotlib"})

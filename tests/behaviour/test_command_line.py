@@ -1,0 +1,172 @@
+"""The command line, as a person types it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx2
+import nbformat
+import pytest
+
+from quire import __version__
+from tests.conftest import DEADLINE, free_port, http_server, inspector, server_environment
+
+
+def quire(data_dir: Path, *arguments: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    env = {**server_environment(data_dir), **environment}
+    command = [sys.executable, "-m", "quire", *arguments]
+    return subprocess.run(command, env=env, input=stdin, capture_output=True, text=True, timeout=DEADLINE)
+
+
+def test_exec_runs_code_in_a_notebook_and_its_exit_code_says_how_it_went(data_dir: Path) -> None:
+    first = quire(data_dir, "exec", "import sys\nprint('out')\nprint('err', file=sys.stderr)\n6 * 7")
+    assert (first.returncode, first.stdout) == (0, "out\n42\n") and "err" in first.stderr
+    failed = quire(data_dir, "exec", "-", stdin="1/0")
+    assert failed.returncode == 1 and "ZeroDivisionError" in failed.stderr
+    listed = quire(data_dir, "list")
+    assert "main" in listed.stdout and " 2 " in listed.stdout
+
+
+def test_export_writes_a_valid_notebook(data_dir: Path, tmp_path: Path) -> None:
+    quire(data_dir, "exec", "print('kept')", "--notebook", "work")
+    shown = quire(data_dir, "export", "work")
+    nbformat.validate(nbformat.reads(shown.stdout, as_version=4))
+    written = quire(data_dir, "export", "work", "-o", str(tmp_path / "work.ipynb"))
+    assert written.returncode == 0 and (tmp_path / "work.ipynb").read_text() == shown.stdout
+    unknown = quire(data_dir, "export", "nothing")
+    assert unknown.returncode == 2 and "There are: work" in unknown.stderr
+
+
+def test_the_demo_takes_its_tour(data_dir: Path) -> None:
+    tour = quire(data_dir, "demo")
+    assert tour.returncode == 0, tour.stdout + tour.stderr
+    for word in ("140", "IndexError", "TIMEOUT", "SIGSEGV", "fresh kernel", "tour.ipynb", "cells came home"):
+        assert word in tour.stdout
+
+
+def test_doctor_tries_every_part(data_dir: Path) -> None:
+    fine = quire(data_dir, "doctor")
+    assert fine.returncode == 0 and "kernels" in fine.stdout and "sandbox" in fine.stdout
+    broken = quire(data_dir, "doctor", QUIRE_PYTHON="/nonexistent/python")
+    assert broken.returncode == 1 and "QUIRE" not in broken.stderr and "/nonexistent/python" in broken.stdout
+
+
+def test_install_writes_the_configuration_of_a_client(data_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / ".cursor").mkdir()
+    existing = tmp_path / ".cursor" / "mcp.json"
+    existing.write_text('{"mcpServers": {"other": {"command": "x"}}}')
+    done = quire(data_dir, "install", "cursor", HOME=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    servers = json.loads(existing.read_text())["mcpServers"]
+    assert servers["other"] == {"command": "x"} and "quire" in servers
+    printed = quire(data_dir, "install", "codex", "--print", HOME=str(tmp_path))
+    assert "[mcp_servers.quire]" in printed.stdout and not (tmp_path / ".codex").exists()
+    unknown = quire(data_dir, "install", "emacs")
+    assert unknown.returncode == 2 and "claude-code" in unknown.stderr
+
+
+def test_version_and_help(data_dir: Path) -> None:
+    assert quire(data_dir, "--version").stdout == f"quire {__version__}\n"
+    assert "serve" in quire(data_dir, "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("environment", "arguments", "says"),
+    [
+        ({"QUIRE_COLOUR": "red"}, ["list"], "There is no setting 'colour'"),
+        ({"QUIRE_PORT": "many"}, ["list"], "Setting 'port' cannot be 'many'"),
+        ({"QUIRE_CELL_TIMEOUT": "-1"}, ["list"], "Setting 'cell_timeout'"),
+        ({"QUIRE_CONFIG": "/nonexistent.toml"}, ["list"], "/nonexistent.toml cannot be read"),
+        ({}, ["serve", "--toolsets", "notebook,poetry"], "there is no tool set 'poetry'"),
+        ({}, ["serve", "--transport", "http", "--host", "0.0.0.0"], "not this machine alone"),
+        ({"QUIRE_PYTHON": "/nonexistent/python"}, ["exec", "1"], "/nonexistent/python"),
+        ({}, ["exec", ""], "empty"),
+        ({}, ["exec", "1", "--notebook", "a/b"], "cannot name a notebook"),
+    ],
+)
+def test_a_bad_setting_is_named_in_one_line(
+    data_dir: Path, environment: dict[str, str], arguments: list[str], says: str
+) -> None:
+    result = quire(data_dir, *arguments, **environment)
+    assert result.returncode == 2 and says in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_settings_file_is_under_the_environment_and_that_under_flags(data_dir: Path, tmp_path: Path) -> None:
+    file = tmp_path / "quire.toml"
+    file.write_text(f'data_dir = "{tmp_path / "other"}"\ncell_timeout = 0.5\n')
+    slow = quire(data_dir, "exec", "import time; time.sleep(5)", "--config", str(file))
+    assert slow.returncode == 1 and "0.5 s, its timeout" in slow.stderr
+    assert (data_dir / "quire.db").exists() and not (tmp_path / "other").exists()
+    patient = quire(data_dir, "exec", "1", "--timeout", "20", "--config", str(file))
+    assert patient.returncode == 0
+    file.write_text("cell_timeot = 3\n")
+    assert "There is no setting 'cell_timeot'" in quire(data_dir, "list", "--config", str(file)).stderr
+
+
+def test_a_port_that_is_taken_is_named(data_dir: Path) -> None:
+    with http_server(data_dir) as (url, _):
+        port = url.split(":")[2].split("/")[0]
+        second = quire(data_dir, "serve", "--transport", "http", "--port", port)
+        assert second.returncode == 2 and f"Port {port}" in second.stderr
+
+
+def test_http_answers_its_own_machine_only_by_its_own_name(data_dir: Path) -> None:
+    with http_server(data_dir) as (url, _):
+        base = url.removesuffix("/mcp")
+        assert httpx2.get(f"{base}/healthz").json() == {"status": "ok"}
+        hello = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+        headers = {"Accept": "application/json, text/event-stream"}
+        assert httpx2.post(url, json=hello, headers={**headers, "Host": "evil.example"}).status_code in (403, 421)
+        assert httpx2.post(url, json=hello, headers={**headers, "Origin": "http://evil.example"}).status_code == 403
+
+
+def test_the_greeting_says_where_it_is_what_it_runs_under_and_what_to_paste(data_dir: Path) -> None:
+    port = free_port()
+    command = [sys.executable, "-m", "quire", "serve", "--transport", "http", "--port", str(port)]
+    with subprocess.Popen(command, env=server_environment(data_dir), stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        seen = ""
+        while "Ctrl-C" not in seen:
+            line = process.stderr.readline()
+            assert line, seen
+            seen += line
+        process.terminate()
+        assert process.wait(DEADLINE) in (0, 143)
+    assert f"http://127.0.0.1:{port}/mcp" in seen and str(data_dir) in seen and "sandbox" in seen
+    pasted = json.loads(seen[seen.index("{") : seen.rindex("}") + 1])
+    assert pasted["mcpServers"]["quire"]["url"].endswith("/mcp")
+
+
+def inspect(target: list[str], data_dir: Path, *arguments: str) -> dict[str, object]:
+    done = subprocess.run(
+        [*inspector(), "--cli", *target, *arguments],
+        env={**os.environ, **server_environment(data_dir)},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+def test_the_official_inspector_lists_and_calls_over_stdio(data_dir: Path) -> None:
+    target = [sys.executable, "-m", "quire"]
+    tools = inspect(target, data_dir, "--method", "tools/list")["tools"]
+    assert isinstance(tools, list) and {"execute", "add_cell"} <= {tool["name"] for tool in tools}
+    result = inspect(target, data_dir, "--method", "tools/call", "--tool-name", "execute", "--tool-arg", "code=6*7")
+    assert result["structuredContent"]["return_value"] == 42  # type: ignore[index]
+
+
+def test_the_official_inspector_lists_and_calls_over_http(data_dir: Path) -> None:
+    with http_server(data_dir) as (url, _):
+        target = [url, "--transport", "http"]
+        tools = inspect(target, data_dir, "--method", "tools/list")["tools"]
+        assert isinstance(tools, list) and len(tools) > 10
+        result = inspect(target, data_dir, "--method", "tools/call", "--tool-name", "execute", "--tool-arg", "code=6*7")
+        assert result["structuredContent"]["return_value"] == 42  # type: ignore[index]

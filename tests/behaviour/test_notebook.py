@@ -1,0 +1,259 @@
+"""The notebook tool set through a real client."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from fastmcp import Client
+
+from tests.conftest import call, http_client, http_server, stdio_client, text
+
+
+async def cells(client: Client[Any], **where: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (await call(client, "list_cells", **where)).structured_content["cells"]
+    return found
+
+
+async def test_cells_are_added_run_edited_moved_and_deleted(client: Client[Any]) -> None:
+    first = (await call(client, "add_cell", code="a = 1", execute=False)).structured_content
+    assert first["state"] == "IDLE" and first["cell_number"] == 0
+    ran = await call(client, "execute_cell", cell_id_or_number=first["cell_id"])
+    assert ran.structured_content["state"] == "SUCCESS"
+    await call(client, "add_cell", code="# Title", cell_type="markdown")
+    inserted = (await call(client, "add_cell", code="a + 1", cell_number=1)).structured_content
+    assert inserted["cell_number"] == 1 and inserted["outputs"][0]["text"] == "2"
+    edited = (await call(client, "edit_cell", cell_id_or_number=1, code="a + 2")).structured_content
+    assert edited["version"] == 2
+    assert (await call(client, "execute_cell", cell_id_or_number="1")).structured_content["outputs"][0]["text"] == "3"
+    await call(client, "move_cell", cell_id_or_number=inserted["cell_id"], to_number=2)
+    assert [cell["cell_type"] for cell in await cells(client)] == ["code", "markdown", "code"]
+    await call(client, "delete_cell", cell_id_or_number=0)
+    assert [cell["cell_number"] for cell in await cells(client)] == [0, 1]
+    shown = await call(client, "get_cell", cell_id_or_number=1)
+    assert shown.structured_content["code"] == "a + 2" and shown.structured_content["execution_count"] == 3
+
+
+async def test_a_stale_edit_is_refused_with_the_newer_source(client: Client[Any]) -> None:
+    await call(client, "add_cell", code="one", execute=False)
+    await call(client, "edit_cell", cell_id_or_number=0, code="two", expected_version=1)
+    stale = await call(client, "edit_cell", cell_id_or_number=0, code="three", expected_version=1)
+    assert stale.is_error and "version 2" in text(stale) and "two" in text(stale)
+    assert (await call(client, "get_cell", cell_id_or_number=0)).structured_content["code"] == "two"
+
+
+async def test_notebooks_have_namespaces_of_their_own(client: Client[Any]) -> None:
+    await call(client, "execute", code="x = 'main'")
+    made = await call(client, "create_notebook", name="other")
+    assert made.structured_content["current"]
+    assert (await call(client, "execute", code="'x' in globals()")).structured_content["return_value"] is False
+    assert (await call(client, "execute", code="x", notebook="main")).structured_content["return_value"] == "main"
+    await call(client, "use_notebook", name="main")
+    assert (await call(client, "execute", code="x")).structured_content["notebook"] == "main"
+    named = {book["name"]: book for book in (await call(client, "list_notebooks")).structured_content["notebooks"]}
+    assert named["main"]["current"] and not named["other"]["current"]
+
+
+async def test_two_sessions_of_one_user_do_not_share_a_current_notebook(data_dir: Path) -> None:
+    with http_server(data_dir) as (url, _):
+        async with http_client(url, mode="legacy") as one, http_client(url, mode="legacy") as two:
+            await call(one, "create_notebook", name="one")
+            await call(two, "create_notebook", name="two")
+            for client, name in ((one, "one"), (two, "two")):
+                assert (await call(client, "execute", code="1")).structured_content["notebook"] == name
+
+
+async def test_clearing_takes_cells_and_variables(client: Client[Any]) -> None:
+    await call(client, "execute", code="x = 1")
+    await call(client, "clear_notebook")
+    assert await cells(client) == []
+    assert (await call(client, "execute", code="'x' in globals()")).structured_content["return_value"] is False
+
+
+async def test_a_figure_is_captured_in_order_and_comes_as_reference_and_as_picture(
+    client: Client[Any], science: None
+) -> None:
+    code = "import matplotlib.pyplot as plt\nprint('before')\nplt.plot([1, 2])\nplt.show()\n"
+    result = await call(client, "add_cell", code=code + "print('after')\nplt.plot([3, 4])\nNone")
+    kinds = [output["type"] for output in result.structured_content["outputs"]]
+    assert kinds == ["stream", "image", "stream", "image"]
+    image = result.structured_content["outputs"][1]["image"]
+    assert image["format"] == "png" and image["width"] > 100 and image["source"] == "matplotlib"
+    pictures = [block for block in result.content if block.type == "image"]
+    assert len(pictures) == 2 and image["uri"] in text(result)
+    whole = await call(client, "get_cell_image", cell_id_or_number=0, index=0)
+    assert base64.b64decode(whole.content[0].data).startswith(b"\x89PNG")
+    assert len(base64.b64decode(whole.content[0].data)) == image["size"]
+    read = await client.read_resource(image["uri"])
+    assert read[0].mime_type == "image/png" and base64.b64decode(read[0].blob) == base64.b64decode(
+        whole.content[0].data
+    )
+
+
+async def test_a_large_picture_is_shown_smaller_and_kept_whole(stdio: Client[Any], science: None) -> None:
+    code = "import numpy, matplotlib.pyplot as plt\nfrom PIL import Image\n"
+    code += "Image.fromarray(numpy.random.randint(0, 255, (2400, 1800, 3), dtype='uint8'))"
+    result = await call(stdio, "add_cell", code=code)
+    assert result.structured_content["outputs"][0]["image"]["height"] == 2400
+    shown = [block for block in result.content if block.type == "image"]
+    assert all(len(block.data) < 7_000_000 for block in shown)
+    whole = await call(stdio, "get_cell_image", cell_id_or_number=0)
+    assert len(base64.b64decode(whole.content[0].data)) == result.structured_content["outputs"][0]["image"]["size"]
+    assert "notebook://main/ipynb" in text(await call(stdio, "export_notebook_as_ipynb"))
+    exported = json.loads((await stdio.read_resource("notebook://main/ipynb"))[0].text)
+    assert not any("quire" in mime for mime in exported["cells"][0]["outputs"][0]["data"])
+
+
+async def test_a_dataframe_is_text_for_the_model_and_html_beside_it(stdio: Client[Any], science: None) -> None:
+    result = await call(stdio, "add_cell", code="import pandas as pd\npd.DataFrame({'a': [1, 2]})")
+    output = result.structured_content["outputs"][0]
+    assert output["type"] == "dataframe" and "a" in output["text"]
+    read = await stdio.read_resource(output["uri"])
+    assert {content.mime_type for content in read} == {"text/plain", "text/html"}
+
+
+async def test_rich_objects_keep_their_whole_bundle(stdio: Client[Any]) -> None:
+    code = """
+class Rich:
+    def _repr_html_(self): return "<b>bold</b>"
+    def _repr_svg_(self): return '<svg xmlns="http://www.w3.org/2000/svg" width="4" height="3"></svg>'
+    def __repr__(self): return "plain"
+display(Rich())
+display({"text/markdown": "*hi*"}, raw=True)
+"""
+    result = await call(stdio, "add_cell", code=code)
+    first, second = result.structured_content["outputs"]
+    assert first["type"] == "image" and first["image"]["format"] == "svg" and first["image"]["width"] == 4
+    read = await stdio.read_resource(first["uri"])
+    assert {content.mime_type for content in read} == {"text/html", "image/svg+xml", "text/plain"}
+    assert [content.text for content in await stdio.read_resource(second["uri"])] == ["*hi*"]
+    svg = await call(stdio, "get_cell_image", cell_id_or_number=0)
+    assert "<svg" in text(svg)
+
+
+async def test_an_ipynb_goes_out_valid_and_comes_back_the_same(client: Client[Any]) -> None:
+    await call(client, "add_cell", code="# Title", cell_type="markdown")
+    await call(client, "execute", code="import sys\nprint('out')\nprint('err', file=sys.stderr)\n{'a': 1}")
+    await call(client, "execute", code="1/0")
+    exported = await call(client, "export_notebook_as_ipynb")
+    document = nbformat.reads(exported.content[0].text, as_version=4)
+    nbformat.validate(document)
+    assert document.nbformat_minor == 5
+    assert [output.output_type for output in document.cells[1].outputs] == ["stream", "stream", "execute_result"]
+    assert document.cells[2].outputs[0].ename == "ZeroDivisionError"
+    await call(client, "create_notebook", name="copy")
+    imported = await call(client, "import_ipynb", path_or_json=exported.content[0].text)
+    assert imported.structured_content["cells"] == 3
+    again = nbformat.reads((await call(client, "export_notebook_as_ipynb")).content[0].text, as_version=4)
+    for before, after in zip(document.cells, again.cells, strict=True):
+        before.pop("id"), after.pop("id")
+        assert before == after
+
+
+async def test_an_ipynb_is_written_into_the_workspace_read_from_it_and_run(stdio: Client[Any]) -> None:
+    await call(stdio, "execute", code="x = 40")
+    await call(stdio, "execute", code="x + 2")
+    written = await call(stdio, "export_notebook_as_ipynb", path="sub/book.ipynb")
+    assert Path(written.structured_content["path"]).is_file()
+    await call(stdio, "create_notebook", name="fresh")
+    where = (await call(stdio, "list_notebooks")).structured_content["notebooks"][1]["workspace"]
+    Path(where).mkdir(parents=True, exist_ok=True)
+    Path(where, "book.ipynb").write_bytes(Path(written.structured_content["path"]).read_bytes())
+    result = await call(stdio, "import_ipynb", path_or_json="book.ipynb", execute=True)
+    assert "ran 2" in text(result)
+    assert (await call(stdio, "get_cell", cell_id_or_number=1)).structured_content["outputs"][0]["text"] == "42"
+
+
+@pytest.mark.parametrize("path", ["../../x.ipynb", "/etc/hostname", "a\x00b", "."])
+async def test_a_path_outside_the_workspace_is_refused(stdio: Client[Any], path: str) -> None:
+    await call(stdio, "execute", code="1")
+    for tool, arguments in (("export_notebook_as_ipynb", {"path": path}), ("import_ipynb", {"path_or_json": path})):
+        assert (await call(stdio, tool, **arguments)).is_error
+
+
+@pytest.mark.parametrize(
+    ("document", "says"),
+    [
+        ("{}", "not a valid ipynb"),
+        ('{"nbformat": 4', "not a valid ipynb"),
+        ('{"nbformat": 99, "nbformat_minor": 0, "metadata": {}, "cells": []}', "not a valid ipynb"),
+        ('{"a":' * 5000, "not"),
+        ("no/such/file.ipynb", "no file"),
+    ],
+)
+async def test_a_bad_ipynb_is_refused_with_the_reason(stdio: Client[Any], document: str, says: str) -> None:
+    result = await call(stdio, "import_ipynb", path_or_json=document)
+    assert result.is_error and says in text(result)
+    assert (await call(stdio, "list_cells")).structured_content["total"] == 0
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "says"),
+    [
+        ("get_cell", {"cell_id_or_number": 7}, "No cell 7 in notebook 'main'. Its last cells: 0 ("),
+        ("get_cell", {"cell_id_or_number": "zz"}, "No cell 'zz'"),
+        ("execute_cell", {"cell_id_or_number": -1}, "No cell -1"),
+        ("delete_cell", {"cell_id_or_number": 3}, "Its last cells"),
+        ("edit_cell", {"cell_id_or_number": 0, "code": ""}, "empty"),
+        ("move_cell", {"cell_id_or_number": 0, "to_number": 5}, "no place 5"),
+        ("add_cell", {"code": "1", "cell_number": 9}, "no place 9"),
+        ("add_cell", {"code": "1", "cell_number": -1}, "no place -1"),
+        ("add_cell", {"code": "1", "cell_type": "poem"}, "cell_type"),
+        ("execute_cell", {"cell_id_or_number": 1}, "markdown"),
+        ("get_cell_image", {"cell_id_or_number": 0}, "no images"),
+        ("use_notebook", {"name": "none"}, "There are: main"),
+        ("create_notebook", {"name": "main"}, "already"),
+        ("create_notebook", {"name": "a/b"}, "cannot name"),
+        ("create_notebook", {"name": "x" * 300}, "1 to 100"),
+        ("create_notebook", {"name": ""}, "1 to 100"),
+        ("create_notebook", {"name": "current"}, "reserved"),
+        ("create_notebook", {"runtime": "fortran"}, "there is python"),
+        ("list_cells", {"start": -1}, "start must be"),
+        ("interrupt", {}, "Nothing is running"),
+    ],
+)
+async def test_bad_input_gets_a_sentence_and_changes_nothing(
+    stdio: Client[Any], tool: str, arguments: dict[str, Any], says: str
+) -> None:
+    await call(stdio, "execute", code="1")
+    await call(stdio, "add_cell", code="text", cell_type="markdown")
+    before = await cells(stdio)
+    result = await call(stdio, tool, **arguments)
+    assert result.is_error and says in text(result), text(result)
+    assert await cells(stdio) == before
+
+
+async def test_the_limit_of_cells_is_refused_by_name(data_dir: Path) -> None:
+    async with stdio_client(data_dir, max_cells=2) as client:
+        for _ in range(2):
+            await call(client, "execute", code="1")
+        for tool in ("execute", "add_cell"):
+            refused = await call(client, tool, code="1")
+            assert refused.is_error and "max_cells" in text(refused)
+
+
+async def test_notebooks_are_there_after_a_restart_and_the_answer_says_what_is_not(data_dir: Path) -> None:
+    async with stdio_client(data_dir) as client:
+        await call(client, "execute", code="x = 1\nprint('kept')")
+    async with stdio_client(data_dir) as client:
+        assert "kept" in text(await call(client, "get_cell", cell_id_or_number=0))
+        result = await call(client, "execute", code="'x' in globals()")
+        assert result.structured_content["return_value"] is False
+        assert "fresh kernel" in result.structured_content["notice"] and "fresh kernel" in text(result)
+        assert "notice" not in (await call(client, "execute", code="1")).structured_content
+
+
+async def test_a_hundred_cells_are_listed_a_page_at_a_time(stdio: Client[Any]) -> None:
+    document = {
+        "nbformat": 4, "nbformat_minor": 5, "metadata": {},
+        "cells": [{"cell_type": "markdown", "id": f"c{n}", "metadata": {}, "source": str(n)} for n in range(120)],
+    }  # fmt: skip
+    await call(stdio, "import_ipynb", path_or_json=json.dumps(document))
+    page = await call(stdio, "list_cells")
+    assert len(page.structured_content["cells"]) == 100 and "list_cells(start=100)" in text(page)
+    assert len(await cells(stdio, start=100)) == 20
+    assert [cell["cell_number"] for cell in await cells(stdio, start=5, limit=2)] == [5, 6]

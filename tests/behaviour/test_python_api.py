@@ -1,0 +1,74 @@
+"""Quire embedded in a Python program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import quire
+from quire.core.errors import NotFound, Refused
+from quire.core.model import CellState, OutputType
+
+
+async def test_a_notebook_runs_and_is_kept(data_dir: Path) -> None:
+    async with quire.open(data_dir=data_dir) as q:
+        book = await q.notebook("x")
+        cell = await book.add_cell("import math\ndef area(r):\n    return math.pi * r * r\nx = round(area(2), 2)\nx")
+        assert cell.state is CellState.SUCCESS and cell.outputs[0].type is OutputType.EXECUTE_RESULT
+        assert await cell.text() == "12.57"
+        assert await book.value("x") == 12.57
+        assert await book.import_statements() == ["import math"]
+        assert await book.function_definitions() == ["def area(r):\n    return math.pi * r * r"]
+    async with quire.open(data_dir=data_dir) as q:
+        assert await q.notebooks() == ["x"]
+        again = await (await q.notebook("x")).cell(0)
+        assert await again.text() == "12.57"
+
+
+async def test_a_value_that_json_cannot_say_or_is_not_there_is_refused(data_dir: Path) -> None:
+    async with quire.open(data_dir=data_dir) as q:
+        book = await q.notebook()
+        await book.add_cell("s = {1, 2}")
+        with pytest.raises(Refused, match="set of 2"):
+            await book.value("s")
+        with pytest.raises(NotFound, match="no variable 'nothing'"):
+            await book.value("nothing")
+
+
+async def test_a_decorated_function_is_tracked_whole_and_each_once(data_dir: Path) -> None:
+    source = "import functools\n@functools.cache\ndef f(n):\n    return n"
+    async with quire.open(data_dir=data_dir, store="memory") as q:
+        book = await q.notebook()
+        await book.add_cell(source)
+        await book.add_cell(source)
+        assert await book.function_definitions() == ["@functools.cache\ndef f(n):\n    return n"]
+
+
+async def test_what_the_block_raises_comes_out_as_it_was(data_dir: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with quire.open(data_dir=data_dir):
+            raise ZeroDivisionError
+
+
+async def test_images_come_with_their_bytes(data_dir: Path, science: None) -> None:
+    async with quire.open(data_dir=data_dir) as q:
+        cell = await (await q.notebook()).add_cell("import matplotlib.pyplot as plt\nplt.plot([1, 2]);plt.show()")
+        images = await cell.images()
+        assert len(images) == 1 and images[0].data.startswith(b"\x89PNG") and images[0].source == "matplotlib"
+
+
+async def test_another_interpreter_may_run_the_kernels(data_dir: Path, tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True)
+    async with quire.open(data_dir=data_dir, python=str(tmp_path / "venv" / "bin" / "python")) as q:
+        book = await q.notebook()
+        await book.add_cell(
+            "import sys, importlib.util\nprefix = sys.prefix\nfound = importlib.util.find_spec('fastmcp')"
+        )
+        assert await book.value("prefix") == str(tmp_path / "venv")
+        assert await book.value("found") is None  # nothing of Quire's own environment is on its path
+        ours = await book.add_cell("import quire")
+        assert ours.state is CellState.ERROR

@@ -1,0 +1,303 @@
+"""One suite for every Store and every Blobs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from quire.core.errors import NotFound, Refused, Stale
+from quire.core.model import (
+    LOCAL,
+    Blob,
+    Cell,
+    CellId,
+    CellKind,
+    CellState,
+    NewCell,
+    Notebook,
+    NotebookId,
+    Output,
+    OutputType,
+    Principal,
+    Run,
+    RunId,
+)
+from quire.core.ports import Blobs, Store
+from quire.stores.blobs import FileBlobs
+from quire.stores.memory import MemoryBlobs, MemoryStore
+from quire.stores.sql import SqlStore
+
+
+@pytest.fixture(params=["memory", "sql"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    opened: Store = MemoryStore() if request.param == "memory" else SqlStore(tmp_path)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture(params=["memory", "file"])
+def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> Blobs:
+    return MemoryBlobs() if request.param == "memory" else FileBlobs(tmp_path / "blobs")
+
+
+def a_notebook(name: str = "book", owner: Principal = LOCAL) -> Notebook:
+    return Notebook(id=NotebookId(f"{owner}-{name}"), name=name, owner=owner, runtime="python", created_at=time.time())
+
+
+def a_run(id_: str = "r1", **more: object) -> Run:
+    given = {"cell": CellId(""), "count": 0, "source": "1", "author": "test", "started_at": 1.0, **more}
+    return Run(id=RunId(id_), **given)  # type: ignore[arg-type]
+
+
+async def filled(store: Store, *sources: str) -> tuple[Notebook, list[Cell]]:
+    book = await store.create_notebook(a_notebook())
+    cells = [NewCell(source=source) for source in sources]
+    return book, await store.add_cells(book.id, cells, at=None, limit=100)
+
+
+async def sources(store: Store, book: Notebook) -> list[str]:
+    cells = await store.list_cells(book.id, 0, None)
+    assert [cell.number for cell in cells] == list(range(len(cells)))
+    return [cell.source for cell in cells]
+
+
+async def test_a_notebook_is_found_by_owner_and_name(store: Store) -> None:
+    await store.create_notebook(a_notebook("mine"))
+    await store.create_notebook(a_notebook("mine", Principal("another")))
+    found = await store.find_notebook(LOCAL, "mine")
+    assert found is not None and found.owner == LOCAL
+    assert await store.find_notebook(LOCAL, "other") is None
+    assert [book.name for book in await store.list_notebooks(LOCAL)] == ["mine"]
+
+
+async def test_a_name_is_given_once(store: Store) -> None:
+    await store.create_notebook(a_notebook())
+    with pytest.raises(Refused, match="already"):
+        await store.create_notebook(a_notebook())
+
+
+async def test_cells_are_numbered_without_gaps_whatever_happens(store: Store) -> None:
+    book, cells = await filled(store, "a", "b", "c", "d")
+    await store.add_cells(book.id, [NewCell(source="x"), NewCell(source="y")], at=1, limit=100)
+    assert await sources(store, book) == ["a", "x", "y", "b", "c", "d"]
+    await store.delete_cell(book.id, cells[1].id)
+    assert await sources(store, book) == ["a", "x", "y", "c", "d"]
+    await store.move_cell(book.id, cells[3].id, 0)
+    assert await sources(store, book) == ["d", "a", "x", "y", "c"]
+    await store.move_cell(book.id, cells[3].id, 4)
+    assert await sources(store, book) == ["a", "x", "y", "c", "d"]
+    found = await store.find_notebook(LOCAL, "book")
+    assert found is not None and found.cells == 5
+
+
+async def test_a_place_past_the_end_is_refused_and_nothing_changes(store: Store) -> None:
+    book, cells = await filled(store, "a")
+    for place in (-1, 3):
+        with pytest.raises(Refused, match="no place"):
+            await store.add_cells(book.id, [NewCell(source="x")], at=place, limit=100)
+        with pytest.raises(Refused, match="no place"):
+            await store.move_cell(book.id, cells[0].id, place)
+    assert await sources(store, book) == ["a"]
+
+
+async def test_the_limit_of_cells_holds_for_all_or_none(store: Store) -> None:
+    book, _ = await filled(store, "a", "b")
+    with pytest.raises(Refused, match="max_cells"):
+        await store.add_cells(book.id, [NewCell(source="c"), NewCell(source="d")], at=None, limit=3)
+    with pytest.raises(Refused, match="max_cells"):
+        await store.begin_run(book.id, NewCell(source="c"), a_run(), limit=2)
+    assert await sources(store, book) == ["a", "b"]
+    found = await store.find_notebook(LOCAL, "book")
+    assert found is not None and (found.cells, found.runs) == (2, 0)
+
+
+async def test_a_cell_is_found_by_id_and_by_number(store: Store) -> None:
+    book, cells = await filled(store, "a", "b")
+    assert await store.find_cell(book.id, 1) == cells[1]
+    assert await store.find_cell(book.id, cells[0].id) == cells[0]
+    for nothing in (2, -1, CellId("nothing")):
+        assert await store.find_cell(book.id, nothing) is None
+
+
+async def test_a_page_of_cells(store: Store) -> None:
+    book, _ = await filled(store, *"abcdef")
+    assert [cell.source for cell in await store.list_cells(book.id, 2, 3)] == ["c", "d", "e"]
+    assert await store.list_cells(book.id, 9, 3) == []
+
+
+async def test_an_edit_counts_versions_and_a_stale_one_is_refused_with_the_newer_source(store: Store) -> None:
+    book, cells = await filled(store, "a")
+    assert (await store.edit_cell(book.id, cells[0].id, "b", None)).version == 2
+    assert (await store.edit_cell(book.id, cells[0].id, "c", 2)).version == 3
+    with pytest.raises(Stale, match=r"(?s)version 3.*\nc"):
+        await store.edit_cell(book.id, cells[0].id, "d", 2)
+    assert await sources(store, book) == ["c"]
+
+
+async def test_what_is_gone_is_not_found(store: Store) -> None:
+    book, cells = await filled(store, "a")
+    await store.delete_cell(book.id, cells[0].id)
+    for change in (
+        store.delete_cell(book.id, cells[0].id),
+        store.edit_cell(book.id, cells[0].id, "b", None),
+        store.move_cell(book.id, cells[0].id, 0),
+        store.begin_run(book.id, cells[0], a_run(), limit=9),
+    ):
+        with pytest.raises(NotFound, match="no longer"):
+            await change
+
+
+async def test_a_run_is_journaled_from_its_start_and_shown_on_its_cell(store: Store) -> None:
+    book, _ = await filled(store, "a")
+    begun = await store.begin_run(book.id, NewCell(source="b"), a_run(source="b"), limit=9)
+    assert begun.number == 1 and begun.state is CellState.RUNNING and begun.run is not None
+    assert begun.run.count == 1 and begun.run.cell == begun.id
+    output = Output(
+        type=OutputType.IMAGE,
+        bundle={"image/png": Blob(digest="d", size=1), "text/plain": "é\ud800".encode("utf-8", "replace").decode()},
+        metadata={"width": 3},
+        result=True,
+    )
+    ended = a_run(
+        cell=begun.id, count=1, source="b", state=CellState.SUCCESS, seconds=0.5, value=[{"a": 1}],
+        outputs=(output,), imports=("import os",), functions=("def f(): pass",),
+    )  # fmt: skip
+    await store.finish_run(book.id, ended)
+    shown = await store.find_cell(book.id, 1)
+    assert shown is not None and shown.run == ended
+    assert await store.list_runs(book.id) == [ended]
+
+
+async def test_running_a_cell_again_counts_on_and_keeps_both_runs(store: Store) -> None:
+    book, cells = await filled(store, "a")
+    await store.begin_run(book.id, cells[0], a_run("r1"), limit=9)
+    again = await store.begin_run(book.id, cells[0], a_run("r2"), limit=9)
+    assert again.run is not None and again.run.count == 2
+    assert [run.id for run in await store.list_runs(book.id)] == ["r1", "r2"]
+
+
+async def test_the_journal_outlives_the_cell(store: Store) -> None:
+    book, cells = await filled(store, "a")
+    begun = await store.begin_run(book.id, cells[0], a_run(), limit=9)
+    await store.delete_cell(book.id, cells[0].id)
+    assert begun.run is not None
+    await store.finish_run(book.id, a_run(cell=cells[0].id, count=1, state=CellState.ERROR))
+    assert [run.state for run in await store.list_runs(book.id)] == [CellState.ERROR]
+
+
+async def test_a_cell_may_come_with_a_run(store: Store) -> None:
+    book = await store.create_notebook(a_notebook())
+    new = NewCell(source="a", kind=CellKind.CODE, run=a_run(count=7, state=CellState.SUCCESS), metadata={"tags": ["x"]})
+    cell = (await store.add_cells(book.id, [new], at=None, limit=9))[0]
+    found = await store.find_cell(book.id, 0)
+    assert found == cell and found.metadata == {"tags": ["x"]} and found.run is not None and found.run.count == 7
+    begun = await store.begin_run(book.id, cell, a_run("r2"), limit=9)
+    assert begun.run is not None and begun.run.count == 1  # that run was another kernel's
+
+
+async def test_clearing_leaves_an_empty_notebook(store: Store) -> None:
+    book, cells = await filled(store, "a", "b")
+    await store.begin_run(book.id, cells[0], a_run(), limit=9)
+    await store.clear_notebook(book.id)
+    assert await sources(store, book) == [] and await store.list_runs(book.id) == []
+    found = await store.find_notebook(LOCAL, "book")
+    assert found is not None and (found.cells, found.runs) == (0, 0)
+
+
+async def test_an_unfinished_run_is_found_and_marked(store: Store) -> None:
+    book, cells = await filled(store, "a")
+    await store.begin_run(book.id, cells[0], a_run(), limit=9)
+    assert await store.mark_unfinished() == 1
+    assert await store.mark_unfinished() == 0
+    found = await store.find_cell(book.id, 0)
+    assert found is not None and found.state is CellState.INTERRUPTED
+    assert "server ended" in str(found.outputs[-1].bundle["text/plain"])
+
+
+async def test_many_at_once_lose_nothing(store: Store) -> None:
+    import anyio
+
+    book = await store.create_notebook(a_notebook())
+
+    async def add(number: int) -> None:
+        await store.add_cells(book.id, [NewCell(source=str(number))], at=None, limit=1000)
+
+    async with anyio.create_task_group() as group:
+        for number in range(200):
+            group.start_soon(add, number)
+    assert sorted(map(int, await sources(store, book))) == list(range(200))
+
+
+async def test_bytes_come_back_and_equal_bytes_are_kept_once(blobs: Blobs) -> None:
+    for data in (b"", b"\x00\xff" * 1000):
+        blob = await blobs.put(data)
+        assert await blobs.put(data) == blob and blob.size == len(data)
+        assert await blobs.get(blob) == data
+
+
+async def test_bytes_that_are_gone_are_not_found(blobs: Blobs) -> None:
+    with pytest.raises(NotFound, match="Run the cell again"):
+        await blobs.get(Blob(digest="0" * 64, size=1))
+
+
+# What only a store on disk can promise
+
+
+async def test_what_was_kept_is_there_when_the_store_is_opened_again(tmp_path: Path) -> None:
+    first = SqlStore(tmp_path)
+    book, _ = await filled(first, "a", "b")
+    await first.close()
+    second = SqlStore(tmp_path)
+    assert await sources(second, book) == ["a", "b"]
+    await second.close()
+
+
+async def test_a_notebook_is_held_by_one_store_at_a_time(tmp_path: Path) -> None:
+    one, two = SqlStore(tmp_path), SqlStore(tmp_path)
+    assert one.hold(NotebookId("n")) and one.hold(NotebookId("n"))
+    assert not two.hold(NotebookId("n"))
+    one.release(NotebookId("n"))
+    assert two.hold(NotebookId("n"))
+    await one.close()
+    await two.close()
+
+
+async def test_a_run_another_server_is_running_is_not_marked(tmp_path: Path) -> None:
+    one, two = SqlStore(tmp_path), SqlStore(tmp_path)
+    book, cells = await filled(one, "a")
+    assert one.hold(book.id)
+    await one.begin_run(book.id, cells[0], a_run(), limit=9)
+    assert await two.mark_unfinished() == 0
+    await one.close()
+    assert await two.mark_unfinished() == 1
+    await two.close()
+
+
+async def test_damaged_bytes_are_said_to_be_damaged(tmp_path: Path) -> None:
+    blobs = FileBlobs(tmp_path)
+    blob = await blobs.put(b"right")
+    (tmp_path / blob.digest[:2] / blob.digest[2:]).write_bytes(b"wrong")
+    with pytest.raises(NotFound, match="damaged"):
+        await blobs.get(blob)
+
+
+def test_a_database_of_a_newer_quire_is_refused(tmp_path: Path) -> None:
+    import sqlite3
+
+    from quire.core.errors import Failed
+
+    with sqlite3.connect(tmp_path / "quire.db") as database:
+        database.execute("PRAGMA user_version = 999")
+    with pytest.raises(Failed, match="newer Quire"):
+        SqlStore(tmp_path)
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    from quire.core.errors import Failed
+
+    (tmp_path / "quire.db").write_bytes(b"not a database at all" * 100)
+    with pytest.raises(Failed, match=r"damaged|cannot be opened"):
+        SqlStore(tmp_path)

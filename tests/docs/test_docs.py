@@ -1,0 +1,349 @@
+"""What the documents say is so: commands and programs run, tables equal the code, links lead somewhere."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import html
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from fastmcp import Client
+from pydantic_core import PydanticUndefined
+
+from quire import cli, compose
+from quire.frontends import python as python_api
+from quire.frontends.terminal.demo import STEPS
+from quire.settings import Settings, load
+from tests.conftest import DEADLINE, server_environment, stdio_client
+
+ROOT = Path(__file__).parents[2]
+DOCS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text("utf-8")
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return [body for kind, body in FENCE.findall(text) if kind == language]
+
+
+def section(text: str, heading: str) -> str:
+    """What stands below a heading, up to the next one of its level or above."""
+    level = heading.split(" ")[0]
+    found = re.search(rf"^{re.escape(heading)}\n(.*?)(?=^#{{1,{len(level)}}} |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert found, f"no heading {heading!r}"
+    return found[1]
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of every table row, heads and rules left out."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    rules = [number for number, line in enumerate(lines) if set(line) <= set("|- ")]
+    heads = {number + by for number in rules for by in (-1, 0)}
+    return [[cell.strip() for cell in line.strip("|").split("|")] for n, line in enumerate(lines) if n not in heads]
+
+
+def code(text: str) -> str:
+    """What a cell of a table has between backquotes, where that is all it has."""
+    return text.strip("`")
+
+
+# Commands and programs
+
+
+def programs() -> Iterator[Any]:
+    for path in DOCS:
+        for number, body in enumerate(blocks(path.read_text("utf-8"), "python")):
+            yield pytest.param(body, id=f"{name_of(path)}-{number}")
+
+
+@pytest.mark.parametrize("program", list(programs()))
+def test_a_program_in_a_document_runs(program: str, data_dir: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=server_environment(data_dir),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def commands(path: Path) -> list[tuple[str, str]]:
+    """Our own commands among a document's, each with the output shown below it."""
+    shown = "".join(f"\n{block}" for block in blocks(path.read_text("utf-8"), "console"))
+    found = [each.partition("\n") for each in re.split(r"^\$ ", shown, flags=re.MULTILINE)[1:]]
+    return [(line, output.strip("\n")) for line, _, output in found if line.split()[0] == "quire"]
+
+
+@pytest.mark.parametrize("path", [pytest.param(path, id=name_of(path)) for path in DOCS if commands(path)])
+def test_the_commands_of_a_document_run_and_print_what_is_shown(path: Path, data_dir: Path, tmp_path: Path) -> None:
+    moved = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME")
+    env = {name: value for name, value in server_environment(data_dir).items() if name not in moved}
+    env |= {"XDG_CONFIG_HOME": str(tmp_path / "config"), "PATH": f"{Path(sys.executable).parent}:{env['PATH']}"}
+    for command, output in commands(path):
+        if " install " in command:
+            env["HOME"] = str(tmp_path)
+        if "--transport http" in command:
+            _listens(f"{command} --port 0", env, tmp_path)
+            continue
+        done = subprocess.run(
+            command, shell=True, env=env, cwd=tmp_path, input="", capture_output=True, text=True, timeout=DEADLINE
+        )
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+        assert output in done.stdout + done.stderr, command
+
+
+def _listens(command: str, env: dict[str, str], cwd: Path) -> None:
+    with subprocess.Popen(f"exec {command}", shell=True, env=env, cwd=cwd, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        first = server.stderr.readline()
+        server.terminate()
+        assert first.startswith("Quire listens at http://127.0.0.1:"), first + server.stderr.read()
+
+
+async def test_the_first_minutes_in_the_readme_go_as_they_are_shown(data_dir: Path, science: None) -> None:
+    (shown,) = blocks(section(read("README.md"), "## First minutes"), "text")
+    async with stdio_client(data_dir) as client:
+        for step in re.split(r"^> ", shown, flags=re.MULTILINE)[1:]:
+            call, _, answer = step.partition("\n")
+            said = ast.parse(call, mode="eval").body
+            assert isinstance(said, ast.Call) and isinstance(said.func, ast.Name)
+            arguments = {str(each.arg): ast.literal_eval(each.value) for each in said.keywords}
+            result = await client.call_tool(said.func.id, arguments, raise_on_error=False)
+            got = [block.text if block.type == "text" else f"<{block.mime_type}>" for block in result.content]
+            assert _settled("\n".join(got), data_dir) == _settled(answer.rstrip("\n"), data_dir)
+
+
+def _settled(text: str, data_dir: Path) -> str:
+    """Without what differs from run to run: ids, seconds, sizes of pictures, the data directory."""
+    text = re.sub(r"\b(?:[0-9a-f]{32}|[0-9a-f]{12})\b", "ID", text.replace(str(data_dir), "DATA_DIR"))
+    text = re.sub(r"[\d.e-]+ s\]", "N s]", text)
+    return re.sub(r"png \d+x\d+, [\d,]+ bytes", "png", text)
+
+
+def test_the_picture_shows_every_step_of_the_demo() -> None:
+    drawn = html.unescape(re.sub(r"<[^>]*>", "", read("docs/images/demo.svg")))
+    drawn = re.sub(r"\s", "", drawn)
+    assert [step.title for step in STEPS if re.sub(r"\s", "", step.title) not in drawn] == []
+
+
+def test_the_page_on_embedding_shows_the_example() -> None:
+    assert blocks(read("docs/howto/embed.md"), "python") == [read("examples/embed.py")]
+
+
+# Words and links
+
+
+@pytest.mark.parametrize("path", [pytest.param(path, id=name_of(path)) for path in DOCS])
+def test_every_relative_link_leads_somewhere(path: Path) -> None:
+    text = FENCE.sub("", path.read_text("utf-8"))
+    lost = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", link):
+            continue
+        place, _, anchor = link.partition("#")
+        target = (path.parent / place).resolve() if place else path
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            lost.append(link)
+    assert lost == []
+
+
+def anchors(path: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", FENCE.sub("", path.read_text("utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_no_document_names_a_place_of_the_machine_it_was_written_on() -> None:
+    places = (str(ROOT), str(Path.home()), "/tmp/", "/root/")
+    texts = {name_of(path): path.read_text("utf-8") for path in [*DOCS, *(ROOT / "docs").rglob("*.svg")]}
+    assert [(name, place) for name, text in texts.items() for place in places if place in text] == []
+
+
+# Settings and the command line
+
+
+def test_the_page_of_settings_equals_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    documented = [(code(name), default, meaning) for name, default, _, meaning in rows(read("docs/settings.md"))]
+    real = [(name, _default(name), field.description) for name, field in Settings.model_fields.items()]
+    assert documented == real
+    takes = {code(name): takes for name, _, takes, _ in rows(read("docs/settings.md"))}
+    for name, field in Settings.model_fields.items():
+        for choice in get_args(field.annotation):
+            assert not isinstance(choice, str) or f"`{choice}`" in takes[name]
+
+
+def _default(name: str) -> str:
+    field = Settings.model_fields[name]
+    if name == "python":
+        assert field.get_default(call_default_factory=True) == sys.executable
+        return "the Python that runs Quire"
+    value = field.get_default(call_default_factory=True)
+    assert value is not PydanticUndefined
+    match value:
+        case None:
+            return "unset"
+        case tuple():
+            return f"`{','.join(value)}`"
+        case _:
+            return f"`{str(value).replace(str(Path.home()), '~')}`"
+
+
+def test_the_settings_file_on_the_page_is_taken(tmp_path: Path) -> None:
+    (text,) = blocks(read("docs/settings.md"), "toml")
+    (tmp_path / "quire.toml").write_text(text)
+    taken = load(environ={}, config=tmp_path / "quire.toml")
+    assert (taken.toolsets, taken.preload, taken.cell_timeout, taken.idle_timeout) == (("repl",), ("numpy",), 120, 0)
+
+
+def _commands() -> dict[str, argparse.ArgumentParser]:
+    (found,) = [each for each in cli.parser()._actions if isinstance(each, argparse._SubParsersAction)]
+    return dict(found.choices)
+
+
+def test_the_readme_names_every_command_and_no_other() -> None:
+    named = [code(row[0]).split() for row in rows(section(read("README.md"), "## Command line"))]
+    assert [words[1] for words in named if len(words) > 1] == list(_commands())
+
+
+def test_every_setting_is_a_flag_of_serve() -> None:
+    flags = {flag for action in _commands()["serve"]._actions for flag in action.option_strings}
+    assert [name for name in Settings.model_fields if f"--{name.replace('_', '-')}" not in flags] == []
+
+
+# Tools, resources, prompts
+
+
+@pytest.fixture
+async def server(data_dir: Path) -> AsyncIterator[Client[Any]]:
+    settings = load({"data_dir": data_dir, "toolsets": "all"}, environ={})
+    async with compose.app(settings, kernels=False) as app, Client(compose.mcp(app, settings)) as client:
+        yield client
+
+
+PAGE = read("docs/tools.md")
+HINTS = {
+    "read-only": "read_only_hint",
+    "destructive": "destructive_hint",
+    "idempotent": "idempotent_hint",
+    "open world": "open_world_hint",
+}
+
+
+async def test_the_page_of_tools_names_every_tool_and_parameter_and_no_other(server: Client[Any]) -> None:
+    documented = {
+        name: {code(row[0]): row[2] for row in rows(section(PAGE, f"### `{name}`"))}
+        for name in re.findall(r"^### `(\w+)`$", PAGE, re.MULTILINE)
+    }
+    real = {
+        tool.name: {each: _given(tool, each) for each in tool.input_schema["properties"]}
+        for tool in await server.list_tools()
+    }
+    assert documented == real
+    assert list(documented) == list(real)
+
+
+def _given(tool: Any, parameter: str) -> str:
+    if parameter in tool.input_schema.get("required", []):
+        return "required"
+    match tool.input_schema["properties"][parameter]["default"]:
+        case None:
+            return "none"
+        case bool() as value:
+            return f"`{str(value).lower()}`"
+        case str() as value:
+            return f'`"{value}"`'
+        case value:
+            return f"`{value}`"
+
+
+async def test_the_readme_names_every_tool_and_no_other(server: Client[Any]) -> None:
+    named = {code(row[0]) for row in rows(section(read("README.md"), "## Tools"))}
+    assert named == {tool.name for tool in await server.list_tools()}
+
+
+async def test_the_hints_of_every_tool_are_those_on_the_page(server: Client[Any]) -> None:
+    for tool in await server.list_tools():
+        said = re.search(r"^Result: .* Hints: (.*)\.$", section(PAGE, f"### `{tool.name}`"), re.MULTILINE)
+        assert said and tool.annotations
+        named = set() if said[1] == "none" else set(said[1].split(", "))
+        assert {hint for hint, field in HINTS.items() if getattr(tool.annotations, field)} == named, tool.name
+
+
+async def test_the_fields_of_every_result_are_those_on_the_page(server: Client[Any]) -> None:
+    for tool in await server.list_tools():
+        result = re.search(r"^Result: \[(\w+)\]", section(PAGE, f"### `{tool.name}`"), re.MULTILINE)
+        if result is None:
+            assert tool.output_schema is None, tool.name
+            continue
+        fields = {code(field): meaning for field, meaning in rows(section(PAGE, f"### {result[1]}"))}
+        assert tool.output_schema and list(fields) == list(tool.output_schema["properties"]), tool.name
+        optional = {field for field, meaning in fields.items() if meaning.startswith("optional")}
+        assert optional == set(fields) - set(tool.output_schema["required"]), tool.name
+
+
+async def test_the_page_names_every_resource_and_prompt_and_no_other(server: Client[Any]) -> None:
+    addresses = [str(each.uri) for each in await server.list_resources()]
+    addresses += [each.uri_template for each in await server.list_resource_templates()]
+    assert sorted(code(row[0]) for row in rows(section(PAGE, "## Resources"))) == sorted(addresses)
+    real = {
+        prompt.name: ", ".join(f"`{each.name}`" + ("" if each.required else " (optional)") for each in prompt.arguments)
+        for prompt in await server.list_prompts()
+    }
+    assert {code(name): arguments for name, arguments, _ in rows(section(PAGE, "## Prompts"))} == real
+
+
+@pytest.mark.parametrize("kind", [python_api.Quire, python_api.Notebook, python_api.Cell])
+def test_the_page_on_embedding_names_all_an_object_has(kind: type) -> None:
+    (said,) = [row[1] for row in rows(read("docs/howto/embed.md")) if code(row[0]) == kind.__name__]
+    named = set(re.findall(r"`(\w+)", said))
+    assert named == {name for name in vars(kind) if not name.startswith("_")}
+
+
+# Architecture and specification
+
+
+def test_the_house_on_the_page_is_the_house() -> None:
+    (tree,) = blocks(section(read("docs/architecture.md"), "## The house"), "")
+    folders, drawn = ["src/quire"], []
+    for line in tree.splitlines()[1:]:
+        mark = line.index("─ ")
+        name = line[mark + 2 :].split()[0]
+        folders[(mark - 1) // 3 + 1 :] = [name.rstrip("/")]
+        if not name.endswith("/"):
+            drawn.append("/".join(folders))
+    real = [name_of(path) for path in (ROOT / "src" / "quire").rglob("*.py") if _holds_code(path)]
+    assert sorted(drawn) == sorted(real)
+
+
+def _holds_code(path: Path) -> bool:
+    body = ast.parse(path.read_text("utf-8")).body
+    return path.name != "__init__.py" or len(body) > 1  # more than the sentence that says what it is
+
+
+def test_every_promise_cites_a_proof_that_exists() -> None:
+    promises = rows(read("docs/SPECIFICATION.md"))
+    numbers = [row[0] for row in promises]
+    assert numbers and len(set(numbers)) == len(numbers)
+    for number, *_, proof in promises:
+        tests = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", proof)
+        benches = re.findall(r"`bench/(\w+)\.py`", proof)
+        assert tests or benches, f"{number} has no proof"
+        for file, name in tests:
+            assert re.search(rf"^(async )?def {name}\(", read(file), re.MULTILINE), f"{number}: {file}::{name}"
+        for name in benches:
+            assert f'"{name}"' in read("bench/__main__.py") and (ROOT / "bench" / f"{name}.py").exists(), number

@@ -1,0 +1,208 @@
+"""A disk that is full, read-only or damaged: said in words, and nothing kept before is lost."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from fastmcp import Client
+from fastmcp.client.transports import StdioTransport
+
+from tests.conftest import missing, server_environment, text
+from tests.faults.conftest import QUICK, Book, appears, indented, waits_for
+
+UNSHARE = ["unshare", "--user", "--map-root-user", "--mount"]
+# private first, so that nothing done here reaches the machine's own mounts
+PRIVATE = 'mount --make-rprivate / && {mount} && exec "$@"'
+
+
+@pytest.fixture
+def namespaces() -> None:
+    if shutil.which("unshare") is None:
+        missing("user namespaces", "unshare is not installed")
+    tried = subprocess.run([*UNSHARE, "mount", "--make-rprivate", "/"], capture_output=True, text=True)
+    if tried.returncode != 0:
+        missing("user namespaces", tried.stderr.strip())
+
+
+def with_mount(mount: str, folder: Path, *command: str) -> list[str]:
+    """The command in a mount namespace of its own; `mount` says $0 for the folder."""
+    return [*UNSHARE, "sh", "-c", PRIVATE.format(mount=mount), str(folder), *command]
+
+
+@pytest.fixture
+async def tiny(namespaces: None, data_dir: Path) -> AsyncIterator[Book]:
+    """The notebook of a server whose data directory has two megabytes."""
+    data_dir.mkdir()
+    program, *arguments = with_mount(
+        'mount -t tmpfs -o size=2m,mode=700 quire "$0"', data_dir, sys.executable, "-m", "quire"
+    )
+    transport = StdioTransport(program, arguments, env=server_environment(data_dir, **QUICK), keep_alive=False)
+    async with Client(transport) as client:
+        yield Book(client=client)
+
+
+FILL = """
+import os
+with open("fill", "wb", buffering=0) as file:
+    for size in (65536, 512, 1):
+        try:
+            while True:
+                file.write(b"x" * size)
+        except OSError as error:
+            print(error.strerror)
+"""
+
+
+async def test_a_full_disk_is_said_and_earlier_cells_are_intact_and_with_space_it_goes_on(
+    tiny: Book, tmp_path: Path
+) -> None:
+    free, freed = tmp_path / "free", tmp_path / "freed"
+    await tiny.run("x = 41\nprint('first')")
+    await tiny.run(
+        "import os, threading\ndef make_room():\n" + indented(waits_for(free)) + "    os.remove('fill')\n"
+        f"    open({str(freed)!r}, 'w').close()\n"
+        "threading.Thread(target=make_room, daemon=True).start()"
+    )
+    filled = await tiny.run(FILL)
+    for failed in (filled, await tiny.run("x"), await tiny.run("x")):
+        assert failed.is_error and "disk is full" in text(failed), text(failed)
+        assert "earlier cells are intact" in text(failed).lower() and "Free some space" in text(failed)
+    listed = await tiny.ask("list_cells")
+    assert [cell["state"] for cell in listed.structured_content["cells"]][:2] == ["SUCCESS", "SUCCESS"]
+    assert await tiny.shown(0) == "first\n"
+    free.touch()
+    await appears(freed)
+    again = await tiny.run("x + 1")
+    assert again.structured_content["return_value"] == 42, text(again)
+    assert "notice" not in again.structured_content
+    cells = (await tiny.ask("list_cells")).structured_content["cells"]
+    assert "RUNNING" not in [cell["state"] for cell in cells]
+
+
+async def test_an_output_that_does_not_fit_is_said_and_the_next_cell_runs(tiny: Book) -> None:
+    await tiny.run("x = 41\nprint('first')")
+    large = await tiny.run("print('x' * 3_000_000)")
+    assert large.is_error
+    assert "No space left" in text(large) and "Earlier cells are intact" in text(large)
+    after = await tiny.run("x + 1")
+    assert after.structured_content["return_value"] == 42, text(after)
+    states = [cell["state"] for cell in (await tiny.ask("list_cells")).structured_content["cells"]]
+    assert states[0] == states[2] == "SUCCESS" and states[1] != "RUNNING"
+    assert await tiny.shown(0) == "first\n"
+    again = await tiny.ask("execute_cell", cell_id_or_number=1)
+    assert "No space left" in text(again)  # it may be run again, and says the same
+
+
+async def test_small_outputs_fill_the_disk_in_the_end_and_what_was_acknowledged_stays(tiny: Book) -> None:
+    acknowledged = 0
+    while True:
+        result = await tiny.run("print('x' * 20_000)")
+        if result.is_error:
+            break
+        acknowledged += 1
+        assert acknowledged < 200
+    assert "disk is full" in text(result)
+    listed = (await tiny.ask("list_cells")).structured_content["cells"]
+    assert [cell["state"] for cell in listed[:acknowledged]] == ["SUCCESS"] * acknowledged
+    assert (await tiny.whole(acknowledged - 1))[0].text == "x" * 20_000 + "\n"
+
+
+def quire(data_dir: Path, *arguments: str, wrapped: Callable[..., list[str]] | None = None) -> tuple[int, str]:
+    command = [sys.executable, "-m", "quire", *(arguments or ("exec", "1"))]
+    if wrapped is not None:
+        command = wrapped(data_dir, *command)
+    done = subprocess.run(
+        command,
+        env=server_environment(data_dir, **QUICK),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return done.returncode, done.stderr
+
+
+def is_one_clear_line(said: str) -> bool:
+    return said.startswith("quire: ") and said.count("\n") == 1
+
+
+def test_a_data_directory_that_is_a_file_is_said_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for place, command in [(tmp_path / "file", ["exec", "1"]), (tmp_path / "file" / "below", ["serve"])]:
+        code, said = quire(place, *command)
+        assert code == 2 and is_one_clear_line(said) and str(place) in said, said
+
+
+def test_a_data_directory_that_may_not_be_made_is_said_in_one_line(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o500)
+    place = (Path("/sys") if os.geteuid() == 0 else closed) / "quire"  # root may write anywhere but there
+    code, said = quire(place)
+    assert code == 2 and is_one_clear_line(said) and str(place) in said, said
+
+
+def test_a_data_directory_that_is_read_only_is_said_in_one_line(namespaces: None, data_dir: Path) -> None:
+    assert quire(data_dir)[0] == 0
+
+    def read_only(folder: Path, *command: str) -> list[str]:
+        return with_mount('mount --bind "$0" "$0" && mount -o remount,ro,bind "$0"', folder, *command)
+
+    code, said = quire(data_dir, wrapped=read_only)
+    assert code == 2 and is_one_clear_line(said), said
+
+
+def garbage(database: Path) -> None:
+    database.write_bytes(os.urandom(50_000))
+
+
+def garbage_behind_the_header(database: Path) -> None:
+    whole = bytearray(database.read_bytes())
+    whole[100:] = b"\xff" * (len(whole) - 100)
+    database.write_bytes(whole)
+
+
+def cut_short(database: Path) -> None:
+    whole = database.read_bytes()
+    database.write_bytes(whole[: len(whole) // 2 + 100])
+
+
+def another_programs(database: Path) -> None:
+    database.unlink()
+    with sqlite3.connect(database) as other:
+        other.execute("CREATE TABLE notebooks (title TEXT)")
+
+
+def without_tables(database: Path) -> None:
+    database.unlink()
+    with sqlite3.connect(database) as other:
+        other.execute("PRAGMA user_version = 1")
+
+
+def a_newer_one(database: Path) -> None:
+    with sqlite3.connect(database) as ours:
+        ours.execute("PRAGMA user_version = 999")
+
+
+def a_folder(database: Path) -> None:
+    database.unlink()
+    database.mkdir()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [garbage, garbage_behind_the_header, cut_short, another_programs, without_tables, a_newer_one, a_folder],
+)
+def test_a_database_that_cannot_be_used_is_said_in_one_line(data_dir: Path, damage: Callable[[Path], None]) -> None:
+    assert quire(data_dir)[0] == 0
+    for leftover in data_dir.glob("quire.db-*"):
+        leftover.unlink()
+    damage(data_dir / "quire.db")
+    code, said = quire(data_dir)
+    assert code == 2 and is_one_clear_line(said), said

@@ -1,0 +1,390 @@
+"""Hostile cells: whatever one does, it costs that cell; its end is explained and the next one runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from fastmcp import Client
+
+from tests.conftest import alive, stdio_client, text, wait_until
+from tests.faults.conftest import Book, appears, new_book, until, waits_for
+
+ENDLESS = "while True:\n    pass"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param(ENDLESS, id="endless loop"),
+        pytest.param("import time\ntime.sleep(1000)", id="sleep"),
+        pytest.param("import re\nre.match(r'(a+)+$', 'a' * 60 + 'b')", id="catastrophic regex"),
+        pytest.param("import asyncio\nawait asyncio.Event().wait()", id="stuck await"),
+        pytest.param("import threading\nlock = threading.Lock()\nlock.acquire()\nlock.acquire()", id="deadlock"),
+        pytest.param("import subprocess\nsubprocess.run(['sleep', '1000'])", id="stuck subprocess"),
+        pytest.param("import os\nos.read(os.pipe()[0], 1)", id="read of an empty pipe"),
+    ],
+)
+async def test_a_cell_past_its_timeout_is_stopped_and_variables_are_kept(book: Book, code: str) -> None:
+    await book.run("x = 41")
+    result = await book.run(f"print('before')\n{code}", timeout=1)
+    assert result.is_error
+    found = result.structured_content
+    assert (found["state"], found["stdout"]) == ("TIMEOUT", "before\n")
+    assert "its timeout. Variables are kept" in found["error_message"]
+    after = await book.run("x + 1")
+    assert after.structured_content["return_value"] == 42 and "notice" not in after.structured_content
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param(f"import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n{ENDLESS}", id="SIGINT ignored"),
+        pytest.param(
+            "while True:\n    try:\n        n = 0\n        while True: n += 1\n    except KeyboardInterrupt: pass",
+            id="KeyboardInterrupt swallowed",
+        ),
+        pytest.param("import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)", id="SIGSTOP to itself"),
+        pytest.param("import itertools\nall(itertools.repeat(True))", id="C loop that keeps the GIL"),
+        pytest.param(
+            "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, range(1, 32))\nsignal.pause()",
+            id="all signals blocked",
+        ),
+    ],
+)
+async def test_a_cell_that_will_not_stop_is_killed_and_the_next_one_runs(book: Book, code: str) -> None:
+    await book.run("x = 41")
+    result = await book.run(f"print('before')\n{code}", timeout=1)
+    assert result.is_error
+    found = result.structured_content
+    assert (found["state"], found["stdout"]) == ("TIMEOUT", "before\n")
+    assert "did not stop when interrupted" in found["error_message"]
+    assert "variables are gone, cells are kept" in found["error_message"]
+    await next_cell_runs_in_a_fresh_kernel(book, "TIMEOUT")
+
+
+CRASHES = [
+    pytest.param("import ctypes\nctypes.string_at(0)", ["SIGSEGV", "C extension"], id="segfault"),
+    pytest.param("import os\nos.abort()", ["SIGABRT"], id="abort"),
+    pytest.param("import os\nos._exit(3)", ["exited with code 3", "os._exit()"], id="exit"),
+    pytest.param(
+        "import sys\nsys.setrecursionlimit(10**9)\ndef deeper(_):\n    return list(map(deeper, [0]))\ndeeper(0)",
+        ["SIGSEGV", "deep recursion"],
+        id="C stack overflow",
+    ),
+    pytest.param("import os\nos.kill(os.getpid(), 9)", ["SIGKILL"], id="SIGKILL"),
+    pytest.param("import os\nos.kill(os.getpid(), 15)", ["SIGTERM"], id="SIGTERM"),
+    pytest.param("import os\nos.execv('/bin/true', ['true'])", ["exited with code 0"], id="exec"),
+    pytest.param(
+        "import resource\nresource.setrlimit(resource.RLIMIT_CPU, (1, 2))\n" + ENDLESS, ["signal 24"], id="CPU limit"
+    ),
+    pytest.param("import builtins\nbuiltins.__dict__.clear()", ["exited with code 1"], id="builtins cleared"),
+    pytest.param("import os\nos.kill(os.getppid(), 9)\n" + ENDLESS, ["process is gone"], id="its parent killed"),
+]
+
+
+@pytest.mark.parametrize(("code", "words"), CRASHES)
+async def test_after_a_crash_the_cause_is_said_and_the_next_cell_runs_in_a_fresh_kernel(
+    book: Book, code: str, words: list[str]
+) -> None:
+    await book.run("x = 41")
+    result = await book.run(f"print('before')\n{code}")
+    assert result.is_error
+    found = result.structured_content
+    assert (found["state"], found["stdout"]) == ("CRASHED", "before\n")
+    assert [word for word in words if word not in found["error_message"]] == [], found["error_message"]
+    assert "the next run starts a fresh kernel" in found["error_message"]
+    await next_cell_runs_in_a_fresh_kernel(book, "CRASHED")
+
+
+async def test_a_kernel_that_closed_its_own_connection_is_not_said_to_be_killed_from_outside(book: Book) -> None:
+    await book.run("x = 41")
+    result = await book.run("import os, time\nprint('before')\nos.closerange(0, 1000)\ntime.sleep(100)")
+    found = result.structured_content
+    assert (found["state"], found["stdout"]) == ("CRASHED", "before\n")
+    assert "from outside" not in found["error_message"]
+    await next_cell_runs_in_a_fresh_kernel(book, "CRASHED")
+
+
+FORGE = """
+import json, os, struct, sys
+
+def control():
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
+                return int(name)
+        except OSError:
+            pass
+
+def frame(say, fields, version=1):
+    header = say if isinstance(say, bytes) else json.dumps({"say": say, "with": fields, "parts": []}).encode()
+    return struct.pack("!2sBBII", b"QW", version, 0, len(header), 0) + header
+
+def this_run():
+    caller = sys._getframe()
+    while not hasattr(caller.f_locals.get("run"), "code"):
+        caller = caller.f_back
+    return caller.f_locals["run"].run
+"""
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        pytest.param("b'garbage' * 100", id="garbage"),
+        pytest.param("struct.pack('!2sBBII', b'QW', 1, 0, 2**32 - 1, 2**32 - 1)", id="a length over the limit"),
+        pytest.param("frame('Ready', {'version': 1, 'python': '3'}, version=9)", id="another version"),
+        pytest.param("frame('Run', {'run': 'r', 'code': '1', 'name': 'n'})", id="a request"),
+        pytest.param("frame('Printed', {'stream': 'stdout', 'data': 'text'})", id="a wrong field"),
+        pytest.param("frame(b'[' * 100_000, {})", id="deep JSON"),
+        pytest.param("frame('Finished', {'run': 'another', 'outcome': 'success'})", id="the end of another run"),
+    ],
+)
+async def test_a_forged_frame_ends_the_kernel_that_sent_it(book: Book, forged: str) -> None:
+    await book.run("x = 41")
+    result = await book.run(f"{FORGE}\nprint('before')\nos.write(control(), {forged})\n{ENDLESS}", timeout=5)
+    found = result.structured_content
+    assert (found["state"], found["stdout"]) == ("CRASHED", "before\n")
+    assert "broke its protocol" in found["error_message"]
+    await next_cell_runs_in_a_fresh_kernel(book, "CRASHED")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param("['\\ud800']", id="a lone surrogate"),
+        pytest.param("[json.loads('[' * 500 + ']' * 500)]", id="a deep value"),
+        pytest.param("[float('nan'), float('inf')]", id="no JSON number"),
+        pytest.param("[10 ** 4000]", id="a large number"),
+    ],
+)
+async def test_a_forged_value_costs_its_cell_and_not_the_server(book: Book, value: str) -> None:
+    forged = f"frame('Finished', {{'run': this_run(), 'outcome': 'success', 'value': {value}}})"
+    await book.run(f"{FORGE}\nos.write(control(), {forged})\n{ENDLESS}", timeout=2)
+    await book.ask("reset")
+    assert await book.value("40 + 2") == 42
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param("display({'text/plain': 'x'}, raw=True, metadata={'$': 'x'})", id="a metadata key"),
+        pytest.param("display({'text/plain': 'x'}, raw=True, metadata={'a': '\\ud800'})", id="a lone surrogate"),
+        pytest.param(
+            "deep = {}\nfor _ in range(900): deep = {'a': deep}\ndisplay({'text/plain': 'x'}, raw=True, metadata=deep)",
+            id="deep metadata",
+        ),
+        pytest.param("display({'text/plain': 'x' * 20_000_000}, raw=True)", id="a display over the limit"),
+        pytest.param("display({'text/plain': 'x'}, raw=True, metadata={'a': object()})", id="no JSON"),
+        pytest.param("display({'\\ud800': '\\ud800'}, raw=True)", id="a MIME type that is no text"),
+        pytest.param("class E(Exception): pass\nE.__name__ = '\\ud800'\nraise E('\\ud800')", id="an exception's name"),
+        pytest.param(
+            "class E(Exception):\n    def __str__(self): raise SystemExit\nraise E",
+            id="an exception that cannot be said",
+        ),
+        pytest.param("class R:\n    def __repr__(self): raise SystemExit\nR()", id="a value that cannot be said"),
+        pytest.param("a = []\na.extend([a, a, a, a])\na", id="a cyclic value"),
+        pytest.param("class M(type): __module__ = 5\nclass C(metaclass=M): pass\nC()", id="a strange metaclass"),
+        pytest.param("exec('-' * 100_000 + '1')", id="source too deep for the parser"),
+        pytest.param("import sys\nsys.modules.clear()", id="modules forgotten"),
+        pytest.param("import sys\nsys.setrecursionlimit(60)", id="no depth left"),
+        pytest.param("import gc\ngc.disable()\ngc.set_threshold(1)", id="collector changed"),
+    ],
+)
+async def test_what_a_cell_shows_never_costs_the_kernel(book: Book, code: str) -> None:
+    await book.run("x = 41")
+    result = await book.run(code, timeout=5)
+    assert result.structured_content["state"] in ("SUCCESS", "ERROR"), text(result)
+    assert await book.value("x + 1") == 42
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param("globals()['$'] = 1", id="a strange name"),
+        pytest.param("globals()['\\ud800'] = 1", id="a name that is no text"),
+        pytest.param("def f(): '\\ud800'", id="a docstring that is no text"),
+        pytest.param("class P:\n    __class__ = property(lambda self: 1 / 0)\nproxy = P()", id="an unbound proxy"),
+        pytest.param(
+            "class M(type):\n    __eq__ = lambda *a: exit()\n    __hash__ = None\nclass C(metaclass=M): 1\nc = C()",
+            id="M",
+        ),
+        pytest.param("globals().update((f'{n:0200}', n) for n in range(100_000))", id="more names than a frame holds"),
+        pytest.param("def f(a='x' * 20_000_000): 1", id="a signature longer than a frame"),
+        pytest.param("globals()[1] = 2", id="a name that is a number"),
+    ],
+)
+async def test_asking_what_there_is_never_costs_the_kernel(book: Book, code: str) -> None:
+    await book.run(code)
+    await book.ask("state")
+    again = await book.run("print('here')")
+    assert (again.structured_content["stdout"], again.structured_content.get("notice")) == ("here\n", None)
+
+
+async def test_asking_what_there_is_runs_none_of_the_users_code(book: Book) -> None:
+    await book.run(
+        "asked = []\n"
+        "class Default:\n    def __repr__(self):\n        asked.append('repr')\n        return 'd'\n"
+        "    __class__ = property(lambda self: asked.append('class') or Default)\n"
+        "default = Default()\n"
+        "def f(a=default): pass"
+    )
+    shown = await book.ask("state")
+    assert "f" in text(shown)
+    assert await book.value("asked") == []
+
+
+async def test_exit_is_an_error_and_variables_are_kept(book: Book) -> None:
+    await book.run("x = 41")
+    for code in ("import sys\nsys.exit()", "raise SystemExit(3)", "exit()", "quit(1)"):
+        found = (await book.run(f"print('before')\n{code}")).structured_content
+        assert (found["state"], found["error_type"], found["stdout"]) == ("ERROR", "SystemExit", "before\n")
+        assert "variables are kept" in found["error_message"]
+    assert await book.value("x + 1") == 42
+
+
+async def test_input_is_an_error_that_says_what_to_do(book: Book) -> None:
+    found = (await book.run("name = input('Your name? ')")).structured_content
+    assert (found["state"], found["error_type"]) == ("ERROR", "InputNotAvailable")
+    assert "Your name? " in found["error_message"] and "Put the value into the code" in found["error_message"]
+    assert await book.value("import sys\nsys.stdin.read()") == ""
+
+
+async def test_a_cell_that_runs_out_of_memory_is_an_error_and_variables_are_kept(book: Book) -> None:
+    await book.run(
+        "import resource\nx = 41\nused = int(open('/proc/self/statm').read().split()[0]) * 4096\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (used + 200 * 2**20, resource.RLIM_INFINITY))"
+    )
+    found = (await book.run("print('before')\nlarge = bytearray(2**30)")).structured_content
+    assert (found["state"], found["error_type"], found["stdout"]) == ("ERROR", "MemoryError", "before\n")
+    assert await book.value("x + 1") == 42
+
+
+async def test_no_memory_at_all_costs_the_kernel_only(book: Book) -> None:
+    await book.run("x = 41")
+    await book.run(
+        "import resource\nresource.setrlimit(resource.RLIMIT_AS, (1, resource.RLIM_INFINITY))\n"
+        "kept = []\nwhile True: kept.append(bytearray(1000))",
+        timeout=5,
+    )
+    await book.ask("reset")
+    assert await book.value("40 + 2") == 42
+
+
+async def test_killing_the_process_kernels_come_from_costs_the_kernels_and_every_notebook_recovers(
+    server: Client[Any], book: Book
+) -> None:
+    async with new_book(server) as other:
+        pid = await other.value("x = 41\nimport os\nos.getpid()")
+        await book.run("import os\nos.kill(os.getppid(), 9)")
+        wait_until(lambda: not alive(pid), "the other kernel is gone")
+        result = await other.run("print('here')")
+        if result.structured_content["state"] == "CRASHED":  # the server had not seen it die yet
+            result = await other.run("print('here')")
+        assert result.structured_content["stdout"] == "here\n"
+        assert "fresh kernel" in result.structured_content["notice"]
+        assert await book.value("40 + 2") == 42
+
+
+async def test_a_kernel_that_dies_between_two_cells_is_replaced_and_that_is_said(book: Book, tmp_path: Path) -> None:
+    waiting = waits_for(tmp_path / "now").replace("\n", "\n    ")
+    pid = await book.value(f"import os, threading\ndef end():\n    {waiting}\n    os.abort()\nos.getpid()")
+    await book.run("threading.Thread(target=end, daemon=True).start()")
+    (tmp_path / "now").touch()
+    wait_until(lambda: not alive(pid), "the kernel died")
+
+    async def noticed() -> bool:
+        return (await book.ask("state")).structured_content["kernel"] == "not started"
+
+    await until(noticed, "the server saw it die")
+    result = await book.run("print('here')")
+    assert result.structured_content["stdout"] == "here\n"
+    assert "died between two runs" in result.structured_content["notice"]
+
+
+async def test_what_a_killed_cell_started_ends_with_it(book: Book) -> None:
+    result = await book.run(
+        "import subprocess\nchild = subprocess.Popen(['sleep', '1000'])\nprint(child.pid)\nimport os\nos.abort()"
+    )
+    pid = int(result.structured_content["stdout"])
+    wait_until(lambda: not alive(pid), "the subprocess is gone")
+
+
+async def test_interrupt_from_another_call_stops_the_cell_and_variables_are_kept(book: Book) -> None:
+    await book.run("x = 41")
+    results: list[Any] = []
+    async with anyio.create_task_group() as group:
+        group.start_soon(keep, results, book, f"print('started')\n{ENDLESS}")
+        await until(lambda: is_shown(book, 1, "started"), "the cell runs")
+        stopped = await book.ask("interrupt")
+    assert not stopped.is_error and stopped.structured_content["state"] == "INTERRUPTED"
+    found = results[0].structured_content
+    assert results[0].is_error and (found["state"], found["stdout"]) == ("INTERRUPTED", "started\n")
+    assert "Variables are kept" in found["error_message"]
+    assert await book.value("x + 1") == 42
+
+
+async def test_interrupting_a_cell_that_will_not_stop_ends_its_kernel(book: Book) -> None:
+    results: list[Any] = []
+    code = f"import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('started')\n{ENDLESS}"
+    async with anyio.create_task_group() as group:
+        group.start_soon(keep, results, book, code)
+        await until(lambda: is_shown(book, 0, "started"), "the cell runs")
+        await book.ask("interrupt")
+    found = results[0].structured_content
+    assert (found["state"], found["stdout"]) == ("INTERRUPTED", "started\n")
+    assert "did not stop by itself" in found["error_message"]
+    await next_cell_runs_in_a_fresh_kernel(book, "INTERRUPTED")
+
+
+async def test_interrupting_when_nothing_runs_says_so(book: Book) -> None:
+    await book.run("x = 41")
+    result = await book.ask("interrupt")
+    assert result.is_error and "Nothing is running" in text(result)
+    assert await book.value("x + 1") == 42
+
+
+async def test_an_interrupt_that_comes_before_the_code_has_begun_is_not_lost(data_dir: Path) -> None:
+    async with stdio_client(data_dir, preload="", grace=4) as client:
+        book = Book(client=client)
+        # a thread that keeps the GIL for long: the worker sees the request and the signal together
+        await book.run(
+            "import ctypes, threading\nx = 41\nbusy = True\nsleep = ctypes.PyDLL(None).usleep\n"
+            "def hog():\n    while busy: sleep(300_000)\n"
+            "threading.Thread(target=hog, daemon=True).start()"
+        )
+        found = (await book.run(ENDLESS, timeout=0.01)).structured_content
+        assert (found["state"], "Variables are kept" in found["error_message"]) == ("TIMEOUT", True)
+        assert await book.value("busy = False\nx + 1") == 42
+
+
+async def test_one_notebook_runs_while_another_does(server: Client[Any], book: Book, tmp_path: Path) -> None:
+    results: list[Any] = []
+    async with new_book(server) as other, anyio.create_task_group() as group:
+        group.start_soon(keep, results, book, f"print('started')\n{waits_for(tmp_path / 'go')}\nprint('gone on')")
+        await until(lambda: is_shown(book, 0, "started"), "the first cell runs")
+        await other.run(f"open({str(tmp_path / 'go')!r}, 'w').close()")
+    assert results[0].structured_content["stdout"] == "started\ngone on\n"
+    await appears(tmp_path / "go")
+
+
+async def next_cell_runs_in_a_fresh_kernel(book: Book, state: str) -> None:
+    after = await book.run("print('here')\n'x' in globals()")
+    found = after.structured_content
+    assert (found["stdout"], found["return_value"]) == ("here\n", False)
+    assert "This is a fresh kernel" in found["notice"] and f"({state})" in found["notice"]
+    assert text(after).startswith("Note: This is a fresh kernel")
+    assert "notice" not in (await book.run("1")).structured_content
+
+
+async def keep(results: list[Any], book: Book, code: str) -> None:
+    results.append(await book.run(code))
+
+
+async def is_shown(book: Book, number: int, words: str) -> bool:
+    """Whether the cell has shown so much; false too where it is not there yet."""
+    listed = await book.ask("list_cells")
+    return number < listed.structured_content["total"] and words in await book.shown(number)

@@ -1,0 +1,89 @@
+"""Events to outputs."""
+
+from __future__ import annotations
+
+from quire.core.model import OutputType
+from quire.core.transcript import Transcript
+from quire.wire.messages import Displayed, Finished, Printed, Raised
+
+
+def folded(*events: object, cap: int = 1_000_000) -> Transcript:
+    transcript = Transcript(cap)
+    for event in events:
+        transcript.add(event)  # type: ignore[arg-type]
+    return transcript
+
+
+def out(data: bytes | str, stream: str = "stdout") -> Printed:
+    return Printed(stream=stream, data=data.encode() if isinstance(data, str) else data)
+
+
+def test_adjacent_prints_are_one_output_and_order_is_kept() -> None:
+    shown = Displayed(kind="html", bundle={"text/html": "<b>"})
+    outputs = folded(out("a"), out("b\n"), out("c", "stderr"), out("d"), shown, out("e")).outputs()
+    assert [(o.type, o.name, o.bundle.get("text/plain")) for o in outputs] == [
+        (OutputType.STREAM, "stdout", "ab\n"),
+        (OutputType.STREAM, "stderr", "c"),
+        (OutputType.STREAM, "stdout", "d"),
+        (OutputType.HTML, "", None),
+        (OutputType.STREAM, "stdout", "e"),
+    ]
+
+
+def test_a_character_split_between_two_prints_is_whole() -> None:
+    data = "😀é".encode()
+    for cut in range(len(data)):
+        assert folded(out(data[:cut]), out(data[cut:])).outputs()[0].bundle == {"text/plain": "😀é"}
+
+
+def test_bytes_that_are_not_text_are_shown_replaced_and_kept() -> None:
+    output = folded(out(b"ok \xff\xfe")).outputs()[0]
+    assert output.bundle == {"text/plain": "ok \ufffd\ufffd", "application/octet-stream": b"ok \xff\xfe"}
+
+
+def test_a_replacement_character_that_was_printed_is_no_damage() -> None:
+    assert folded(out("\ufffd")).outputs()[0].bundle == {"text/plain": "\ufffd"}
+
+
+def test_past_the_cap_beginning_and_end_are_kept_and_the_rest_is_counted() -> None:
+    transcript = Transcript(10_000)
+    for number in range(10_000):
+        transcript.add(out(f"line {number}\n"))
+    text = "".join(str(output.bundle["text/plain"]) for output in transcript.outputs())
+    assert text.startswith("line 0\n") and text.endswith("line 9999\n")
+    assert "bytes of output dropped" in text and len(text) < 11_000
+    total = sum(len(f"line {number}\n") for number in range(10_000))
+    dropped = int(text.split("[... ")[1].split(" bytes")[0].replace(",", ""))
+    note = text[text.index("\n[... ") : text.index("...]\n") + 5]
+    assert abs(len(text) - len(note) + dropped - total) <= 64  # the cost of an entry counts too
+
+
+def test_a_flood_of_displays_is_bounded_and_the_error_is_kept() -> None:
+    shown = Displayed(kind="execute_result", bundle={"text/plain": "x" * 100})
+    transcript = Transcript(10_000)
+    for _ in range(100_000):
+        transcript.add(shown)
+    transcript.add(Raised(name="E", message="m", traceback="t"))
+    outputs = transcript.outputs()
+    assert len(outputs) < 100 and outputs[-1].type is OutputType.ERROR
+
+
+def test_the_last_line_is_what_was_printed_last() -> None:
+    assert folded(out("one\ntwo\n")).last_line() == "two"
+    assert folded(out("10%\r20%\r")).last_line() == "20%"
+    assert folded().last_line() == ""
+
+
+def test_text_utf8_cannot_say_never_reaches_an_output() -> None:
+    hostile = "\ud800"
+    outputs = folded(
+        Displayed(kind="html", bundle={"text/html": hostile}), Raised(name=hostile, message=hostile, traceback=hostile)
+    ).outputs()
+    for output in outputs:
+        for text in (*output.bundle.values(), output.name):
+            assert isinstance(text, str) and text.encode("utf-8") is not None
+
+
+def test_finished_is_kept_and_is_no_output() -> None:
+    transcript = folded(Finished(run="r", outcome="success", value=[1]))
+    assert transcript.finished is not None and transcript.outputs() == ()
