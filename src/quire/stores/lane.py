@@ -41,6 +41,7 @@ def connect(path: Path) -> sqlite3.Connection:
     database.execute("PRAGMA journal_mode = WAL")
     database.execute("PRAGMA synchronous = FULL")  # a commit is on disk, not only in the system's memory
     database.execute("PRAGMA foreign_keys = ON")
+    database.execute("SELECT 1 FROM sqlite_schema").fetchone()  # opened now, not at the first use
     return database
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 import sqlite3
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -47,10 +49,11 @@ class SqlStore:
         self._locks.mkdir(parents=True, exist_ok=True)
         self._held: dict[NotebookId, int] = {}
         path = folder / "quire.db"
-        migrate(path)
-        self._writer = Lane(path, writes=True)
-        self._reader = Lane(path, writes=False)
-        self._express = Express(path)
+        with _alone(self._locks / "opening"):
+            migrate(path)
+            self._writer = Lane(path, writes=True)
+            self._reader = Lane(path, writes=False)
+            self._express = Express(path)
 
     async def create_notebook(self, notebook: Notebook) -> Notebook:
         def job(db: sqlite3.Connection) -> Notebook:
@@ -235,6 +238,14 @@ def migrate(path: Path) -> None:
         raise Failed(f"The data directory's database is damaged or not ours: {path} ({error}).") from error
     finally:
         db.close()
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """One store at a time: SQLite does not wait for another that turns a new database to WAL, or closes it."""
+    with path.open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _statements(script: str) -> list[str]:
