@@ -15,11 +15,12 @@ from quire.core.errors import Failed
 from quire.core.feed import Feed
 from quire.core.kernels import Kernels
 from quire.core.limits import Limits
-from quire.core.model import Notebook
+from quire.core.model import KernelLimits, KernelSpec, Notebook
 from quire.core.notebooks import Notebooks
 from quire.core.ports import Blobs, Store
 from quire.core.runs import Runs
 from quire.core.tasks import background
+from quire.core.timeline import Timeline
 from quire.settings import Settings, load
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ async def app(settings: Settings, *, kernels: bool = True) -> AsyncIterator[App]
         runtimes = {"python": await _python(settings, stack)} if kernels else {}
         feed = Feed()
         limits = _limits(settings)
-        keeping = Kernels(runtimes, store, _workspace(settings), settings.idle_timeout)
+        keeping = Kernels(runtimes, store, _spec(settings), settings.idle_timeout)
         stack.push_async_callback(keeping.close)
         runs = Runs(store, blobs, keeping, feed, limits)
         await stack.enter_async_context(runs.open())
@@ -51,6 +52,7 @@ async def app(settings: Settings, *, kernels: bool = True) -> AsyncIterator[App]
         yield App(
             notebooks=notebooks,
             runs=runs,
+            timeline=Timeline(store, keeping, notebooks, feed),
             kernels=keeping,
             current=Current(notebooks, keeping),
             feed=feed,
@@ -129,15 +131,37 @@ async def _python(settings: Settings, stack: AsyncExitStack) -> PythonRuntime:
         raise Failed("The Python runtime needs Linux as yet.")
     from quire.runtimes.python.runtime import PythonRuntime
 
-    runtime = PythonRuntime(python=settings.python, preload=settings.preload)
+    runtime = PythonRuntime(python=settings.python, preload=settings.preload, spares=settings.spare_kernels)
     return await stack.enter_async_context(runtime.open())
 
 
 def _workspace(settings: Settings) -> Callable[[Notebook], str]:
     def path(notebook: Notebook) -> str:
-        return str(settings.workspace or settings.data_dir / "workspaces" / notebook.id)
+        owner = notebook.origin.root if notebook.origin else notebook.id
+        return str(settings.workspace or settings.data_dir / "workspaces" / owner)
 
     return path
+
+
+def _spec(settings: Settings) -> Callable[[Notebook], KernelSpec]:
+    """What a notebook's own policy says, over the settings."""
+    workspace = _workspace(settings)
+
+    def spec(notebook: Notebook) -> KernelSpec:
+        own = notebook.policy
+        return KernelSpec(
+            notebook=notebook.id,
+            workspace=workspace(notebook),
+            python=own.python,
+            limits=KernelLimits(
+                memory=settings.max_memory_bytes if own.memory is None else own.memory,
+                cpu=settings.max_cpu_seconds if own.cpu is None else own.cpu,
+                processes=settings.max_processes if own.processes is None else own.processes,
+            ),
+            checkpoint_bytes=settings.checkpoint_bytes,
+        )
+
+    return spec
 
 
 def _limits(settings: Settings) -> Limits:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-TOOLSETS = ("notebook", "repl")
+TOOLSETS = ("notebook", "repl", "timeline")
 """The tool sets there are, in the order that decides when two name the same tool."""
 
 PREFIX = "QUIRE_"
@@ -56,6 +56,19 @@ class Settings(BaseModel):
         ge=10_000,
         description="Bytes of output kept of one run: beginning and end, the rest counted",
     )
+    checkpoint_bytes: int = Field(
+        256 * 2**20,
+        ge=0,
+        description="Bytes of memory a notebook's checkpoints may hold beyond its kernel; 0 takes none",
+    )
+    spare_kernels: int = Field(1, ge=0, le=16, description="Kernels kept ready for new notebooks")
+    max_memory_bytes: int = Field(
+        default_factory=lambda: os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 3 // 4,
+        ge=0,
+        description="Bytes of data each process of a notebook may have, three quarters of the machine's; 0 no limit",
+    )
+    max_cpu_seconds: float = Field(0, ge=0, description="Seconds of processor time a run may take; 0 no limit")
+    max_processes: int = Field(500, ge=0, description="Processes a notebook may have at once; 0 no limit")
     result_chars: int = Field(8_000, ge=500, description="Characters of output shown in one answer")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "warning", description="What goes to the log on stderr"

@@ -12,12 +12,14 @@ from quire.core.limits import Limits
 from quire.core.model import Notebook
 from quire.core.notebooks import Notebooks
 from quire.core.runs import Runs
+from quire.core.timeline import Timeline
 
 
 @dataclass(frozen=True, kw_only=True)
 class App:
     notebooks: Notebooks
     runs: Runs
+    timeline: Timeline
     kernels: Kernels
     current: Current
     feed: Feed

@@ -1,4 +1,4 @@
-"""Kernels: one for each notebook that runs code, lent to one caller at a time, in the order they asked."""
+"""Kernels: one for each notebook that runs code, lent to one caller at a time, protected and recovered."""
 
 from __future__ import annotations
 
@@ -9,20 +9,36 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from quire.core.errors import HeldElsewhere
-from quire.core.model import KernelSpec, Notebook, NotebookId
-from quire.core.ports import Kernel, Runtime, Store
+from quire.core.errors import Failed, HeldElsewhere
+from quire.core.line import Line
+from quire.core.model import KernelSpec, Notebook, NotebookId, RunId
+from quire.core.ports import START, Kernel, Runtime, Store
 
 _SWEEP = 30.0  # seconds between looks for idle kernels
 
 
 @dataclass
-class _Slot:
+class Slot:
+    """A notebook's place for a kernel. Its turn is taken by whoever uses the kernel."""
+
     turn: anyio.Lock = field(default_factory=anyio.Lock)
     kernel: Kernel | None = None
+    line: Line = field(default_factory=Line)
+    named: dict[str, RunId] = field(default_factory=dict)  # checkpoints people gave a name, by that name
     gone: str = ""  # why the last kernel is no more; "" where nothing was lost
     used_at: float = 0.0
     waiting: int = 0
+    wanted: anyio.Event = field(default_factory=anyio.Event)  # somebody waits for the turn
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recovered:
+    """What became of a namespace whose process died."""
+
+    restored: bool  # it is as it was before the run, but for `lost`
+    lost: tuple[RunId, ...] = ()  # earlier runs that had no checkpoint: their effects are gone too
+    broken: tuple[str, ...] = ()  # what the restored one does not have
+    why: str = ""  # there was no checkpoint to go back to
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +46,23 @@ class Lease:
     """A kernel for one turn. `notice` says what a fresh one does not have any more."""
 
     kernel: Kernel
+    line: Line
     notice: str = ""
+
+    async def recover(self) -> Recovered:
+        """Put the namespace back to the newest checkpoint on the way here."""
+        why = self.line.why
+        while True:
+            name, lost = self.line.nearest(self.kernel.checkpoints)
+            census = self.kernel.checkpoints.get(name)
+            try:
+                await self.kernel.restore(name)
+            except Failed as error:
+                if name == START:
+                    return Recovered(restored=False, why=str(error))
+                continue  # it did not wake and is kept no more
+            self.line.move(name)
+            return Recovered(restored=True, lost=tuple(lost), broken=census.lost if census is not None else (), why=why)
 
 
 class Kernels:
@@ -38,29 +70,46 @@ class Kernels:
         self,
         runtimes: Mapping[str, Runtime],
         store: Store,
-        workspace: Callable[[Notebook], str],
+        spec: Callable[[Notebook], KernelSpec],
         idle_timeout: float,
     ) -> None:
         self._runtimes = runtimes
         self._store = store
-        self._workspace = workspace
+        self.spec = spec
         self._idle_timeout = idle_timeout  # seconds; 0 never
-        self._slots: dict[NotebookId, _Slot] = {}
+        self._slots: dict[NotebookId, Slot] = {}
 
     @asynccontextmanager
     async def lease(self, notebook: Notebook) -> AsyncIterator[Lease]:
-        """This notebook's kernel, started where there is none, for as long as the block lasts."""
-        slot = self._slots.setdefault(notebook.id, _Slot())
-        slot.waiting += 1
-        try:
-            async with slot.turn:
+        """This notebook's kernel, started where there is none, for as long as the block lasts.
+
+        Leaving it takes a checkpoint, if a run moved the namespace: whoever waits for the run's outcome has it by then.
+        """
+        async with self.turn(notebook) as slot:
+            try:
                 notice = await self._ensure(notebook, slot)
                 assert slot.kernel is not None
+                yield Lease(kernel=slot.kernel, line=slot.line, notice=notice)
+            finally:
+                slot.waiting -= 1
+            try:
+                await self._protect(notebook, slot)
+            finally:
+                slot.waiting += 1
+
+    @asynccontextmanager
+    async def turn(self, notebook: Notebook) -> AsyncIterator[Slot]:
+        """The notebook's kernel, or none, to oneself."""
+        slot = self._slots.setdefault(notebook.id, Slot())
+        slot.waiting += 1
+        slot.wanted.set()
+        try:
+            async with slot.turn:
                 try:
-                    yield Lease(kernel=slot.kernel, notice=notice)
+                    yield slot
                 finally:
                     slot.used_at = anyio.current_time()
-                    if not slot.kernel.alive:
+                    if slot.kernel is not None and not slot.kernel.alive:
                         await self._end(notebook.id, slot)
         finally:
             slot.waiting -= 1
@@ -74,20 +123,33 @@ class Kernels:
         slot = self._slots.get(notebook.id)
         return slot.kernel if slot is not None and slot.kernel is not None and slot.kernel.alive else None
 
+    def line(self, notebook: Notebook) -> Line | None:
+        """Where the live namespace stands; None where there is none."""
+        return self._slots[notebook.id].line if self.live(notebook) is not None else None
+
     def held(self, notebook: Notebook) -> bool:
         """Reserve the notebook for this process; False where another one has it."""
         return self.live(notebook) is not None or self.busy(notebook) or self._store.hold(notebook.id)
 
     def lost(self, notebook: Notebook, why: str) -> None:
         """Remember why the kernel is gone, for the one who comes next."""
-        self._slots.setdefault(notebook.id, _Slot()).gone = why
+        self._slots.setdefault(notebook.id, Slot()).gone = why
 
     async def end(self, notebook: Notebook) -> None:
         """A clean namespace: wait for the turn, end the kernel; nothing is said to be lost."""
-        slot = self._slots.setdefault(notebook.id, _Slot())
-        async with slot.turn:
+        async with self.turn(notebook) as slot:
             await self._end(notebook.id, slot)
             slot.gone = "reset"
+
+    def named(self, notebook: Notebook) -> dict[str, RunId]:
+        """Checkpoints people gave a name, by that name."""
+        slot = self._slots.get(notebook.id)
+        return dict(slot.named) if slot is not None else {}
+
+    def place(self, notebook: Notebook, kernel: Kernel) -> None:
+        """Give a new notebook a kernel that is there already."""
+        self._store.hold(notebook.id)
+        self._slots[notebook.id] = Slot(kernel=kernel, used_at=anyio.current_time())
 
     async def sweep(self) -> None:
         """Close kernels nobody used for long; runs until cancelled."""
@@ -105,10 +167,14 @@ class Kernels:
             for id_, slot in self._slots.items():
                 group.start_soon(self._end, id_, slot)
 
-    async def _ensure(self, notebook: Notebook, slot: _Slot) -> str:
+    async def _ensure(self, notebook: Notebook, slot: Slot) -> str:
+        """Have a live kernel in the slot; what must be said about it."""
         if slot.kernel is not None and slot.kernel.alive:
             return ""
         if slot.kernel is not None:  # it died between two runs
+            recovered = await Lease(kernel=slot.kernel, line=slot.line).recover()
+            if recovered.restored:
+                return _between_runs(recovered, len(recovered.lost))
             slot.gone = slot.gone or "its process died between two runs"
             await self._end(notebook.id, slot)
         if not self._store.hold(notebook.id):
@@ -117,8 +183,7 @@ class Kernels:
                 "Use another notebook (create_notebook), or end that server."
             )
         try:
-            spec = KernelSpec(notebook=notebook.id, workspace=self._workspace(notebook))
-            slot.kernel = await self._runtimes[notebook.runtime].start(spec)
+            slot.kernel = await self._runtimes[notebook.runtime].start(self.spec(notebook))
         except BaseException:
             self._store.release(notebook.id)
             raise
@@ -129,9 +194,51 @@ class Kernels:
         why = gone or "the server was started anew since"
         return f"This is a fresh kernel: {why}. Variables of earlier cells are gone; run those cells again."
 
-    async def _end(self, id_: NotebookId, slot: _Slot) -> None:
+    async def _protect(self, notebook: Notebook, slot: Slot) -> None:
+        """A checkpoint of where the namespace stands now; a dear one waits until nobody is in a hurry."""
+        kernel, line = slot.kernel, slot.line
+        if kernel is None or not kernel.alive or line.head is None or line.head in kernel.checkpoints:
+            return
+        if not self.spec(notebook).checkpoint_bytes:
+            line.why = "checkpoints are turned off (setting checkpoint_bytes)"
+            return
+        if not await _undisturbed(slot, line.patience()):
+            line.why = "cells came too quickly after one another for the size of the namespace"
+            return
+        taken = await kernel.checkpoint(line.head)
+        if isinstance(taken, str):
+            line.why = taken
+            return
+        line.protected(taken)
+        if notebook.policy.isolation == "cell":
+            await kernel.restore(line.head)
+        await kernel.thin_out(set(slot.named.values()))
+
+    async def _end(self, id_: NotebookId, slot: Slot) -> None:
         kernel, slot.kernel = slot.kernel, None
+        slot.line = Line()
+        slot.named = {}
         if kernel is not None:
             with anyio.CancelScope(shield=True):
                 await kernel.close()
             self._store.release(id_)
+
+
+async def _undisturbed(slot: Slot, seconds: float) -> bool:
+    """Whether nobody asked for the turn for so long."""
+    if not seconds:
+        return True
+    if slot.waiting:
+        return False
+    slot.wanted = anyio.Event()
+    with anyio.move_on_after(seconds):
+        await slot.wanted.wait()
+        return False
+    return True
+
+
+def _between_runs(recovered: Recovered, lost: int) -> str:
+    said = "The kernel's process died between two runs and was restored."
+    if lost:
+        return f"{said} What the last {lost} run{'s' * (lost > 1)} did is gone: there was no checkpoint after them."
+    return said

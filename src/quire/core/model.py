@@ -72,6 +72,28 @@ class Output:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Origin:
+    """The notebook a branch came from, and the run after which it did; None: before its first run."""
+
+    notebook: NotebookId
+    run: RunId | None
+    root: NotebookId  # the first of the family, in whose workspace they all work
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """How one notebook's code runs, where it is not as the settings say."""
+
+    isolation: str = "session"  # or "cell": every cell in a process of its own, state carried on by fork
+    on_error: str = "keep"  # or "rollback": a run that fails leaves no trace in the namespace
+    python: str = ""  # an interpreter of its own
+    memory: int | None = None  # bytes; None as the settings say
+    cpu: float | None = None  # seconds a run
+    processes: int | None = None
+    output: int | None = None  # bytes kept of a run
+
+
+@dataclass(frozen=True, kw_only=True)
 class Notebook:
     id: NotebookId
     name: str
@@ -81,6 +103,8 @@ class Notebook:
     runs: int = 0  # how many runs it has had: the last execution count
     cells: int = 0
     metadata: dict[str, Any] = field(default_factory=dict)
+    policy: Policy = Policy()
+    origin: Origin | None = None  # where it branched off
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +124,8 @@ class Run:
     outputs: tuple[Output, ...] = ()
     imports: tuple[str, ...] = ()
     functions: tuple[str, ...] = ()
+    parent: RunId | None = None  # the run whose state it began with; None in a fresh kernel
+    stale: bool = False  # the namespace was rolled back to before it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,8 +166,28 @@ class Died:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Census:
+    """What a checkpoint is worth: `lost` names what a kernel woken from it will not have."""
+
+    quality: str  # clean, degraded, or hostile: a library it uses will not work
+    lost: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelLimits:
+    """What a notebook's code may use; 0 is no limit."""
+
+    memory: int = 0  # bytes of data each process may have
+    cpu: float = 0  # seconds of processor time a run may take
+    processes: int = 0  # at once
+
+
+@dataclass(frozen=True, kw_only=True)
 class KernelSpec:
     """What a runtime needs to know to make a kernel."""
 
     notebook: NotebookId
     workspace: str  # the folder its code works in
+    python: str = ""  # the interpreter; "" is the runtime's own
+    limits: KernelLimits = KernelLimits()
+    checkpoint_bytes: int = 0  # memory all its checkpoints may hold; the newest is kept all the same

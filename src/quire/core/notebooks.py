@@ -21,6 +21,7 @@ from quire.core.model import (
     Notebook,
     NotebookId,
     Output,
+    Policy,
     Principal,
 )
 from quire.core.outputs import keep
@@ -39,12 +40,21 @@ class Notebooks:
         self._limits = limits
         self._runtimes = runtimes
 
-    async def create(self, who: Principal, name: str | None = None, runtime: str | None = None) -> Notebook:
+    async def create(
+        self, who: Principal, name: str | None = None, runtime: str | None = None, policy: Policy | None = None
+    ) -> Notebook:
         runtime = self._runtimes[0] if runtime is None else runtime
         if runtime not in self._runtimes:
             raise Refused(f"There is no runtime {runtime!r}; there is {', '.join(self._runtimes)}.")
         name = check_name(name) if name is not None else await self._free_name(who)
-        notebook = Notebook(id=NotebookId(uuid4().hex), name=name, owner=who, runtime=runtime, created_at=time.time())
+        notebook = Notebook(
+            id=NotebookId(uuid4().hex),
+            name=name,
+            owner=who,
+            runtime=runtime,
+            created_at=time.time(),
+            policy=policy or Policy(),
+        )
         return await self._store.create_notebook(notebook)
 
     async def named(self, who: Principal, name: str) -> Notebook:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from quire.core.model import (
     Blob,
     Cell,
     CellId,
+    Census,
     Died,
     KernelSpec,
     NewCell,
@@ -15,15 +17,22 @@ from quire.core.model import (
     NotebookId,
     Principal,
     Run,
+    RunId,
 )
 from quire.wire import messages
 
 
 class Kernel(Protocol):
-    """One live namespace. One run or question at a time; the caller takes turns."""
+    """One live namespace. One run or question at a time; the caller takes turns.
+
+    A checkpoint is the namespace as it was when it was taken, under a name; START is the kernel as it began,
+    which is always there.
+    """
 
     @property
-    def alive(self) -> bool: ...
+    def alive(self) -> bool:
+        """Whether code can run in it now. One that is not may still be restored."""
+        ...
 
     async def begin(self, run: messages.Run) -> None:
         """Hand over the code; its events follow from `event`."""
@@ -36,11 +45,44 @@ class Kernel(Protocol):
         """The answer to a question about the namespace, between runs."""
         ...
 
+    async def answer(self, line: str | None) -> None:
+        """What a person said to Asked; None where nobody does."""
+
     def interrupt(self) -> None:
         """Ask the running code to stop, as Ctrl-C does. The namespace is kept."""
 
+    async def kill(self) -> None:
+        """End what runs the code now, whatever it does, with all it started. Checkpoints stay."""
+
+    @property
+    def checkpoints(self) -> Mapping[str, Census]:
+        """Those there are, oldest first."""
+        ...
+
+    async def checkpoint(self, name: str) -> float | str:
+        """Take one, between runs: the seconds of work it took, or a sentence's end: why there is none."""
+        ...
+
+    async def thin_out(self, named: set[str]) -> None:
+        """Drop what exceeds the memory checkpoints may hold: oldest first, named ones last, never the newest."""
+
+    async def sizes(self) -> Mapping[str, int]:
+        """Bytes that dropping each checkpoint would free."""
+        ...
+
+    async def restore(self, name: str) -> None:
+        """Put the namespace back to a checkpoint, any number of times. Raises Failed where that cannot be."""
+
+    async def branch(self, name: str, spec: KernelSpec) -> Kernel:
+        """A second kernel that begins at a checkpoint of this one and outlives it. Raises Failed."""
+        ...
+
     async def close(self) -> None:
-        """End the process now, whatever it does; wait until it is gone. Twice is once."""
+        """End everything, checkpoints too, whatever it does; wait until it is gone. Twice is once."""
+
+
+START = ""
+"""The name of the state a kernel began with."""
 
 
 class Runtime(Protocol):
@@ -98,6 +140,9 @@ class Store(Protocol):
 
     async def finish_run(self, notebook: NotebookId, run: Run) -> None:
         """Journal how the run ended, with its outputs. A run whose cell is gone is kept in the journal."""
+
+    async def mark_stale(self, notebook: NotebookId, marks: Mapping[RunId, bool]) -> None:
+        """Say of each of these runs whether the namespace was rolled back to before it."""
 
     async def list_runs(self, notebook: NotebookId) -> list[Run]:
         """The journal, oldest first."""

@@ -44,6 +44,7 @@ from quire.wire.messages import Finished
 log = logging.getLogger(__name__)
 _LAST_WORDS = 5.0  # seconds a killed kernel's end is waited for
 _ASK = 5.0  # seconds a question about the namespace may take
+GONE = "Variables are gone, cells are kept; the next run starts a fresh kernel."
 
 
 class Stop(Enum):
@@ -131,7 +132,7 @@ class Runs:
             notebook=notebook,
             asked=asked,
             timeout=timeout,
-            transcript=Transcript(self._limits.max_output_bytes),
+            transcript=Transcript(notebook.policy.output or self._limits.max_output_bytes),
             author=author,
         )
         if self._group is None:
@@ -212,11 +213,11 @@ class Runs:
         async with self._kernels.lease(notebook) as lease:
             with anyio.move_on_after(_ASK):
                 answer = await lease.kernel.ask(question)
-                if isinstance(answer, Died):
-                    self._kernels.lost(notebook, "it ended when it was asked what it holds")
-                return answer
-            await lease.kernel.close()  # it answers nothing: it is not to be trusted with the next cell
-            self._kernels.lost(notebook, "it stopped answering and was ended")
+                if not isinstance(answer, Died):
+                    return answer
+            await lease.kernel.kill()  # it answers nothing: it is not to be trusted with the next cell
+            if not (await lease.recover()).restored:
+                self._kernels.lost(notebook, "it ended when it was asked what it holds")
         return None
 
     async def _drive(self, active: ActiveRun) -> None:
@@ -226,17 +227,23 @@ class Runs:
                 active.notice = lease.notice
                 if active.stopping is None:  # given up while it waited: the cell stays as it is
                     await self._run(active, lease)
+                self._over(active)  # the caller has the answer; a checkpoint is taken while they think
         except QuireError as error:
             active.error = error
         except Exception as error:  # a fault of ours costs this run, not the other notebooks
             log.exception("a run in notebook %r", notebook.name)
             active.error = Failed(f"Quire itself failed ({type(error).__name__}: {error}); earlier cells are intact.")
         finally:
-            self._active[notebook.id].remove(active)
-            active.begun.set()
-            active.done.set()
-            if active.cell is not None:
-                self._tell(active)
+            self._over(active)
+
+    def _over(self, active: ActiveRun) -> None:
+        if active.done.is_set():
+            return
+        self._active[active.notebook.id].remove(active)
+        active.begun.set()
+        active.done.set()
+        if active.cell is not None:
+            self._tell(active)
 
     async def _run(self, active: ActiveRun, lease: Lease) -> None:
         run = Run(
@@ -246,6 +253,7 @@ class Runs:
             source=active.asked.source,
             author=active.author,
             started_at=time.time(),
+            parent=lease.line.head,
         )
         await self._pay()
         active.cell = await self._store.begin_run(active.notebook.id, active.asked, run, limit=self._limits.max_cells)
@@ -265,7 +273,7 @@ class Runs:
             raise
         finally:
             with anyio.CancelScope(shield=True):  # a cancelled run is recorded like any other
-                ended = await self._record(active, run, died)
+                ended = await self._record(active, lease, run, died)
                 active.cell = replace(active.cell, run=ended)
 
     async def _follow(self, active: ActiveRun, kernel: Kernel) -> Died | None:
@@ -283,7 +291,7 @@ class Runs:
             kernel.interrupt()
             with anyio.move_on_after(self._limits.grace / 2):
                 return await self._listen(active, kernel)
-        await kernel.close()
+        await kernel.kill()
         with anyio.move_on_after(_LAST_WORDS):
             return await self._listen(active, kernel)
         return Died(reason="It did not stop when told to and was killed.")
@@ -297,18 +305,23 @@ class Runs:
             if isinstance(event, Finished):
                 return None
 
-    async def _record(self, active: ActiveRun, run: Run, died: Died | None) -> Run:
+    async def _record(self, active: ActiveRun, lease: Lease, run: Run, died: Died | None) -> Run:
         state, cause = outcome(active.transcript.finished, died, active.stopping, active.timeout)
-        if died is not None:
-            assert active.cell is not None
-            self._kernels.lost(active.notebook, f"the last one ended in cell {active.cell.number} ({state})")
+        seconds = max(0.0, anyio.current_time() - active.started_at)
+        undone = state.failed and active.notebook.policy.on_error == "rollback"
+        if active.stopping is Stop.SHUTDOWN or (died is None and not undone):
+            lease.line.advance(replace(run, seconds=seconds))
+            if cause and active.stopping is not Stop.SHUTDOWN:
+                cause += " Variables are kept."
+        else:
+            cause = f"{cause} {await self._recover(active, lease, state)}".strip()
         outputs = list(active.transcript.outputs())
         if cause and state is not CellState.SUCCESS:
             outputs.append(transcripts.error(state.value.capitalize(), cause))
         finished = active.transcript.finished
         ended = replace(
             run,
-            seconds=max(0.0, anyio.current_time() - active.started_at),
+            seconds=seconds,
             state=state,
             cause=cause,
             value=finished.value if finished else [],
@@ -327,6 +340,28 @@ class Runs:
             active.error = error
             self._owed.append((active.notebook.id, ended))
         return ended
+
+    async def _recover(self, active: ActiveRun, lease: Lease, state: CellState) -> str:
+        """Put the namespace back to before the run; the sentence that says how far that went."""
+        recovered = await lease.recover()
+        if not recovered.restored:
+            assert active.cell is not None
+            self._kernels.lost(active.notebook, f"the last one ended in cell {active.cell.number} ({state})")
+            return f"{GONE} ({recovered.why})"
+        said = "Variables are as they were before this cell."
+        if recovered.lost:
+            cells = [
+                cell.number
+                for run in recovered.lost
+                if (cell := await self._store.find_cell(active.notebook.id, lease.line.steps[run].cell)) is not None
+            ]
+            said = (
+                f"Variables are as they were before cell {cells[0] if cells else '?'}: there was no checkpoint since "
+                f"({recovered.why or 'none could be taken'}). Run again: cells {', '.join(map(str, cells))}."
+            )
+        if recovered.broken:
+            said += f" Not restored with them: {', '.join(recovered.broken)}."
+        return said
 
     async def _pay(self) -> None:
         """Record what could not be recorded when it ended."""
@@ -353,27 +388,22 @@ def outcome(
                 return CellState.SUCCESS, ""
             case _, Stop.TIMEOUT:
                 return CellState.TIMEOUT, (
-                    f"Stopped after {timeout:g} s, its timeout. Variables are kept. "
-                    "Call again with a larger timeout, or do less at once."
+                    f"Stopped after {timeout:g} s, its timeout. Call again with a larger timeout, or do less at once."
                 )
             case "interrupted", _:
-                return CellState.INTERRUPTED, "Interrupted. Variables are kept."
+                return CellState.INTERRUPTED, "Interrupted."
             case _:
                 return CellState.ERROR, ""
-    gone = "Its kernel was ended: variables are gone, cells are kept. The next run starts a fresh kernel."
     match stopping:
         case Stop.TIMEOUT:
             return (
                 CellState.TIMEOUT,
-                f"It ran past its timeout of {timeout:g} s and did not stop when interrupted. {gone}",
+                f"It ran past its timeout of {timeout:g} s, did not stop when interrupted, and was killed.",
             )
         case Stop.INTERRUPT:
-            return CellState.INTERRUPTED, f"It was interrupted and did not stop by itself. {gone}"
+            return CellState.INTERRUPTED, "It was interrupted, did not stop by itself, and was killed."
         case Stop.SHUTDOWN:
-            return CellState.INTERRUPTED, f"The server was stopped while it ran. {gone}"
+            return CellState.INTERRUPTED, "The server was stopped while it ran."
     reason = died.reason if died else "The kernel is gone."
     hint = f" {died.hint}" if died and died.hint else ""
-    return (
-        CellState.CRASHED,
-        f"{reason} Variables are gone, cells are kept; the next run starts a fresh kernel.{hint}",
-    )
+    return CellState.CRASHED, f"{reason}{hint}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
@@ -17,6 +18,7 @@ from quire.core.model import (
     NotebookId,
     Principal,
     Run,
+    RunId,
 )
 from quire.stores import wording
 
@@ -114,6 +116,10 @@ class MemoryStore:
         book.cells = [
             replace(cell, run=run) if cell.run is not None and cell.run.id == run.id else cell for cell in book.cells
         ]
+
+    async def mark_stale(self, notebook: NotebookId, marks: Mapping[RunId, bool]) -> None:
+        for run in [run for run in self._books[notebook].runs if run.id in marks]:
+            await self.finish_run(notebook, replace(run, stale=marks[run.id]))
 
     async def list_runs(self, notebook: NotebookId) -> list[Run]:
         return list(self._books[notebook].runs)

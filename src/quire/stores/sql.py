@@ -7,7 +7,7 @@ import fcntl
 import json
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -15,29 +15,23 @@ from uuid import uuid4
 
 from quire.core.errors import Failed, NotFound, Refused
 from quire.core.model import (
-    Blob,
     Cell,
     CellId,
-    CellKind,
-    CellState,
-    Data,
     NewCell,
     Notebook,
     NotebookId,
-    Output,
-    OutputType,
     Principal,
     Run,
     RunId,
 )
-from quire.stores import wording
+from quire.stores import as_rows, wording
 from quire.stores.lane import Busy, Express, Lane, connect, rows
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _CELLS = """
     SELECT c.id, c.position, c.kind, c.source, c.version, c.metadata,
            r.id AS run, r.count, r.source AS run_source, r.author, r.started_at, r.seconds, r.state, r.cause,
-           r.value, r.outputs, r.imports, r.functions, r.cell AS run_cell
+           r.value, r.outputs, r.imports, r.functions, r.cell AS run_cell, r.parent, r.stale
     FROM cells c LEFT JOIN runs r ON r.id = c.run
     WHERE c.notebook = ?
 """
@@ -59,7 +53,8 @@ class SqlStore:
         def job(db: sqlite3.Connection) -> Notebook:
             try:
                 db.execute(
-                    "INSERT INTO notebooks (id, owner, name, runtime, created_at, metadata) VALUES (?,?,?,?,?,?)",
+                    "INSERT INTO notebooks (id, owner, name, runtime, created_at, metadata, policy,"
+                    " origin, origin_run, root) VALUES (?,?,?,?,?,?,?,?,?,?)",
                     (
                         notebook.id,
                         notebook.owner,
@@ -67,6 +62,10 @@ class SqlStore:
                         notebook.runtime,
                         notebook.created_at,
                         json.dumps(notebook.metadata),
+                        json.dumps(asdict(notebook.policy)),
+                        notebook.origin and notebook.origin.notebook,
+                        notebook.origin and notebook.origin.run,
+                        notebook.origin and notebook.origin.root,
                     ),
                 )
             except sqlite3.IntegrityError:
@@ -77,11 +76,11 @@ class SqlStore:
 
     async def find_notebook(self, owner: Principal, name: str) -> Notebook | None:
         found = self._express.read("SELECT * FROM notebooks WHERE owner = ? AND name = ?", owner, name)
-        return _notebook(found[0]) if found else None
+        return as_rows.notebook(found[0]) if found else None
 
     async def list_notebooks(self, owner: Principal) -> list[Notebook]:
         rows = await self._rows("SELECT * FROM notebooks WHERE owner = ? ORDER BY created_at, name", owner)
-        return [_notebook(row) for row in rows]
+        return [as_rows.notebook(row) for row in rows]
 
     async def clear_notebook(self, notebook: NotebookId) -> None:
         def job(db: sqlite3.Connection) -> None:
@@ -97,14 +96,14 @@ class SqlStore:
     async def find_cell(self, notebook: NotebookId, which: CellId | int) -> Cell | None:
         by = "c.position" if isinstance(which, int) else "c.id"
         rows = await self._rows(f"{_CELLS} AND {by} = ?", notebook, which)
-        return _cell(rows[0]) if rows else None
+        return as_rows.cell(rows[0]) if rows else None
 
     async def list_cells(self, notebook: NotebookId, start: int, limit: int | None) -> list[Cell]:
         end = start + limit if limit is not None else 2**62
         rows = await self._rows(
             f"{_CELLS} AND c.position >= ? AND c.position < ? ORDER BY c.position", notebook, start, end
         )
-        return [_cell(row) for row in rows]
+        return [as_rows.cell(row) for row in rows]
 
     async def edit_cell(self, notebook: NotebookId, cell: CellId, source: str, expected: int | None) -> Cell:
         def job(db: sqlite3.Connection) -> Cell:
@@ -161,19 +160,25 @@ class SqlStore:
     async def finish_run(self, notebook: NotebookId, run: Run) -> None:
         await self._writer.do(lambda db: _finish(db, run))
 
+    async def mark_stale(self, notebook: NotebookId, marks: Mapping[RunId, bool]) -> None:
+        values = [(stale, run, notebook) for run, stale in marks.items()]
+        await self._writer.do(
+            lambda db: db.executemany("UPDATE runs SET stale = ? WHERE id = ? AND notebook = ?", values)
+        )
+
     async def list_runs(self, notebook: NotebookId) -> list[Run]:
         rows = await self._rows(
             "SELECT *, id AS run, cell AS run_cell, source AS run_source FROM runs WHERE notebook = ? ORDER BY rowid",
             notebook,
         )
-        return [_run(row) for row in rows]
+        return [as_rows.run(row) for row in rows]
 
     async def mark_unfinished(self) -> int:
         rows = await self._rows(
             "SELECT *, id AS run, cell AS run_cell, source AS run_source FROM runs WHERE state = 'RUNNING'"
         )
         free = {row["notebook"] for row in rows if self.hold(NotebookId(row["notebook"]))}
-        lost = [wording.unfinished(_run(row)) for row in rows if row["notebook"] in free]
+        lost = [wording.unfinished(as_rows.run(row)) for row in rows if row["notebook"] in free]
 
         def job(db: sqlite3.Connection) -> None:
             for run in lost:
@@ -322,87 +327,29 @@ def _find(db: sqlite3.Connection, notebook: NotebookId, cell: CellId) -> Cell:
     found = rows(db, f"{_CELLS} AND c.id = ?", notebook, cell)
     if not found:
         raise NotFound(wording.cell_gone(cell))
-    return _cell(found[0])
+    return as_rows.cell(found[0])
 
 
 def _insert_run(db: sqlite3.Connection, notebook: NotebookId, run: Run) -> None:
     db.execute(
         "INSERT INTO runs (id, notebook, cell, count, source, author, started_at, seconds, state, cause, value,"
-        " outputs, imports, functions) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-        (run.id, notebook, run.cell, run.count, run.source, run.author, run.started_at, *_ended(run)),
+        " outputs, imports, functions, parent) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        (
+            run.id,
+            notebook,
+            run.cell,
+            run.count,
+            run.source,
+            run.author,
+            run.started_at,
+            *as_rows.ended(run),
+            run.parent,
+        ),
     )
 
 
 def _finish(db: sqlite3.Connection, run: Run) -> None:
     db.execute(
         "UPDATE runs SET seconds=?, state=?, cause=?, value=?, outputs=?, imports=?, functions=? WHERE id=?",
-        (*_ended(run), run.id),
-    )
-
-
-def _ended(run: Run) -> tuple[Any, ...]:
-    return (
-        run.seconds,
-        run.state,
-        run.cause,
-        json.dumps(run.value),
-        json.dumps([_output_row(output) for output in run.outputs]),
-        json.dumps(run.imports),
-        json.dumps(run.functions),
-    )
-
-
-def _output_row(output: Output) -> dict[str, Any]:
-    row = asdict(output)
-    row["bundle"] = {mime: asdict(data) if isinstance(data, Blob) else data for mime, data in output.bundle.items()}
-    return row
-
-
-def _output(row: dict[str, Any]) -> Output:
-    bundle: dict[str, Data] = {
-        mime: Blob(**data) if isinstance(data, dict) else data for mime, data in row["bundle"].items()
-    }
-    return Output(**{**row, "type": OutputType(row["type"]), "bundle": bundle})
-
-
-def _notebook(row: sqlite3.Row) -> Notebook:
-    return Notebook(
-        id=NotebookId(row["id"]),
-        name=row["name"],
-        owner=Principal(row["owner"]),
-        runtime=row["runtime"],
-        created_at=row["created_at"],
-        runs=row["runs"],
-        cells=row["cells"],
-        metadata=json.loads(row["metadata"]),
-    )
-
-
-def _cell(row: sqlite3.Row) -> Cell:
-    return Cell(
-        id=CellId(row["id"]),
-        number=row["position"],
-        kind=CellKind(row["kind"]),
-        source=row["source"],
-        version=row["version"],
-        run=_run(row) if row["run"] else None,
-        metadata=json.loads(row["metadata"]),
-    )
-
-
-def _run(row: sqlite3.Row) -> Run:
-    return Run(
-        id=RunId(row["run"]),
-        cell=CellId(row["run_cell"]),
-        count=row["count"],
-        source=row["run_source"],
-        author=row["author"],
-        started_at=row["started_at"],
-        seconds=row["seconds"],
-        state=CellState(row["state"]),
-        cause=row["cause"],
-        value=json.loads(row["value"]),
-        outputs=tuple(_output(each) for each in json.loads(row["outputs"])),
-        imports=tuple(json.loads(row["imports"])),
-        functions=tuple(json.loads(row["functions"])),
+        (*as_rows.ended(run), run.id),
     )

@@ -72,7 +72,30 @@ class Read:
     name: str = _says(_one(str))
 
 
-Request = Run | Inspect | Read
+@dataclass(frozen=True, kw_only=True)
+class Enter:
+    """Work in this folder, under these limits; 0 is none. The first request, once, without an answer."""
+
+    workspace: str = _says(_one(str))
+    memory: int = _says(_one(int), default=0)  # bytes of data a process may have
+    cpu: float = _says(_one(int, float), default=0)  # seconds of processor time a run may take
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """Leave a sleeping copy of the process; answered by Checkpointed."""
+
+    name: str = _says(_one(str))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What was answered to Asked, as [line]; [] where nobody does."""
+
+    line: list[str] = _says(_texts)
+
+
+Request = Enter | Run | Inspect | Read | Checkpoint | Answer
 
 # Events: worker to parent
 
@@ -113,6 +136,14 @@ class Raised:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Asked:
+    """The code waits for a line from a person; answered by Answer."""
+
+    prompt: str = _says(_one(str))
+    secret: bool = _says(_one(bool), default=False)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Finished:
     """The run is over. `value` is the last expression's value where JSON can say it, as [value], else []."""
 
@@ -141,11 +172,20 @@ class Value:
     what: str = _says(_one(str))
 
 
-Event = Ready | Printed | Displayed | Raised | Finished | Inspected | Value
+@dataclass(frozen=True, kw_only=True)
+class Checkpointed:
+    """A copy was made, or why none could be; the keeper says when it is kept."""
 
-REQUESTS: dict[str, type] = {kind.__name__: kind for kind in (Run, Inspect, Read)}
+    name: str = _says(_one(str))
+    why_not: str = _says(_one(str), default="")
+    seconds: float = _says(_one(int, float), default=0)  # of processor time it took
+
+
+Event = Ready | Printed | Displayed | Raised | Asked | Finished | Inspected | Value | Checkpointed
+
+REQUESTS: dict[str, type] = {kind.__name__: kind for kind in (Enter, Run, Inspect, Read, Checkpoint, Answer)}
 EVENTS: dict[str, type] = {
-    kind.__name__: kind for kind in (Ready, Printed, Displayed, Raised, Finished, Inspected, Value)
+    kind.__name__: kind for kind in (Ready, Printed, Displayed, Raised, Asked, Finished, Inspected, Value, Checkpointed)
 }
 
 

@@ -32,19 +32,34 @@ _STARTS_CHILD = frozenset(("subprocess.Popen", "os.system", "os.fork", "os.forkp
 _libc = ctypes.CDLL(None)
 
 
+HIGH = 200  # our descriptors are numbered from here: a cell that closes "all" most often means the low ones
+
+
 class Channel:
-    def __init__(self, sock: socket.socket, stdout: int, stderr: int, lock: int) -> None:
-        self._sock = sock
+    """One for the life of the process; a woken copy connects it to a parent anew."""
+
+    def __init__(self) -> None:
+        self.sending = False  # in the main thread: an interrupt must wait, half a frame ends the kernel
+        self.interrupted = False  # one waited
+        self._left = True
+        os.register_at_fork(after_in_child=self._leave)
+        sys.addaudithook(self._on_audit)
+
+    def connect(self, descriptors: list[int]) -> None:
+        sock, out_write, stdout, err_write, stderr, lock = descriptors
+        os.dup2(out_write, 1)
+        os.dup2(err_write, 2)
+        os.close(out_write)
+        os.close(err_write)
+        sock, stdout, stderr, lock = (_raised(each) for each in (sock, stdout, stderr, lock))
+        self.descriptors = [sock, stdout, stderr, lock]
+        self._sock = socket.socket(fileno=sock)
         self._pipes = (("stdout", stdout), ("stderr", stderr))
         self._lock_file = lock
         self._lock = threading.RLock()
         self._unsent = b""
-        self._left = False
         self._main = threading.get_ident()
-        self.sending = False  # in the main thread: an interrupt must wait, half a frame ends the kernel
-        self.interrupted = False  # one waited
-        os.register_at_fork(after_in_child=self._leave)
-        sys.addaudithook(self._on_audit)
+        self._left = False
 
     def receive(self, size: int) -> bytes:
         return self._sock.recv(size)
@@ -108,9 +123,15 @@ class Channel:
 
     def _leave(self) -> None:
         """In a child the user's code forked: frames belong to the parent, prints go through the pipes."""
-        self._left = True
-        with contextlib.suppress(OSError):
+        if not self._left:
+            self._left = True
             self._sock.close()
+
+
+def _raised(descriptor: int) -> int:
+    high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, HIGH)
+    os.close(descriptor)
+    return high
 
 
 def _waiting(pipe: int) -> bool:
@@ -156,11 +177,10 @@ class Descriptors:
     """0, 1 and 2 as a kernel has them from the start, put back whatever a cell did to them."""
 
     def __init__(self) -> None:
-        # high numbers: a cell that closes "all" files most often means the low ones
-        self._kept = [(fd, fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 200)) for fd in (0, 1, 2)]
+        self.kept = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, HIGH) for fd in (0, 1, 2)]
 
     def put_back(self) -> None:
-        for fd, copy in self._kept:
+        for fd, copy in enumerate(self.kept):
             os.dup2(copy, fd)
 
 

@@ -3,39 +3,63 @@
 from __future__ import annotations
 
 import builtins
+import fcntl
 import io
 import os
 import platform
+import resource
 import signal
+import socket
 import sys
+import time
 import types
 from typing import Any
 
 from quire.wire import frames, messages
-from quire.wire.messages import Inspect, Inspected, Read, Ready, Request, Run, Value
+from quire.wire.messages import (
+    Checkpoint,
+    Checkpointed,
+    Enter,
+    Inspect,
+    Inspected,
+    Read,
+    Ready,
+    Request,
+    Run,
+    Value,
+)
+from quire.worker import census, display, figures, namespace, processes
 from quire.worker import channel as channels
-from quire.worker import display, figures, namespace
+from quire.worker.checkpoints import Checkpoints
 from quire.worker.executor import Executor, raised
+from quire.worker.keeper import Live
+
+_OOM_SCORE = 100  # a live process goes before the newest checkpoint, and after all others
 
 
 class InputNotAvailable(RuntimeError):
     """A cell asked for input where nobody can answer."""
 
 
-def serve(channel: channels.Channel) -> None:
-    """Answer requests until the parent closes the socket."""
+def live(begin: Live) -> None:
+    """Be a kernel's live process: answer requests until the parent closes the socket."""
+    quiet_stdin()
+    processes.oom_score("self", _OOM_SCORE)
+    sys.path.insert(0, "")
+    sys.argv = [""]
+    _reseed()
+    nursery = socket.socket(fileno=fcntl.fcntl(begin.nursery.detach(), fcntl.F_DUPFD_CLOEXEC, channels.HIGH))
+    channel = channels.Channel()
+    channel.connect(begin.descriptors)
     channels.line_buffer_c()
-    worker = _Worker(channel)
-    decoder = frames.Decoder(messages.REQUESTS)
-    channel.send(Ready(version=messages.VERSION, python=platform.python_version()))
-    while data := channel.receive(1 << 16):
-        for request in decoder.feed(data):
-            worker.answer(request)
+    worker = _Worker(channel, Checkpoints(nursery, begin.keeper))
+    worker.serve()
 
 
 class _Worker:
-    def __init__(self, channel: channels.Channel) -> None:
+    def __init__(self, channel: channels.Channel, checkpoints: Checkpoints) -> None:
         self._channel = channel
+        self._checkpoints = checkpoints
         self._executor = Executor(channel.send)
         self._running = False
         self._descriptors = channels.Descriptors()
@@ -47,8 +71,44 @@ class _Worker:
         builtins.input = _no_input
         signal.signal(signal.SIGINT, self._on_interrupt)
 
+    def serve(self) -> None:
+        while True:
+            self._channel.send(Ready(version=messages.VERSION, python=platform.python_version()))
+            self._listen()
+
+    def _listen(self) -> None:
+        """Until the parent hangs up, which ends the process, or this is a woken copy, which begins anew."""
+        decoder = frames.Decoder(messages.REQUESTS)
+        while data := self._channel.receive(1 << 16):
+            for request in decoder.feed(data):
+                if isinstance(request, Checkpoint):
+                    if self._checkpoint(request.name):
+                        return
+                else:
+                    self.answer(request)
+        os._exit(0)
+
+    def _checkpoint(self, name: str) -> bool:
+        """True in a copy, once it is woken: it has the original's place, and another parent's ear."""
+        begun = time.process_time()  # work, not waiting: a busy machine does not make it dear
+        found, why = {}, ""
+        try:
+            found = census.take()
+            descriptors = self._checkpoints.take(name, found, self._channel.descriptors + self._descriptors.kept)
+        except OSError as error:
+            descriptors, why = None, f"no process could be forked for it ({error.strerror or error})"
+        if descriptors is None:
+            self._channel.send(Checkpointed(name=name, why_not=why, seconds=time.process_time() - begun))
+            return False
+        self._channel.connect(descriptors)
+        self._descriptors = channels.Descriptors()
+        self._executor.renew_loop()
+        return True
+
     def answer(self, request: Request) -> None:
         match request:
+            case Enter():
+                self._enter(request)
             case Run():
                 self._run(request)
             case Inspect():
@@ -56,6 +116,13 @@ class _Worker:
                 self._channel.send(Inspected(variables=variables, functions=functions))
             case Read(name=name):
                 self._channel.send(self._read(name))
+
+    def _enter(self, request: Enter) -> None:
+        """Where this kernel works and what it may use; the first request, once."""
+        os.chdir(request.workspace)
+        if request.memory:
+            resource.setrlimit(resource.RLIMIT_DATA, (request.memory, request.memory))
+        self._cpu_seconds = request.cpu
 
     def _run(self, request: Run) -> None:
         self._own_streams()
@@ -106,6 +173,15 @@ def _no_input(prompt: object = "") -> str:
     raise InputNotAvailable(
         f"input({str(prompt)!r}) has nobody to answer it here. Put the value into the code instead."
     )
+
+
+def _reseed() -> None:
+    """Two kernels of one zygote must not draw the same random numbers."""
+    import random
+
+    random.seed()
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed()
 
 
 def quiet_stdin() -> None:

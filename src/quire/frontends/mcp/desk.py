@@ -66,7 +66,7 @@ class Desk:
     def info(self, ctx: Context, notebook: Notebook) -> NotebookInfo:
         app = self.app
         current = app.current.peek(self.client(ctx))
-        return {
+        info: NotebookInfo = {
             "name": notebook.name,
             "runtime": notebook.runtime,
             "cells": notebook.cells,
@@ -74,13 +74,25 @@ class Desk:
             "kernel": kernel_state(app, notebook),
             "current": notebook.name == current,
             "workspace": app.workspace(notebook),
+            "protection": protection(app, notebook),
         }
+        return info
 
 
 def kernel_state(app: App, notebook: Notebook) -> str:
     if app.runs.current(notebook) is not None:
         return "running"
     return "idle" if app.kernels.live(notebook) is not None else "not started"
+
+
+def protection(app: App, notebook: Notebook) -> str:
+    """What a crash would cost now, in a line."""
+    now = app.timeline.protection(notebook)
+    if now.quality == "none":
+        since = f" since run {now.run}" if now.run is not None else ""
+        return f"unprotected{since}: {now.why}"
+    upto = f"up to run {now.run}" if now.run is not None else "nothing has run yet"
+    return f"{now.quality}, {upto}" + (f"; a crash would lose: {now.why}" if now.why else "")
 
 
 def refusals(tool: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:

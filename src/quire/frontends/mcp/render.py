@@ -124,7 +124,7 @@ class _Seen:
 
 
 def describe(notebook: Notebook, cell: Cell) -> CellInfo:
-    return {
+    info: CellInfo = {
         "notebook": notebook.name,
         "cell_id": cell.id,
         "cell_number": cell.number,
@@ -134,13 +134,16 @@ def describe(notebook: Notebook, cell: Cell) -> CellInfo:
         "execution_count": cell.run.count if cell.run else None,
         "seconds": _seconds(cell),
     }
+    if cell.run is not None and cell.run.stale:
+        info["stale"] = True
+    return info
 
 
 def footer(notebook: Notebook, cell: Cell) -> str:
     """The last line of an answer: which cell, how it went, what to do where it goes on."""
     seconds = _seconds(cell)
     took = f", {seconds:g} s" if seconds is not None else ""
-    line = f"[cell {cell.number} ({cell.id}) of {notebook.name}: {cell.state}{took}]"
+    line = f"[cell {cell.number} ({cell.id}) of {notebook.name}: {cell.state}{_stale(cell)}{took}]"
     if cell.state is CellState.RUNNING:
         line += " It goes on: get_cell shows it, interrupt ends it."
     return line
@@ -152,7 +155,12 @@ def row(cell: Cell) -> str:
     shown = first if len(first) <= 60 else first[:59] + "…"
     kind = "" if cell.kind is CellKind.CODE else f" {cell.kind}"
     outputs = ", ".join(dict.fromkeys(output.type.value for output in cell.outputs))
-    return f"{cell.number:>3} {cell.id} {cell.state}{kind} | {shown}" + (f" -> {outputs}" if outputs else "")
+    line = f"{cell.number:>3} {cell.id} {cell.state}{_stale(cell)}{kind} | {shown}"
+    return line + (f" -> {outputs}" if outputs else "")
+
+
+def _stale(cell: Cell) -> str:
+    return " (stale: rolled back since)" if cell.run is not None and cell.run.stale else ""
 
 
 def cell_uri(notebook: Notebook, cell: Cell) -> str:

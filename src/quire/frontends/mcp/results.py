@@ -31,6 +31,7 @@ class CellInfo(TypedDict):
     version: int
     execution_count: int | None
     seconds: float | None
+    stale: NotRequired[bool]
 
 
 class ShownCell(CellInfo):
@@ -69,6 +70,8 @@ class NotebookInfo(TypedDict):
     kernel: str
     current: bool
     workspace: str
+    protection: str
+    branch_of: NotRequired[str]
 
 
 class NotebookList(TypedDict):
@@ -90,6 +93,33 @@ class StateInfo(TypedDict):
     history_length: int
     runtime: str
     sandbox: str
+    protection: str
+
+
+class CheckpointInfo(TypedDict):
+    checkpoint: str
+    cell_number: int | None
+    execution_count: int
+    kind: str
+    bytes: int
+    quality: str
+    loses: list[str]
+    names: list[str]
+    current: bool
+    stale: bool
+
+
+class CheckpointList(TypedDict):
+    notebook: str
+    protection: str
+    checkpoints: list[CheckpointInfo]
+
+
+class RolledBack(TypedDict):
+    notebook: str
+    checkpoint: str
+    stale_cells: list[int]
+    not_restored: list[str]
 
 
 class Document(TypedDict):

@@ -17,16 +17,17 @@ from quire.core.app import App
 from quire.frontends.mcp import prompts, resources
 from quire.frontends.mcp.desk import Desk
 from quire.frontends.mcp.notices import Notices
-from quire.frontends.mcp.toolsets import Shelf, notebook, repl
+from quire.frontends.mcp.toolsets import Shelf, notebook, repl, timeline
 
-_SETS = {"notebook": notebook.register, "repl": repl.register}
+_SETS = {"notebook": notebook.register, "repl": repl.register, "timeline": timeline.register}
 
 _INSTRUCTIONS = """\
 A place to run Python that keeps its state: variables stay between calls, every run is a cell kept on disk.
 execute runs code in the current notebook (`main` unless you choose another); add_cell and execute_cell work with
 cells. Say `notebook=` to use another one. A run that outlasts the call goes on: get_cell shows it, interrupt ends it.
-After an error, variables are kept; after a crash the answer says what is gone. Long outputs are shown shortened with
-the address of the whole."""
+After an error, variables are kept; after a crash or a kill they are as before that cell, and the answer says what is
+not. rollback steps back to any earlier cell, branch_notebook tries a second way. Long outputs are shown shortened
+with the address of the whole."""
 
 _ICON = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 24 24'%3E%3Cpath d='M4 4c4-1 6 0 8 2 2-2"

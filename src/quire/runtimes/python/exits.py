@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import dataclass
 
 from quire.core.model import Died
 
@@ -29,12 +30,34 @@ _SIGNALS = {
 }
 
 
-def exit_reason(status: int | None) -> Died:
-    """What a wait status means; None where nobody could read it."""
+@dataclass(frozen=True, kw_only=True)
+class Exit:
+    """How a process ended, in its keeper's words; no status where nobody could say."""
+
+    status: int | None = None
+    peak_bytes: int = 0
+    oom: bool = False  # the system killed something for memory while it ran
+    why: str = ""  # what the keeper ended it for
+
+
+def exit_reason(ended: Exit) -> Died:
+    """What it means, as a sentence and a next step."""
+    status = ended.status
+    if ended.why == "processes":
+        return Died(
+            reason="The cell started more processes than it may, and all of them were ended.",
+            hint="Start fewer at once; the notebook's limit is its `processes`.",
+        )
     if status is None:
         return Died(reason="The kernel's process is gone; how it ended is not known.")
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
+        if number == signal.SIGKILL and ended.oom:
+            return Died(
+                reason="The system ran out of memory and ended the kernel "
+                f"(it held {ended.peak_bytes / 2**20:,.0f} MiB at its peak).",
+                hint="Work on less data at once, or give the notebook a memory limit to get a MemoryError instead.",
+            )
         try:
             reason, hint = _SIGNALS[signal.Signals(number)]
         except (KeyError, ValueError):

@@ -1,285 +1,170 @@
-"""One kernel process, spoken to in frames, always reaped.
-
-Events come on a socket; what the code prints lies in two pipes that the worker empties before each
-frame and this side empties while the worker is silent, both under one file lock (see worker/channel.py).
-"""
+"""One Python kernel: a keeper, the live process it holds, and its checkpoints."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import fcntl
-import os
-import signal
-import socket
-from collections import deque
-from typing import Any
 
 from quire.core.errors import Failed
-from quire.core.model import Died, KernelSpec
-from quire.runtimes.python.exits import exit_reason, hung_up, protocol_broken
+from quire.core.model import Census, Died, KernelSpec
+from quire.runtimes.python import budget
+from quire.runtimes.python.keeper import Keeper
+from quire.runtimes.python.live import Live
 from quire.runtimes.python.zygote import Zygote
-from quire.wire import frames, messages
-from quire.wire.messages import BadMessage, Displayed, Event, Finished, Inspected, Printed, Value
+from quire.wire import messages, packets
+from quire.wire.messages import Event
 
-_CHUNK = 1 << 20
-_PIPE_BYTES = 1 << 20
-_QUIET = 0.01  # seconds: how long printed bytes may lie before this side fetches them
-_BACKLOG = 16 << 20  # bytes of events waiting to be taken before the worker is left to wait
-_DYING = 0.1  # seconds between the end of a process's socket and of the process
-_START = 30.0  # seconds a new kernel has to say it is ready
+_CHECKPOINT = 10.0  # seconds a checkpoint may take
+_WATCH = 0.5  # seconds between looks at how many processes a cell has
 
 
 class PythonKernel:
-    def __init__(self, zygote: Zygote, spec: KernelSpec) -> None:
+    def __init__(self, zygote: Zygote, keeper: Keeper, live: Live) -> None:
         self._zygote = zygote
-        self._spec = spec
-        self._loop = asyncio.get_running_loop()
-        self._events: deque[Event | Died] = deque()
-        self._backlog = 0  # bytes of them
-        self._full = False  # so many that the socket is not read
-        self._run: str | None = None  # what the worker runs now
-        self._arrived = asyncio.Event()
-        self._decoder = frames.Decoder(messages.EVENTS)
-        self._broken: Died | None = None
-        self._gone = asyncio.Event()
-        self._fetching: asyncio.TimerHandle | None = None
-        self._ending: asyncio.Task[None] | None = None
-        self._pid = 0
-        self._pidfd = -1
+        self._keeper = keeper
+        self._live = live
+        self._spec: KernelSpec | None = None  # None while nobody has it
+        self._branched = False  # as it began, it was somewhere already
+        self._ledger = budget.Ledger()
+        self._watching: asyncio.TimerHandle | None = None
 
     @classmethod
-    async def start(cls, zygote: Zygote, spec: KernelSpec) -> PythonKernel:
-        kernel = cls(zygote, spec)
-        try:
-            async with asyncio.timeout(_START):
-                await kernel._start()
-                first = await kernel.event()
-        except TimeoutError:
-            if kernel._pidfd < 0:
-                await zygote.close()  # not even forked: the next call starts another
-            await kernel.close()
-            raise Failed(
-                f"A kernel did not start within {_START:g} s; the machine may be overloaded. Call again."
-            ) from None
-        except BaseException:
-            await kernel.close()
-            raise
-        if not isinstance(first, messages.Ready):
-            words = kernel._last_words(first)
-            await kernel.close()
-            raise Failed(f"A kernel could not start: {words}")
-        return kernel
+    async def start(cls, zygote: Zygote) -> PythonKernel:
+        return await cls._of(zygote, await zygote.fork())
 
-    async def _start(self) -> None:
-        ours, theirs = socket.socketpair()
-        out_read, out_write = os.pipe()
-        err_read, err_write = os.pipe()
-        lock = os.memfd_create("quire-lock")
-        self._sock, self._lock = ours, lock
-        self._pipes = (("stdout", out_read), ("stderr", err_read))
-        ours.setblocking(False)
-        for _, pipe in self._pipes:
-            os.set_blocking(pipe, False)
-            with contextlib.suppress(OSError):  # a user may hold only so much pipe memory
-                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+    @classmethod
+    async def _of(cls, zygote: Zygote, keeper: Keeper) -> PythonKernel:
         try:
-            self._pid, self._pidfd = await self._zygote.fork(
-                {"cwd": self._spec.workspace},
-                [theirs.fileno(), out_write, out_read, err_write, err_read, lock],
-            )
+            return cls(zygote, keeper, await Live.begin(keeper, {"do": "start"}))
         except BaseException:
-            self._close_descriptors()
+            await asyncio.shield(keeper.close())
             raise
-        finally:
-            theirs.close()
-            os.close(out_write)
-            os.close(err_write)
-        self._loop.add_reader(self._pidfd, self._on_death)
-        self._loop.add_reader(self._sock.fileno(), self._on_frames)
-        self._watch_pipes()
+
+    async def enter(self, spec: KernelSpec) -> None:
+        """Become this notebook's: its folder, its limits."""
+        self._spec = spec
+        await self._live.send(messages.Enter(workspace=spec.workspace, memory=spec.limits.memory, cpu=spec.limits.cpu))
 
     @property
     def alive(self) -> bool:
-        return not self._gone.is_set() and self._broken is None and self._ending is None
+        return self._live.alive and self._keeper.alive
 
     async def begin(self, run: messages.Run) -> None:
-        self._run = run.run
-        await self._send(run)
+        await self._live.run(run)
+        self._watch()
 
     async def event(self) -> Event | Died:
-        while not self._events:
-            self._arrived.clear()
-            await self._arrived.wait()
-        if isinstance(self._events[0], Died):
-            return self._events[0]  # it stays: whoever asks again hears it again
-        event = self._events.popleft()
-        self._backlog -= _weight(event)
-        if self._full and self._backlog < _BACKLOG and self._ending is None:
-            self._full = False
-            self._loop.add_reader(self._sock.fileno(), self._on_frames)
+        event = await self._live.event()
+        if isinstance(event, (messages.Finished, Died)):
+            self._unwatch()
         return event
 
     async def ask(self, question: messages.Inspect | messages.Read) -> Event | Died:
-        await self._send(question)
-        kept: list[Event] = []
-        while not isinstance(answer := await self.event(), (Inspected, Value, Died)):
-            kept.append(answer)
-        self._events.extendleft(reversed(kept))  # shown between runs: the next run's
-        self._backlog += sum(map(_weight, kept))
-        return answer
+        return await self._live.ask(question)
+
+    async def answer(self, line: str | None) -> None:
+        await self._live.send(messages.Answer(line=[] if line is None else [line]))
 
     def interrupt(self) -> None:
-        if self._gone.is_set():
-            return
-        try:
-            os.killpg(self._pid, signal.SIGINT)
-        except (ProcessLookupError, PermissionError):  # the cell moved itself to another group
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._pidfd, signal.SIGINT)
+        self._live.interrupt()
+
+    async def kill(self) -> None:
+        """End the live process, whatever it does; the checkpoints stay."""
+        await self._live.close()
 
     async def close(self) -> None:
-        """Kill, and wait until the process is reaped and every descriptor is closed."""
-        if self._pidfd < 0:
-            return
-        self._kill()
-        await asyncio.shield(self._gone.wait())
+        self._unwatch()
+        await asyncio.shield(self._close())
 
-    async def _send(self, message: Any) -> None:
-        with contextlib.suppress(OSError):  # a dead kernel says so itself, through its pidfd
-            await self._loop.sock_sendall(self._sock, frames.encode(message))
+    async def _close(self) -> None:
+        await self._keeper.close()
+        await self._live.close()
 
-    def _put(self, event: Event | Died) -> None:
-        self._events.append(event)
-        self._backlog += _weight(event)
-        self._arrived.set()
+    # Checkpoints
 
-    def _on_frames(self) -> None:
+    @property
+    def checkpoints(self) -> dict[str, Census]:
+        return self._keeper.kept
+
+    async def checkpoint(self, name: str) -> float | str:
+        """Take one; the seconds of work it took, or why there is none."""
+        assert self._spec is not None
+        if budget.memory_is_short():
+            self._keeper.drop(list(self._keeper.kept))
+            return "this machine's memory is short"
         try:
-            data = self._sock.recv(_CHUNK)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if not data:
-            self._loop.remove_reader(self._sock.fileno())
-            # a dying process closes its socket a moment before its pidfd tells
-            self._loop.call_later(_DYING, self._on_silence)
-            return
-        self._decode(data)
-        if self._backlog >= _BACKLOG:
-            self._full = True
-            self._loop.remove_reader(self._sock.fileno())
+            async with asyncio.timeout(_CHECKPOINT):
+                answer = await self._live.ask(messages.Checkpoint(name=name))
+        except TimeoutError:
+            await self.kill()  # it answers nothing: it is not to be trusted with the next cell
+            return "it did not answer when one was to be taken"
+        if isinstance(answer, messages.Checkpointed) and not answer.why_not:
+            if await self._keeper.keeps(name, _CHECKPOINT) is not None:
+                return answer.seconds
+            return "the copy did not come up"
+        return answer.why_not if isinstance(answer, messages.Checkpointed) else "the kernel ended"
 
-    def _on_silence(self) -> None:
-        """A worker that closed its socket and lives can say nothing more."""
-        if self._ending is None and not self._gone.is_set():
-            self._broken = self._broken or hung_up()
-            self._kill()
+    async def thin_out(self, named: set[str]) -> None:
+        """Drop the oldest checkpoints, named ones last, until the rest fit the notebook's budget."""
+        assert self._spec is not None
+        keeper = self._keeper
+        while self._ledger.due(keeper.faults, len(keeper.kept)):
+            total, _ = await keeper.weigh()
+            self._ledger.weighed(keeper.faults, len(keeper.kept))
+            surplus = budget.first_to_go(list(keeper.kept), named)
+            if total <= self._spec.checkpoint_bytes or surplus is None:
+                return
+            keeper.drop([surplus])
+            self._ledger.stale()
 
-    def _decode(self, data: bytes) -> None:
-        if self._broken is not None:
-            return
+    async def sizes(self) -> dict[str, int]:
+        """Bytes that dropping each checkpoint would free."""
+        return (await self._keeper.weigh())[1]
+
+    async def restore(self, name: str) -> None:
+        """Wake a checkpoint into the live process's place; "" is the kernel as it began. Raises Failed."""
+        assert self._spec is not None
+        await self._live.close()
+        if not self._keeper.alive:
+            raise Failed("The process that kept this kernel's checkpoints is gone.")
+        if name and name not in self._keeper.kept:
+            raise Failed("That checkpoint is not kept any more.")
+        order = {"do": "wake", "name": name} if name else {"do": "start"}
         try:
-            for event in self._decoder.feed(data):
-                if isinstance(event, Finished):
-                    if event.run != self._run:
-                        raise BadMessage("it ended a run that does not run")
-                    self._run = None
-                self._put(event)
-        except ValueError as error:  # BadFrame, BadMessage
-            self._broken = protocol_broken(str(error))
-            self._kill()
+            self._live = await Live.begin(self._keeper, order)
+        except Failed:
+            if name:
+                self._keeper.drop([name])  # what did not wake once is no checkpoint
+            raise
+        if not name and not self._branched:
+            await self.enter(self._spec)
 
-    # What is printed while the worker is silent
+    async def branch(self, name: str, spec: KernelSpec) -> PythonKernel:
+        """A kernel of its own that begins where the checkpoint stands, sharing memory until either writes."""
+        ours, theirs = packets.pair()
+        ours.setblocking(False)
+        try:
+            with theirs:
+                pid, pidfd = await self._keeper.launch({"do": "branch", "name": name}, [theirs.fileno()])
+        except BaseException:
+            ours.close()
+            raise
+        self._zygote.adopt(pid)
+        kernel = await self._of(self._zygote, Keeper(ours, pid, pidfd))
+        kernel._spec, kernel._branched = spec, True
+        return kernel
 
-    def _watch_pipes(self) -> None:
-        self._fetching = None
-        if self._gone.is_set():
-            return
-        for _, pipe in self._pipes:
-            self._loop.add_reader(pipe, self._on_printed)
+    # How many processes a cell has
 
-    def _on_printed(self) -> None:
-        # not at once: a quick cell's output comes with its last frame, without this detour
-        for _, pipe in self._pipes:
-            self._loop.remove_reader(pipe)
-        self._fetching = self._loop.call_later(_QUIET, self._fetch)
+    def _watch(self) -> None:
+        if self._spec is not None and self._spec.limits.processes:
+            self._watching = asyncio.get_running_loop().call_later(_WATCH, self._look)
 
-    def _fetch(self) -> None:
-        if self._backlog < _BACKLOG:
-            try:
-                fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                pass  # the worker is sending: it brings the bytes itself
-            else:
-                try:
-                    self._take_printed()
-                finally:
-                    fcntl.lockf(self._lock, fcntl.LOCK_UN)
-        self._watch_pipes()
+    def _look(self) -> None:
+        assert self._spec is not None
+        self._keeper.order(do="count", most=self._spec.limits.processes)
+        self._watch()
 
-    def _take_printed(self) -> None:
-        """Under the lock: frames sent so far, then what lies in the pipes."""
-        printed = [Printed(stream=name, data=data) for name, pipe in self._pipes if (data := _read(pipe))]
-        with contextlib.suppress(BlockingIOError, OSError):
-            while data := self._sock.recv(_CHUNK):
-                self._decode(data)
-        for event in printed:
-            self._put(event)
-
-    # The end
-
-    def _kill(self) -> None:
-        if self._pidfd < 0 or self._gone.is_set():
-            return
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._pid, signal.SIGKILL)
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
-
-    def _on_death(self) -> None:
-        self._loop.remove_reader(self._pidfd)
-        self._ending = self._loop.create_task(self._bury())
-
-    async def _bury(self) -> None:
-        for descriptor in (self._sock.fileno(), *(pipe for _, pipe in self._pipes)):
-            self._loop.remove_reader(descriptor)
-        if self._fetching is not None:
-            self._fetching.cancel()
-        self._take_printed()
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._pid, signal.SIGKILL)  # what the cell started and left behind
-        reason = self._broken or exit_reason(await self._zygote.status_of(self._pid))
-        self._close_descriptors()
-        self._put(reason)
-        self._gone.set()
-
-    def _close_descriptors(self) -> None:
-        for descriptor in (self._pidfd, self._lock, *(pipe for _, pipe in self._pipes)):
-            if descriptor >= 0:
-                os.close(descriptor)
-        self._sock.close()
-
-    def _last_words(self, first: Event | Died) -> str:
-        said = b"".join(event.data for event in [first, *self._events] if isinstance(event, Printed))
-        died = next((event.reason for event in [first, *self._events] if isinstance(event, Died)), "")
-        return " ".join(filter(None, [said.decode("utf-8", "replace").strip(), died]))
-
-
-def _weight(event: Event | Died) -> int:
-    """About what an event costs while it waits."""
-    match event:
-        case Printed(data=data):
-            return 500 + len(data)
-        case Displayed(bundle=bundle):
-            return 500 + sum(map(len, bundle.values()))
-        case _:
-            return 500
-
-
-def _read(pipe: int) -> bytes:
-    try:
-        return os.read(pipe, _CHUNK)
-    except (BlockingIOError, OSError):
-        return b""
+    def _unwatch(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None

@@ -1,11 +1,10 @@
-"""The zygote's parent side: start it once, ask it for kernels, hear how they died."""
+"""The zygote's parent side: start it once, ask it for keepers."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import itertools
-import json
 import os
 import socket
 import subprocess
@@ -13,8 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from quire.core.errors import Failed
+from quire.runtimes.python.keeper import Keeper
+from quire.wire import packets
 
 _WORKER = Path(__file__).parents[2] / "worker" / "__main__.py"
+_END = 4.0  # seconds it has to see its keepers off
 
 
 class Zygote:
@@ -26,16 +28,14 @@ class Zygote:
         self._loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[dict[str, Any]] = self._loop.create_future()
         self._forks: dict[int, asyncio.Future[tuple[int, int]]] = {}
-        self._deaths: dict[int, asyncio.Future[int | None]] = {}
         self._numbers = itertools.count()
         self._loop.add_reader(control.fileno(), self._heard)
 
     @classmethod
     def spawn(cls, python: str, preload: tuple[str, ...]) -> Zygote:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours, theirs = packets.pair()
         ours.setblocking(False)
         with theirs:
-            # from this thread, which outlives it: the zygote is killed when its parent thread ends
             try:
                 process = subprocess.Popen(
                     [python, "-P", str(_WORKER), str(theirs.fileno()), str(os.getpid()), *preload],
@@ -63,60 +63,60 @@ class Zygote:
         """What it preloaded and its Python; raises Failed where it ended instead."""
         return await asyncio.shield(self._ready)
 
-    async def fork(self, words: dict[str, Any], descriptors: list[int]) -> tuple[int, int]:
-        """A new kernel process: its pid, and a pidfd that is the caller's to close."""
+    async def fork(self) -> Keeper:
+        """A new keeper, with nothing to keep yet."""
         number = next(self._numbers)
         answer = self._forks[number] = self._loop.create_future()
+        ours, theirs = packets.pair()
+        ours.setblocking(False)
         try:
-            socket.send_fds(self._control, [json.dumps({"id": number, **words}).encode()], descriptors)
+            with theirs:
+                packets.send(self._control, {"id": number}, [theirs.fileno()])
             pid, pidfd = await answer
-            return pid, pidfd
         except OSError as error:
+            ours.close()
             raise Failed("The zygote is gone; call again.") from error
+        except BaseException:
+            ours.close()
+            raise
         finally:
             self._forks.pop(number, None)
+        return Keeper(ours, pid, pidfd)
 
-    async def status_of(self, pid: int, patience: float = 2.0) -> int | None:
-        """The wait status of a kernel that died; None where the zygote did not say in time."""
-        death = self._deaths.setdefault(pid, self._loop.create_future())
-        try:
-            return await asyncio.wait_for(asyncio.shield(death), patience)
-        except TimeoutError:
-            return None
-        finally:
-            self._deaths.pop(pid, None)
+    def adopt(self, keeper: int) -> None:
+        """One that was not forked here: not to be killed when its own parent ends."""
+        with contextlib.suppress(OSError):
+            packets.send(self._control, {"adopt": keeper})
 
     async def close(self) -> None:
+        """Keepers that are left see the server's end as it does; it waits for them."""
         self._hang_up()
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
-        while self._process.poll() is None:  # noqa: ASYNC110 - killed, it is a moment; Popen has no event
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_END):
+                await self._ended()
+            return
+        self._process.kill()
+        await self._ended()
+
+    async def _ended(self) -> None:
+        while self._process.poll() is None:  # noqa: ASYNC110 - it is a moment; Popen has no event
             await asyncio.sleep(0.005)
 
     def _heard(self) -> None:
         try:
-            data, descriptors, _, _ = socket.recv_fds(self._control, 1 << 16, 1)
+            words, descriptors, _ = packets.receive(self._control)  # our own program, no user code ran in it
         except BlockingIOError:
             return
-        except OSError:
-            data, descriptors = b"", []
-        if not data:
+        if not words:
             self._hang_up()
-            return
-        words = json.loads(data)  # from our own program, before any user code ran in it
-        if "ready" in words:
+        elif "ready" in words:
             self._ready.set_result(words)
         elif "forked" in words:
             waiting = self._forks.pop(words["forked"], None)
             if waiting is not None and not waiting.done():
-                self._deaths[words["pid"]] = self._loop.create_future()
                 waiting.set_result((words["pid"], descriptors[0]))
             else:
-                os.close(descriptors[0])  # whoever asked is gone; the kernel ends with its socket
-        elif "died" in words:
-            death = self._deaths.get(words["died"])
-            if death is not None and not death.done():
-                death.set_result(words["status"])
+                os.close(descriptors[0])  # whoever asked is gone; the keeper ends with its socket
 
     def _hang_up(self) -> None:
         if self._control.fileno() < 0:
@@ -130,6 +130,3 @@ class Zygote:
         for fork in self._forks.values():
             if not fork.done():
                 fork.set_exception(gone)
-        for death in self._deaths.values():
-            if not death.done():
-                death.set_result(None)

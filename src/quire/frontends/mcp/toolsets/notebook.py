@@ -1,13 +1,15 @@
 """The `notebook` tool set: notebooks of cells, kept on disk."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from fastmcp import Context
 from fastmcp.tools import ToolResult
 from mcp_types import ImageContent, TextContent
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from quire.core import workspaces
-from quire.core.model import Cell, CellKind, Notebook
+from quire.core.model import Cell, CellKind, Notebook, Policy
 from quire.frontends.mcp import render
 from quire.frontends.mcp.desk import Desk
 from quire.frontends.mcp.results import (
@@ -22,6 +24,15 @@ from quire.frontends.mcp.results import (
 from quire.frontends.mcp.toolsets import Shelf
 
 
+class Limits(TypedDict, total=False):
+    """Zero is no limit."""
+
+    memory_bytes: Annotated[int, Field(ge=0)]
+    cpu_seconds: Annotated[float, Field(ge=0)]
+    processes: Annotated[int, Field(ge=0)]
+    output_bytes: Annotated[int, Field(ge=10_000)]
+
+
 def register(shelf: Shelf, desk: Desk) -> None:
     _notebooks(shelf, desk)
     _runs(shelf, desk)
@@ -32,10 +43,29 @@ def register(shelf: Shelf, desk: Desk) -> None:
 
 def _notebooks(shelf: Shelf, desk: Desk) -> None:
     async def create_notebook(
-        ctx: Context, name: str | None = None, runtime: str | None = None, use: bool = True
+        ctx: Context,
+        name: str | None = None,
+        runtime: str | None = None,
+        isolation: Literal["session", "cell"] = "session",
+        on_error: Literal["keep", "rollback"] = "keep",
+        python: str | None = None,
+        limits: Limits | None = None,
+        use: bool = True,
     ) -> ToolResult:
-        """Make a notebook with a namespace of its own, and (use) make it current."""
-        book = await desk.app.notebooks.create(desk.client(ctx).principal, name, runtime)
+        """Make a notebook with a namespace of its own, and (use) make it current. isolation="cell" gives every cell a
+        process of its own; on_error="rollback" undoes what a failed cell did; python is an interpreter's path, or
+        "venv" for an environment of its own that %pip installs into."""
+        given = limits or {}
+        policy = Policy(
+            isolation=isolation,
+            on_error=on_error,
+            python=python or "",
+            memory=given.get("memory_bytes"),
+            cpu=given.get("cpu_seconds"),
+            processes=given.get("processes"),
+            output=given.get("output_bytes"),
+        )
+        book = await desk.app.notebooks.create(desk.client(ctx).principal, name, runtime, policy)
         if use:
             desk.app.current.use(desk.client(ctx), book)
         info = desk.info(ctx, book)

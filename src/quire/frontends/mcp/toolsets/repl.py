@@ -4,7 +4,7 @@ from fastmcp import Context
 from fastmcp.tools import ToolResult
 
 from quire.frontends.mcp import render
-from quire.frontends.mcp.desk import Desk, kernel_state
+from quire.frontends.mcp.desk import Desk, kernel_state, protection
 from quire.frontends.mcp.results import CellInfo, Done, ExecutionResult, StateInfo
 from quire.frontends.mcp.toolsets import Shelf
 
@@ -33,6 +33,7 @@ def register(shelf: Shelf, desk: Desk) -> None:
             "history_length": book.runs,
             "runtime": book.runtime,
             "sandbox": desk.app.about["sandbox"],
+            "protection": protection(desk.app, book),
         }
         return ToolResult(content=_state_text(info), structured_content=dict(info))
 
@@ -47,7 +48,7 @@ def register(shelf: Shelf, desk: Desk) -> None:
         return ToolResult(content=done["message"], structured_content=dict(done))
 
     async def interrupt(ctx: Context, notebook: str | None = None) -> ToolResult:
-        """Stop the cell that runs now; variables are kept unless it must be killed."""
+        """Stop the cell that runs now; variables are kept."""
         book = await desk.notebook(ctx, notebook)
         cell = await desk.app.runs.interrupt(book)
         info = render.describe(book, cell)
@@ -61,12 +62,14 @@ def register(shelf: Shelf, desk: Desk) -> None:
 
 def _state_text(info: StateInfo) -> str:
     lines = [f"notebook {info['notebook']}: kernel {info['kernel']}, {info['history_length']} runs"]
+    if info["kernel"] != "not started":
+        lines.append(f"checkpoints: {info['protection']}")
     if info["kernel"] == "running":
         lines.append("A cell runs now; variables can be listed when it is done.")
     lines += [f"{name}: {kind}" for name, kind in info["variables"].items()]
     lines += [
         f"def {each['name']}{each['signature']}  {each['docstring']}".rstrip() for each in info["defined_functions"]
     ]
-    if len(lines) == 1:
+    if not info["variables"] and not info["defined_functions"]:
         lines.append("no variables, no functions")
     return "\n".join(lines)

@@ -1,0 +1,70 @@
+"""Where a live namespace stands: after which run, how it came there, and what a crash would cost. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass, field
+
+from quire.core.model import CellId, Run, RunId
+from quire.core.ports import START
+
+_CHEAP = 0.01  # seconds: a checkpoint that costs no more is taken at once after every run
+_REST = 2  # times its cost: how long nobody must have wanted the kernel before a dearer one is taken
+
+
+@dataclass(frozen=True)
+class Step:
+    """A run that moved the namespace."""
+
+    parent: RunId | None  # the one before it; None: it was the kernel's first
+    cell: CellId
+    count: int
+
+
+@dataclass
+class Line:
+    """The runs that made the namespace what it is. A rollback moves `head` back; what it left stays known."""
+
+    head: RunId | None = None  # the run after which the namespace stands; None: as the kernel began
+    steps: dict[RunId, Step] = field(default_factory=dict)
+    cost: float = 0.0  # seconds of work the last checkpoint took
+    at_risk: float = 0.0  # seconds of running that a crash would cost
+    why: str = ""  # there is no checkpoint of the newest state
+
+    def advance(self, run: Run) -> None:
+        """The run is over and what it did is in the namespace."""
+        self.steps[run.id] = Step(self.head, run.cell, run.count)
+        self.head = run.id
+        self.at_risk += run.seconds or 0.0
+
+    def protected(self, cost: float) -> None:
+        self.cost, self.at_risk, self.why = cost, 0.0, ""
+
+    def patience(self) -> float:
+        """How long nobody must want the kernel before a checkpoint is taken: a dear one must not cost a
+        hurried caller more than what it protects."""
+        return 0.0 if self.cost <= _CHEAP or self.at_risk >= self.cost else _REST * self.cost
+
+    def way(self, to: RunId | None) -> list[RunId]:
+        """The runs that led there, newest first."""
+        found: list[RunId] = []
+        while to is not None and to in self.steps:
+            found.append(to)
+            to = self.steps[to].parent
+        return found
+
+    def nearest(self, kept: Container[str]) -> tuple[str, list[RunId]]:
+        """The newest checkpoint on the way here, and the runs since it, oldest first."""
+        since: list[RunId] = []
+        for run in self.way(self.head):
+            if run in kept:
+                return run, since[::-1]
+            since.append(run)
+        return START, since[::-1]
+
+    def move(self, to: str) -> dict[RunId, bool]:
+        """The namespace is that of this checkpoint now; of each run, whether that left it behind."""
+        self.head = RunId(to) if to != START else None
+        self.at_risk, self.why = 0.0, ""
+        on_the_way = set(self.way(self.head))
+        return {run: run not in on_the_way for run in self.steps}

@@ -1,0 +1,102 @@
+"""The `timeline` tool set: step back to an earlier state, or try a second way from it."""
+
+from fastmcp import Context
+from fastmcp.tools import ToolResult
+
+from quire.core.timeline import Checkpoint, Moved
+from quire.frontends.mcp import render
+from quire.frontends.mcp.desk import Desk, protection
+from quire.frontends.mcp.results import CheckpointInfo, CheckpointList, NotebookInfo, RolledBack
+from quire.frontends.mcp.toolsets import Shelf
+
+
+def register(shelf: Shelf, desk: Desk) -> None:
+    async def list_checkpoints(ctx: Context, notebook: str | None = None) -> ToolResult:
+        """The earlier states rollback and branch_notebook can go to, and what each would lose."""
+        book = await desk.notebook(ctx, notebook)
+        found = [_info(each) for each in await desk.app.timeline.checkpoints(book)]
+        listed: CheckpointList = {
+            "notebook": book.name,
+            "protection": protection(desk.app, book),
+            "checkpoints": found,
+        }
+        text = "\n".join([*map(_row, found), f"protection: {listed['protection']}"])
+        return ToolResult(content=text, structured_content=dict(listed))
+
+    async def rollback(ctx: Context, to: int | str, notebook: str | None = None) -> ToolResult:
+        """Put the namespace back to how it was after a cell (number or id), "before" a cell ("before 3"), at a
+        checkpoint, or at "start". Later cells stay, marked stale. Files and connections are not rolled back."""
+        book = await desk.notebook(ctx, notebook)
+        moved = await desk.app.timeline.rollback(book, to)
+        done: RolledBack = {
+            "notebook": book.name,
+            "checkpoint": moved.run or "start",
+            "stale_cells": list(moved.stale),
+            "not_restored": list(moved.lost),
+        }
+        return ToolResult(content=_moved(moved), structured_content=dict(done))
+
+    async def branch_notebook(
+        ctx: Context, name: str, at: int | str | None = None, use: bool = True, notebook: str | None = None
+    ) -> ToolResult:
+        """A new notebook that begins with the namespace as it is now, or was `at` a place as rollback takes it, and the
+        cells that led there; the original goes on. Both work in the same folder."""
+        book = await desk.notebook(ctx, notebook)
+        branch = await desk.app.timeline.branch(book, name, at)
+        if use:
+            desk.app.current.use(desk.client(ctx), branch)
+        info: NotebookInfo = desk.info(ctx, branch)
+        info["branch_of"] = book.name
+        return ToolResult(
+            content=f"Made notebook {name!r} from {book.name!r} with {render.count(branch.cells, 'cell')}"
+            + (", now current." if use else "."),
+            structured_content=dict(info),
+        )
+
+    shelf.put(list_checkpoints, "List checkpoints", CheckpointList, reads=True)
+    shelf.put(rollback, "Roll back", RolledBack, destroys=True, repeats=True)
+    shelf.put(branch_notebook, "Branch notebook", NotebookInfo)
+
+
+def _info(found: Checkpoint) -> CheckpointInfo:
+    return {
+        "checkpoint": found.run,
+        "cell_number": found.cell.number if found.cell is not None else None,
+        "execution_count": found.count,
+        "kind": "live",
+        "bytes": found.size,
+        "quality": found.census.quality,
+        "loses": list(found.census.lost),
+        "names": list(found.names),
+        "current": found.current,
+        "stale": found.stale,
+    }
+
+
+def _row(info: CheckpointInfo) -> str:
+    where = f"cell {info['cell_number']}" if info["cell_number"] is not None else "a deleted cell"
+    parts = [
+        f"{'*' if info['current'] else ' '} {info['checkpoint']}: after {where} (run {info['execution_count']})",
+        f"{info['kind']}, {info['bytes'] / 2**20:.1f} MiB, {info['quality']}",
+        *(f"named {name}" for name in info["names"]),
+    ]
+    if info["loses"]:
+        parts.append(f"would lose {', '.join(info['loses'])}")
+    if info["stale"]:
+        parts.append("on a line rolled back since")
+    return ", ".join(parts)
+
+
+def _moved(moved: Moved) -> str:
+    if moved.run is None:
+        where = "as the kernel began"
+    else:
+        where = f"as after cell {moved.cell.number}" if moved.cell is not None else "as after a cell deleted since"
+    if moved.already:
+        return f"The namespace is {where} already; nothing was changed."
+    said = f"The namespace is {where}. Files, connections and child processes are not rolled back."
+    if moved.lost:
+        said += f" Not restored: {', '.join(moved.lost)}."
+    if moved.stale:
+        said += f" Stale now, outputs kept: cells {', '.join(map(str, moved.stale))}."
+    return said

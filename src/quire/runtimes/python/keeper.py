@@ -1,0 +1,170 @@
+"""The keeper's parent side: give it orders, hear what it keeps and how processes died."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from typing import Any
+
+from quire.core.errors import Failed
+from quire.core.model import Census
+from quire.runtimes.python.exits import Exit
+from quire.wire import packets
+
+_END = 3.0  # seconds a keeper has to kill what is below it, before it is killed itself
+_ANSWER = 15.0  # seconds it has to answer an order
+_LOST = 20  # things lost that a census may name
+_NAME = 100  # characters of each
+
+
+class Keeper:
+    """One for a kernel. What it says is checked: cells have found the sockets of others before."""
+
+    def __init__(self, control: socket.socket, pid: int, pidfd: int) -> None:
+        self._control = control
+        self._pid = pid
+        self._pidfd = pidfd
+        self._loop = asyncio.get_running_loop()
+        self._gone = asyncio.Event()
+        self._answer: asyncio.Future[tuple[int, int]] | None = None  # of start, wake and branch: pid and pidfd
+        self._weighed: asyncio.Future[tuple[int, dict[str, int]]] | None = None
+        self._deaths: dict[int, asyncio.Future[Exit]] = {}
+        self._arrived = asyncio.Event()  # a checkpoint is kept
+        self.kept: dict[str, Census] = {}  # oldest first
+        self.faults = 0  # pages the live process had touched at the newest
+        self._loop.add_reader(control.fileno(), self._heard)
+        self._loop.add_reader(pidfd, self._on_death)
+
+    @property
+    def alive(self) -> bool:
+        return not self._gone.is_set() and self._control.fileno() >= 0
+
+    @property
+    def pid(self) -> int:
+        return self._pid
+
+    async def launch(self, order: dict[str, Any], descriptors: list[int]) -> tuple[int, int]:
+        """Have it start, wake or branch: the new process's pid, and a pidfd that is the caller's to close."""
+        self._answer = self._loop.create_future()
+        try:
+            packets.send(self._control, order, descriptors)
+            return await asyncio.wait_for(asyncio.shield(self._answer), _ANSWER)
+        except (OSError, TimeoutError) as error:
+            raise Failed("The process that keeps this kernel does not answer.") from error
+
+    def order(self, **words: Any) -> None:
+        with contextlib.suppress(OSError):
+            packets.send(self._control, words)
+
+    async def keeps(self, name: str, patience: float) -> Census | None:
+        """What it found when it took the checkpoint in; None where none came."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                while name not in self.kept and self.alive:
+                    self._arrived.clear()
+                    await self._arrived.wait()
+        return self.kept.get(name)
+
+    def drop(self, names: list[str]) -> None:
+        for name in names:
+            self.kept.pop(name, None)
+        self.order(do="drop", names=names)
+
+    async def weigh(self) -> tuple[int, dict[str, int]]:
+        """Bytes all checkpoints hold beyond the live process, and what dropping each alone would free."""
+        self._weighed = self._loop.create_future()
+        self.order(do="weigh")
+        try:
+            return await asyncio.wait_for(asyncio.shield(self._weighed), _ANSWER)
+        except TimeoutError:
+            return 0, {}
+
+    async def status_of(self, pid: int, patience: float = 5.0) -> Exit:
+        death = self._deaths.setdefault(pid, self._loop.create_future())
+        try:
+            return await asyncio.wait_for(asyncio.shield(death), patience)
+        except TimeoutError:
+            return Exit()
+        finally:
+            self._deaths.pop(pid, None)
+
+    async def close(self) -> None:
+        """Everything below it is killed, then it ends."""
+        self._hang_up()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(self._gone.wait()), _END)
+            return
+        with contextlib.suppress(ProcessLookupError, OSError):
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        await asyncio.shield(self._gone.wait())
+
+    def _heard(self) -> None:
+        try:
+            words, descriptors, _ = packets.receive(self._control)
+        except BlockingIOError:
+            return
+        match words, descriptors:
+            case {"live": int(pid)} | {"branched": int(pid)}, [pidfd] if self._answer is not None:
+                self._settle(self._answer, (pid, pidfd))
+                return
+            case {"failed": str(why)}, []:
+                if self._answer is not None and not self._answer.done():
+                    self._answer.set_exception(Failed(why))
+            case {"kept": str(name), "census": dict(census), "faults": int(faults)}, []:
+                self.kept[name] = _census(census)
+                self.faults = faults
+                self._arrived.set()
+            case {"gone": str(name)}, []:
+                self.kept.pop(name, None)
+            case {"weighed": int(total), "own": dict(own)}, []:
+                if self._weighed is not None and not self._weighed.done():
+                    self._weighed.set_result((total, {str(name): int(size) for name, size in own.items()}))
+            case {"died": int(pid), "status": int(status), "peak_kb": int(peak), "oom": oom, "why": why}, []:
+                ended = Exit(status=status, peak_bytes=peak * 1024, oom=bool(oom), why=str(why))
+                death = self._deaths.setdefault(pid, self._loop.create_future())
+                if not death.done():
+                    death.set_result(ended)
+            case {}, _:
+                self._hang_up()
+        for each in descriptors:
+            os.close(each)
+
+    def _settle(self, answer: asyncio.Future[tuple[int, int]], value: tuple[int, int]) -> None:
+        if answer.done():
+            os.close(value[1])  # whoever asked is gone
+        else:
+            answer.set_result(value)
+
+    def _hang_up(self) -> None:
+        if self._control.fileno() < 0:
+            return
+        self._loop.remove_reader(self._control.fileno())
+        self._control.close()
+        self.kept.clear()
+        self._arrived.set()
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(Failed("The process that kept this kernel ended."))
+            self._answer.exception()
+        if self._weighed is not None and not self._weighed.done():
+            self._weighed.set_result((0, {}))
+
+    def _on_death(self) -> None:
+        self._loop.remove_reader(self._pidfd)
+        os.close(self._pidfd)
+        self._hang_up()
+        for death in self._deaths.values():
+            if not death.done():
+                death.set_result(Exit())
+        self._gone.set()
+
+
+def _census(found: dict[str, Any]) -> Census:
+    quality = found.get("quality")
+    lost = found.get("lost")
+    return Census(
+        quality=quality if quality in ("clean", "degraded", "hostile") else "degraded",
+        lost=tuple(str(each)[:_NAME] for each in lost[:_LOST]) if isinstance(lost, list) else (),
+    )

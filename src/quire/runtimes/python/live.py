@@ -1,0 +1,281 @@
+"""A kernel's live process: the one that runs cells, spoken to in frames.
+
+Events come on a socket; what the code prints lies in two pipes that the worker empties before each
+frame and this side empties while the worker is silent, both under one file lock (see worker/channel.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import signal
+import socket
+from collections import deque
+from typing import Any
+
+from quire.core.errors import Failed
+from quire.core.model import Died
+from quire.runtimes.python.exits import exit_reason, hung_up, protocol_broken
+from quire.runtimes.python.keeper import Keeper
+from quire.wire import frames, messages
+from quire.wire.messages import BadMessage, Checkpointed, Displayed, Event, Finished, Inspected, Printed, Value
+
+_CHUNK = 1 << 20
+_PIPE_BYTES = 1 << 20
+_QUIET = 0.01  # seconds: how long printed bytes may lie before this side fetches them
+_BACKLOG = 16 << 20  # bytes of events waiting to be taken before the worker is left to wait
+_DYING = 0.1  # seconds between the end of a process's socket and of the process
+_START = 30.0  # seconds a new kernel has to say it is ready
+
+
+class Live:
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+        self._loop = asyncio.get_running_loop()
+        self._events: deque[Event | Died] = deque()
+        self._backlog = 0  # bytes of them
+        self._full = False  # so many that the socket is not read
+        self._run: str | None = None  # what the worker runs now
+        self._arrived = asyncio.Event()
+        self._decoder = frames.Decoder(messages.EVENTS)
+        self._broken: Died | None = None
+        self._gone = asyncio.Event()
+        self._fetching: asyncio.TimerHandle | None = None
+        self._ending: asyncio.Task[None] | None = None
+        self._pid = 0
+        self._pidfd = -1
+
+    @classmethod
+    async def begin(cls, keeper: Keeper, order: dict[str, Any]) -> Live:
+        """The process the keeper makes of this order, when it has said that it is ready."""
+        live = cls(keeper)
+        try:
+            async with asyncio.timeout(_START):
+                await live._begin(order)
+                first = await live.event()
+        except TimeoutError:
+            await live.close()
+            raise Failed(
+                f"A kernel did not start within {_START:g} s; the machine may be overloaded. Call again."
+            ) from None
+        except BaseException:
+            await live.close()
+            raise
+        if not isinstance(first, messages.Ready):
+            words = live._last_words(first)
+            await live.close()
+            raise Failed(f"A kernel could not start: {words}")
+        return live
+
+    async def _begin(self, order: dict[str, Any]) -> None:
+        ours, theirs = socket.socketpair()
+        out_read, out_write = os.pipe()
+        err_read, err_write = os.pipe()
+        lock = os.memfd_create("quire-lock")
+        self._sock, self._lock = ours, lock
+        self._pipes = (("stdout", out_read), ("stderr", err_read))
+        ours.setblocking(False)
+        for _, pipe in self._pipes:
+            os.set_blocking(pipe, False)
+            with contextlib.suppress(OSError):  # a user may hold only so much pipe memory
+                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        try:
+            self._pid, self._pidfd = await self._keeper.launch(
+                order, [theirs.fileno(), out_write, out_read, err_write, err_read, lock]
+            )
+        except BaseException:
+            self._close_descriptors()
+            raise
+        finally:
+            theirs.close()
+            os.close(out_write)
+            os.close(err_write)
+        self._loop.add_reader(self._pidfd, self._on_death)
+        self._loop.add_reader(self._sock.fileno(), self._on_frames)
+        self._watch_pipes()
+
+    @property
+    def alive(self) -> bool:
+        return not self._gone.is_set() and self._broken is None and self._ending is None
+
+    async def run(self, run: messages.Run) -> None:
+        self._run = run.run
+        await self.send(run)
+
+    async def event(self) -> Event | Died:
+        while not self._events:
+            self._arrived.clear()
+            await self._arrived.wait()
+        if isinstance(self._events[0], Died):
+            return self._events[0]  # it stays: whoever asks again hears it again
+        event = self._events.popleft()
+        self._backlog -= _weight(event)
+        if self._full and self._backlog < _BACKLOG and self._ending is None:
+            self._full = False
+            self._loop.add_reader(self._sock.fileno(), self._on_frames)
+        return event
+
+    async def ask(self, question: messages.Inspect | messages.Read | messages.Checkpoint) -> Event | Died:
+        await self.send(question)
+        kept: list[Event] = []
+        while not isinstance(answer := await self.event(), (Inspected, Value, Checkpointed, Died)):
+            kept.append(answer)
+        self._events.extendleft(reversed(kept))  # shown between runs: the next run's
+        self._backlog += sum(map(_weight, kept))
+        return answer
+
+    def interrupt(self) -> None:
+        if self._gone.is_set():
+            return
+        try:
+            os.killpg(self._pid, signal.SIGINT)
+        except (ProcessLookupError, PermissionError):  # the cell moved itself to another group
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGINT)
+
+    async def close(self) -> None:
+        """Kill, and wait until the process is reaped and every descriptor is closed."""
+        if self._pidfd < 0:
+            return
+        self._kill()
+        await asyncio.shield(self._gone.wait())
+
+    async def send(self, message: Any) -> None:
+        with contextlib.suppress(OSError):  # a dead kernel says so itself, through its pidfd
+            await self._loop.sock_sendall(self._sock, frames.encode(message))
+
+    def _put(self, event: Event | Died) -> None:
+        self._events.append(event)
+        self._backlog += _weight(event)
+        self._arrived.set()
+
+    def _on_frames(self) -> None:
+        try:
+            data = self._sock.recv(_CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._loop.remove_reader(self._sock.fileno())
+            # a dying process closes its socket a moment before its pidfd tells
+            self._loop.call_later(_DYING, self._on_silence)
+            return
+        self._decode(data)
+        if self._backlog >= _BACKLOG:
+            self._full = True
+            self._loop.remove_reader(self._sock.fileno())
+
+    def _on_silence(self) -> None:
+        """A worker that closed its socket and lives can say nothing more."""
+        if self._ending is None and not self._gone.is_set():
+            self._broken = self._broken or hung_up()
+            self._kill()
+
+    def _decode(self, data: bytes) -> None:
+        if self._broken is not None:
+            return
+        try:
+            for event in self._decoder.feed(data):
+                if isinstance(event, Finished):
+                    if event.run != self._run:
+                        raise BadMessage("it ended a run that does not run")
+                    self._run = None
+                self._put(event)
+        except ValueError as error:  # BadFrame, BadMessage
+            self._broken = protocol_broken(str(error))
+            self._kill()
+
+    # What is printed while the worker is silent
+
+    def _watch_pipes(self) -> None:
+        self._fetching = None
+        if self._gone.is_set():
+            return
+        for _, pipe in self._pipes:
+            self._loop.add_reader(pipe, self._on_printed)
+
+    def _on_printed(self) -> None:
+        # not at once: a quick cell's output comes with its last frame, without this detour
+        for _, pipe in self._pipes:
+            self._loop.remove_reader(pipe)
+        self._fetching = self._loop.call_later(_QUIET, self._fetch)
+
+    def _fetch(self) -> None:
+        if self._backlog < _BACKLOG:
+            try:
+                fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                pass  # the worker is sending: it brings the bytes itself
+            else:
+                try:
+                    self._take_printed()
+                finally:
+                    fcntl.lockf(self._lock, fcntl.LOCK_UN)
+        self._watch_pipes()
+
+    def _take_printed(self) -> None:
+        """Under the lock: frames sent so far, then what lies in the pipes."""
+        printed = [Printed(stream=name, data=data) for name, pipe in self._pipes if (data := _read(pipe))]
+        with contextlib.suppress(BlockingIOError, OSError):
+            while data := self._sock.recv(_CHUNK):
+                self._decode(data)
+        for event in printed:
+            self._put(event)
+
+    # The end
+
+    def _kill(self) -> None:
+        if self._pidfd < 0 or self._gone.is_set():
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
+    def _on_death(self) -> None:
+        self._loop.remove_reader(self._pidfd)
+        self._ending = self._loop.create_task(self._bury())
+
+    async def _bury(self) -> None:
+        for descriptor in (self._sock.fileno(), *(pipe for _, pipe in self._pipes)):
+            self._loop.remove_reader(descriptor)
+        if self._fetching is not None:
+            self._fetching.cancel()
+        ended = await self._keeper.status_of(self._pid)  # and what the cell started is gone too
+        self._take_printed()
+        reason = self._broken or exit_reason(ended)
+        self._close_descriptors()
+        self._put(reason)
+        self._gone.set()
+
+    def _close_descriptors(self) -> None:
+        for descriptor in (self._pidfd, self._lock, *(pipe for _, pipe in self._pipes)):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._sock.close()
+
+    def _last_words(self, first: Event | Died) -> str:
+        said = b"".join(event.data for event in [first, *self._events] if isinstance(event, Printed))
+        died = next((event.reason for event in [first, *self._events] if isinstance(event, Died)), "")
+        return " ".join(filter(None, [said.decode("utf-8", "replace").strip(), died]))
+
+
+def _weight(event: Event | Died) -> int:
+    """About what an event costs while it waits."""
+    match event:
+        case Printed(data=data):
+            return 500 + len(data)
+        case Displayed(bundle=bundle):
+            return 500 + sum(map(len, bundle.values()))
+        case _:
+            return 500
+
+
+def _read(pipe: int) -> bytes:
+    try:
+        return os.read(pipe, _CHUNK)
+    except (BlockingIOError, OSError):
+        return b""

@@ -1,0 +1,57 @@
+"""What server, zygote and keeper say to each other: one JSON packet on a socket, descriptors beside it."""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import json
+import os
+import socket
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+_SIZE = 1 << 16
+_DESCRIPTORS = 16
+_UCRED = struct.Struct("3i")
+
+
+def pair() -> tuple[socket.socket, socket.socket]:
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+
+def send(sock: socket.socket, words: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
+    beside = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
+    sock.sendmsg([json.dumps(words).encode()], beside)
+
+
+def receive(sock: socket.socket) -> tuple[dict[str, Any], list[int], int]:
+    """Words, descriptors, and the sender's pid where the socket passes credentials; no words at the end."""
+    space = socket.CMSG_SPACE(_DESCRIPTORS * 4) + socket.CMSG_SPACE(_UCRED.size)
+    try:
+        data, beside, _, _ = sock.recvmsg(_SIZE, space, socket.MSG_CMSG_CLOEXEC)
+    except ConnectionError:
+        data, beside = b"", []
+    descriptors: list[int] = []
+    sender = 0
+    for level, kind, value in beside:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            descriptors += array.array("i", value[: len(value) - len(value) % 4])
+        elif level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:
+            sender = _UCRED.unpack(value[: _UCRED.size])[0]
+    if not data:
+        return {}, descriptors, sender
+    try:
+        words = json.loads(data)
+    except ValueError:
+        words = None
+    if not isinstance(words, dict):  # a cell found the socket
+        close(descriptors)
+        return {"bad": True}, [], sender
+    return words, descriptors, sender
+
+
+def close(descriptors: Sequence[int]) -> None:
+    for each in descriptors:
+        with contextlib.suppress(OSError):
+            os.close(each)

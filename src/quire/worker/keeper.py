@@ -1,0 +1,236 @@
+"""The process that owns one kernel: its live process, its checkpoints, and whatever cells leave behind.
+
+It runs no user code and one thread. The server speaks to it on `control`; checkpoints and woken copies
+announce themselves on the `nursery`, where the system itself says who sends. When the server is gone, or
+lets go of `control`, it kills everything below it and ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import socket
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from quire.wire import packets
+from quire.worker import memory, processes
+
+_ANSWER = 10.0  # seconds a checkpoint has to announce its copy
+_CLEAR = 5.0  # seconds killed processes have to be gone
+
+
+@dataclass(frozen=True)
+class _Kept:
+    pid: int
+    sock: socket.socket
+
+
+@dataclass(frozen=True)
+class Live:
+    """What a live process begins with."""
+
+    descriptors: list[int]  # socket, stdout write and read, stderr write and read, lock
+    nursery: socket.socket  # the way to its keeper
+    keeper: int  # the keeper's pid
+
+
+class Keeper:
+    def __init__(self, control: socket.socket) -> None:
+        processes.adopt_orphans()
+        self._control = control
+        self._live = 0
+        self._kept: dict[str, _Kept] = {}  # oldest first
+        self._branches: set[int] = set()  # keepers forked from our checkpoints: not ours to kill
+        self._nursery, self._theirs = packets.pair()
+        self._nursery.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self._oom_kills = memory.oom_kills()
+        self._selector = selectors.DefaultSelector()
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        self._selector.register(control, selectors.EVENT_READ, self._on_order)
+        self._selector.register(self._nursery, selectors.EVENT_READ, self._on_news)
+        self._selector.register(self._wake_read, selectors.EVENT_READ, self._reap)
+
+    def serve(self) -> Live:
+        """Keep until the server lets go, which ends this process; comes back only in a live process it forked."""
+        while True:
+            for key, _ in self._selector.select():
+                live = key.data()
+                if isinstance(live, Live):
+                    return live
+
+    # What the server orders
+
+    def _on_order(self) -> Live | None:
+        words, descriptors, _ = packets.receive(self._control)
+        if not words:
+            self._clear(everything=True)
+            os._exit(0)
+        try:
+            match words["do"]:
+                case "start":
+                    self._clear()
+                    live = self._start(descriptors)
+                    if live is not None:
+                        descriptors = []  # in the live process: they are what it lives on
+                        return live
+                case "wake" | "branch" as what:
+                    if what == "wake":
+                        self._clear()
+                    self._hand_on(words, descriptors)
+                case "clear":
+                    self._clear()
+                case "drop":
+                    for name in words["names"]:
+                        self._drop(name)
+                case "count":
+                    self._count(words["most"])
+                case "weigh":
+                    self._weigh()
+        finally:
+            packets.close(descriptors)
+        return None
+
+    def _start(self, descriptors: list[int]) -> Live | None:
+        keeper = os.getpid()
+        pid = os.fork()
+        if pid:
+            self._set_live(pid)
+            return None
+        os.setpgid(0, 0)  # a group of its own: an interrupt reaches what the cell started too
+        processes.die_with_parent(keeper)
+        self._leave()
+        return Live(descriptors, self._theirs, keeper)
+
+    def _leave(self) -> None:
+        """In a live process: nothing of the keeper is left but the way to it."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self._selector.close()
+        packets.close([self._wake_read, self._wake_write])
+        for sock in (self._control, self._nursery, *(kept.sock for kept in self._kept.values())):
+            sock.close()
+
+    def _set_live(self, pid: int) -> None:
+        self._live = pid
+        pidfd = os.pidfd_open(pid)
+        self._say({"live": pid}, [pidfd])
+        os.close(pidfd)
+
+    def _hand_on(self, words: dict[str, Any], descriptors: list[int]) -> None:
+        """To a checkpoint, whose copy announces itself; nothing else is done until then, so that none kills it."""
+        kept = self._kept.get(words["name"])
+        try:
+            if kept is None:
+                raise OSError("it is not kept")
+            packets.send(kept.sock, words, descriptors)
+            self._nursery.settimeout(_ANSWER)
+            while not self._on_news():
+                pass
+        except OSError as error:
+            self._say({"failed": f"checkpoint {words['name']} did not wake: {error}"})
+        finally:
+            self._nursery.settimeout(None)
+
+    def _drop(self, name: str) -> None:
+        kept = self._kept.pop(name, None)
+        if kept is not None:
+            kept.sock.close()
+            processes.kill(kept.pid)
+
+    def _count(self, most: int) -> None:
+        """Cells may have so many processes at once; past that they are a fork bomb."""
+        if self._live and len(processes.descendants(os.getpid(), self._spared())) > most:
+            self._clear(why="processes")
+
+    def _weigh(self) -> None:
+        total, own = memory.held(self._live, {name: kept.pid for name, kept in self._kept.items()})
+        self._say({"weighed": total, "own": own})
+
+    # What copies announce
+
+    def _on_news(self) -> bool:
+        """Whether a copy announced itself that was asked for."""
+        words, descriptors, sender = packets.receive(self._nursery)
+        try:
+            if sender not in processes.children(os.getpid()):
+                return False  # words of a cell's own process
+            match words:
+                case {"kept": str(name), "census": dict(census)} if len(descriptors) == 1:
+                    self._keep(name, census, sender, descriptors.pop())
+                case {"woken": _}:
+                    self._set_live(sender)
+                    return True
+                case {"branched": _}:
+                    self._branches.add(sender)
+                    pidfd = os.pidfd_open(sender)
+                    self._say({"branched": sender}, [pidfd])
+                    os.close(pidfd)
+                    return True
+        finally:
+            packets.close(descriptors)
+        return False
+
+    def _keep(self, name: str, census: dict[str, Any], pid: int, descriptor: int) -> None:
+        sock = socket.socket(fileno=descriptor)
+        if sock.type is not socket.SOCK_SEQPACKET or name in self._kept or pid == self._live:
+            sock.close()
+            return
+        for older in self._kept.values():
+            processes.oom_score(older.pid, 1000)
+        processes.oom_score(pid, 0)
+        self._kept[name] = _Kept(pid, sock)
+        self._oom_kills = memory.oom_kills()
+        self._say({"kept": name, "census": census, "faults": memory.faults(self._live)})
+
+    # Who died
+
+    def _reap(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake_read, 4096)
+        self._wait()
+
+    def _wait(self, why: str = "") -> None:
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+                if pid == 0:
+                    return
+                self._buried(pid, status, usage.ru_maxrss, why)
+
+    def _buried(self, pid: int, status: int, peak_kb: int, why: str) -> None:
+        if pid == self._live:
+            self._live = 0
+            oom = memory.oom_kills() > self._oom_kills
+            self._clear()  # what the cell started and left behind
+            self._say({"died": pid, "status": status, "peak_kb": peak_kb, "oom": oom, "why": why})
+        self._branches.discard(pid)
+        for name, kept in list(self._kept.items()):
+            if kept.pid == pid:
+                self._drop(name)
+                self._say({"gone": name})
+
+    def _spared(self, everything: bool = False) -> set[int]:
+        return self._branches if everything else self._branches | {kept.pid for kept in self._kept.values()}
+
+    def _clear(self, *, everything: bool = False, why: str = "") -> None:
+        """Kill the live process and all that cells started; checkpoints too where everything goes."""
+        end = time.monotonic() + _CLEAR
+        while time.monotonic() < end:
+            found = processes.descendants(os.getpid(), self._spared(everything))
+            if not found:
+                return
+            for pid in found:
+                processes.kill(pid)
+            self._wait(why)
+            time.sleep(0.0005)
+
+    def _say(self, words: dict[str, Any], descriptors: list[int] | None = None) -> None:
+        with contextlib.suppress(OSError):  # the server is gone: the end of control says so
+            packets.send(self._control, words, descriptors or ())

@@ -1,0 +1,49 @@
+"""How much memory processes hold, and whether the system killed one for it."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+
+_PAGE_TABLES = re.compile(rb"^VmPTE:\s+(\d+)", re.MULTILINE)
+_ROLLUP = re.compile(rb"^(Pss_Anon|Anonymous|Private_Dirty):\s+(\d+)", re.MULTILINE)
+
+
+def oom_kills() -> int:
+    """How many processes of this machine were killed for memory since it started."""
+    with contextlib.suppress(OSError, ValueError), open("/proc/vmstat", "rb") as file:
+        data = file.read()
+        at = data.find(b"\noom_kill ")
+        if at >= 0:
+            return int(data[at + 10 : data.find(b"\n", at + 1)])
+    return 0
+
+
+def faults(pid: int) -> int:
+    """Pages the process has had copied or filled: how far it can have drifted from its checkpoints."""
+    with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/stat", "rb") as file:
+        return int(file.read().rpartition(b")")[2].split()[7])
+    return 0
+
+
+def held(live: int, checkpoints: dict[str, int]) -> tuple[int, dict[str, int]]:
+    """Bytes all checkpoints hold beyond what the live process holds anyway; and what each alone would free."""
+    rolled = {name: _rollup(pid) for name, pid in checkpoints.items()}
+    tables = {name: _page_tables(pid) for name, pid in checkpoints.items()}
+    ours = _rollup(live) if live else {}
+    shares = sum(each.get(b"Pss_Anon", 0) for each in (ours, *rolled.values()))
+    total = max(0, shares - ours.get(b"Anonymous", 0)) + sum(tables.values())
+    return total, {name: each.get(b"Private_Dirty", 0) + tables[name] for name, each in rolled.items()}
+
+
+def _rollup(pid: int) -> dict[bytes, int]:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/smaps_rollup", "rb") as file:
+        return {name: int(kib) * 1024 for name, kib in _ROLLUP.findall(file.read())}
+    return {}
+
+
+def _page_tables(pid: int) -> int:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/status", "rb") as file:
+        found = _PAGE_TABLES.search(file.read())
+        return int(found[1]) * 1024 if found else 0
+    return 0

@@ -1,0 +1,86 @@
+"""Processes as Linux has them: a child that belongs to the keeper, who descends from whom, what dies with what."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import time
+
+_PDEATHSIG, _CHILD_SUBREAPER = 1, 36  # prctl's numbers
+_ADOPTION = 5.0  # seconds a copy waits to become the keeper's child
+_libc = ctypes.CDLL(None)
+
+# bound before any cell ran: one that patches os must not reach into this
+_fork, _getppid, _exit, _waitpid = os.fork, os.getppid, os._exit, os.waitpid
+
+
+def adopt_orphans() -> None:
+    """Whatever our descendants leave behind becomes our child, not init's."""
+    _libc.prctl(_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent(parent: int) -> None:
+    """Be killed when the parent ends, however it ends."""
+    _libc.prctl(_PDEATHSIG, signal.SIGKILL)
+    if _getppid() != parent:
+        _exit(0)
+
+
+def outlive_parent() -> None:
+    _libc.prctl(_PDEATHSIG, 0)
+
+
+def fork_orphan(keeper: int) -> bool:
+    """Fork a copy that is the keeper's child, not ours: a cell's os.wait() never sees it. True in the copy."""
+    middle = _fork()
+    if middle:
+        with contextlib.suppress(ChildProcessError):  # a cell ignores SIGCHLD, or a thread of its waited for all
+            _, status = _waitpid(middle, 0)
+            if status:
+                raise OSError("no process could be forked")
+        return False
+    try:
+        if _fork():
+            _exit(0)
+    except OSError:
+        _exit(1)
+    end = time.monotonic() + _ADOPTION
+    while _getppid() != keeper:
+        if time.monotonic() > end:
+            _exit(0)
+        os.sched_yield()
+    os.setpgid(0, 0)  # a group of its own: what is sent to the original's group is not for the copy
+    die_with_parent(keeper)
+    return True
+
+
+def descendants(root: int, spare: set[int]) -> list[int]:
+    """Every process below `root`, parents before children, without those of `spare` and what is below them."""
+    found: list[int] = []
+    layer = [root]
+    while layer:
+        layer = [child for parent in layer for child in children(parent) if child not in spare]
+        found += layer
+    return found
+
+
+def children(pid: int) -> list[int]:
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{task}/children") as file:
+                found += map(int, file.read().split())
+    return found
+
+
+def kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def oom_score(pid: int | str, score: int) -> None:
+    """Who goes first when memory runs out: 1000 first, 0 late."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/oom_score_adj", "w") as file:
+        file.write(str(score))
