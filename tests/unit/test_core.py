@@ -12,7 +12,8 @@ from quire.core.errors import Refused
 from quire.core.feed import Change
 from quire.core.limits import Limits, check_name
 from quire.core.model import LOCAL, CellId, CellState, Died, Notebook, NotebookId
-from quire.core.runs import Stop, outcome
+from quire.core.active import Stop
+from quire.core.outcomes import outcome
 from quire.frontends.mcp.notices import addresses
 from quire.runtimes.python.exits import exit_reason
 from quire.wire.messages import Finished

@@ -45,8 +45,8 @@ class Kernel(Protocol):
         """The answer to a question about the namespace, between runs."""
         ...
 
-    async def answer(self, line: str | None) -> None:
-        """What a person said to Asked; None where nobody does."""
+    async def answer(self, answer: messages.Answer) -> None:
+        """What a person said to Asked."""
 
     def interrupt(self) -> None:
         """Ask the running code to stop, as Ctrl-C does. The namespace is kept."""

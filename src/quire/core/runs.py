@@ -7,17 +7,18 @@ running, and its outcome is recorded all the same.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from dataclasses import replace
 from uuid import uuid4
 
 import anyio
 from anyio.abc import TaskGroup
 
 from quire.core import transcript as transcripts
+from quire.core.active import ActiveRun, Question, Stop
 from quire.core.errors import Failed, NotFound, QuireError, Refused
 from quire.core.feed import Change, Feed
 from quire.core.kernels import Kernels, Lease
@@ -34,56 +35,19 @@ from quire.core.model import (
     Run,
     RunId,
 )
+from quire.core.outcomes import outcome, restored
 from quire.core.outputs import keep
 from quire.core.ports import Blobs, Kernel, Store
 from quire.core.tasks import background
 from quire.core.transcript import Transcript
 from quire.wire import messages
-from quire.wire.messages import Finished
+from quire.wire.messages import Answer, Asked, Finished
 
 log = logging.getLogger(__name__)
 _LAST_WORDS = 5.0  # seconds a killed kernel's end is waited for
 _ASK = 5.0  # seconds a question about the namespace may take
-GONE = "Variables are gone, cells are kept; the next run starts a fresh kernel."
-
-
-class Stop(Enum):
-    TIMEOUT = "timeout"
-    INTERRUPT = "interrupt"
-    SHUTDOWN = "shutdown"
-
-
-@dataclass(eq=False)
-class ActiveRun:
-    """A run under way, or waiting for its turn."""
-
-    notebook: Notebook
-    asked: Cell | NewCell
-    timeout: float
-    transcript: Transcript
-    author: str
-    begun: anyio.Event = field(default_factory=anyio.Event)
-    done: anyio.Event = field(default_factory=anyio.Event)
-    cell: Cell | None = None  # with the run as it stands; None until it is begun
-    notice: str = ""
-    error: QuireError | None = None  # why it never began, or could not be recorded
-    started_at: float = 0.0
-    stopping: Stop | None = None
-    following: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-
-    def stop(self, why: Stop) -> None:
-        if self.stopping is None:
-            self.stopping = why
-            self.following.cancel()
-
-    def now(self) -> Cell:
-        """The cell with what the run has shown so far."""
-        if self.cell is None:
-            raise Failed("The run has not begun.")
-        if self.done.is_set() or self.cell.run is None:
-            return self.cell
-        seconds = time.time() - self.cell.run.started_at
-        return replace(self.cell, run=replace(self.cell.run, seconds=seconds, outputs=self.transcript.outputs()))
+_ANSWER = 300.0  # seconds a person has to answer
+_PROMPT = 2_000  # characters of a question
 
 
 class Runs:
@@ -112,7 +76,7 @@ class Runs:
         timeout: float | None = None,
         author: str = "agent",
     ) -> ActiveRun:
-        """Set a run going, of new code or of a cell there is; back as soon as it has a cell."""
+        """Set a run going, of new code or of a cell there is."""
         timeout = self._limits.check_timeout(timeout)
         asked: Cell | NewCell
         if isinstance(code, Cell):
@@ -146,8 +110,10 @@ class Runs:
         active: ActiveRun,
         patience: float | None = None,
         tick: Callable[[ActiveRun], Awaitable[None]] | None = None,
+        *,
+        asks: bool = False,
     ) -> Cell:
-        """The cell when its run is over, or as it stands when patience ends.
+        """The cell when its run is over, or as it stands when patience ends, or with `asks` when it has a question.
 
         `tick` is called every second meanwhile. Cancelling the wait interrupts the run.
         """
@@ -155,7 +121,9 @@ class Runs:
         try:
             while not active.done.is_set() and (left := end - anyio.current_time()) > 0:
                 with anyio.move_on_after(min(1.0, left)):
-                    await active.done.wait()
+                    await self._news(active, asks)
+                    if active.question is not None and asks:
+                        return active.now()
                 if tick is not None and active.cell is not None and not active.done.is_set():
                     await tick(active)
             if active.cell is None and isinstance(active.asked, Cell) and not active.done.is_set():
@@ -167,6 +135,20 @@ class Runs:
         if active.error is not None:
             raise active.error
         return active.now()
+
+    async def _news(self, active: ActiveRun, asks: bool) -> None:
+        """Until it is over, or for one who can have a person asked, has a question."""
+        if not asks:
+            await active.done.wait()
+            return
+        active.listeners += 1
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(_cancel_after, active.done, group.cancel_scope)
+                await active.questioned.wait()
+                group.cancel_scope.cancel()
+        finally:
+            active.listeners -= 1
 
     async def interrupt(self, notebook: Notebook) -> Cell:
         """Stop what runs now; back when it has stopped."""
@@ -280,8 +262,8 @@ class Runs:
         """Listen until the run is over; past its time, interrupt; past the grace, kill."""
         try:
             with active.following:
-                with anyio.move_on_after(active.timeout):
-                    return await self._listen(active, kernel)
+                with anyio.move_on_after(active.timeout) as time_left:
+                    return await self._listen(active, kernel, time_left)
                 active.stopping = active.stopping or Stop.TIMEOUT
         finally:
             if active.stopping is None and active.transcript.finished is None and kernel.alive:
@@ -296,14 +278,39 @@ class Runs:
             return await self._listen(active, kernel)
         return Died(reason="It did not stop when told to and was killed.")
 
-    async def _listen(self, active: ActiveRun, kernel: Kernel) -> Died | None:
+    async def _listen(
+        self, active: ActiveRun, kernel: Kernel, time_left: anyio.CancelScope | None = None
+    ) -> Died | None:
         while True:
             event = await kernel.event()
             if isinstance(event, Died):
                 return event
-            active.transcript.add(event)
+            if isinstance(event, Asked):
+                await kernel.answer(await self._answer(active, event, time_left))
+            else:
+                active.transcript.add(event)
             if isinstance(event, Finished):
                 return None
+
+    async def _answer(self, active: ActiveRun, asked: Asked, time_left: anyio.CancelScope | None) -> Answer:
+        """What a person says, where a caller waits who can have one asked. Their time is not the run's."""
+        question = Question(number=asked.question, prompt=transcripts.clean(asked.prompt)[:_PROMPT])
+        if not active.listeners:
+            question.answer(None, "this client cannot ask a person. Put the value into the code instead.")
+        left = time_left.deadline - anyio.current_time() if time_left is not None else 0.0
+        active.question = question
+        active.questioned.set()
+        try:
+            if time_left is not None:
+                time_left.deadline = math.inf
+            with anyio.move_on_after(_ANSWER):
+                await question.answered.wait()
+        finally:
+            active.question = None
+            active.questioned = anyio.Event()
+            if time_left is not None:
+                time_left.deadline = anyio.current_time() + left
+        return Answer(question=question.number, line=question.line, why=question.why)
 
     async def _record(self, active: ActiveRun, lease: Lease, run: Run, died: Died | None) -> Run:
         state, cause = outcome(active.transcript.finished, died, active.stopping, active.timeout)
@@ -347,21 +354,8 @@ class Runs:
         if not recovered.restored:
             assert active.cell is not None
             self._kernels.lost(active.notebook, f"the last one ended in cell {active.cell.number} ({state})")
-            return f"{GONE} ({recovered.why})"
-        said = "Variables are as they were before this cell."
-        if recovered.lost:
-            cells = [
-                cell.number
-                for run in recovered.lost
-                if (cell := await self._store.find_cell(active.notebook.id, lease.line.steps[run].cell)) is not None
-            ]
-            said = (
-                f"Variables are as they were before cell {cells[0] if cells else '?'}: there was no checkpoint since "
-                f"({recovered.why or 'none could be taken'}). Run again: cells {', '.join(map(str, cells))}."
-            )
-        if recovered.broken:
-            said += f" Not restored with them: {', '.join(recovered.broken)}."
-        return said
+        cells = [await self._store.find_cell(active.notebook.id, lease.line.steps[run].cell) for run in recovered.lost]
+        return restored(recovered, [cell.number for cell in cells if cell is not None])
 
     async def _pay(self) -> None:
         """Record what could not be recorded when it ended."""
@@ -378,32 +372,6 @@ class Runs:
         self._feed.tell(Change(notebook=active.notebook, cell=active.cell.id, number=active.cell.number))
 
 
-def outcome(
-    finished: Finished | None, died: Died | None, stopping: Stop | None, timeout: float
-) -> tuple[CellState, str]:
-    """How a run ended, and the sentence that explains it where its own outputs do not. Pure."""
-    if finished is not None:
-        match finished.outcome, stopping:
-            case "success", _:
-                return CellState.SUCCESS, ""
-            case _, Stop.TIMEOUT:
-                return CellState.TIMEOUT, (
-                    f"Stopped after {timeout:g} s, its timeout. Call again with a larger timeout, or do less at once."
-                )
-            case "interrupted", _:
-                return CellState.INTERRUPTED, "Interrupted."
-            case _:
-                return CellState.ERROR, ""
-    match stopping:
-        case Stop.TIMEOUT:
-            return (
-                CellState.TIMEOUT,
-                f"It ran past its timeout of {timeout:g} s, did not stop when interrupted, and was killed.",
-            )
-        case Stop.INTERRUPT:
-            return CellState.INTERRUPTED, "It was interrupted, did not stop by itself, and was killed."
-        case Stop.SHUTDOWN:
-            return CellState.INTERRUPTED, "The server was stopped while it ran."
-    reason = died.reason if died else "The kernel is gone."
-    hint = f" {died.hint}" if died and died.hint else ""
-    return CellState.CRASHED, f"{reason}{hint}"
+async def _cancel_after(event: anyio.Event, scope: anyio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()

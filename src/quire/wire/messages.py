@@ -90,9 +90,11 @@ class Checkpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What was answered to Asked, as [line]; [] where nobody does."""
+    """What was answered to Asked, as [line]; [] and why where nobody did."""
 
+    question: int = _says(_one(int))
     line: list[str] = _says(_texts)
+    why: str = _says(_one(str), default="")
 
 
 Request = Enter | Run | Inspect | Read | Checkpoint | Answer
@@ -139,8 +141,8 @@ class Raised:
 class Asked:
     """The code waits for a line from a person; answered by Answer."""
 
+    question: int = _says(_one(int))  # which, counted
     prompt: str = _says(_one(str))
-    secret: bool = _says(_one(bool), default=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -41,7 +41,7 @@ class Channel:
     def __init__(self) -> None:
         self.sending = False  # in the main thread: an interrupt must wait, half a frame ends the kernel
         self.interrupted = False  # one waited
-        self._left = True
+        self.left = True  # in a process that has no say here: a fork of the cell's
         os.register_at_fork(after_in_child=self._leave)
         sys.addaudithook(self._on_audit)
 
@@ -51,7 +51,7 @@ class Channel:
         os.dup2(err_write, 2)
         os.close(out_write)
         os.close(err_write)
-        sock, stdout, stderr, lock = (_raised(each) for each in (sock, stdout, stderr, lock))
+        sock, stdout, stderr, lock = (lifted(each) for each in (sock, stdout, stderr, lock))
         self.descriptors = [sock, stdout, stderr, lock]
         self._sock = socket.socket(fileno=sock)
         self._pipes = (("stdout", stdout), ("stderr", stderr))
@@ -59,7 +59,7 @@ class Channel:
         self._lock = threading.RLock()
         self._unsent = b""
         self._main = threading.get_ident()
-        self._left = False
+        self.left = False
 
     def receive(self, size: int) -> bytes:
         return self._sock.recv(size)
@@ -79,7 +79,7 @@ class Channel:
                 self._send(None, streams=False)
 
     def _send(self, message: Any | None, *, more: bool = False, streams: bool = True) -> None:
-        if self._left:
+        if self.left:
             return
         if threading.get_ident() != self._main or self.sending:
             self._send_now(message, more, streams)
@@ -123,12 +123,13 @@ class Channel:
 
     def _leave(self) -> None:
         """In a child the user's code forked: frames belong to the parent, prints go through the pipes."""
-        if not self._left:
-            self._left = True
+        if not self.left:
+            self.left = True
             self._sock.close()
 
 
-def _raised(descriptor: int) -> int:
+def lifted(descriptor: int) -> int:
+    """The descriptor under a high number."""
     high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, HIGH)
     os.close(descriptor)
     return high

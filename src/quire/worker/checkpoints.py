@@ -17,6 +17,7 @@ from typing import Any
 
 from quire.wire import packets
 from quire.worker import census, processes, repairs
+from quire.worker.channel import lifted
 from quire.worker.keeper import Keeper, Live
 
 _FLAGS = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_SYNC  # of an open file, kept when it is opened anew
@@ -27,7 +28,7 @@ class Checkpoints:
     """The live process's way to its keeper."""
 
     def __init__(self, nursery: socket.socket, keeper: int) -> None:
-        self._nursery = nursery
+        self._nursery = _lifted(nursery)
         self._keeper = keeper
 
     def take(self, name: str, found: dict[str, Any], ours: list[int]) -> list[int] | None:
@@ -80,8 +81,12 @@ class Checkpoints:
         packets.send(self._nursery, {"branched": os.getpid()})
         self._nursery.close()
         live: Live = Keeper(control).serve()
-        self._nursery, self._keeper = live.nursery, live.keeper
+        self._nursery, self._keeper = _lifted(live.nursery), live.keeper
         return live.descriptors
+
+
+def _lifted(sock: socket.socket) -> socket.socket:
+    return socket.socket(fileno=lifted(sock.detach()))
 
 
 def _wait_for(settled: int) -> None:

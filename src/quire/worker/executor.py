@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import builtins
 import inspect
 import linecache
 import os
@@ -14,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from quire.wire.messages import Finished, Raised, Run
-from quire.worker import display, figures, namespace, repairs, tracking
+from quire.worker import display, figures, namespace, pip, repairs, tracking
 
 _TRACEBACK_CHARS = 20_000
 _OURS = os.path.dirname(os.path.dirname(__file__))  # worker and wire
@@ -56,7 +57,14 @@ class Executor:
     def _parse(self, code: str, name: str) -> ast.Module:
         lines = [f"{line}\n" for line in code.split("\n")]  # the last one too, or carets are one off
         linecache.cache[name] = (len(code), None, lines, name)  # no mtime: checkcache leaves it alone
-        return ast.parse(code, name)
+        try:
+            return ast.parse(code, name)
+        except SyntaxError:
+            plain = pip.rewritten(code)
+            if plain is None:
+                raise
+            setattr(builtins, pip.CALL, pip.run)
+            return ast.parse(plain, name)
 
     def _run(self, tree: ast.Module, name: str) -> list[Any]:
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import builtins
-import fcntl
+import getpass
 import io
+import math
 import os
 import platform
 import resource
 import signal
-import socket
 import sys
+import threading
 import time
 import types
 from typing import Any
 
 from quire.wire import frames, messages
 from quire.wire.messages import (
+    Answer,
+    Asked,
     Checkpoint,
     Checkpointed,
     Enter,
@@ -38,7 +41,11 @@ _OOM_SCORE = 100  # a live process goes before the newest checkpoint, and after 
 
 
 class InputNotAvailable(RuntimeError):
-    """A cell asked for input where nobody can answer."""
+    """A cell asked for input and nobody answered."""
+
+
+class CpuTimeExceeded(RuntimeError):
+    """A run used more processor time than its notebook allows."""
 
 
 def live(begin: Live) -> None:
@@ -48,11 +55,10 @@ def live(begin: Live) -> None:
     sys.path.insert(0, "")
     sys.argv = [""]
     _reseed()
-    nursery = socket.socket(fileno=fcntl.fcntl(begin.nursery.detach(), fcntl.F_DUPFD_CLOEXEC, channels.HIGH))
     channel = channels.Channel()
     channel.connect(begin.descriptors)
     channels.line_buffer_c()
-    worker = _Worker(channel, Checkpoints(nursery, begin.keeper))
+    worker = _Worker(channel, Checkpoints(begin.nursery, begin.keeper))
     worker.serve()
 
 
@@ -62,13 +68,18 @@ class _Worker:
         self._checkpoints = checkpoints
         self._executor = Executor(channel.send)
         self._running = False
+        self._questions = 0
+        self._cpu_seconds = 0.0
+        self._decoder = frames.Decoder(messages.REQUESTS)
         self._descriptors = channels.Descriptors()
         self._streams: dict[str, io.TextIOWrapper] = {}
         self._given_up: list[io.TextIOWrapper | None] = []
         self._own_streams()
         figures.show_event = channel.send
         builtins.display = self._display  # type: ignore[attr-defined]
-        builtins.input = _no_input
+        builtins.input = self._input
+        getpass.getpass = _no_password
+        signal.signal(signal.SIGXCPU, self._on_cpu)
         signal.signal(signal.SIGINT, self._on_interrupt)
 
     def serve(self) -> None:
@@ -78,9 +89,9 @@ class _Worker:
 
     def _listen(self) -> None:
         """Until the parent hangs up, which ends the process, or this is a woken copy, which begins anew."""
-        decoder = frames.Decoder(messages.REQUESTS)
+        self._decoder = frames.Decoder(messages.REQUESTS)
         while data := self._channel.receive(1 << 16):
-            for request in decoder.feed(data):
+            for request in self._decoder.feed(data):
                 if isinstance(request, Checkpoint):
                     if self._checkpoint(request.name):
                         return
@@ -129,6 +140,7 @@ class _Worker:
         signal.signal(signal.SIGINT, self._on_interrupt)  # a cell before may have replaced it
         self._channel.interrupted = False
         self._running = True
+        self._limit_cpu(self._cpu_seconds)
         try:
             finished = self._executor.execute(request)
         except KeyboardInterrupt as late:  # it came while the outcome was being reported
@@ -136,7 +148,36 @@ class _Worker:
             finished = messages.Finished(run=request.run, outcome="interrupted")
         finally:
             self._running = False
+            self._limit_cpu(0)
         self._channel.send(finished)
+
+    def _limit_cpu(self, seconds: float) -> None:
+        """So much processor time from now on; 0 is no limit."""
+        if not self._cpu_seconds:
+            return
+        soft = math.ceil(time.process_time() + seconds) if seconds else resource.RLIM_INFINITY
+        resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.RLIM_INFINITY))
+
+    def _on_cpu(self, number: int, frame: types.FrameType | None) -> None:
+        if self._running:
+            raise CpuTimeExceeded(f"The run used more than {self._cpu_seconds:g} s of processor time, its limit.")
+
+    def _input(self, prompt: object = "", /) -> str:
+        """A line from a person, where the client can ask one."""
+        prompt = str(prompt)
+        if not self._running or threading.current_thread() is not threading.main_thread() or self._channel.left:
+            raise InputNotAvailable("input() is for the cell itself, not for its threads and processes.")
+        self._questions += 1
+        self._channel.send(Asked(question=self._questions, prompt=prompt))
+        while True:
+            data = self._channel.receive(1 << 16)
+            if not data:
+                os._exit(0)
+            for message in self._decoder.feed(data):
+                if isinstance(message, Answer) and message.question == self._questions:
+                    if message.line:
+                        return message.line[0]
+                    raise InputNotAvailable(f"input({prompt!r}): {message.why}")
 
     def _on_interrupt(self, number: int, frame: types.FrameType | None) -> None:
         if not self._running:
@@ -169,10 +210,8 @@ class _Worker:
             setattr(sys, f"__{name}__", self._streams[name])
 
 
-def _no_input(prompt: object = "") -> str:
-    raise InputNotAvailable(
-        f"input({str(prompt)!r}) has nobody to answer it here. Put the value into the code instead."
-    )
+def _no_password(prompt: str = "Password: ", stream: Any = None) -> str:
+    raise InputNotAvailable("A password cannot be asked for here. Put it into the server's environment or a file.")
 
 
 def _reseed() -> None:

@@ -10,11 +10,12 @@ import anyio
 from fastmcp import Context
 from fastmcp.tools import ToolResult
 
+from quire.core.active import ActiveRun
 from quire.core.app import App
 from quire.core.current import Client
 from quire.core.errors import QuireError
 from quire.core.model import LOCAL, Cell, Notebook
-from quire.core.runs import ActiveRun
+from quire.frontends.mcp import elicitation
 from quire.frontends.mcp.render import Renderer
 from quire.frontends.mcp.results import NotebookInfo
 
@@ -27,6 +28,7 @@ class Desk:
     def __init__(self, app: App, result_chars: int) -> None:
         self.app = app
         self.render = Renderer(app.notebooks, result_chars)
+        self._asking = elicitation.Asking()
 
     def client(self, ctx: Context) -> Client:
         """One stdio process is one client; over HTTP a session is one, where the protocol has sessions."""
@@ -49,16 +51,27 @@ class Desk:
         *,
         at: int | None = None,
         timeout: float | None = None,
+        asks: bool = True,
     ) -> tuple[Cell, str]:
-        """Run and wait, telling the client every second what was printed last; the cell, and a notice."""
-        active = await self.app.runs.start(notebook, code, at=at, timeout=timeout)
+        """Run and wait, telling the client every second what was printed last; the cell, and a notice.
+
+        With `asks` a person answers the code's input(), where the client can ask one: the tool must come here
+        first, since a client may have to call it again with the answer.
+        """
+        asks = asks and elicitation.possible(ctx)
+        active = self._asking.resumed(ctx) if asks else None
+        if active is None:
+            active = await self.app.runs.start(notebook, code, at=at, timeout=timeout)
 
         async def tick(run: ActiveRun) -> None:
             elapsed = anyio.current_time() - run.started_at
             with anyio.move_on_after(_SAY):
                 await ctx.report_progress(elapsed, run.timeout, run.transcript.last_line() or "running")
 
-        cell = await self.app.runs.wait(active, tick=tick)
+        cell = await self.app.runs.wait(active, tick=tick, asks=asks)
+        while active.question is not None and asks:
+            await self._asking.ask(ctx, active, active.question)
+            cell = await self.app.runs.wait(active, tick=tick, asks=asks)
         if active.cell is None:
             return cell, "It waits for its turn: another cell of this notebook runs. get_cell shows when it has run."
         return cell, active.notice
@@ -104,5 +117,7 @@ def refusals(tool: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any
             return await tool(*args, **kwargs)
         except QuireError as error:
             return ToolResult(content=str(error), is_error=True)
+        except elicitation.ClientMustAsk as question:
+            return question.result
 
     return translated

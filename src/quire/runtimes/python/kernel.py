@@ -61,8 +61,8 @@ class PythonKernel:
     async def ask(self, question: messages.Inspect | messages.Read) -> Event | Died:
         return await self._live.ask(question)
 
-    async def answer(self, line: str | None) -> None:
-        await self._live.send(messages.Answer(line=[] if line is None else [line]))
+    async def answer(self, answer: messages.Answer) -> None:
+        await self._live.send(answer)
 
     def interrupt(self) -> None:
         self._live.interrupt()

@@ -233,7 +233,7 @@ def _documents(shelf: Shelf, desk: Desk) -> None:
         for cell in added if execute else []:
             if cell.kind is not CellKind.CODE or not cell.source.strip():
                 continue
-            done, _ = await desk.run(ctx, book, cell)
+            done, _ = await desk.run(ctx, book, cell, asks=False)
             ran += 1
             if done.state.failed:
                 answer = await desk.render.cell(

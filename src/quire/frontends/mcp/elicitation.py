@@ -1,0 +1,114 @@
+"""A cell's input(), asked of the person beside the client, on both eras of the protocol.
+
+Until 2025-11-25 the server asks within the call. From 2026-07-28 on a call ends with the question, and the client
+calls again with the answer; the run waits meanwhile, known by the state the client brings back, which is sealed.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from uuid import uuid4
+
+import anyio
+from fastmcp import Context
+from fastmcp.tools import InputRequiredToolResult
+from mcp.shared.exceptions import MCPError
+from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from quire.core.active import ActiveRun, Question
+from quire.core.errors import NotFound
+
+_SCHEMA: dict[str, Any] = {"type": "object", "properties": {"value": {"type": "string", "title": "Input"}}}
+_NO = "the person gave no answer. Put the value into the code instead."
+
+
+class ClientMustAsk(Exception):
+    """The call ends here, with a question that the client brings the answer to."""
+
+    def __init__(self, result: InputRequiredToolResult) -> None:
+        super().__init__("input required")
+        self.result = result
+
+
+def possible(ctx: Context) -> bool:
+    """Whether this client can ask a person for a line of text, now."""
+    capabilities = ctx.session.client_capabilities
+    given = capabilities.elicitation if capabilities is not None else None
+    if given is None or (given.form is None and given.url is not None):
+        return False
+    return _modern(ctx) or ctx.session.can_send_request
+
+
+class Asking:
+    """The runs that wait for a client to come back with an answer."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, tuple[ActiveRun, Question]] = {}
+
+    def resumed(self, ctx: Context) -> ActiveRun | None:
+        """The run this call brings an answer to; None where it is a call like any other."""
+        if ctx.request_state is None:
+            return None
+        try:
+            active, question = self._waiting.pop(json.loads(ctx.request_state)["question"])
+        except (ValueError, KeyError, TypeError):
+            raise NotFound("The question this answers is closed; get_cell shows what became of the run.") from None
+        reply = (ctx.input_responses or {}).get("input")
+        if isinstance(reply, ElicitResult):
+            question.answer(*_line(reply))
+        return active
+
+    async def ask(self, ctx: Context, active: ActiveRun, question: Question) -> None:
+        """Have the question answered, or the call ended with it."""
+        if not _modern(ctx):
+            await self._within(ctx, active, question)
+            return
+        self._waiting = {key: each for key, each in self._waiting.items() if not each[0].done.is_set()}
+        key = uuid4().hex
+        self._waiting[key] = (active, question)
+        form = ElicitRequestFormParams(message=_message(question), requested_schema=_SCHEMA)
+        raise ClientMustAsk(
+            InputRequiredToolResult(
+                InputRequiredResult(
+                    input_requests={"input": ElicitRequest(params=form)},
+                    request_state=json.dumps({"question": key}),
+                )
+            )
+        )
+
+    async def _within(self, ctx: Context, active: ActiveRun, question: Question) -> None:
+        async def withdraw() -> None:
+            await question.answered.wait()
+            group.cancel_scope.cancel()
+
+        async def over() -> None:
+            await active.done.wait()
+            group.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(withdraw)
+            group.start_soon(over)
+            try:
+                reply = await ctx.session.elicit_form(_message(question), _SCHEMA, related_request_id=ctx.request_id)
+                question.answer(*_line(reply))
+            except (MCPError, ValueError) as error:  # ValueError: a reply that is none
+                question.answer(None, f"the client could not ask ({error}). Put the value into the code instead.")
+            group.cancel_scope.cancel()
+
+
+def _modern(ctx: Context) -> bool:
+    request = ctx.request_context
+    return request is not None and request.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+
+def _message(question: Question) -> str:
+    return question.prompt.strip() or "A cell asks for input."
+
+
+def _line(reply: ElicitResult) -> tuple[str | None, str]:
+    if reply.action != "accept":
+        return None, _NO
+    value = (reply.content or {}).get("value", "")
+    return (value, "") if isinstance(value, str) else (str(value), "")

@@ -1,0 +1,30 @@
+"""`%pip install …` and `!pip install …` in a cell: into the environment the kernel runs in, usable at once."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+_LINE = re.compile(r"^([ \t]*)[%!]pip3?[ \t]+(.*)$", re.MULTILINE)
+CALL = "__quire_pip__"
+"""What such a line becomes: a call of `run` under this name."""
+
+
+def rewritten(code: str) -> str | None:
+    """The code with its pip lines as Python; None where it has none. Lines keep their numbers."""
+    changed, count = _LINE.subn(lambda found: f"{found[1]}{CALL}({found[2].strip()!r})", code)
+    return changed if count else None
+
+
+def run(arguments: str) -> None:
+    words = shlex.split(arguments)
+    uv = shutil.which("uv")
+    command = [uv, "pip", *words, "--python", sys.executable] if uv else [sys.executable, "-m", "pip", *words]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, check=False)
+    importlib.invalidate_caches()
+    if done.returncode:
+        raise RuntimeError(f"pip ended with code {done.returncode}; its words are above.")
