@@ -10,33 +10,33 @@ from quire.wire.messages import Finished
 
 def outcome(
     finished: Finished | None, died: Died | None, stopping: Stop | None, timeout: float
-) -> tuple[CellState, str]:
-    """How a run ended, and the sentence that explains it where its own outputs do not. Pure."""
+) -> tuple[CellState, str, str]:
+    """How a run ended, why where its own outputs do not say, and what to do about it."""
     if finished is not None:
         match finished.outcome, stopping:
             case "success", _:
-                return CellState.SUCCESS, ""
+                return CellState.SUCCESS, "", ""
             case _, Stop.TIMEOUT:
-                return CellState.TIMEOUT, (
-                    f"Stopped after {timeout:g} s, its timeout. Call again with a larger timeout, or do less at once."
-                )
+                again = "Call again with a larger timeout, or do less at once."
+                return CellState.TIMEOUT, f"Stopped after {timeout:g} s, its timeout.", again
             case "interrupted", _:
-                return CellState.INTERRUPTED, "Interrupted."
+                return CellState.INTERRUPTED, "Interrupted.", ""
             case _:
-                return CellState.ERROR, ""
+                return CellState.ERROR, "", ""
     match stopping:
         case Stop.TIMEOUT:
-            return (
-                CellState.TIMEOUT,
-                f"It ran past its timeout of {timeout:g} s, did not stop when interrupted, and was killed.",
-            )
+            said = f"It ran past its timeout of {timeout:g} s, did not stop when interrupted, and was killed."
+            return CellState.TIMEOUT, said, ""
         case Stop.INTERRUPT:
-            return CellState.INTERRUPTED, "It was interrupted, did not stop by itself, and was killed."
+            return CellState.INTERRUPTED, "It was interrupted, did not stop by itself, and was killed.", ""
         case Stop.SHUTDOWN:
-            return CellState.INTERRUPTED, "The server was stopped while it ran."
-    reason = died.reason if died else "The kernel is gone."
-    hint = f" {died.hint}" if died and died.hint else ""
-    return CellState.CRASHED, f"{reason}{hint}"
+            return CellState.INTERRUPTED, "The server was stopped while it ran.", ""
+    if died is None:
+        return CellState.CRASHED, "The kernel is gone.", ""
+    return CellState.CRASHED, died.reason, died.hint
+
+
+KEPT = "Variables are kept."
 
 
 def restored(recovered: Recovered, lost_cells: list[int]) -> str:

@@ -35,7 +35,7 @@ from quire.core.model import (
     Run,
     RunId,
 )
-from quire.core.outcomes import outcome, restored
+from quire.core.outcomes import KEPT, outcome, restored
 from quire.core.outputs import keep
 from quire.core.ports import Blobs, Kernel, Store
 from quire.core.tasks import background
@@ -313,15 +313,16 @@ class Runs:
         return Answer(question=question.number, line=question.line, why=question.why)
 
     async def _record(self, active: ActiveRun, lease: Lease, run: Run, died: Died | None) -> Run:
-        state, cause = outcome(active.transcript.finished, died, active.stopping, active.timeout)
+        state, cause, advice = outcome(active.transcript.finished, died, active.stopping, active.timeout)
         seconds = max(0.0, anyio.current_time() - active.started_at)
         undone = state.failed and active.notebook.policy.on_error == "rollback"
+        fate = ""
         if active.stopping is Stop.SHUTDOWN or (died is None and not undone):
             lease.line.advance(replace(run, seconds=seconds))
-            if cause and active.stopping is not Stop.SHUTDOWN:
-                cause += " Variables are kept."
+            fate = KEPT if cause and died is None else ""
         else:
-            cause = f"{cause} {await self._recover(active, lease, state)}".strip()
+            fate = await self._recover(active, lease, state)
+        cause = " ".join(filter(None, (cause, fate, advice)))
         outputs = list(active.transcript.outputs())
         if cause and state is not CellState.SUCCESS:
             outputs.append(transcripts.error(state.value.capitalize(), cause))
