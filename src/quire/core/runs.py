@@ -322,9 +322,11 @@ class Runs:
             fate = KEPT if cause and died is None else ""
         else:
             fate = await self._recover(active, lease, state)
+            if state is CellState.ERROR:  # its outputs say why; this is beside them
+                active.notice = " ".join(filter(None, (active.notice, fate)))
         cause = " ".join(filter(None, (cause, fate, advice)))
         outputs = list(active.transcript.outputs())
-        if cause and state is not CellState.SUCCESS:
+        if cause and state not in (CellState.SUCCESS, CellState.ERROR):
             outputs.append(transcripts.error(state.value.capitalize(), cause))
         finished = active.transcript.finished
         ended = replace(
