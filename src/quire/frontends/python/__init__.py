@@ -7,10 +7,11 @@ from typing import Any
 from quire.core.app import App
 from quire.core.errors import NotFound, Refused
 from quire.core.images import Image
-from quire.core.model import LOCAL, CellKind, CellState, Output
+from quire.core.model import LOCAL, CellKind, CellState, Output, Policy
 from quire.core.model import Cell as CellData
 from quire.core.model import Notebook as NotebookData
 from quire.core.notebooks import MAIN, picture
+from quire.core.timeline import Checkpoint, Moved
 
 
 class Quire:
@@ -23,8 +24,18 @@ class Quire:
         """The notebook of that name, made where there is none."""
         return Notebook(self._app, await self._app.notebooks.get_or_create(LOCAL, name))
 
+    async def create(self, name: str | None = None, **policy: Any) -> Notebook:
+        """A new notebook; `policy` is how its code runs: isolation, on_error, python, memory, cpu, processes, output."""
+        return Notebook(self._app, await self._app.notebooks.create(LOCAL, name, policy=Policy(**policy)))
+
     async def notebooks(self) -> list[str]:
         return [notebook.name for notebook in await self._app.notebooks.of(LOCAL)]
+
+    async def tree(self) -> dict[str, str | None]:
+        """Each notebook with the one it branched off, if any."""
+        books = await self._app.notebooks.of(LOCAL)
+        names = {book.id: book.name for book in books}
+        return {book.name: names.get(book.origin.notebook) if book.origin else None for book in books}
 
 
 class Notebook:
@@ -73,6 +84,22 @@ class Notebook:
         """A clean namespace; the cells stay."""
         await self._app.kernels.end(self._data)
 
+    async def checkpoints(self) -> list[Checkpoint]:
+        """The states it can be rolled back to, oldest first."""
+        return await self._app.timeline.checkpoints(self._data)
+
+    async def keep(self, name: str) -> None:
+        """Give the state it is in now a name; named checkpoints are dropped last."""
+        await self._app.timeline.keep(self._data, name)
+
+    async def rollback(self, to: str | int) -> Moved:
+        """To after a cell, "before" a cell, a checkpoint, a name given by keep, or "start"."""
+        return await self._app.timeline.rollback(self._data, to)
+
+    async def branch(self, name: str, at: str | int | None = None) -> Notebook:
+        """A new notebook that begins with the namespace as it is now, or was at a place as rollback takes it."""
+        return Notebook(self._app, await self._app.timeline.branch(self._data, name, at))
+
     async def import_statements(self) -> list[str]:
         return (await self._app.notebooks.tracked(self._data))[0]
 
@@ -113,6 +140,11 @@ class Cell:
     @property
     def state(self) -> CellState:
         return self._data.state
+
+    @property
+    def stale(self) -> bool:
+        """Whether the namespace was rolled back to before its last run."""
+        return self._data.run is not None and self._data.run.stale
 
     @property
     def outputs(self) -> tuple[Output, ...]:
