@@ -172,9 +172,9 @@ class Kernels:
         if slot.kernel is not None and slot.kernel.alive:
             return ""
         if slot.kernel is not None:  # it died between two runs
-            recovered = await Lease(kernel=slot.kernel, line=slot.line).recover()
-            if recovered.restored:
-                return _between_runs(recovered, len(recovered.lost))
+            recovered = await self.revive(slot)
+            if recovered is not None and recovered.restored:
+                return _between_runs(len(recovered.lost))
             slot.gone = slot.gone or "its process died between two runs"
             await self._end(notebook.id, slot)
         if not self._store.hold(notebook.id):
@@ -194,6 +194,12 @@ class Kernels:
         why = gone or "the server was started anew since"
         return f"This is a fresh kernel: {why}. Variables of earlier cells are gone; run those cells again."
 
+    async def revive(self, slot: Slot) -> Recovered | None:
+        """Restore a kernel whose process died between runs; None where it lives, or there is none."""
+        if slot.kernel is None or slot.kernel.alive:
+            return None
+        return await Lease(kernel=slot.kernel, line=slot.line).recover()
+
     async def _protect(self, notebook: Notebook, slot: Slot) -> None:
         """A checkpoint of where the namespace stands now; a dear one waits until nobody is in a hurry."""
         kernel, line = slot.kernel, slot.line
@@ -208,11 +214,12 @@ class Kernels:
         taken = await kernel.checkpoint(line.head)
         if isinstance(taken, str):
             line.why = taken
-            return
-        line.protected(taken)
-        if notebook.policy.isolation == "cell":
-            await kernel.restore(line.head)
-        await kernel.thin_out(set(slot.named.values()))
+        else:
+            line.protected(taken)
+            if notebook.policy.isolation == "cell":
+                await kernel.kill()  # the next cell's process comes of the checkpoint, as after a crash
+            await kernel.thin_out(set(slot.named.values()))
+        await self.revive(slot)
 
     async def _end(self, id_: NotebookId, slot: Slot) -> None:
         kernel, slot.kernel = slot.kernel, None
@@ -237,7 +244,7 @@ async def _undisturbed(slot: Slot, seconds: float) -> bool:
     return True
 
 
-def _between_runs(recovered: Recovered, lost: int) -> str:
+def _between_runs(lost: int) -> str:
     said = "The kernel's process died between two runs and was restored."
     if lost:
         return f"{said} What the last {lost} run{'s' * (lost > 1)} did is gone: there was no checkpoint after them."

@@ -100,7 +100,7 @@ class Timeline:
         """Give the state the namespace is in a name: it is dropped last, and rollback finds it by it."""
         check_name(name)
         async with self._kernels.turn(notebook) as slot:
-            kernel = self._kernel(notebook, slot)
+            kernel = await self._kernel(notebook, slot)
             await self._at(slot, kernel, None)
             if slot.line.head is None:
                 raise Refused("No cell has run yet: there is nothing to keep.")
@@ -111,7 +111,7 @@ class Timeline:
         """Put the namespace back to where `to` says; later cells are stale, their outputs stay."""
         self._refuse_while_busy(notebook)
         async with self._kernels.turn(notebook) as slot:
-            kernel = self._kernel(notebook, slot)
+            kernel = await self._kernel(notebook, slot)
             name = await self._place(notebook, slot, kernel, to)
             line = slot.line
             already = name == (line.head or START)
@@ -130,7 +130,7 @@ class Timeline:
         if await self._store.find_notebook(notebook.owner, name) is not None:
             raise Refused(f"There is a notebook {name!r} already. Choose another name.")
         async with self._kernels.turn(notebook) as slot:
-            kernel = self._kernel(notebook, slot)
+            kernel = await self._kernel(notebook, slot)
             point = await self._at(slot, kernel, None if at is None else await self._place(notebook, slot, kernel, at))
             run = RunId(point) if point != START else None
             root = notebook.origin.root if notebook.origin else notebook.id
@@ -160,7 +160,8 @@ class Timeline:
                 f"A cell of notebook {notebook.name!r} runs or waits. Let it end, or call interrupt; then call again."
             )
 
-    def _kernel(self, notebook: Notebook, slot: Slot) -> Kernel:
+    async def _kernel(self, notebook: Notebook, slot: Slot) -> Kernel:
+        await self._kernels.revive(slot)
         if slot.kernel is None or not slot.kernel.alive:
             raise Refused(
                 f"Notebook {notebook.name!r} has no live kernel, so there is no earlier state of it to go to: "

@@ -7,6 +7,7 @@ import ctypes
 import os
 import signal
 import time
+import warnings
 
 _PDEATHSIG, _CHILD_SUBREAPER = 1, 36  # prctl's numbers
 _ADOPTION = 5.0  # seconds a copy waits to become the keeper's child
@@ -34,7 +35,9 @@ def outlive_parent() -> None:
 
 def fork_orphan(keeper: int) -> bool:
     """Fork a copy that is the keeper's child, not ours: a cell's os.wait() never sees it. True in the copy."""
-    middle = _fork()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # newer Pythons warn of threads, whose loss the census reports
+        middle = _fork()
     if middle:
         with contextlib.suppress(ChildProcessError):  # a cell ignores SIGCHLD, or a thread of its waited for all
             _, status = _waitpid(middle, 0)

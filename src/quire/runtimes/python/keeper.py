@@ -53,6 +53,7 @@ class Keeper:
             packets.send(self._control, order, descriptors)
             return await asyncio.wait_for(asyncio.shield(self._answer), _ANSWER)
         except (OSError, TimeoutError) as error:
+            self._kill()  # one that does not answer keeps nothing
             raise Failed("The process that keeps this kernel does not answer.") from error
 
     def order(self, **words: Any) -> None:
@@ -84,6 +85,8 @@ class Keeper:
 
     async def status_of(self, pid: int, patience: float = 5.0) -> Exit:
         death = self._deaths.setdefault(pid, self._loop.create_future())
+        if self._gone.is_set() and not death.done():
+            return Exit()
         try:
             return await asyncio.wait_for(asyncio.shield(death), patience)
         except TimeoutError:
@@ -97,9 +100,13 @@ class Keeper:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(self._gone.wait()), _END)
             return
-        with contextlib.suppress(ProcessLookupError, OSError):
-            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        self._kill()
         await asyncio.shield(self._gone.wait())
+
+    def _kill(self) -> None:
+        if not self._gone.is_set():
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
     def _heard(self) -> None:
         try:
