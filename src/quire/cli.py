@@ -34,6 +34,11 @@ _SERVE_FLAGS = [
     "max_cells",
     "max_code_bytes",
     "max_output_bytes",
+    "checkpoint_bytes",
+    "spare_kernels",
+    "max_memory_bytes",
+    "max_cpu_seconds",
+    "max_processes",
     "result_chars",
     "log_level",
 ]

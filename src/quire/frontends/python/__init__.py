@@ -25,7 +25,7 @@ class Quire:
         return Notebook(self._app, await self._app.notebooks.get_or_create(LOCAL, name))
 
     async def create(self, name: str | None = None, **policy: Any) -> Notebook:
-        """A new notebook; its policy is how its code runs: isolation, on_error, python, memory, cpu, processes, output."""
+        """A new notebook. `policy`: isolation, on_error, python, memory, cpu, processes, output."""
         return Notebook(self._app, await self._app.notebooks.create(LOCAL, name, policy=Policy(**policy)))
 
     async def notebooks(self) -> list[str]:

@@ -55,16 +55,7 @@ def _notebooks(shelf: Shelf, desk: Desk) -> None:
         """Make a notebook with a namespace of its own, and (use) make it current. isolation="cell" gives every cell a
         process of its own; on_error="rollback" undoes what a failed cell did; python is an interpreter's path, or
         "venv" for an environment of its own that %pip installs into."""
-        given = limits or {}
-        policy = Policy(
-            isolation=isolation,
-            on_error=on_error,
-            python=python or "",
-            memory=given.get("memory_bytes"),
-            cpu=given.get("cpu_seconds"),
-            processes=given.get("processes"),
-            output=given.get("output_bytes"),
-        )
+        policy = _policy(isolation, on_error, python, limits or {})
         book = await desk.app.notebooks.create(desk.client(ctx).principal, name, runtime, policy)
         if use:
             desk.app.current.use(desk.client(ctx), book)
@@ -106,6 +97,18 @@ def _notebooks(shelf: Shelf, desk: Desk) -> None:
     shelf.put(list_notebooks, "List notebooks", NotebookList, reads=True)
     shelf.put(use_notebook, "Use notebook", NotebookInfo, repeats=True)
     shelf.put(clear_notebook, "Clear notebook", Done, destroys=True, repeats=True)
+
+
+def _policy(isolation: str, on_error: str, python: str | None, limits: Limits) -> Policy:
+    return Policy(
+        isolation=isolation,
+        on_error=on_error,
+        python=python or "",
+        memory=limits.get("memory_bytes"),
+        cpu=limits.get("cpu_seconds"),
+        processes=limits.get("processes"),
+        output=limits.get("output_bytes"),
+    )
 
 
 def _runs(shelf: Shelf, desk: Desk) -> None:
