@@ -24,8 +24,9 @@ server.run(show_banner=False, log_level="ERROR")
 """
 
 
-def quire(data_dir: Path, mode: str = "auto") -> Client[Any]:
-    env = {**os.environ, "QUIRE_DATA_DIR": str(data_dir)}
+def quire(data_dir: Path, mode: str = "auto", **settings: object) -> Client[Any]:
+    env = {**os.environ, **{f"QUIRE_{name.upper()}": str(value) for name, value in settings.items()}}
+    env["QUIRE_DATA_DIR"] = str(data_dir)
     return Client(StdioTransport(sys.executable, ["-m", "quire"], env=env, keep_alive=False), mode=mode)
 
 

@@ -233,5 +233,5 @@ class Timeline:
                 run=replace(cell.run, id=RunId(uuid4().hex[:12]), parent=None) if cell.run is not None else None,
             )
             for cell in await self._store.list_cells(notebook.id, 0, None)
-            if cell.run is None or (cell.run.id not in off and not cell.run.stale)
+            if cell.run is None or not (cell.run.stale or {cell.run.id, cell.run.parent} & off)
         ]

@@ -160,7 +160,7 @@ def row(cell: Cell) -> str:
 
 
 def _stale(cell: Cell) -> str:
-    return " (stale: rolled back since)" if cell.run is not None and cell.run.stale else ""
+    return " (stale)" if cell.run is not None and cell.run.stale else ""
 
 
 def cell_uri(notebook: Notebook, cell: Cell) -> str:

@@ -47,14 +47,24 @@ STEPS = (
     ),
     Step(title="What is there now?", tool="state", arguments={}),
     Step(
-        title="Crash: native code brings the process down. Only the kernel is lost, and the answer says so.",
+        title="Crash: native code brings the process down. It costs this cell, nothing else.",
         tool="execute",
-        arguments={"code": "import ctypes\nctypes.string_at(0)"},
+        arguments={"code": "squares.clear()\nimport ctypes\nctypes.string_at(0)"},
     ),
     Step(
-        title="Recover: cells are kept. Run the first one again in the fresh kernel.",
-        tool="execute_cell",
-        arguments={"cell_id_or_number": 0},
+        title="Recover: the namespace is as it was before the crash.",
+        tool="execute",
+        arguments={"code": "squares.append(64)\nsum(squares)"},
+    ),
+    Step(
+        title="Step back: the namespace as it was after cell 0. Later cells are stale, their outputs stay.",
+        tool="rollback",
+        arguments={"to": 0},
+    ),
+    Step(
+        title="Try a second way: a branch begins with the same namespace, and the original goes on.",
+        tool="branch_notebook",
+        arguments={"name": "second way", "use": False},
     ),
     Step(title="Everything that happened is in the notebook.", tool="list_cells", arguments={}),
     Step(
