@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from quire.core.model import CellId, Run, RunId
 from quire.core.ports import START
 
-_CHEAP = 0.01  # seconds: a checkpoint that costs no more is taken at once after every run
+_CHEAP = 0.02  # seconds: a checkpoint that costs no more is taken at once after every run
 _REST = 2  # times its cost: how long nobody must have wanted the kernel before a dearer one is taken
 
 

@@ -5,20 +5,32 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import sys
 import threading
+import time
 from typing import Any
 
 from quire.worker import processes, repairs
 
 _OPENMP = ("libgomp", "libomp", "libiomp")
 _HARD = 2  # omp_pause_hard: the runtime lets go of its threads
-_paused: dict[str, Any] = {}  # each OpenMP library's way to pause, by path
+_pauses: dict[str, Any] = {}  # each OpenMP library's way to pause, by path
+_SETTLE = 0.1  # seconds threads that were told to end have
 _LISTED = 5
+_HOSTILE = {
+    "polars": "polars (it stands still in a copy)",
+    "event_engine": "grpc (its channels may fail in a copy)",
+    "grpc_global_tim": "grpc (its channels may fail in a copy)",
+    "PTThreadPool": "torch's inter-op threads (they are missing in a copy)",
+    "ray": "ray (its connection is gone in a copy)",
+    "cuda": "CUDA (the device does not work in a copy)",
+}
+"""Native threads by how their names begin: libraries that no copy can use again."""
 
 
 def take() -> dict[str, Any]:
     """How good a copy would be: `clean`, `degraded` (some things are lost) or `hostile` (a library will not work)."""
+    if _tasks() == 1 and not processes.children(os.getpid()):
+        return {"quality": "clean", "lost": []}
     hostile = _hostile()
     lost = [*_threads(), *_children(), *hostile]
     return {"quality": "hostile" if hostile else "degraded" if lost else "clean", "lost": lost}
@@ -27,51 +39,60 @@ def take() -> dict[str, Any]:
 def pause_openmp() -> None:
     """Have every OpenMP runtime end its threads; it starts them again when needed, here and in the copy.
 
-    Without this a copy that uses scikit-learn or PyTorch waits for ever for threads it does not have.
+    Without this a copy that uses scikit-learn or PyTorch waits for ever for threads it does not have. Nor may a
+    thread be just ending when the copy is made: it may hold a lock that nobody would open in the copy.
     """
-    if len(os.listdir("/proc/self/task")) == 1:
+    if _tasks() == 1:
         return
-    for pause in _openmp():
+    pauses = _openmp()
+    for pause in pauses:
         pause(_HARD)
+    if pauses:
+        _settle()
+
+
+def _settle() -> None:
+    end = time.monotonic() + _SETTLE
+    last, same = _tasks(), 0
+    while same < 3 and time.monotonic() < end:
+        time.sleep(0.001)
+        now = _tasks()
+        last, same = now, same + 1 if now == last else 0
+
+
+def _tasks() -> int:
+    return len(os.listdir("/proc/self/task"))
 
 
 def _openmp() -> list[Any]:
     with contextlib.suppress(OSError), open("/proc/self/maps") as maps:
         for line in maps:
-            path = line.rstrip("\n").partition("/")[2]
-            if path and os.path.basename(path).startswith(_OPENMP) and path not in _paused:
+            path = line[line.find("/") :].rstrip("\n")
+            if path not in _pauses and path.rpartition("/")[2].startswith(_OPENMP):
                 with contextlib.suppress(OSError, AttributeError):
-                    _paused[path] = ctypes.CDLL("/" + path, os.RTLD_NOLOAD | os.RTLD_NOW).omp_pause_resource_all
-    return list(_paused.values())
+                    _pauses[path] = ctypes.CDLL(path, os.RTLD_NOLOAD | os.RTLD_NOW).omp_pause_resource_all
+    return list(_pauses.values())
 
 
 def _threads() -> list[str]:
     """Python threads but for those of idle pools, which are made again."""
     idle = repairs.idle_pool_threads()
-    names = [
-        thread.name for thread in threading.enumerate() if thread is not threading.main_thread() and thread not in idle
-    ]
-    return _few("thread", names)
+    main = threading.main_thread()
+    return _few("thread", [each.name for each in threading.enumerate() if each is not main and each not in idle])
 
 
 def _children() -> list[str]:
-    return _few("child process", [str(pid) for pid in processes.children(os.getpid())])
+    known = repairs.pool_children()
+    return _few("child process", [str(pid) for pid in processes.children(os.getpid()) if pid not in known])
 
 
 def _hostile() -> list[str]:
-    """Libraries whose own threads no copy can have again."""
-    found = []
-    if "polars" in sys.modules:
-        found.append("polars (it stands still in a copy)")
-    if "grpc" in sys.modules:
-        found.append("grpc (its channels do not work in a copy)")
-    if "ray" in sys.modules:
-        found.append("ray (its connection is gone)")
-    torch = sys.modules.get("torch")
-    with contextlib.suppress(Exception):
-        if torch is not None and torch.cuda.is_initialized():
-            found.append("CUDA (the device does not work in a copy)")
-    return found
+    found: dict[str, None] = {}
+    for task in os.listdir("/proc/self/task"):
+        with contextlib.suppress(OSError), open(f"/proc/self/task/{task}/comm") as file:
+            name = file.read()
+            found.update({said: None for begin, said in _HOSTILE.items() if name.startswith(begin)})
+    return list(found)
 
 
 def _few(what: str, names: list[str]) -> list[str]:

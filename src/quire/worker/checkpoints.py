@@ -16,7 +16,7 @@ import stat
 from typing import Any
 
 from quire.wire import packets
-from quire.worker import census, processes, repairs
+from quire.worker import census, processes
 from quire.worker.channel import lifted
 from quire.worker.keeper import Keeper, Live
 
@@ -48,6 +48,14 @@ class Checkpoints:
                 _wait_for(settled)  # the next cell may bind a port or move in a file that the copy still shares
         if not copied:
             return None
+        try:
+            descriptors = self._be_kept(name, found, ours, settling)
+        except BaseException:
+            os._exit(1)  # a copy that cannot be one must not go on as the original
+        random.setstate(state)
+        return descriptors
+
+    def _be_kept(self, name: str, found: dict[str, Any], ours: list[int], settling: int) -> list[int]:
         packets.close(ours)
         _let_go(spare={self._nursery.fileno(), settling})
         mine, keepers = packets.pair()
@@ -56,8 +64,6 @@ class Checkpoints:
         os.close(settling)
         descriptors = self._sleep(mine)
         _open_files_anew()
-        repairs.after_waking()
-        random.setstate(state)
         return descriptors
 
     def _sleep(self, orders: socket.socket) -> list[int]:

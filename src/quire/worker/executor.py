@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from quire.wire.messages import Finished, Raised, Run
-from quire.worker import display, figures, namespace, pip, repairs, tracking
+from quire.worker import display, figures, namespace, pip, tracking
 
 _TRACEBACK_CHARS = 20_000
 _OURS = os.path.dirname(os.path.dirname(__file__))  # worker and wire
@@ -96,11 +96,6 @@ class Executor:
                 task.cancel()
                 self._loop.run_until_complete(asyncio.wait([task], timeout=1))
             raise
-
-    def renew_loop(self) -> None:
-        """In a woken copy the loop of the original listens to nothing."""
-        if self._loop is not None:
-            repairs.renew_loop(self._loop)
 
     def _flush_figures(self) -> None:
         try:

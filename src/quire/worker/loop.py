@@ -31,7 +31,7 @@ from quire.wire.messages import (
     Run,
     Value,
 )
-from quire.worker import census, display, figures, namespace, processes
+from quire.worker import census, display, figures, namespace, processes, repairs
 from quire.worker import channel as channels
 from quire.worker.checkpoints import Checkpoints
 from quire.worker.executor import Executor, raised
@@ -101,19 +101,19 @@ class _Worker:
 
     def _checkpoint(self, name: str) -> bool:
         """True in a copy, once it is woken: it has the original's place, and another parent's ear."""
-        begun = time.process_time()  # work, not waiting: a busy machine does not make it dear
-        found, why = {}, ""
+        begun = time.thread_time()  # work, not waiting: a busy machine does not make it dear
+        why, loop = "", repairs.current_loop()
+        ours = self._channel.descriptors + self._descriptors.kept
         try:
-            found = census.take()
-            descriptors = self._checkpoints.take(name, found, self._channel.descriptors + self._descriptors.kept)
+            descriptors = self._checkpoints.take(name, census.take(), ours)
         except OSError as error:
             descriptors, why = None, f"no process could be forked for it ({error.strerror or error})"
         if descriptors is None:
-            self._channel.send(Checkpointed(name=name, why_not=why, seconds=time.process_time() - begun))
+            self._channel.send(Checkpointed(name=name, why_not=why, seconds=time.thread_time() - begun))
             return False
         self._channel.connect(descriptors)
         self._descriptors = channels.Descriptors()
-        self._executor.renew_loop()
+        repairs.after_waking(loop)
         return True
 
     def answer(self, request: Request) -> None:

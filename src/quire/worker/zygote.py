@@ -33,8 +33,7 @@ _END = 2.0  # seconds keepers have to end with the server
 
 def main(arguments: list[str]) -> None:
     control = socket.socket(fileno=int(arguments[0]))
-    if os.getppid() != int(arguments[1]):
-        os._exit(0)
+    processes.die_with_parent(int(arguments[1]))  # while it warms up; later it sees the end of `control`
     processes.adopt_orphans()
     os.environ.pop("PYTHONHASHSEED", None)  # ours, not for what cells start
     os.environ["MPLBACKEND"] = "module://quire.worker.figures"
@@ -45,6 +44,7 @@ def main(arguments: list[str]) -> None:
     _give_way()
     gc.collect()
     gc.freeze()  # without it a collection in a kernel would unshare every page of these objects
+    processes.outlive_parent()
     packets.send(control, {"ready": loaded, "python": sys.version.split()[0]})
     _Zygote(control).serve()
 

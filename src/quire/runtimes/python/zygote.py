@@ -89,12 +89,13 @@ class Zygote:
             packets.send(self._control, {"adopt": keeper})
 
     async def close(self) -> None:
-        """Keepers that are left see the server's end as it does; it waits for them."""
+        """Keepers that are left see the server's end as it does; it waits for them. One not yet warm has none."""
+        warm = self._ready.done()
         self._hang_up()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_END):
-                await self._ended()
-            return
+        if warm:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_END):
+                    await self._ended()
         self._process.kill()
         await self._ended()
 
