@@ -44,7 +44,17 @@ def test_export_writes_a_valid_notebook(data_dir: Path, tmp_path: Path) -> None:
 def test_the_demo_takes_its_tour(data_dir: Path) -> None:
     tour = quire(data_dir, "demo")
     assert tour.returncode == 0, tour.stdout + tour.stderr
-    for word in ("140", "IndexError", "TIMEOUT", "SIGSEGV", "204", "(stale)", "second way", "tour.ipynb", "cells came home"):
+    for word in (
+        "140",
+        "IndexError",
+        "TIMEOUT",
+        "SIGSEGV",
+        "204",
+        "(stale)",
+        "second way",
+        "tour.ipynb",
+        "cells came home",
+    ):
         assert word in tour.stdout
 
 

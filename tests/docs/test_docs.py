@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import html
+import os
 import re
 import subprocess
 import sys
@@ -115,8 +116,18 @@ def _listens(command: str, env: dict[str, str], cwd: Path) -> None:
         assert first.startswith("Quire listens at http://127.0.0.1:"), first + server.stderr.read()
 
 
-async def test_the_first_minutes_in_the_readme_go_as_they_are_shown(data_dir: Path, science: None) -> None:
-    (shown,) = blocks(section(read("README.md"), "## First minutes"), "text")
+def calls(path: Path) -> str:
+    """The tool calls a document shows, each with the answer below it: one conversation."""
+    return "".join(block for block in blocks(path.read_text("utf-8"), "text") if block.startswith("> "))
+
+
+def test_the_readme_begins_with_calls() -> None:
+    assert calls(ROOT / "README.md") == blocks(section(read("README.md"), "## First minutes"), "text")[0]
+
+
+@pytest.mark.parametrize("path", [pytest.param(path, id=name_of(path)) for path in DOCS if calls(path)])
+async def test_the_calls_of_a_document_are_answered_as_shown(path: Path, data_dir: Path, science: None) -> None:
+    shown = calls(path)
     async with stdio_client(data_dir) as client:
         for step in re.split(r"^> ", shown, flags=re.MULTILINE)[1:]:
             call, _, answer = step.partition("\n")
@@ -129,9 +140,10 @@ async def test_the_first_minutes_in_the_readme_go_as_they_are_shown(data_dir: Pa
 
 
 def _settled(text: str, data_dir: Path) -> str:
-    """Without what differs from run to run: ids, seconds, sizes of pictures, the data directory."""
+    """Without what differs from run to run: ids, seconds, sizes of pictures and checkpoints, the data directory."""
     text = re.sub(r"\b(?:[0-9a-f]{32}|[0-9a-f]{12})\b", "ID", text.replace(str(data_dir), "DATA_DIR"))
     text = re.sub(r"[\d.e-]+ s\]", "N s]", text)
+    text = re.sub(r"[\d.]+ MiB", "N MiB", text)
     return re.sub(r"png \d+x\d+, [\d,]+ bytes", "png", text)
 
 
@@ -141,8 +153,9 @@ def test_the_picture_shows_every_step_of_the_demo() -> None:
     assert [step.title for step in STEPS if re.sub(r"\s", "", step.title) not in drawn] == []
 
 
-def test_the_page_on_embedding_shows_the_example() -> None:
-    assert blocks(read("docs/howto/embed.md"), "python") == [read("examples/embed.py")]
+@pytest.mark.parametrize("name", ["embed", "timeline"])
+def test_a_page_shows_its_example(name: str) -> None:
+    assert blocks(read(f"docs/howto/{name}.md"), "python") == [read(f"examples/{name}.py")]
 
 
 # Words and links
@@ -192,6 +205,10 @@ def _default(name: str) -> str:
     if name == "python":
         assert field.get_default(call_default_factory=True) == sys.executable
         return "the Python that runs Quire"
+    if name == "max_memory_bytes":
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        assert field.get_default(call_default_factory=True) == memory * 3 // 4
+        return "three quarters of the machine's memory"
     value = field.get_default(call_default_factory=True)
     assert value is not PydanticUndefined
     match value:

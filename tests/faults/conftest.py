@@ -13,7 +13,7 @@ import anyio
 import pytest
 from fastmcp import Client
 
-from tests.conftest import DEADLINE, call, stdio_client, text
+from tests.conftest import DEADLINE, alive, call, stdio_client, text, wait_until
 
 QUICK: dict[str, Any] = {"grace": 0.5, "preload": ""}
 """Settings of a server that starts at once and kills soon."""
@@ -58,8 +58,29 @@ class Book:
         return await self.client.read_resource(f"notebook://{place}/{number}/output/{index}")
 
     async def server(self) -> int:
-        """The server's process: the parent of the one this kernel was forked from."""
-        return int(await self.value("open(f'/proc/{__import__(\"os\").getppid()}/stat').read().split()[3]"))
+        """The server's process: the live process is its keeper's child, that the zygote's, that the server's."""
+        return parent(await self.zygote())
+
+    async def zygote(self) -> int:
+        return parent(await self.keeper())
+
+    async def keeper(self) -> int:
+        return int(await self.value("__import__('os').getppid()"))
+
+    async def checkpoints(self) -> list[dict[str, Any]]:
+        """Those there are, oldest first."""
+        listed = await self.ask("list_checkpoints")
+        assert not listed.is_error, listed
+        found: list[dict[str, Any]] = listed.structured_content["checkpoints"]
+        return found
+
+    async def protected(self) -> None:
+        """Wait until a checkpoint is taken of what the last cell left."""
+
+        async def there() -> bool:
+            return any(each["current"] for each in await self.checkpoints())
+
+        await until(there, "there is a checkpoint of the newest state")
 
 
 @pytest.fixture(scope="module")
@@ -100,19 +121,90 @@ async def book(server: Client[Any]) -> AsyncIterator[Book]:
 
 
 class new_book:
-    """A new notebook; leaving it ends its kernel."""
+    """A new notebook, with what create_notebook takes; leaving it ends its kernel."""
 
-    def __init__(self, client: Client[Any]) -> None:
+    def __init__(self, client: Client[Any], **policy: Any) -> None:
         self._client = client
+        self._policy = policy
 
     async def __aenter__(self) -> Book:
-        made = await call(self._client, "create_notebook", use=False)
+        made = await call(self._client, "create_notebook", use=False, **self._policy)
+        assert not made.is_error, text(made)
         self._book = Book(client=self._client, name=made.structured_content["name"])
         return self._book
 
     async def __aexit__(self, *error: object) -> None:
         with suppress(Exception):  # the server's end is the next case's to find
             await self._book.ask("reset")
+
+
+AS_BEFORE = "Variables are as they were before this cell."
+
+_EARLIER = """
+import threading
+x = 41
+squares = (n * n for n in range(10))
+next(squares), next(squares)
+lock = threading.Lock()
+lock.acquire()
+file = open('earlier.txt', 'w+')
+file.write('first line')
+file.flush()
+numbers = [1]
+"""
+
+_OWN = """
+import os, subprocess, sys, time
+own = 1
+numbers.append(2)
+next(squares)
+lock.release()
+file.write(', lost')
+file.flush()
+os.chdir('/')
+child = subprocess.Popen(['sleep', '1000'], start_new_session=True)
+print('before', child.pid)
+"""
+
+_LATER = """
+import os
+file.write(', second line')
+file.flush()
+file.seek(0)
+x, next(squares), lock.locked(), file.read(), numbers, 'own' in globals(), os.getcwd() == os.path.dirname(file_path)
+"""
+
+
+async def have_state(book: Book) -> None:
+    """A cell whose variables no pickle could keep: a generator, a lock, an open file."""
+    await book.value(_EARLIER + "import os\nfile_path = os.path.abspath(file.name)")
+
+
+async def attack(book: Book, code: str, timeout: float = 30) -> Any:
+    """Run code that first changes all of that state, starts a process in a session of its own, and prints."""
+    return await book.run(_OWN + code, timeout=timeout)
+
+
+async def is_undone(book: Book, result: Any, state: str, *words: str) -> None:
+    """The cell ended so and says why; it printed what it printed, and left nothing else behind."""
+    found = result.structured_content
+    assert (result.is_error, found["state"]) == (True, state), text(result)
+    assert [word for word in (*words, AS_BEFORE) if word not in found["error_message"]] == [], found["error_message"]
+    await nothing_runs_of(result)
+    await state_is_as_before(book)
+
+
+async def nothing_runs_of(result: Any) -> None:
+    before, pid = result.structured_content["stdout"].split()
+    assert before == "before"
+    wait_until(lambda: not alive(int(pid)), "what the cell started is gone")
+
+
+async def state_is_as_before(book: Book) -> None:
+    after = await book.run(_LATER)
+    assert not after.is_error, text(after)
+    assert after.structured_content["return_value"] == [41, 4, True, "first line, second line", [1], False, True]
+    assert "notice" not in after.structured_content
 
 
 async def until(true: Callable[[], Awaitable[Any]], what: str) -> None:
@@ -135,6 +227,10 @@ async def appears(path: Path) -> None:
 def waits_for(path: Path) -> str:
     """Code that goes on when the file is there."""
     return f"import os, time\nwhile not os.path.exists({str(path)!r}):\n    time.sleep(0.005)\n"
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
 
 
 def indented(code: str) -> str:

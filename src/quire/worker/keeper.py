@@ -182,8 +182,8 @@ class Keeper:
         if sock.type is not socket.SOCK_SEQPACKET or name in self._kept or pid == self._live:
             sock.close()
             return
-        for older in self._kept.values():
-            processes.oom_score(older.pid, 1000)
+        if self._kept:
+            processes.oom_score(next(reversed(self._kept.values())).pid, 1000)
         processes.oom_score(pid, 0)
         self._kept[name] = _Kept(pid, sock)
         self._oom_kills = memory.oom_kills()

@@ -88,9 +88,9 @@ class PythonKernel:
     async def checkpoint(self, name: str) -> float | str:
         """Take one; the seconds of work it took, or why there is none."""
         assert self._spec is not None
-        if budget.memory_is_short():
-            self._keeper.drop(list(self._keeper.kept))
-            return "this machine's memory is short"
+        if not budget.machine().room_beside(budget.size_of(self._live.pid)):
+            self._keeper.drop(list(self._keeper.kept))  # they would grow with every change
+            return "this machine has too little memory left for a second copy of the namespace"
         try:
             async with asyncio.timeout(_CHECKPOINT):
                 answer = await self._live.ask(messages.Checkpoint(name=name))
@@ -107,11 +107,12 @@ class PythonKernel:
         """Drop the oldest checkpoints, named ones last, until the rest fit the notebook's budget."""
         assert self._spec is not None
         keeper = self._keeper
+        allowed = budget.machine().share(self._spec.checkpoint_bytes)
         while self._ledger.due(keeper.faults, len(keeper.kept)):
             total, _ = await keeper.weigh()
             self._ledger.weighed(keeper.faults, len(keeper.kept))
             surplus = budget.first_to_go(list(keeper.kept), named)
-            if total <= self._spec.checkpoint_bytes or surplus is None:
+            if total <= allowed or surplus is None:
                 return
             keeper.drop([surplus])
             self._ledger.stale()

@@ -97,6 +97,10 @@ class Live:
         self._watch_pipes()
 
     @property
+    def pid(self) -> int:
+        return self._pid
+
+    @property
     def alive(self) -> bool:
         return not self._gone.is_set() and self._broken is None and self._ending is None
 
