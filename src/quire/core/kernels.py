@@ -38,6 +38,7 @@ class Recovered:
     restored: bool  # it is as it was before the run, but for `lost`
     lost: tuple[RunId, ...] = ()  # earlier runs that had no checkpoint: their effects are gone too
     broken: tuple[str, ...] = ()  # what the restored one does not have
+    hostile: bool = False  # among it a library that works in fresh kernels only
     why: str = ""  # there was no checkpoint to go back to
 
 
@@ -62,7 +63,13 @@ class Lease:
                     return Recovered(restored=False, why=str(error))
                 continue  # it did not wake and is kept no more
             self.line.move(name)
-            return Recovered(restored=True, lost=tuple(lost), broken=census.lost if census is not None else (), why=why)
+            return Recovered(
+                restored=True,
+                lost=tuple(lost),
+                broken=census.lost if census is not None else (),
+                hostile=census is not None and census.quality == "hostile",
+                why=why,
+            )
 
 
 class Kernels:

@@ -52,4 +52,6 @@ def restored(recovered: Recovered, lost_cells: list[int]) -> str:
         )
     if recovered.broken:
         said += f" Not restored: {', '.join(recovered.broken)}."
+    if recovered.hostile:
+        said += " To use it again, call reset and run the cells again."
     return said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import shlex
 import shutil
@@ -22,7 +23,7 @@ def rewritten(code: str) -> str | None:
 
 def run(arguments: str) -> None:
     words = shlex.split(arguments)
-    uv = shutil.which("uv")
+    uv = os.environ.get("UV") or shutil.which("uv")
     command = [uv, "pip", *words, "--python", sys.executable] if uv else [sys.executable, "-m", "pip", *words]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, check=False)
     importlib.invalidate_caches()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import anyio
@@ -23,10 +24,15 @@ async def interpreter(workspace: str, base: str) -> str:
     folder = Path(workspace) / _FOLDER
     python = folder / "bin" / "python"
     if not await anyio.Path(python).exists():
-        uv = shutil.which("uv")
+        uv = find_uv()
         command = [uv, "venv", "--quiet", "--python", base] if uv else [base, "-m", "venv"]
         await anyio.to_thread.run_sync(_make, [*command, str(folder)])
     return str(python)
+
+
+def find_uv() -> str | None:
+    """Where it is on the path, or beside the Python that runs this."""
+    return shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
 
 
 def _make(command: list[str]) -> None:

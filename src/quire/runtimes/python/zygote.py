@@ -13,10 +13,18 @@ from typing import Any
 
 from quire.core.errors import Failed
 from quire.runtimes.python.keeper import Keeper
+from quire.runtimes.python.venv import find_uv
 from quire.wire import packets
 
 _WORKER = Path(__file__).parents[2] / "worker" / "__main__.py"
 _END = 4.0  # seconds it has to see its keepers off
+
+
+def _environment() -> dict[str, str]:
+    own = {"PYTHONHASHSEED": "0"}  # a set prints in the same order after a restart
+    if uv := find_uv():
+        own["UV"] = uv  # what %pip installs with
+    return {**os.environ, **own}
 
 
 class Zygote:
@@ -43,10 +51,7 @@ class Zygote:
                     stdin=subprocess.DEVNULL,
                     start_new_session=True,  # all kernels are one group to the scheduler, see worker/zygote.py
                     stdout=2,  # stdout may be the MCP stream
-                    env={
-                        **os.environ,
-                        "PYTHONHASHSEED": "0",
-                    },  # a set prints in the same order after a restart
+                    env=_environment(),
                 )
             except OSError as error:
                 ours.close()

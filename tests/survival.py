@@ -1,0 +1,159 @@
+"""What survives a run, and what survives a restore: the rows of the table in docs/limitations.md, each proved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    what: str
+    setup: str  # a cell
+    check: str  # an expression, true where it survived
+    restored: str = "yes"  # or why not: then `check` is false, or raises, after a restore
+    needs: str = ""  # a module without which the row cannot be tried
+    during: str = ""  # what the cell that crashes does first
+
+    @property
+    def survives(self) -> bool:
+        return self.restored == "yes"
+
+
+ROWS = (
+    Row(
+        what="variables, and which are the same object",
+        setup="x = [1]; y = x",
+        check="y is x and x == [1]",
+        during="x.append(2); del y",
+    ),
+    Row(
+        what="functions, classes, closures, lambdas",
+        setup="class A:\n    n = 1\ndef f(a=A()):\n    return lambda: a.n\ng = f()",
+        check="g() == 1 and f()() == 1",
+        during="A.n = 2",
+    ),
+    Row(what="generators, half consumed", setup="g = (n for n in range(9)); next(g)", check="next(g) == 1"),
+    Row(
+        what="locks, weak references, modules",
+        setup="import threading, weakref, json\nclass B: pass\nb = B(); r = weakref.ref(b); l = threading.Lock()",
+        check="l.acquire(timeout=1) and l.release() is None and r() is b and json.dumps([]) == '[]'",
+    ),
+    Row(
+        what="the current folder, environment variables",
+        setup="import os; os.mkdir('sub'); os.chdir('sub'); os.environ['A'] = '1'",
+        check="os.getcwd().endswith('/sub') and os.environ['A'] == '1'",
+        during="os.chdir('/'); os.environ['A'] = '2'",
+    ),
+    Row(
+        what="the state of `random` and of numpy's",
+        setup="import random, numpy as np; random.seed(5); np.random.seed(5)",
+        check="(random.random(), np.random.rand()) == (random.Random(5).random(), np.random.RandomState(5).rand())",
+        during="random.random(); np.random.rand()",
+        needs="numpy",
+    ),
+    Row(
+        what="decimal contexts, context variables, thread-local values",
+        setup="import decimal, contextvars, threading\n"
+        "decimal.getcontext().prec = 7; v = contextvars.ContextVar('v'); v.set(1); t = threading.local(); t.x = 2",
+        check="(decimal.getcontext().prec, v.get(), t.x) == (7, 1, 2)",
+    ),
+    Row(
+        what="open files and the place in them",
+        setup="f = open('f', 'w+'); f.write('abc'); f.flush()",
+        check="f.tell() == 3 and f.write('d') == 1 and f.seek(0) == 0 and f.read() == 'abcd'",
+        during="f.seek(1)",
+    ),
+    Row(
+        what="what files hold",
+        setup="open('g', 'w').write('before')",
+        check="open('g').read() == 'before'",
+        during="open('g', 'w').write('after')",
+        restored="no: files stay as the cell left them",
+    ),
+    Row(
+        what="sqlite connections",
+        setup="import sqlite3; d = sqlite3.connect('a.db'); d.execute('create table t (x)')\n"
+        "d.execute('insert into t values (1)'); d.commit()",
+        check="d.execute('select x from t').fetchall() == [(1,)]",
+    ),
+    Row(
+        what="idle thread pools",
+        setup="from concurrent.futures import ThreadPoolExecutor; p = ThreadPoolExecutor(2); list(p.map(abs, [-1]))",
+        check="list(p.map(abs, [-1, -2])) == [1, 2]",
+    ),
+    Row(
+        what="idle process pools (`fork`)",
+        setup="import multiprocessing as mp; from concurrent.futures import ProcessPoolExecutor\n"
+        "c = mp.get_context('fork'); p = ProcessPoolExecutor(1, mp_context=c); q = c.Pool(1)\n"
+        "list(p.map(abs, [-1])), q.map(abs, [-1])",
+        check="list(p.map(abs, [-1, -2])) == [1, 2] == q.map(abs, [-1, -2])",
+    ),
+    Row(
+        what="the asyncio loop and its pending tasks",
+        setup="import asyncio; p = asyncio.get_event_loop().create_task(asyncio.sleep(0.01, 'done')) "
+        "if await asyncio.sleep(0) is None else None",
+        check="await p == 'done' and await asyncio.to_thread(abs, -1) == 1",
+    ),
+    Row(
+        what="threads",
+        setup="import threading, time; t = threading.Thread(target=time.sleep, args=(1000,), daemon=True); t.start()",
+        check="t.is_alive()",
+        restored="no: named in the census",
+    ),
+    Row(
+        what="child processes",
+        setup="import subprocess; p = subprocess.Popen(['sleep', '1000'])",
+        check="p.poll() is None",
+        restored="no: ended with the kernel, named in the census",
+    ),
+    Row(
+        what="sockets",
+        setup="import socket; s = socket.create_server(('127.0.0.1', 0))",
+        check="bool(socket.create_connection(s.getsockname(), timeout=1))",
+        restored="no: closed; using one raises OSError",
+    ),
+    Row(
+        what="pipes",
+        setup="import os; r, w = os.pipe(); os.write(w, b'x')",
+        check="os.read(r, 1) == b'x' and os.write(w, b'x') == 1",
+        restored="no: closed; reading gives nothing",
+    ),
+    Row(
+        what="matplotlib figures",
+        setup="import matplotlib.figure; f = matplotlib.figure.Figure(); a = f.add_subplot(); a.plot([1, 2])",
+        check="len(a.lines) == 1 and f.savefig('f.png') is None",
+        needs="matplotlib",
+    ),
+    Row(
+        what="numpy and its BLAS threads",
+        setup="import numpy as np; m = np.ones((600, 600)); (m @ m).sum()",
+        check="(m @ m).sum() == 600.0**3",
+        needs="numpy",
+    ),
+    Row(
+        what="scikit-learn (OpenMP)",
+        setup="import numpy as np; from sklearn.cluster import KMeans\n"
+        "d = np.random.RandomState(0).rand(4000, 8); k = KMeans(8, n_init=1, random_state=0).fit(d)",
+        check="k.predict(d).shape == (4000,) and KMeans(8, n_init=1, random_state=0).fit(d).inertia_ == k.inertia_",
+        needs="sklearn",
+    ),
+    Row(
+        what="torch on the CPU",
+        setup="import torch; m = torch.ones(500, 500); m.matmul(m).sum()",
+        check="m.matmul(m).sum().item() == 500.0**3",
+        needs="torch",
+    ),
+    Row(
+        what="polars",
+        setup="import polars as pl; d = pl.DataFrame({'a': list(range(100000))}); d.group_by(pl.col('a') % 7).len()",
+        check="d.group_by(pl.col('a') % 7).len().height == 7",
+        restored="no: it stands still until the timeout; the census says hostile",
+        needs="polars",
+    ),
+)
+
+
+def table() -> str:
+    """As docs/limitations.md has it."""
+    rows = [f"| {row.what} | yes | {row.restored} |" for row in ROWS]
+    return "\n".join(["| what | survives a run | survives a restore |", "| --- | --- | --- |", *rows])
