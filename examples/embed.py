@@ -1,4 +1,4 @@
-"""Quire inside a program: run cells, read values, survive a hang, find it all again. Ends with "ok"."""
+"""Quire inside a program: run cells, read values, survive a hang and a crash, find it all again. Ends with "ok"."""
 
 import asyncio
 import tempfile
@@ -27,6 +27,11 @@ async def work(data_dir: str) -> None:
         assert hung.state is CellState.TIMEOUT
         assert await book.value("prices") == [3, 4, 5]
 
+        # a crash costs the cell that crashed: variables are as they were before it
+        crashed = await book.add_cell("prices.clear()\nimport os\nos.abort()")
+        assert crashed.state is CellState.CRASHED
+        assert await book.value("prices") == [3, 4, 5]
+
         # only what JSON can say leaves a kernel; errors of Quire itself are exceptions
         await book.add_cell("seen = {1, 2}")
         for name, error in (("seen", Refused), ("nothing", NotFound)):
@@ -40,7 +45,7 @@ async def work(data_dir: str) -> None:
         # a clean namespace; the cells stay
         await book.reset()
         assert (await book.add_cell("'prices' in globals()")).state is CellState.SUCCESS
-        assert len(await book.cells()) == 5
+        assert len(await book.cells()) == 6
 
 
 async def look_again(data_dir: str) -> None:

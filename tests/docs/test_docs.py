@@ -21,6 +21,7 @@ from quire import cli, compose
 from quire.frontends import python as python_api
 from quire.frontends.terminal.demo import STEPS
 from quire.settings import Settings, load
+from tests import survival
 from tests.conftest import DEADLINE, server_environment, stdio_client
 
 ROOT = Path(__file__).parents[2]
@@ -329,6 +330,10 @@ def test_the_page_on_embedding_names_all_an_object_has(kind: type) -> None:
     (said,) = [row[1] for row in rows(read("docs/howto/embed.md")) if code(row[0]) == kind.__name__]
     named = set(re.findall(r"`(\w+)", said))
     assert named == {name for name in vars(kind) if not name.startswith("_")}
+
+
+def test_the_table_of_what_survives_is_the_one_that_is_tried() -> None:
+    assert survival.table() in section(read("docs/limitations.md"), "## What survives")
 
 
 # Architecture and specification

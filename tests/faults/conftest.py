@@ -78,7 +78,9 @@ class Book:
         """Wait until a checkpoint is taken of what the last cell left."""
 
         async def there() -> bool:
-            return any(each["current"] for each in await self.checkpoints())
+            books = (await call(self.client, "list_notebooks")).structured_content["notebooks"]
+            mine = next(each for each in books if each["name"] == self.name or (self.name is None and each["current"]))
+            return not mine["protection"].startswith("unprotected")
 
         await until(there, "there is a checkpoint of the newest state")
 

@@ -170,13 +170,14 @@ def test_old_checkpoints_go_first_named_ones_last_and_the_newest_never(
 
 def test_checkpoints_are_weighed_when_much_was_touched_or_many_were_taken() -> None:
     ledger = Ledger()
-    ledger.weighed(1000, 3)
-    assert not ledger.due(1001, 4)
-    assert ledger.due(1000 + (16 << 20) // 4096, 4)
-    assert ledger.due(1001, 30)
-    assert ledger.due(0, 4)  # a woken process counts anew
+    much = (16 << 20) // os.sysconf("SC_PAGE_SIZE")
+    ledger.weighed(2 * much, 3)
+    assert not ledger.due(2 * much + 1, 4)
+    assert ledger.due(3 * much, 4)
+    assert ledger.due(2 * much + 1, 30)
+    assert not ledger.due(1, 4) and ledger.due(much, 4)  # a woken process counts from 0 again
     ledger.stale()
-    assert ledger.due(1001, 4)
+    assert ledger.due(2 * much + 1, 4)
 
 
 @pytest.mark.parametrize("name", ["main", "a b", "data.2026", "épreuve", "x" * 100, "a+b,c-d_e"])

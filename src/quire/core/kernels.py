@@ -11,7 +11,7 @@ import anyio
 
 from quire.core.errors import Failed, HeldElsewhere
 from quire.core.line import Line
-from quire.core.model import KernelSpec, Notebook, NotebookId, RunId
+from quire.core.model import Census, KernelSpec, Notebook, NotebookId, RunId
 from quire.core.ports import START, Kernel, Runtime, Store
 
 _SWEEP = 30.0  # seconds between looks for idle kernels
@@ -26,6 +26,7 @@ class Slot:
     line: Line = field(default_factory=Line)
     named: dict[str, RunId] = field(default_factory=dict)  # checkpoints people gave a name, by that name
     gone: str = ""  # why the last kernel is no more; "" where nothing was lost
+    notice: str = ""  # what happened since the last answer, for the next
     used_at: float = 0.0
     waiting: int = 0
     wanted: anyio.Event = field(default_factory=anyio.Event)  # somebody waits for the turn
@@ -50,24 +51,30 @@ class Lease:
     line: Line
     notice: str = ""
 
+    @property
+    def protected(self) -> bool:
+        """Whether there is a checkpoint of exactly where the namespace stood before the run."""
+        return not self.line.nearest(self.kernel.checkpoints)[1]
+
     async def recover(self) -> Recovered:
         """Put the namespace back to the newest checkpoint on the way here."""
         why = self.line.why
         while True:
             name, lost = self.line.nearest(self.kernel.checkpoints)
-            census = self.kernel.checkpoints.get(name)
+            census = self.kernel.checkpoints.get(name, self.line.start)
             try:
                 await self.kernel.restore(name)
             except Failed as error:
                 if name == START:
                     return Recovered(restored=False, why=str(error))
-                continue  # it did not wake and is kept no more
+                why = "the newest did not wake"
+                continue  # it is kept no more
             self.line.move(name)
             return Recovered(
                 restored=True,
                 lost=tuple(lost),
-                broken=census.lost if census is not None else (),
-                hostile=census is not None and census.quality == "hostile",
+                broken=census.lost,
+                hostile=census.quality == "hostile",
                 why=why,
             )
 
@@ -117,6 +124,7 @@ class Kernels:
                 finally:
                     slot.used_at = anyio.current_time()
                     if slot.kernel is not None and not slot.kernel.alive:
+                        slot.gone = slot.gone or "the process that kept it was ended"
                         await self._end(notebook.id, slot)
         finally:
             slot.waiting -= 1
@@ -153,10 +161,10 @@ class Kernels:
         slot = self._slots.get(notebook.id)
         return dict(slot.named) if slot is not None else {}
 
-    def place(self, notebook: Notebook, kernel: Kernel) -> None:
+    def place(self, notebook: Notebook, kernel: Kernel, start: Census) -> None:
         """Give a new notebook a kernel that is there already."""
         self._store.hold(notebook.id)
-        self._slots[notebook.id] = Slot(kernel=kernel, used_at=anyio.current_time())
+        self._slots[notebook.id] = Slot(kernel=kernel, line=Line(start=start), used_at=anyio.current_time())
 
     async def sweep(self) -> None:
         """Close kernels nobody used for long; runs until cancelled."""
@@ -176,12 +184,12 @@ class Kernels:
 
     async def _ensure(self, notebook: Notebook, slot: Slot) -> str:
         """Have a live kernel in the slot; what must be said about it."""
+        if slot.kernel is not None and not slot.kernel.alive:  # it died between two runs
+            await self.revive(slot)
+        notice, slot.notice = slot.notice, ""
         if slot.kernel is not None and slot.kernel.alive:
-            return ""
-        if slot.kernel is not None:  # it died between two runs
-            recovered = await self.revive(slot)
-            if recovered is not None and recovered.restored:
-                return _between_runs(len(recovered.lost))
+            return notice
+        if slot.kernel is not None:
             slot.gone = slot.gone or "its process died between two runs"
             await self._end(notebook.id, slot)
         if not self._store.hold(notebook.id):
@@ -196,7 +204,7 @@ class Kernels:
             raise
         slot.used_at = math.inf
         gone, slot.gone = slot.gone, ""
-        if gone == "reset" or not notebook.runs:
+        if gone == "reset" or not (notebook.runs or notebook.origin):
             return ""
         why = gone or "the server was started anew since"
         return f"This is a fresh kernel: {why}. Variables of earlier cells are gone; run those cells again."
@@ -205,15 +213,20 @@ class Kernels:
         """Restore a kernel whose process died between runs; None where it lives, or there is none."""
         if slot.kernel is None or slot.kernel.alive:
             return None
-        return await Lease(kernel=slot.kernel, line=slot.line).recover()
+        recovered = await Lease(kernel=slot.kernel, line=slot.line).recover()
+        if recovered.restored:
+            slot.notice = _between_runs(len(recovered.lost))
+        return recovered
 
     async def _protect(self, notebook: Notebook, slot: Slot) -> None:
         """A checkpoint of where the namespace stands now; a dear one waits until nobody is in a hurry."""
+        await self.revive(slot)
         kernel, line = slot.kernel, slot.line
         if kernel is None or not kernel.alive or line.head is None or line.head in kernel.checkpoints:
             return
-        if not self.spec(notebook).checkpoint_bytes:
-            line.why = "checkpoints are turned off (setting checkpoint_bytes)"
+        policy = notebook.policy
+        if not self.spec(notebook).checkpoint_bytes and policy.isolation != "cell" and policy.on_error == "keep":
+            line.why = "checkpoints are turned off by the setting checkpoint_bytes"
             return
         if not await _undisturbed(slot, line.patience()):
             line.why = "cells came too quickly after one another for the size of the namespace"
@@ -223,9 +236,11 @@ class Kernels:
             line.why = taken
         else:
             line.protected(taken)
-            if notebook.policy.isolation == "cell":
-                await kernel.kill()  # the next cell's process comes of the checkpoint, as after a crash
             await kernel.thin_out(set(slot.named.values()))
+            if policy.isolation == "cell":  # the next cell's process comes of the checkpoint, as after a crash
+                await kernel.kill()
+                await Lease(kernel=kernel, line=line).recover()
+                return
         await self.revive(slot)
 
     async def _end(self, id_: NotebookId, slot: Slot) -> None:

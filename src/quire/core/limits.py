@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from quire.core.errors import Refused
+from quire.core.model import Policy
 
 NAME_CHARS = 100
 RESERVED = ("current", "cell", "notebooks")  # resource addresses begin with these words
@@ -49,6 +50,16 @@ class Limits:
                 f"got {timeout:g}. Leave it out for the default of {self.cell_timeout:g}."
             )
         return timeout
+
+
+def check_policy(policy: Policy) -> Policy:
+    for name, value, known in (
+        ("isolation", policy.isolation, ("session", "cell")),
+        ("on_error", policy.on_error, ("keep", "rollback")),
+    ):
+        if value not in known:
+            raise Refused(f"{name} is {' or '.join(map(repr, known))}; got {value!r}.")
+    return policy
 
 
 def check_name(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import dataclass, field
 
-from quire.core.model import CellId, Run, RunId
+from quire.core.model import CellId, Census, Run, RunId
 from quire.core.ports import START
 
 _CHEAP = 0.02  # seconds: a checkpoint that costs no more is taken at once after every run
@@ -27,6 +27,7 @@ class Line:
 
     head: RunId | None = None  # the run after which the namespace stands; None: as the kernel began
     steps: dict[RunId, Step] = field(default_factory=dict)
+    start: Census = field(default_factory=lambda: Census(quality="clean"))  # of the state the kernel began with
     cost: float = 0.0  # seconds of work the last checkpoint took
     at_risk: float = 0.0  # seconds of running that a crash would cost
     why: str = ""  # there is no checkpoint of the newest state

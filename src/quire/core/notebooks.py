@@ -9,7 +9,7 @@ from uuid import uuid4
 from quire.core.errors import NotFound, Refused
 from quire.core.feed import Change, Feed
 from quire.core.images import FORMATS, Image
-from quire.core.limits import Limits, check_name
+from quire.core.limits import Limits, check_name, check_policy
 from quire.core.model import (
     Blob,
     Cell,
@@ -53,7 +53,7 @@ class Notebooks:
             owner=who,
             runtime=runtime,
             created_at=time.time(),
-            policy=policy or Policy(),
+            policy=check_policy(policy or Policy()),
         )
         return await self._store.create_notebook(notebook)
 

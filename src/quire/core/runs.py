@@ -197,9 +197,7 @@ class Runs:
                 answer = await lease.kernel.ask(question)
                 if not isinstance(answer, Died):
                     return answer
-            await lease.kernel.kill()  # it answers nothing: it is not to be trusted with the next cell
-            if not (await lease.recover()).restored:
-                self._kernels.lost(notebook, "it ended when it was asked what it holds")
+            await lease.kernel.kill()  # it answers nothing: leaving the lease revives it, and the next answer says so
         return None
 
     async def _drive(self, active: ActiveRun) -> None:
@@ -315,15 +313,16 @@ class Runs:
     async def _record(self, active: ActiveRun, lease: Lease, run: Run, died: Died | None) -> Run:
         state, cause, advice = outcome(active.transcript.finished, died, active.stopping, active.timeout)
         seconds = max(0.0, anyio.current_time() - active.started_at)
-        undone = state.failed and active.notebook.policy.on_error == "rollback"
-        fate = ""
-        if active.stopping is Stop.SHUTDOWN or (died is None and not undone):
-            lease.line.advance(replace(run, seconds=seconds))
+        undo = state.failed and active.notebook.policy.on_error == "rollback"
+        if active.stopping is Stop.SHUTDOWN or (died is None and not (undo and lease.protected)):
             fate = KEPT if cause and died is None else ""
+            if undo:
+                fate = f"What it did is not undone: there is no checkpoint of before it, {lease.line.why}."
+            lease.line.advance(replace(run, seconds=seconds))
         else:
             fate = await self._recover(active, lease, state)
-            if state is CellState.ERROR:  # its outputs say why; this is beside them
-                active.notice = " ".join(filter(None, (active.notice, fate)))
+        if fate and state is CellState.ERROR:  # its outputs say why; this is beside them
+            active.notice = " ".join(filter(None, (active.notice, fate)))
         cause = " ".join(filter(None, (cause, fate, advice)))
         outputs = list(active.transcript.outputs())
         if cause and state not in (CellState.SUCCESS, CellState.ERROR):
@@ -357,6 +356,7 @@ class Runs:
         if not recovered.restored:
             assert active.cell is not None
             self._kernels.lost(active.notebook, f"the last one ended in cell {active.cell.number} ({state})")
+        await self._store.mark_stale(active.notebook.id, dict.fromkeys(recovered.lost, True))
         cells = [await self._store.find_cell(active.notebook.id, lease.line.steps[run].cell) for run in recovered.lost]
         return restored(recovered, [cell.number for cell in cells if cell is not None])
 

@@ -62,6 +62,9 @@ class Timeline:
 
     async def checkpoints(self, notebook: Notebook) -> list[Checkpoint]:
         """Those there are, oldest first."""
+        if not self._kernels.busy(notebook):
+            async with self._kernels.turn(notebook):
+                pass  # the one of the last run is taken by now
         kernel, line = self._kernels.live(notebook), self._kernels.line(notebook)
         if kernel is None or line is None:
             return []
@@ -91,10 +94,9 @@ class Timeline:
         if since:
             why = line.why or "a checkpoint is being taken"
             return Protection(quality="none", run=line.steps[since[0]].count, why=why)
-        if name == START:
-            return Protection(quality="clean")
-        census = kernel.checkpoints[name]
-        return Protection(quality=census.quality, run=line.steps[RunId(name)].count, why=", ".join(census.lost))
+        census = kernel.checkpoints[name] if name != START else line.start
+        count = line.steps[RunId(name)].count if name != START else None
+        return Protection(quality=census.quality, run=count, why=", ".join(census.lost))
 
     async def keep(self, notebook: Notebook, name: str) -> RunId:
         """Give the state the namespace is in a name: it is dropped last, and rollback finds it by it."""
@@ -115,9 +117,9 @@ class Timeline:
             name = await self._place(notebook, slot, kernel, to)
             line = slot.line
             already = name == (line.head or START)
-            census = kernel.checkpoints.get(name)
+            census = kernel.checkpoints[name] if name != START else line.start
             if not already:
-                await kernel.restore(name)
+                await self._restore(slot, kernel, name)
                 await self._store.mark_stale(notebook.id, line.move(name))
             moved = await self._moved(notebook, line, census, already)
         self._feed.tell(Change(notebook=notebook))
@@ -143,12 +145,13 @@ class Timeline:
                 cells=0,
                 origin=Origin(notebook=notebook.id, run=run, root=root),
             )
+            census = kernel.checkpoints[point] if point != START else slot.line.start
             branched = await kernel.branch(point, self._kernels.spec(new))
             try:
                 await self._store.create_notebook(new)
                 cells = await self._led_to(notebook, slot.line, run)
                 await self._notebooks.add_cells(new, cells)
-                self._kernels.place(new, branched)
+                self._kernels.place(new, branched, census)
             except BaseException:
                 await branched.close()
                 raise
@@ -168,6 +171,18 @@ class Timeline:
                 "checkpoints end with the kernel. Run its cells again."
             )
         return slot.kernel
+
+    async def _restore(self, slot: Slot, kernel: Kernel, name: str) -> None:
+        """To this checkpoint; where it does not wake, to where the namespace stood."""
+        try:
+            await kernel.restore(name)
+        except Failed as error:
+            recovered = await self._kernels.revive(slot)
+            slot.notice = ""
+            if recovered is None or not recovered.restored:
+                raise
+            lost = f" but for the last {len(recovered.lost)}" if recovered.lost else ""
+            raise Failed(f"{error} The namespace is as it was before this call{lost}.") from error
 
     async def _at(self, slot: Slot, kernel: Kernel, point: str | None) -> str:
         """The checkpoint meant; of where the namespace stands now one is taken if there is none yet."""
@@ -207,18 +222,18 @@ class Timeline:
         numbers = sorted({cell.number for cell in cells if cell is not None})
         there = f"There are checkpoints after cells {', '.join(map(str, numbers))}" if numbers else "There is none"
         return (
-            f"That state of cell {cell.number} is not kept any more: old checkpoints are dropped when memory is "
-            f"needed, and none outlives its kernel. {there}, and `start`. Nothing was changed."
+            f"That state of cell {cell.number} is not kept: old checkpoints are dropped when memory is needed, and "
+            f"none outlives its kernel or goes into a branch. {there}, and `start`. Nothing was changed."
         )
 
-    async def _moved(self, notebook: Notebook, line: Line, census: Census | None, already: bool) -> Moved:
+    async def _moved(self, notebook: Notebook, line: Line, census: Census, already: bool) -> Moved:
         cells = await self._store.list_cells(notebook.id, 0, None)
         head = line.head
         return Moved(
             run=head,
             cell=next((cell for cell in cells if head is not None and cell.id == line.steps[head].cell), None),
             stale=tuple(cell.number for cell in cells if cell.run is not None and cell.run.stale),
-            lost=census.lost if census is not None and not already else (),
+            lost=census.lost if not already else (),
             already=already,
         )
 

@@ -43,7 +43,7 @@ def receive(sock: socket.socket) -> tuple[dict[str, Any], list[int], int]:
         return {}, descriptors, sender
     try:
         words = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         words = None
     if not isinstance(words, dict):  # a cell found the socket
         close(descriptors)

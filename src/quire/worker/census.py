@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import socket
+import sys
 import threading
 import time
 from typing import Any
@@ -29,11 +31,15 @@ _HOSTILE = {
 
 def take() -> dict[str, Any]:
     """How good a copy would be: `clean`, `degraded` (some things are lost) or `hostile` (a library will not work)."""
+    connections = _connections()
     if _tasks() == 1 and not processes.children(os.getpid()):
-        return {"quality": "clean", "lost": []}
+        return {"quality": "clean", "lost": connections}
     hostile = _hostile()
-    lost = [*_threads(), *_children(), *hostile]
-    return {"quality": "hostile" if hostile else "degraded" if lost else "clean", "lost": lost}
+    gone = [*_threads(), *_children()]
+    if "duckdb" in sys.modules:
+        gone.append("duckdb (connections from before work, but must not be closed)")
+    quality = "hostile" if hostile else "degraded" if gone else "clean"
+    return {"quality": quality, "lost": [*gone, *connections, *hostile]}
 
 
 def pause_openmp() -> None:
@@ -79,6 +85,17 @@ def _threads() -> list[str]:
     idle = repairs.idle_pool_threads()
     main = threading.main_thread()
     return _few("thread", [each.name for each in threading.enumerate() if each is not main and each not in idle])
+
+
+def _connections() -> list[str]:
+    """Sockets to other programs; those between processes of one machine are most often some library's own."""
+    count = 0
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
+                with socket.socket(fileno=os.dup(int(name))) as sock:
+                    count += sock.family in (socket.AF_INET, socket.AF_INET6)
+    return [f"{count} network connection{'s' * (count > 1)}"] if count else []
 
 
 def _children() -> list[str]:

@@ -44,9 +44,10 @@ class Checkpoints:
             copied = processes.fork_orphan(self._keeper)
         finally:
             os.close(settled if copied else settling)
-            if not copied:
-                _wait_for(settled)  # the next cell may bind a port or move in a file that the copy still shares
         if not copied:
+            # the next cell may bind a port or move in a file that the copy still shares
+            if not _settled(settled):
+                raise ChildProcessError("the copy did not come up")
             return None
         try:
             descriptors = self._be_kept(name, found, ours, settling)
@@ -61,6 +62,7 @@ class Checkpoints:
         mine, keepers = packets.pair()
         packets.send(self._nursery, {"kept": name, "census": found}, [keepers.fileno()])
         keepers.close()
+        os.write(settling, b"1")
         os.close(settling)
         descriptors = self._sleep(mine)
         _open_files_anew()
@@ -95,11 +97,14 @@ def _lifted(sock: socket.socket) -> socket.socket:
     return socket.socket(fileno=lifted(sock.detach()))
 
 
-def _wait_for(settled: int) -> None:
-    with select.epoll() as waiting:  # not select.select: it takes no descriptor over 1,023
-        waiting.register(settled, 0)  # the other end is closed
-        waiting.poll(_SETTLE)
-    os.close(settled)
+def _settled(pipe: int) -> bool:
+    """Whether the copy says so before it closes its end, by living or by dying."""
+    try:
+        with select.epoll() as waiting:  # not select.select: it takes no descriptor over 1,023
+            waiting.register(pipe, select.EPOLLIN)
+            return bool(waiting.poll(_SETTLE)) and bool(os.read(pipe, 1))
+    finally:
+        os.close(pipe)
 
 
 def _let_go(spare: set[int]) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from quire.wire.messages import Finished, Raised, Run
-from quire.worker import display, figures, namespace, pip, tracking
+from quire.worker import display, figures, namespace, pip, reserve, tracking
 
 _TRACEBACK_CHARS = 20_000
 _OURS = os.path.dirname(os.path.dirname(__file__))  # worker and wire
@@ -38,12 +38,14 @@ class Executor:
         outcome = "success"
         name = f"<{run.name}>"
         process = os.getpid()
+        reserve.save()
         try:
             tree = self._parse(run.code, name)
             imports, functions = tracking.imports_and_functions(tree, run.code)
             value = self._run(tree, name)
             figures.flush()
         except BaseException as error:
+            reserve.spend()  # there may be no memory left even to say so
             if os.getpid() != process:
                 _end_child(error)
             outcome = "interrupted" if isinstance(error, KeyboardInterrupt) else "error"
@@ -68,21 +70,32 @@ class Executor:
 
     def _run(self, tree: ast.Module, name: str) -> list[Any]:
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-        if tree.body:
-            self._exec(compile(tree, name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True))
-        if not isinstance(last, ast.Expr):
-            return []
-        expression = ast.Expression(last.value)
-        value = self._exec(compile(expression, name, "eval", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True))
-        if value is None:
+        parts: list[ast.Module | ast.Expression] = [tree] if tree.body else []
+        if isinstance(last, ast.Expr):
+            parts.append(ast.Expression(last.value))
+        value = self._exec([_compiled(part, name) for part in parts])
+        if value is None or last is None:
             return []
         self.namespace["_"] = value
         self._emit(display.displayed(value, result=True), more=True)
         return namespace.as_json(value)
 
-    def _exec(self, code: types.CodeType) -> Any:
-        result = eval(code, self.namespace)  # noqa: S307 - the user's own code
-        return self._await(result) if code.co_flags & inspect.CO_COROUTINE else result
+    def _exec(self, codes: list[types.CodeType]) -> Any:
+        """The last one's value; where any of them awaits, all of them run in the event loop."""
+        if any(code.co_flags & inspect.CO_COROUTINE for code in codes):
+            return self._await(self._exec_awaiting(codes))
+        value = None
+        for code in codes:
+            value = eval(code, self.namespace)  # noqa: S307 - the user's own code
+        return value
+
+    async def _exec_awaiting(self, codes: list[types.CodeType]) -> Any:
+        value = None
+        for code in codes:
+            value = eval(code, self.namespace)  # noqa: S307 - the user's own code
+            if code.co_flags & inspect.CO_COROUTINE:
+                value = await value
+        return value
 
     def _await(self, coroutine: Any) -> Any:
         if self._loop is None:
@@ -102,6 +115,12 @@ class Executor:
             figures.flush()
         except Exception as error:
             self._emit(raised(error))
+
+
+def _compiled(part: ast.Module | ast.Expression, name: str) -> types.CodeType:
+    mode = "exec" if isinstance(part, ast.Module) else "eval"
+    code: types.CodeType = compile(part, name, mode, ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    return code
 
 
 def _end_child(error: BaseException | None) -> NoReturn:

@@ -80,6 +80,8 @@ class Keeper:
                     if live is not None:
                         descriptors = []  # in the live process: they are what it lives on
                         return live
+                case "branch" if not words["name"]:
+                    return self._branch(descriptors)
                 case "wake" | "branch" as what:
                     if what == "wake":
                         self._clear()
@@ -108,6 +110,22 @@ class Keeper:
         self._leave()
         return Live(descriptors, self._theirs, keeper)
 
+    def _branch(self, descriptors: list[int]) -> Live | None:
+        """A second keeper, of the state this one began with."""
+        pid = os.fork()
+        if pid:
+            self._announce_branch(pid)
+            return None
+        self._leave()
+        self._theirs.close()
+        return Keeper(socket.socket(fileno=descriptors.pop())).serve()
+
+    def _announce_branch(self, pid: int) -> None:
+        self._branches.add(pid)
+        pidfd = os.pidfd_open(pid)
+        self._say({"branched": pid}, [pidfd])
+        os.close(pidfd)
+
     def _leave(self) -> None:
         """In a live process: nothing of the keeper is left but the way to it."""
         signal.set_wakeup_fd(-1)
@@ -131,7 +149,7 @@ class Keeper:
                 raise OSError("it is not kept")
             packets.send(kept.sock, words, descriptors)
             self._nursery.settimeout(_ANSWER)
-            while not self._on_news():
+            while not self._on_news(asked=True):
                 pass
         except OSError as error:
             self._say({"failed": f"checkpoint {words['name']} did not wake: {error}"})
@@ -155,31 +173,32 @@ class Keeper:
 
     # What copies announce
 
-    def _on_news(self) -> bool:
-        """Whether a copy announced itself that was asked for."""
+    def _on_news(self, *, asked: bool = False) -> bool:
+        """Whether a copy announced itself that was asked for. Cells can find this socket: nothing is believed."""
         words, descriptors, sender = packets.receive(self._nursery)
         try:
-            if sender not in processes.children(os.getpid()):
-                return False  # words of a cell's own process
+            if sender == self._live or sender not in processes.children(os.getpid()):
+                return False
             match words:
                 case {"kept": str(name), "census": dict(census)} if len(descriptors) == 1:
                     self._keep(name, census, sender, descriptors.pop())
-                case {"woken": _}:
+                case {"woken": _} if asked:
                     self._set_live(sender)
                     return True
-                case {"branched": _}:
-                    self._branches.add(sender)
-                    pidfd = os.pidfd_open(sender)
-                    self._say({"branched": sender}, [pidfd])
-                    os.close(pidfd)
+                case {"branched": _} if asked:
+                    self._announce_branch(sender)
                     return True
         finally:
             packets.close(descriptors)
         return False
 
     def _keep(self, name: str, census: dict[str, Any], pid: int, descriptor: int) -> None:
-        sock = socket.socket(fileno=descriptor)
-        if sock.type is not socket.SOCK_SEQPACKET or name in self._kept or pid == self._live:
+        try:
+            sock = socket.socket(fileno=descriptor)
+        except OSError:
+            os.close(descriptor)  # not even a socket
+            return
+        if sock.type is not socket.SOCK_SEQPACKET or name in self._kept:
             sock.close()
             return
         if self._kept:

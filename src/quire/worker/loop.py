@@ -31,7 +31,7 @@ from quire.wire.messages import (
     Run,
     Value,
 )
-from quire.worker import census, display, figures, namespace, processes, repairs
+from quire.worker import census, display, figures, namespace, processes, repairs, reserve
 from quire.worker import channel as channels
 from quire.worker.checkpoints import Checkpoints
 from quire.worker.executor import Executor, raised
@@ -46,6 +46,9 @@ class InputNotAvailable(RuntimeError):
 
 class CpuTimeExceeded(RuntimeError):
     """A run used more processor time than its notebook allows."""
+
+
+InputNotAvailable.__module__ = CpuTimeExceeded.__module__ = "builtins"  # in tracebacks, without where they are from
 
 
 def live(begin: Live) -> None:
@@ -106,8 +109,8 @@ class _Worker:
         ours = self._channel.descriptors + self._descriptors.kept
         try:
             descriptors = self._checkpoints.take(name, census.take(), ours)
-        except OSError as error:
-            descriptors, why = None, f"no process could be forked for it ({error.strerror or error})"
+        except Exception as error:  # no process to be had, or a cell that patched what this needs
+            descriptors, why = None, f"taking one failed ({type(error).__name__}: {error})"
         if descriptors is None:
             self._channel.send(Checkpointed(name=name, why_not=why, seconds=time.thread_time() - begun))
             return False
@@ -133,6 +136,7 @@ class _Worker:
         os.chdir(request.workspace)
         if request.memory:
             resource.setrlimit(resource.RLIMIT_DATA, (request.memory, request.memory))
+            reserve.limited = True
         self._cpu_seconds = request.cpu
 
     def _run(self, request: Run) -> None:
@@ -160,7 +164,10 @@ class _Worker:
 
     def _on_cpu(self, number: int, frame: types.FrameType | None) -> None:
         if self._running:
-            raise CpuTimeExceeded(f"The run used more than {self._cpu_seconds:g} s of processor time, its limit.")
+            limit = (
+                f"{self._cpu_seconds:g} s of processor time, its limit" if self._cpu_seconds else "RLIMIT_CPU allows"
+            )
+            raise CpuTimeExceeded(f"The run used more than {limit}.")
 
     def _input(self, prompt: object = "", /) -> str:
         """A line from a person, where the client can ask one."""

@@ -20,6 +20,8 @@ def after_waking(loop: Any) -> None:
         with contextlib.suppress(Exception):
             _renew_process_pool(pool)
     _forget_children()
+    with contextlib.suppress(AttributeError):
+        _forget_loky()
     for pool in _thread_pools():
         with contextlib.suppress(AttributeError):
             _renew_thread_pool(pool)
@@ -129,6 +131,17 @@ def _forget_children() -> None:
     tracker: Any = sys.modules.get("multiprocessing.resource_tracker")
     if tracker is not None:
         tracker._resource_tracker._fd = tracker._resource_tracker._pid = None
+
+
+def _forget_loky() -> None:
+    """joblib's pool is made again at the next use."""
+    for home in ("joblib.externals.loky", "loky"):
+        reusable: Any = sys.modules.get(f"{home}.reusable_executor")
+        tracker: Any = sys.modules.get(f"{home}.backend.resource_tracker")
+        if reusable is not None:
+            reusable._executor = None
+        if tracker is not None:
+            tracker._resource_tracker._fd = tracker._resource_tracker._pid = None
 
 
 def _renew_loop(loop: Any) -> None:

@@ -45,7 +45,8 @@ def main(arguments: list[str]) -> None:
     gc.collect()
     gc.freeze()  # without it a collection in a kernel would unshare every page of these objects
     processes.outlive_parent()
-    packets.send(control, {"ready": loaded, "python": sys.version.split()[0]})
+    with contextlib.suppress(OSError):  # the server is gone: the end of control says so
+        packets.send(control, {"ready": loaded, "python": sys.version.split()[0]})
     _Zygote(control).serve()
 
 

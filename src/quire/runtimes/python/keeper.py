@@ -29,6 +29,7 @@ class Keeper:
         self._pidfd = pidfd
         self._loop = asyncio.get_running_loop()
         self._gone = asyncio.Event()
+        self._one_at_a_time = asyncio.Lock()  # orders that are answered
         self._answer: asyncio.Future[tuple[int, int]] | None = None  # of start, wake and branch: pid and pidfd
         self._weighed: asyncio.Future[tuple[int, dict[str, int]]] | None = None
         self._deaths: dict[int, asyncio.Future[Exit]] = {}
@@ -48,13 +49,14 @@ class Keeper:
 
     async def launch(self, order: dict[str, Any], descriptors: list[int]) -> tuple[int, int]:
         """Have it start, wake or branch: the new process's pid, and a pidfd that is the caller's to close."""
-        self._answer = self._loop.create_future()
-        try:
-            packets.send(self._control, order, descriptors)
-            return await asyncio.wait_for(asyncio.shield(self._answer), _ANSWER)
-        except (OSError, TimeoutError) as error:
-            self._kill()  # one that does not answer keeps nothing
-            raise Failed("The process that keeps this kernel does not answer.") from error
+        async with self._one_at_a_time:
+            self._answer = self._loop.create_future()
+            try:
+                packets.send(self._control, order, descriptors)
+                return await asyncio.wait_for(asyncio.shield(self._answer), _ANSWER)
+            except (OSError, TimeoutError) as error:
+                self._kill()  # one that does not answer keeps nothing
+                raise Failed("The process that keeps this kernel does not answer.") from error
 
     def order(self, **words: Any) -> None:
         with contextlib.suppress(OSError):
@@ -76,12 +78,13 @@ class Keeper:
 
     async def weigh(self) -> tuple[int, dict[str, int]]:
         """Bytes all checkpoints hold beyond the live process, and what dropping each alone would free."""
-        self._weighed = self._loop.create_future()
-        self.order(do="weigh")
-        try:
-            return await asyncio.wait_for(asyncio.shield(self._weighed), _ANSWER)
-        except TimeoutError:
-            return 0, {}
+        async with self._one_at_a_time:
+            self._weighed = self._loop.create_future()
+            self.order(do="weigh")
+            try:
+                return await asyncio.wait_for(asyncio.shield(self._weighed), _ANSWER)
+            except TimeoutError:
+                return 0, {}
 
     async def status_of(self, pid: int, patience: float = 5.0) -> Exit:
         death = self._deaths.setdefault(pid, self._loop.create_future())

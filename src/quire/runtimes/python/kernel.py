@@ -151,7 +151,9 @@ class PythonKernel:
             raise
         self._zygote.adopt(pid)
         kernel = await self._of(self._zygote, Keeper(ours, pid, pidfd))
-        kernel._spec, kernel._branched = spec, True
+        kernel._spec, kernel._branched = spec, bool(name) or self._branched
+        if not kernel._branched:
+            await kernel.enter(spec)
         return kernel
 
     # How many processes a cell has

@@ -56,7 +56,8 @@ class Zygote:
             except OSError as error:
                 ours.close()
                 raise Failed(
-                    f"Python could not be started ({python}: {error.strerror}). See setting `python`."
+                    f"Python could not be started ({python}: {error.strerror}). Name another as the setting or the "
+                    "notebook's `python`."
                 ) from error
         return cls(process, ours)
 

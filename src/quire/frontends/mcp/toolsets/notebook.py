@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from fastmcp import Context
 from fastmcp.tools import ToolResult
 from mcp_types import ImageContent, TextContent
-from pydantic import Field
+from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict
 
 from quire.core import workspaces
@@ -26,6 +26,8 @@ from quire.frontends.mcp.toolsets import Shelf
 
 class Limits(TypedDict, total=False):
     """Zero is no limit."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
 
     memory_bytes: Annotated[int, Field(ge=0)]
     cpu_seconds: Annotated[float, Field(ge=0)]

@@ -47,11 +47,11 @@ def register(shelf: Shelf, desk: Desk) -> None:
             desk.app.current.use(desk.client(ctx), branch)
         info: NotebookInfo = desk.info(ctx, branch)
         info["branch_of"] = book.name
-        return ToolResult(
-            content=f"Made notebook {name!r} from {book.name!r} with {render.count(branch.cells, 'cell')}"
-            + (", now current." if use else "."),
-            structured_content=dict(info),
-        )
+        said = f"Made notebook {name!r} from {book.name!r} with {render.count(branch.cells, 'cell')}"
+        said += ", now current." if use else "."
+        if missing := desk.app.timeline.protection(branch).why:
+            said += f" It does not have: {missing}."
+        return ToolResult(content=said, structured_content=dict(info))
 
     shelf.put(list_checkpoints, "List checkpoints", CheckpointList, reads=True)
     shelf.put(rollback, "Roll back", RolledBack, destroys=True, repeats=True)

@@ -1,0 +1,98 @@
+"""Memory of idle notebooks against an ipykernel's, each with numpy and pandas imported; and 300 live notebooks.
+
+A notebook's memory is the Pss of all its processes: keeper, live process and checkpoints. The ipykernel is weighed
+after Quire ended, so that neither shares files with the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from fastmcp import Client
+from fastmcp.client.transports import StreamableHttpTransport
+
+from bench import processes
+from bench.crowd import server
+from bench.recover import ipykernel
+from bench.servers import quire
+
+LIMIT = 1 / 10
+_IDLE = 20  # notebooks weighed
+_LIVE = 300  # notebooks of one server
+_CELLS = 20  # runs of each
+_CLIENTS = 4
+_DEADLINE = 60.0  # seconds anything is waited for
+_IMPORT = "import numpy as np, pandas as pd"
+
+
+async def measure() -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        async with quire(Path(folder)) as client:
+            for number in range(_IDLE):
+                await client.call_tool("create_notebook", {"name": f"idle-{number}"})
+                await client.call_tool("execute", {"code": _IMPORT})
+            ours = [process for keeper in await _protected(client) for process in processes.family(keeper)]
+            each = sum(map(processes.pss, ours)) / _IDLE
+    async with ipykernel() as (manager, kernel):
+        reply = await kernel.execute_interactive(_IMPORT, timeout=_DEADLINE)
+        assert reply["content"]["status"] == "ok", reply
+        return each / processes.pss(manager.provisioner.pid)
+
+
+async def _protected(client: Client[Any]) -> list[int]:
+    """The notebooks' keepers, when each has a live process and a checkpoint; a spare has none."""
+    async with asyncio.timeout(_DEADLINE):
+        while not all(
+            book["protection"].startswith("clean, up to run")
+            for book in (await client.call_tool("list_notebooks", {})).structured_content["notebooks"]
+        ):
+            await asyncio.sleep(0.05)
+    found = [each for each in processes.keepers(processes.quire_server()) if len(processes.children(each)) == 2]
+    assert len(found) == _IDLE, found
+    return found
+
+
+async def crowd() -> tuple[int, int, int]:
+    """Wrong answers, answers, and bytes of the machine's memory all the notebooks took."""
+    before = processes.available()
+    count = {"answers": 0, "wrong": 0}
+    with tempfile.TemporaryDirectory() as folder:
+        async with server(Path(folder)) as url:
+            async with asyncio.TaskGroup() as group:
+                for number in range(_CLIENTS):
+                    group.create_task(_visit(url, range(number, _LIVE, _CLIENTS), count))
+            taken = before - processes.available()
+    return count["wrong"], count["answers"], taken
+
+
+async def _visit(url: str, numbers: range, count: dict[str, int]) -> None:
+    """Make these notebooks, then one cell in each, and again."""
+    async with Client(StreamableHttpTransport(url)) as client:
+        for number in numbers:
+            await client.call_tool("create_notebook", {"name": f"live-{number}", "use": False})
+            await _run(client, number, f"{_IMPORT}; ran = []", [], count)
+        for turn in range(_CELLS):
+            for number in numbers:
+                token = f"{number} ran {turn}"
+                await _run(client, number, f"ran.append({token!r}); [len(ran), ran[-1]]", [turn + 1, token], count)
+
+
+async def _run(client: Client[Any], number: int, code: str, right: list[Any], count: dict[str, int]) -> None:
+    answer = await client.call_tool("execute", {"code": code, "notebook": f"live-{number}"}, raise_on_error=False)
+    said = answer.structured_content or {}
+    count["answers"] += 1
+    if not said.get("success") or (said.get("return_value") or []) != right:
+        count["wrong"] += 1
+        print(f"wrong: {code!r} was answered by {said or answer.content}")
+
+
+async def main() -> list[tuple[str, float, float]]:
+    ratio = await measure()
+    wrong, answers, taken = await crowd()
+    return [
+        (f"memory of an idle notebook / of an ipykernel, numpy and pandas imported, Pss of {_IDLE}", ratio, LIMIT),
+        (f"wrong answers of {answers:,} of {_LIVE} live notebooks ({taken / 2**30:.1f} GiB taken)", wrong, 0),
+    ]
