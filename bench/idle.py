@@ -46,7 +46,7 @@ async def _protected(client: Client[Any]) -> list[int]:
     """The notebooks' keepers, when each has a live process and a checkpoint; a spare has none."""
     async with asyncio.timeout(_DEADLINE):
         while not all(
-            book["protection"].startswith("clean, up to run")
+            "up to run" in book["protection"]
             for book in (await client.call_tool("list_notebooks", {})).structured_content["notebooks"]
         ):
             await asyncio.sleep(0.05)

@@ -71,7 +71,7 @@ def test_how_a_run_ended(
             f"{AS_BEFORE} Not restored: thread a, polars",
             "",
         ),
-        (Recovered(restored=True, lost=RUNS, why="no room"), [3, 4], "last 2 runs before it (no room)", AS_BEFORE),
+        (Recovered(restored=True, lost=RUNS, why="no room"), [3, 4], "last 2 runs before it did is gone too: there was no checkpoint, no room", AS_BEFORE),
         (Recovered(restored=True, lost=RUNS), [3, 4], "Run again: cells 3, 4.", AS_BEFORE),
         (Recovered(restored=True, lost=RUNS), [], "cells deleted since", AS_BEFORE),
         (Recovered(restored=False, why="It broke."), [], "Variables are gone, cells are kept", AS_BEFORE),

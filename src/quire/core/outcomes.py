@@ -45,12 +45,12 @@ def restored(recovered: Recovered, lost_cells: list[int]) -> str:
         return f"Variables are gone, cells are kept; the next run starts a fresh kernel ({recovered.why})."
     said = "Variables are as they were before this cell."
     if recovered.lost:
-        cells = ", ".join(map(str, lost_cells)) or "(deleted since)"
+        cells = ", ".join(map(str, lost_cells)) or "deleted since"
         many = f"the last {len(recovered.lost)} runs" if len(recovered.lost) > 1 else "the run"
         why = recovered.why or "none could be taken"
         said = (
             f"What {many} before it did is gone too: there was no checkpoint, {why}. "
-            f"Run again: cell{'s' * (len(lost_cells) > 1)} {cells}."
+            f"Run again: cell{'s' * (len(recovered.lost) > 1)} {cells}."
         )
     if recovered.broken:
         said += f" Not restored: {', '.join(recovered.broken)}."
