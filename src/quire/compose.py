@@ -47,12 +47,13 @@ async def app(settings: Settings, *, kernels: bool = True) -> AsyncIterator[App]
         stack.push_async_callback(keeping.close)
         runs = Runs(store, blobs, keeping, feed, limits)
         await stack.enter_async_context(runs.open())
-        (await stack.enter_async_context(background())).start_soon(keeping.sweep)
+        group = await stack.enter_async_context(background())
+        group.start_soon(keeping.sweep)
         notebooks = Notebooks(store, blobs, feed, limits, [settings.runtime])
         yield App(
             notebooks=notebooks,
             runs=runs,
-            timeline=Timeline(store, keeping, notebooks, feed),
+            timeline=Timeline(store, keeping, notebooks, feed, group.start_soon),
             kernels=keeping,
             current=Current(notebooks, keeping),
             feed=feed,

@@ -103,6 +103,8 @@ class Kernels:
             try:
                 notice = await self._ensure(notebook, slot)
                 assert slot.kernel is not None
+                if slot.line.bare:
+                    await self._protect(notebook, slot)
                 yield Lease(kernel=slot.kernel, line=slot.line, notice=notice)
             finally:
                 slot.waiting -= 1
@@ -166,6 +168,15 @@ class Kernels:
         self._store.hold(notebook.id)
         self._slots[notebook.id] = Slot(kernel=kernel, line=Line(start=start), used_at=anyio.current_time())
 
+    async def protect(self, notebook: Notebook) -> None:
+        """Take a checkpoint of where the namespace stands, in its turn."""
+        async with self.turn(notebook) as slot:
+            slot.waiting -= 1
+            try:
+                await self._protect(notebook, slot)
+            finally:
+                slot.waiting += 1
+
     async def sweep(self) -> None:
         """Close kernels nobody used for long; runs until cancelled."""
         while self._idle_timeout:
@@ -222,6 +233,7 @@ class Kernels:
         """A checkpoint of where the namespace stands now; a dear one waits until nobody is in a hurry."""
         await self.revive(slot)
         kernel, line = slot.kernel, slot.line
+        line.bare = False
         if kernel is None or not kernel.alive or line.head is None or line.head in kernel.checkpoints:
             return
         policy = notebook.policy
@@ -240,7 +252,8 @@ class Kernels:
             if policy.isolation == "cell":  # the next cell's process comes of the checkpoint, as after a crash
                 await kernel.kill()
                 await Lease(kernel=kernel, line=line).recover()
-                return
+                await kernel.checkpoint(line.head)
+                line.bare = False
         await self.revive(slot)
 
     async def _end(self, id_: NotebookId, slot: Slot) -> None:

@@ -31,6 +31,7 @@ class Line:
     cost: float = 0.0  # seconds of work the last checkpoint took
     at_risk: float = 0.0  # seconds of running that a crash would cost
     why: str = ""  # there is no checkpoint of the newest state
+    bare: bool = False  # the checkpoint it stands at was woken, and is to be taken again before anything runs
 
     def advance(self, run: Run) -> None:
         """The run is over and what it did is in the namespace."""
@@ -66,6 +67,6 @@ class Line:
     def move(self, to: str) -> dict[RunId, bool]:
         """The namespace is that of this checkpoint now; of each run, whether that left it behind."""
         self.head = RunId(to) if to != START else None
-        self.at_risk, self.why = 0.0, ""
+        self.at_risk, self.why, self.bare = 0.0, "", True
         on_the_way = set(self.way(self.head))
         return {run: run not in on_the_way for run in self.steps}

@@ -71,7 +71,8 @@ class Kernel(Protocol):
         ...
 
     async def restore(self, name: str) -> None:
-        """Put the namespace back to a checkpoint, any number of times. Raises Failed where that cannot be."""
+        """Put the namespace back to a checkpoint, which is used up by that: take another of the same name. Raises
+        Failed where it cannot be."""
 
     async def branch(self, name: str, spec: KernelSpec) -> Kernel:
         """A second kernel that begins at a checkpoint of this one and outlives it. Raises Failed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
@@ -54,7 +55,16 @@ class Moved:
 
 
 class Timeline:
-    def __init__(self, store: Store, kernels: Kernels, notebooks: Notebooks, feed: Feed) -> None:
+    def __init__(
+        self,
+        store: Store,
+        kernels: Kernels,
+        notebooks: Notebooks,
+        feed: Feed,
+        later: Callable[..., object],
+    ) -> None:
+        """`later` has something done when the answer is given."""
+        self._later = later
         self._store = store
         self._kernels = kernels
         self._notebooks = notebooks
@@ -122,6 +132,7 @@ class Timeline:
                 await self._restore(slot, kernel, name)
                 await self._store.mark_stale(notebook.id, line.move(name))
             moved = await self._moved(notebook, line, census, already)
+        self._later(self._kernels.protect, notebook)  # the checkpoint it stands at was used up
         self._feed.tell(Change(notebook=notebook))
         return moved
 

@@ -29,12 +29,17 @@ _HOSTILE = {
 """Native threads by how their names begin: libraries that no copy can use again."""
 
 
+carried: dict[str, Any] = {}
+"""The census of the checkpoint this process was woken from: a library that did not come along is still missing."""
+
+
 def take() -> dict[str, Any]:
     """How good a copy would be: `clean`, `degraded` (some things are lost) or `hostile` (a library will not work)."""
     connections = _connections()
-    if _tasks() == 1 and not processes.children(os.getpid()):
+    if processes.alone() and not processes.children(os.getpid()) and carried.get("quality") != "hostile":
         return {"quality": "clean", "lost": connections}
     hostile = _hostile()
+    hostile += [each for each in carried.get("lost", ()) if each in _HOSTILE.values() and each not in hostile]
     gone = [*_threads(), *_children()]
     if "duckdb" in sys.modules:
         gone.append("duckdb (connections from before work, but must not be closed)")
@@ -48,7 +53,7 @@ def pause_openmp() -> None:
     Without this a copy that uses scikit-learn or PyTorch waits for ever for threads it does not have. Nor may a
     thread be just ending when the copy is made: it may hold a lock that nobody would open in the copy.
     """
-    if _tasks() == 1:
+    if processes.alone():
         return
     pauses = _openmp()
     for pause in pauses:

@@ -13,6 +13,7 @@ import random
 import select
 import socket
 import stat
+from dataclasses import dataclass
 from typing import Any
 
 from quire.wire import packets
@@ -21,6 +22,7 @@ from quire.worker.channel import lifted
 from quire.worker.keeper import Keeper, Live
 
 _FLAGS = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_SYNC  # of an open file, kept when it is opened anew
+LIVE = 100  # a live process goes before the newest checkpoint when memory runs out, and after all others
 _SETTLE = 5.0  # seconds a copy has to let go of what it shares
 
 
@@ -39,6 +41,7 @@ class Checkpoints:
         census.pause_openmp()
         state = random.getstate()  # Python reseeds it in every fork
         settled, settling = os.pipe2(os.O_CLOEXEC)
+        shared = _shared(spare={self._nursery.fileno(), settled, settling, *ours})
         copied = False
         try:
             copied = processes.fork_orphan(self._keeper)
@@ -50,38 +53,39 @@ class Checkpoints:
                 raise ChildProcessError("the copy did not come up")
             return None
         try:
-            descriptors = self._be_kept(name, found, ours, settling)
+            packets.close(ours)
+            shared.let_go()
+            descriptors = self._sleep(self._announce(name, found, settling), shared)
         except BaseException:
             os._exit(1)  # a copy that cannot be one must not go on as the original
+        processes.oom_score("self", LIVE)
         random.setstate(state)
+        census.carried = found
         return descriptors
 
-    def _be_kept(self, name: str, found: dict[str, Any], ours: list[int], settling: int) -> list[int]:
-        packets.close(ours)
-        _let_go(spare={self._nursery.fileno(), settling})
+    def _announce(self, name: str, found: dict[str, Any], settling: int) -> socket.socket:
+        """To the keeper, then to the original; what comes back is where orders come from."""
         mine, keepers = packets.pair()
         packets.send(self._nursery, {"kept": name, "census": found}, [keepers.fileno()])
         keepers.close()
         os.write(settling, b"1")
         os.close(settling)
-        descriptors = self._sleep(mine)
-        _open_files_anew()
-        return descriptors
+        return mine
 
-    def _sleep(self, orders: socket.socket) -> list[int]:
-        """Until woken; what wakes is a copy of the copy, so that a checkpoint can wake any number of times."""
+    def _sleep(self, orders: socket.socket, shared: _Shared) -> list[int]:
+        """Until it is woken, or is a copy of itself for a branch, which may be taken any number of times."""
         while True:
             words, descriptors, _ = packets.receive(orders)
             if not words:
                 os._exit(0)
+            if words["do"] == "wake":
+                orders.close()
+                return descriptors
             if processes.fork_orphan(self._keeper):
-                break
+                orders.close()
+                shared.open_files_anew()
+                return self._branch(socket.socket(fileno=descriptors[0]))
             packets.close(descriptors)
-        orders.close()
-        if words["do"] == "branch":
-            return self._branch(socket.socket(fileno=descriptors[0]))
-        packets.send(self._nursery, {"woken": words["name"]})
-        return descriptors
 
     def _branch(self, control: socket.socket) -> list[int]:
         """Be the keeper of a kernel of its own that starts from here; back in each live process it forks."""
@@ -107,25 +111,25 @@ def _settled(pipe: int) -> bool:
         os.close(pipe)
 
 
-def _let_go(spare: set[int]) -> None:
-    """Nothing the original talks through stays open here; in its place is what answers nothing."""
-    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    for fd, path in _open_descriptors():
-        if fd in spare or fd == null:
-            continue
-        if fd <= 2 or path.startswith(("socket:", "pipe:", "anon_inode:")) or stat.S_ISFIFO(os.fstat(fd).st_mode):
-            os.dup2(null, fd, inheritable=os.get_inheritable(fd))
-    os.close(null)
-    _open_files_anew()
+@dataclass(frozen=True)
+class _Shared:
+    """Descriptors a copy would share with the original: looked up before the fork, where memory is touched anyway."""
 
+    talking: list[int]  # sockets, pipes and the like
+    files: list[int]
 
-def _open_files_anew() -> None:
-    """Each open file a second time, at the same place: two processes that share one move each other in it."""
-    for fd, path in _open_descriptors():
-        if not path.startswith("/"):
-            continue
-        with contextlib.suppress(OSError):  # it may not be opened again: then it is shared
-            if stat.S_ISREG(os.fstat(fd).st_mode):
+    def let_go(self) -> None:
+        """What the original talks through is closed here; in its place is what answers nothing."""
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        for fd in (0, 1, 2, *self.talking):
+            os.dup2(null, fd, inheritable=fd <= 2 or os.get_inheritable(fd))
+        os.close(null)
+        self.open_files_anew()
+
+    def open_files_anew(self) -> None:
+        """Each a second time, at the same place: two processes that share one move each other in it."""
+        for fd in self.files:
+            with contextlib.suppress(OSError):  # it may not be opened again: then it is shared
                 flags = fcntl.fcntl(fd, fcntl.F_GETFL) & _FLAGS
                 anew = os.open(f"/proc/self/fd/{fd}", flags | os.O_CLOEXEC)
                 os.lseek(anew, os.lseek(fd, 0, os.SEEK_CUR), os.SEEK_SET)
@@ -133,9 +137,15 @@ def _open_files_anew() -> None:
                 os.close(anew)
 
 
-def _open_descriptors() -> list[tuple[int, str]]:
-    found = []
-    for name in os.listdir("/proc/self/fd"):
+def _shared(spare: set[int]) -> _Shared:
+    talking, files = [], []
+    for fd in map(int, os.listdir("/proc/self/fd")):
         with contextlib.suppress(OSError):  # the folder's own is closed by now
-            found.append((int(name), os.readlink(f"/proc/self/fd/{name}")))
-    return found
+            path, mode = os.readlink(f"/proc/self/fd/{fd}"), os.fstat(fd).st_mode
+            if fd <= 2 or fd in spare:
+                continue
+            if path.startswith(("socket:", "pipe:", "anon_inode:")) or stat.S_ISFIFO(mode):
+                talking.append(fd)
+            elif path.startswith("/") and stat.S_ISREG(mode):
+                files.append(fd)
+    return _Shared(talking, files)

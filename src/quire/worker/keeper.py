@@ -43,6 +43,7 @@ class Keeper:
         processes.adopt_orphans()
         self._control = control
         self._live = 0
+        self._former: set[int] = set()  # live processes that were replaced and are not yet buried
         self._kept: dict[str, _Kept] = {}  # oldest first
         self._branches: set[int] = set()  # keepers forked from our checkpoints: not ours to kill
         self._nursery, self._theirs = packets.pair()
@@ -80,11 +81,11 @@ class Keeper:
                     if live is not None:
                         descriptors = []  # in the live process: they are what it lives on
                         return live
+                case "wake":
+                    self._wake(words, descriptors)
                 case "branch" if not words["name"]:
                     return self._branch(descriptors)
-                case "wake" | "branch" as what:
-                    if what == "wake":
-                        self._clear()
+                case "branch":
                     self._hand_on(words, descriptors)
                 case "clear":
                     self._clear()
@@ -141,6 +142,28 @@ class Keeper:
         self._say({"live": pid}, [pidfd])
         os.close(pidfd)
 
+    def _wake(self, words: dict[str, Any], descriptors: list[int]) -> None:
+        """The checkpoint takes the live process's place at once; what it replaces is buried meanwhile."""
+        kept = self._kept.pop(words["name"], None)
+        self._strike(but=kept.pid if kept is not None else 0)
+        try:
+            if kept is None:
+                raise OSError("it is not kept")
+            packets.send(kept.sock, words, descriptors)
+            kept.sock.close()
+            self._set_live(kept.pid)
+        except OSError as error:
+            self._say({"failed": f"checkpoint {words['name']} did not wake: {error}"})
+        self._clear(but=self._live)
+
+    def _strike(self, but: int) -> None:
+        """Kill the live process and all that cells started, without waiting for their end."""
+        if self._live:
+            self._former.add(self._live)
+            self._live = 0
+        for pid in processes.descendants(os.getpid(), self._spared() | {but}):
+            processes.kill(pid)
+
     def _hand_on(self, words: dict[str, Any], descriptors: list[int]) -> None:
         """To a checkpoint, whose copy announces itself; nothing else is done until then, so that none kills it."""
         kept = self._kept.get(words["name"])
@@ -182,9 +205,6 @@ class Keeper:
             match words:
                 case {"kept": str(name), "census": dict(census)} if len(descriptors) == 1:
                     self._keep(name, census, sender, descriptors.pop())
-                case {"woken": _} if asked:
-                    self._set_live(sender)
-                    return True
                 case {"branched": _} if asked:
                     self._announce_branch(sender)
                     return True
@@ -229,6 +249,9 @@ class Keeper:
             oom = memory.oom_kills() > self._oom_kills
             self._clear()  # what the cell started and left behind
             self._say({"died": pid, "status": status, "peak_kb": peak_kb, "oom": oom, "why": why})
+        if pid in self._former:
+            self._former.remove(pid)
+            self._say({"died": pid, "status": status, "peak_kb": peak_kb, "oom": False, "why": ""})
         self._branches.discard(pid)
         for name, kept in list(self._kept.items()):
             if kept.pid == pid:
@@ -238,11 +261,11 @@ class Keeper:
     def _spared(self, everything: bool = False) -> set[int]:
         return self._branches if everything else self._branches | {kept.pid for kept in self._kept.values()}
 
-    def _clear(self, *, everything: bool = False, why: str = "") -> None:
+    def _clear(self, *, everything: bool = False, but: int = 0, why: str = "") -> None:
         """Kill the live process and all that cells started; checkpoints too where everything goes."""
         end = time.monotonic() + _CLEAR
         while time.monotonic() < end:
-            found = processes.descendants(os.getpid(), self._spared(everything))
+            found = processes.descendants(os.getpid(), self._spared(everything) | {but})
             if not found:
                 return
             for pid in found:

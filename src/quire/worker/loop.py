@@ -33,11 +33,9 @@ from quire.wire.messages import (
 )
 from quire.worker import census, display, figures, namespace, processes, repairs, reserve
 from quire.worker import channel as channels
-from quire.worker.checkpoints import Checkpoints
+from quire.worker.checkpoints import LIVE, Checkpoints
 from quire.worker.executor import Executor, raised
 from quire.worker.keeper import Live
-
-_OOM_SCORE = 100  # a live process goes before the newest checkpoint, and after all others
 
 
 class InputNotAvailable(RuntimeError):
@@ -54,7 +52,7 @@ InputNotAvailable.__module__ = CpuTimeExceeded.__module__ = "builtins"  # in tra
 def live(begin: Live) -> None:
     """Be a kernel's live process: answer requests until the parent closes the socket."""
     quiet_stdin()
-    processes.oom_score("self", _OOM_SCORE)
+    processes.oom_score("self", LIVE)
     sys.path.insert(0, "")
     sys.argv = [""]
     _reseed()

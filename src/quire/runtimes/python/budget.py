@@ -5,40 +5,58 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_DRIFT = 8 << 20  # bytes the live process may have touched before checkpoints are weighed again
-_MANY = 8  # new checkpoints after which they are weighed, however little was touched
+_FORK = 1 << 20  # bytes a checkpoint holds by itself: page tables, and what it touched before it slept
+_SMALL = 8 << 20  # bytes: a checkpoint guessed to hold no more is dropped without being weighed
 _RESERVE = 0.1  # the part of the machine's memory that must be left if a cell rewrites all it holds
 _PLENTY, _SCARCE = 0.7, 0.3  # parts of it available: above the one the budget is whole, below the other nothing
 _MEMINFO = re.compile(r"^(MemTotal|MemAvailable):\s+(\d+)", re.MULTILINE)
 
 
 class Ledger:
-    """When checkpoints are to be weighed: that costs a millisecond and more, and most cells change little."""
+    """What each checkpoint holds, guessed from the pages the live process touched after it, and weighed only where
+    the guess would cost a checkpoint that matters: to weigh takes a millisecond for each."""
 
     def __init__(self) -> None:
+        self._held: dict[str, int] = {}  # bytes, oldest first
         self._faults = 0
-        self._count = 0
-        self._again = False
 
-    def due(self, faults: int, count: int) -> bool:
-        drifted = faults - self._faults if faults >= self._faults else faults  # a woken process counts from 0 again
-        return self._again or drifted * _PAGE > _DRIFT or count >= self._count + _MANY
+    def taken(self, kept: list[str], faults: int) -> None:
+        """These are kept now; the last one is new. What was touched since the one before is held by that one."""
+        touched = (faults - self._faults if faults >= self._faults else faults) * _PAGE  # one woken counts from 0
+        self._faults = faults
+        if self._held:
+            self._held[next(reversed(self._held))] += touched
+        self._held = {name: self._held.get(name, _FORK) for name in kept}
 
-    def weighed(self, faults: int, count: int) -> None:
-        self._faults, self._count, self._again = faults, count, False
+    def woken(self, name: str) -> None:
+        self._held.pop(name, None)
+        self._faults = 0
 
-    def stale(self) -> None:
-        self._again = True
+    def doubtful(self, allowed: int, named: set[str]) -> bool:
+        """Whether one has to go of which it is not sure that it holds much for its own sake."""
+        return any(self._held[name] > _SMALL for name in self.surplus(allowed, named))
 
+    def weighed(self, total: int, own: Mapping[str, int]) -> None:
+        shared = max(0, total - sum(own.values())) // max(1, len(own))
+        self._held = {name: own.get(name, 0) + shared for name in self._held}
 
-def first_to_go(kept: list[str], named: set[str]) -> str | None:
-    """The oldest without a name, else the oldest; never the newest, which the next crash needs."""
-    older = kept[:-1]
-    return next((name for name in older if name not in named), older[0] if older else None)
+    def surplus(self, allowed: int, named: set[str]) -> list[str]:
+        """The oldest without a name, then the oldest, until the rest fit; never the newest, which the next crash
+        needs."""
+        older = list(self._held)[:-1]
+        total = sum(self._held.values())
+        going: list[str] = []
+        for name in [name for name in older if name not in named] + [name for name in older if name in named]:
+            if total <= allowed:
+                break
+            going.append(name)
+            total -= self._held[name]
+        return going
 
 
 @dataclass(frozen=True)

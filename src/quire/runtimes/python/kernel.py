@@ -25,6 +25,7 @@ class PythonKernel:
         self._spec: KernelSpec | None = None  # None while nobody has it
         self._branched = False  # as it began, it was somewhere already
         self._ledger = budget.Ledger()
+        self._burials: set[asyncio.Task[None]] = set()
         self._watching: asyncio.TimerHandle | None = None
 
     @classmethod
@@ -77,7 +78,12 @@ class PythonKernel:
 
     async def _close(self) -> None:
         await self._keeper.close()
-        await self._live.close()
+        await asyncio.gather(self._live.close(), *self._burials)
+
+    def _bury(self, live: Live) -> None:
+        burial = asyncio.get_running_loop().create_task(live.close())
+        self._burials.add(burial)
+        burial.add_done_callback(self._burials.discard)
 
     # Checkpoints
 
@@ -106,16 +112,14 @@ class PythonKernel:
     async def thin_out(self, named: set[str]) -> None:
         """Drop the oldest checkpoints, named ones last, until the rest fit the notebook's budget."""
         assert self._spec is not None
-        keeper = self._keeper
+        keeper, ledger = self._keeper, self._ledger
+        ledger.taken(list(keeper.kept), keeper.faults)
         allowed = budget.machine().share(self._spec.checkpoint_bytes)
-        while self._ledger.due(keeper.faults, len(keeper.kept)):
-            total, _ = await keeper.weigh()
-            self._ledger.weighed(keeper.faults, len(keeper.kept))
-            surplus = budget.first_to_go(list(keeper.kept), named)
-            if total <= allowed or surplus is None:
-                return
-            keeper.drop([surplus])
-            self._ledger.stale()
+        if ledger.doubtful(allowed, named):
+            ledger.weighed(*await keeper.weigh())
+        surplus = ledger.surplus(allowed, named)
+        if surplus:
+            keeper.drop(surplus)
 
     async def sizes(self) -> dict[str, int]:
         """Bytes that dropping each checkpoint would free."""
@@ -124,18 +128,17 @@ class PythonKernel:
     async def restore(self, name: str) -> None:
         """Wake a checkpoint into the live process's place; "" is the kernel as it began. Raises Failed."""
         assert self._spec is not None
-        await self._live.close()
         if not self._keeper.alive:
             raise Failed("The process that kept this kernel's checkpoints is gone.")
         if name and name not in self._keeper.kept:
             raise Failed("That checkpoint is not kept any more.")
         order = {"do": "wake", "name": name} if name else {"do": "start"}
+        self._bury(self._live)  # the keeper kills it first; its last words need not be waited for
+        self._keeper.kept.pop(name, None)
         try:
             self._live = await Live.begin(self._keeper, order)
-        except Failed:
-            if name:
-                self._keeper.drop([name])  # what did not wake once is no checkpoint
-            raise
+        finally:
+            self._ledger.woken(name)
         if not name and not self._branched:
             await self.enter(self._spec)
 

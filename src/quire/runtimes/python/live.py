@@ -28,6 +28,7 @@ _QUIET = 0.01  # seconds: how long printed bytes may lie before this side fetche
 _BACKLOG = 16 << 20  # bytes of events waiting to be taken before the worker is left to wait
 _DYING = 0.1  # seconds between the end of a process's socket and of the process
 _START = 30.0  # seconds a new kernel has to say it is ready
+_WAKE = 10.0  # seconds a checkpoint has
 
 
 class Live:
@@ -51,14 +52,15 @@ class Live:
     async def begin(cls, keeper: Keeper, order: dict[str, Any]) -> Live:
         """The process the keeper makes of this order, when it has said that it is ready."""
         live = cls(keeper)
+        patience = _START if order["do"] == "start" else _WAKE
         try:
-            async with asyncio.timeout(_START):
+            async with asyncio.timeout(patience):
                 await live._begin(order)
                 first = await live.event()
         except TimeoutError:
             await live.close()
             raise Failed(
-                f"A kernel did not start within {_START:g} s; the machine may be overloaded. Call again."
+                f"A kernel did not start within {patience:g} s; the machine may be overloaded. Call again."
             ) from None
         except BaseException:
             await live.close()
