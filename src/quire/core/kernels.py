@@ -100,6 +100,7 @@ class Kernels:
         Leaving it takes a checkpoint, if a run moved the namespace: whoever waits for the run's outcome has it by then.
         """
         async with self.turn(notebook) as slot:
+            slot.line.used(anyio.current_time() - slot.used_at)
             try:
                 notice = await self._ensure(notebook, slot)
                 assert slot.kernel is not None
@@ -241,7 +242,7 @@ class Kernels:
             line.why = "checkpoints are turned off by the setting checkpoint_bytes"
             return
         if not await _undisturbed(slot, line.patience()):
-            line.why = "cells came too quickly after one another for the size of the namespace"
+            line.why = "cells came too quickly after one another"
             return
         taken = await kernel.checkpoint(line.head)
         if isinstance(taken, str):

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from quire.core.model import CellId, Census, Run, RunId
 from quire.core.ports import START
 
-_CHEAP = 0.02  # seconds: a checkpoint that costs no more is taken at once after every run
-_REST = 2  # times its cost: how long nobody must have wanted the kernel before a dearer one is taken
+_CHEAP = 0.02  # seconds: a checkpoint that costs no more is taken at once after a run
+_BURST = 32  # runs without a pause between them; of a longer burst not each is followed by a checkpoint
+_PAUSE = 0.05  # seconds nobody wanted the kernel
+_WORTH = 10  # times the cost of a checkpoint: running time that is never left without one
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ class Line:
     start: Census = field(default_factory=lambda: Census(quality="clean"))  # of the state the kernel began with
     cost: float = 0.0  # seconds of work the last checkpoint took
     at_risk: float = 0.0  # seconds of running that a crash would cost
+    hurry: int = 0  # runs that came without a pause
     why: str = ""  # there is no checkpoint of the newest state
     bare: bool = False  # the checkpoint it stands at was woken, and is to be taken again before anything runs
 
@@ -42,10 +45,16 @@ class Line:
     def protected(self, cost: float) -> None:
         self.cost, self.at_risk, self.why = cost, 0.0, ""
 
+    def used(self, idle: float) -> None:
+        """Somebody wants the kernel, so many seconds after it was last used."""
+        self.hurry = self.hurry + 1 if 0 <= idle < _PAUSE else 0
+
     def patience(self) -> float:
-        """How long nobody must want the kernel before a checkpoint is taken: a dear one must not cost a
-        hurried caller more than what it protects."""
-        return 0.0 if self.cost <= _CHEAP or self.at_risk >= self.cost else _REST * self.cost
+        """How long nobody must want the kernel before a checkpoint is taken: in a long burst, or over a namespace
+        that is dear to copy, it must not cost a hurried caller more than what it protects is worth."""
+        if self.at_risk >= _WORTH * self.cost or (self.cost <= _CHEAP and self.hurry < _BURST):
+            return 0.0
+        return max(_PAUSE, 2 * self.cost)
 
     def way(self, to: RunId | None) -> list[RunId]:
         """The runs that led there, newest first."""

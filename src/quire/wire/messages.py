@@ -176,10 +176,13 @@ class Value:
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpointed:
-    """A copy was made, or why none could be; the keeper says when it is kept."""
+    """A copy was made, or why none could be; how good it is, and what it will not have."""
 
     name: str = _says(_one(str))
     why_not: str = _says(_one(str), default="")
+    quality: str = _says(lambda value: value in ("clean", "degraded", "hostile"), default="clean")
+    lost: list[str] = _says(_texts, default_factory=list)
+    faults: int = _says(_one(int), default=0)  # pages this process has touched so far
     seconds: float = _says(_one(int, float), default=0)  # of processor time it took
 
 

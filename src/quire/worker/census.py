@@ -6,9 +6,11 @@ import contextlib
 import ctypes
 import os
 import socket
+import stat
 import sys
 import threading
 import time
+from dataclasses import dataclass, field
 from typing import Any
 
 from quire.worker import processes, repairs
@@ -29,22 +31,47 @@ _HOSTILE = {
 """Native threads by how their names begin: libraries that no copy can use again."""
 
 
-carried: dict[str, Any] = {}
-"""The census of the checkpoint this process was woken from: a library that did not come along is still missing."""
+@dataclass(frozen=True)
+class Census:
+    """What a copy would lack, and what it would share with the original unless it lets go of it."""
+
+    alone: bool = True  # one thread
+    lost: list[str] = field(default_factory=list)
+    hostile: list[str] = field(default_factory=list)
+    degraded: bool = False
+    talking: list[int] = field(default_factory=list)  # descriptors of sockets, pipes and the like
+    files: list[int] = field(default_factory=list)
+
+    @property
+    def quality(self) -> str:
+        """`clean`, `degraded` (something is lost) or `hostile` (a library will not work)."""
+        return "hostile" if self.hostile else "degraded" if self.degraded else "clean"
 
 
-def take() -> dict[str, Any]:
-    """How good a copy would be: `clean`, `degraded` (some things are lost) or `hostile` (a library will not work)."""
-    connections = _connections()
-    if processes.alone() and not processes.children(os.getpid()) and carried.get("quality") != "hostile":
-        return {"quality": "clean", "lost": connections}
-    hostile = _hostile()
-    hostile += [each for each in carried.get("lost", ()) if each in _HOSTILE.values() and each not in hostile]
-    gone = [*_threads(), *_children()]
-    if "duckdb" in sys.modules:
+def take(ours: set[int], carried: list[str]) -> Census:
+    """`ours` are descriptors the cell has nothing to do with; `carried` what this process lacks since it was woken."""
+    alone = processes.alone()
+    talking, files = _descriptors(ours)
+    connections = _connections(talking)
+    hostile = list(dict.fromkeys([*_hostile(), *carried])) if not alone else carried
+    gone = [*([] if alone else _threads()), *_children()]
+    if "duckdb" in sys.modules and not alone:
         gone.append("duckdb (connections from before work, but must not be closed)")
-    quality = "hostile" if hostile else "degraded" if gone else "clean"
-    return {"quality": quality, "lost": [*gone, *connections, *hostile]}
+    return Census(alone, [*gone, *connections, *hostile], hostile, bool(gone), talking, files)
+
+
+def _descriptors(ours: set[int]) -> tuple[list[int], list[int]]:
+    talking, files = [], []
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        if fd <= 2 or fd in ours:
+            continue
+        with contextlib.suppress(OSError):  # the folder's own is closed by now
+            path, mode = os.readlink(f"/proc/self/fd/{fd}"), os.fstat(fd).st_mode
+            if path.startswith(("socket:", "pipe:", "anon_inode:")) or stat.S_ISFIFO(mode):
+                talking.append(fd)
+            elif path.startswith("/") and stat.S_ISREG(mode):
+                files.append(fd)
+    return talking, files
 
 
 def pause_openmp() -> None:
@@ -53,8 +80,6 @@ def pause_openmp() -> None:
     Without this a copy that uses scikit-learn or PyTorch waits for ever for threads it does not have. Nor may a
     thread be just ending when the copy is made: it may hold a lock that nobody would open in the copy.
     """
-    if processes.alone():
-        return
     pauses = _openmp()
     for pause in pauses:
         pause(_HARD)
@@ -92,14 +117,12 @@ def _threads() -> list[str]:
     return _few("thread", [each.name for each in threading.enumerate() if each is not main and each not in idle])
 
 
-def _connections() -> list[str]:
+def _connections(talking: list[int]) -> list[str]:
     """Sockets to other programs; those between processes of one machine are most often some library's own."""
     count = 0
-    for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):
-            if os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
-                with socket.socket(fileno=os.dup(int(name))) as sock:
-                    count += sock.family in (socket.AF_INET, socket.AF_INET6)
+    for fd in talking:
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as sock:
+            count += sock.family in (socket.AF_INET, socket.AF_INET6)
     return [f"{count} network connection{'s' * (count > 1)}"] if count else []
 
 

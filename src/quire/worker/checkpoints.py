@@ -12,12 +12,10 @@ import os
 import random
 import select
 import socket
-import stat
-from dataclasses import dataclass
-from typing import Any
 
 from quire.wire import packets
 from quire.worker import census, processes
+from quire.worker.census import Census
 from quire.worker.channel import lifted
 from quire.worker.keeper import Keeper, Live
 
@@ -32,47 +30,49 @@ class Checkpoints:
     def __init__(self, nursery: socket.socket, keeper: int) -> None:
         self._nursery = _lifted(nursery)
         self._keeper = keeper
+        self._carried: list[str] = []  # libraries that do not work here since it was woken
 
-    def take(self, name: str, found: dict[str, Any], ours: list[int]) -> list[int] | None:
-        """Leave a copy behind. None in the original; in a copy that was woken, the descriptors to live on.
+    def census(self, ours: list[int]) -> Census:
+        """What a copy taken now would lack; `ours` are the channel's descriptors."""
+        return census.take({self._nursery.fileno(), *ours}, self._carried)
 
-        `ours` are the descriptors of the channel, of which a copy keeps none.
-        """
-        census.pause_openmp()
+    def take(self, name: str, found: Census, ours: list[int]) -> list[int] | None:
+        """Leave a copy behind. None in the original; in a copy that was woken, the descriptors to live on."""
+        if not found.alone:
+            census.pause_openmp()
         state = random.getstate()  # Python reseeds it in every fork
         settled, settling = os.pipe2(os.O_CLOEXEC)
-        shared = _shared(spare={self._nursery.fileno(), settled, settling, *ours})
         copied = False
         try:
-            copied = processes.fork_orphan(self._keeper)
+            copied = processes.fork_orphan(self._keeper, alone=found.alone)
         finally:
             os.close(settled if copied else settling)
         if not copied:
-            # the next cell may bind a port or move in a file that the copy still shares
+            # the next cell may bind a port or move in a file that the copy still shares, or crash at once
             if not _settled(settled):
                 raise ChildProcessError("the copy did not come up")
             return None
         try:
             packets.close(ours)
-            shared.let_go()
-            descriptors = self._sleep(self._announce(name, found, settling), shared)
+            _let_go(found)
+            descriptors = self._sleep(self._announce(name, settling), found)
         except BaseException:
             os._exit(1)  # a copy that cannot be one must not go on as the original
         processes.oom_score("self", LIVE)
         random.setstate(state)
-        census.carried = found
+        self._carried = found.hostile
         return descriptors
 
-    def _announce(self, name: str, found: dict[str, Any], settling: int) -> socket.socket:
+    def _announce(self, name: str, settling: int) -> socket.socket:
         """To the keeper, then to the original; what comes back is where orders come from."""
         mine, keepers = packets.pair()
-        packets.send(self._nursery, {"kept": name, "census": found}, [keepers.fileno()])
+        packets.send(self._nursery, {"kept": name}, [keepers.fileno()])
         keepers.close()
         os.write(settling, b"1")
         os.close(settling)
         return mine
 
-    def _sleep(self, orders: socket.socket, shared: _Shared) -> list[int]:
+    def _sleep(self, orders: socket.socket, found: Census) -> list[int]:
         """Until it is woken, or is a copy of itself for a branch, which may be taken any number of times."""
         while True:
             words, descriptors, _ = packets.receive(orders)
@@ -81,9 +81,9 @@ class Checkpoints:
             if words["do"] == "wake":
                 orders.close()
                 return descriptors
-            if processes.fork_orphan(self._keeper):
+            if processes.fork_orphan(self._keeper, alone=True):
                 orders.close()
-                shared.open_files_anew()
+                _open_anew(found.files)
                 return self._branch(socket.socket(fileno=descriptors[0]))
             packets.close(descriptors)
 
@@ -103,49 +103,29 @@ def _lifted(sock: socket.socket) -> socket.socket:
 
 def _settled(pipe: int) -> bool:
     """Whether the copy says so before it closes its end, by living or by dying."""
+    ready = select.poll()  # not select.select: it takes no descriptor over 1,023
+    ready.register(pipe, select.POLLIN)
     try:
-        with select.epoll() as waiting:  # not select.select: it takes no descriptor over 1,023
-            waiting.register(pipe, select.EPOLLIN)
-            return bool(waiting.poll(_SETTLE)) and bool(os.read(pipe, 1))
+        return bool(ready.poll(_SETTLE * 1000)) and bool(os.read(pipe, 1))
     finally:
         os.close(pipe)
 
 
-@dataclass(frozen=True)
-class _Shared:
-    """Descriptors a copy would share with the original: looked up before the fork, where memory is touched anyway."""
-
-    talking: list[int]  # sockets, pipes and the like
-    files: list[int]
-
-    def let_go(self) -> None:
-        """What the original talks through is closed here; in its place is what answers nothing."""
-        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        for fd in (0, 1, 2, *self.talking):
-            os.dup2(null, fd, inheritable=fd <= 2 or os.get_inheritable(fd))
-        os.close(null)
-        self.open_files_anew()
-
-    def open_files_anew(self) -> None:
-        """Each a second time, at the same place: two processes that share one move each other in it."""
-        for fd in self.files:
-            with contextlib.suppress(OSError):  # it may not be opened again: then it is shared
-                flags = fcntl.fcntl(fd, fcntl.F_GETFL) & _FLAGS
-                anew = os.open(f"/proc/self/fd/{fd}", flags | os.O_CLOEXEC)
-                os.lseek(anew, os.lseek(fd, 0, os.SEEK_CUR), os.SEEK_SET)
-                os.dup2(anew, fd, inheritable=os.get_inheritable(fd))
-                os.close(anew)
+def _let_go(found: Census) -> None:
+    """What the original talks through is closed here; in its place is what answers nothing."""
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for fd in (0, 1, 2, *found.talking):
+        os.dup2(null, fd, inheritable=fd <= 2 or os.get_inheritable(fd))
+    os.close(null)
+    _open_anew(found.files)
 
 
-def _shared(spare: set[int]) -> _Shared:
-    talking, files = [], []
-    for fd in map(int, os.listdir("/proc/self/fd")):
-        with contextlib.suppress(OSError):  # the folder's own is closed by now
-            path, mode = os.readlink(f"/proc/self/fd/{fd}"), os.fstat(fd).st_mode
-            if fd <= 2 or fd in spare:
-                continue
-            if path.startswith(("socket:", "pipe:", "anon_inode:")) or stat.S_ISFIFO(mode):
-                talking.append(fd)
-            elif path.startswith("/") and stat.S_ISREG(mode):
-                files.append(fd)
-    return _Shared(talking, files)
+def _open_anew(files: list[int]) -> None:
+    """Each a second time, at the same place: two processes that share one move each other in it."""
+    for fd in files:
+        with contextlib.suppress(OSError):  # it may not be opened again: then it is shared
+            flags = fcntl.fcntl(fd, fcntl.F_GETFL) & _FLAGS
+            anew = os.open(f"/proc/self/fd/{fd}", flags | os.O_CLOEXEC)
+            os.lseek(anew, os.lseek(fd, 0, os.SEEK_CUR), os.SEEK_SET)
+            os.dup2(anew, fd, inheritable=os.get_inheritable(fd))
+            os.close(anew)

@@ -76,6 +76,7 @@ class Keeper:
         try:
             match words["do"]:
                 case "start":
+                    self._hear()
                     self._clear()
                     live = self._start(descriptors)
                     if live is not None:
@@ -144,6 +145,7 @@ class Keeper:
 
     def _wake(self, words: dict[str, Any], descriptors: list[int]) -> None:
         """The checkpoint takes the live process's place at once; what it replaces is buried meanwhile."""
+        self._hear()
         kept = self._kept.pop(words["name"], None)
         self._strike(but=kept.pid if kept is not None else 0)
         try:
@@ -156,6 +158,14 @@ class Keeper:
             self._say({"failed": f"checkpoint {words['name']} did not wake: {error}"})
         self._clear(but=self._live)
 
+    def _hear(self) -> None:
+        """What was announced already: a checkpoint that was just taken is not to be killed as a stray."""
+        self._nursery.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self._on_news()
+        self._nursery.setblocking(True)
+
     def _strike(self, but: int) -> None:
         """Kill the live process and all that cells started, without waiting for their end."""
         if self._live:
@@ -166,6 +176,7 @@ class Keeper:
 
     def _hand_on(self, words: dict[str, Any], descriptors: list[int]) -> None:
         """To a checkpoint, whose copy announces itself; nothing else is done until then, so that none kills it."""
+        self._hear()
         kept = self._kept.get(words["name"])
         try:
             if kept is None:
@@ -203,8 +214,8 @@ class Keeper:
             if sender == self._live or sender not in processes.children(os.getpid()):
                 return False
             match words:
-                case {"kept": str(name), "census": dict(census)} if len(descriptors) == 1:
-                    self._keep(name, census, sender, descriptors.pop())
+                case {"kept": str(name)} if len(descriptors) == 1:
+                    self._keep(name, sender, descriptors.pop())
                 case {"branched": _} if asked:
                     self._announce_branch(sender)
                     return True
@@ -212,7 +223,7 @@ class Keeper:
             packets.close(descriptors)
         return False
 
-    def _keep(self, name: str, census: dict[str, Any], pid: int, descriptor: int) -> None:
+    def _keep(self, name: str, pid: int, descriptor: int) -> None:
         try:
             sock = socket.socket(fileno=descriptor)
         except OSError:
@@ -226,7 +237,6 @@ class Keeper:
         processes.oom_score(pid, 0)
         self._kept[name] = _Kept(pid, sock)
         self._oom_kills = memory.oom_kills()
-        self._say({"kept": name, "census": census, "faults": memory.faults(self._live)})
 
     # Who died
 
@@ -246,6 +256,7 @@ class Keeper:
     def _buried(self, pid: int, status: int, peak_kb: int, why: str) -> None:
         if pid == self._live:
             self._live = 0
+            self._hear()
             oom = memory.oom_kills() > self._oom_kills
             self._clear()  # what the cell started and left behind
             self._say({"died": pid, "status": status, "peak_kb": peak_kb, "oom": oom, "why": why})

@@ -103,14 +103,24 @@ class _Worker:
     def _checkpoint(self, name: str) -> bool:
         """True in a copy, once it is woken: it has the original's place, and another parent's ear."""
         begun = time.thread_time()  # work, not waiting: a busy machine does not make it dear
-        why, loop = "", repairs.current_loop()
+        why, loop, found = "", repairs.current_loop(), census.Census()
         ours = self._channel.descriptors + self._descriptors.kept
         try:
-            descriptors = self._checkpoints.take(name, census.take(), ours)
+            found = self._checkpoints.census(ours)
+            descriptors = self._checkpoints.take(name, found, ours)
         except Exception as error:  # no process to be had, or a cell that patched what this needs
             descriptors, why = None, f"taking one failed ({type(error).__name__}: {error})"
         if descriptors is None:
-            self._channel.send(Checkpointed(name=name, why_not=why, seconds=time.thread_time() - begun))
+            self._channel.send(
+                Checkpointed(
+                    name=name,
+                    why_not=why,
+                    quality=found.quality,
+                    lost=found.lost,
+                    faults=resource.getrusage(resource.RUSAGE_SELF).ru_minflt,
+                    seconds=time.thread_time() - begun,
+                )
+            )
             return False
         self._channel.connect(descriptors)
         self._descriptors = channels.Descriptors()

@@ -19,13 +19,6 @@ def oom_kills() -> int:
     return 0
 
 
-def faults(pid: int) -> int:
-    """Pages the process has had copied or filled: how far it can have drifted from its checkpoints."""
-    with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/stat", "rb") as file:
-        return int(file.read().rpartition(b")")[2].split()[7])
-    return 0
-
-
 def held(live: int, checkpoints: dict[str, int]) -> tuple[int, dict[str, int]]:
     """Bytes all checkpoints hold beyond what the live process holds anyway; and what each alone would free."""
     rolled = {name: _rollup(pid) for name, pid in checkpoints.items()}

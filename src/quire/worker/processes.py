@@ -39,9 +39,12 @@ def outlive_parent() -> None:
     _libc.prctl(_PDEATHSIG, 0)
 
 
-def fork_orphan(keeper: int) -> bool:
-    """Fork a copy that is the keeper's child, not ours: a cell's os.wait() never sees it. True in the copy."""
-    copied = _clone_sibling() if alone() and _getppid() == keeper else None
+def fork_orphan(keeper: int, *, alone: bool) -> bool:
+    """Fork a copy that is the keeper's child, not ours: a cell's os.wait() never sees it. True in the copy.
+
+    `alone` says that this process has one thread.
+    """
+    copied = _clone_sibling() if alone and _getppid() == keeper else None
     if copied is None:
         copied = _fork_twice(keeper)
     if copied:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,7 @@ _FORK = 1 << 20  # bytes a checkpoint holds by itself: page tables, and what it 
 _SMALL = 8 << 20  # bytes: a checkpoint guessed to hold no more is dropped without being weighed
 _RESERVE = 0.1  # the part of the machine's memory that must be left if a cell rewrites all it holds
 _PLENTY, _SCARCE = 0.7, 0.3  # parts of it available: above the one the budget is whole, below the other nothing
+_FRESH = 1.0  # seconds
 _MEMINFO = re.compile(r"^(MemTotal|MemAvailable):\s+(\d+)", re.MULTILINE)
 
 
@@ -77,10 +80,22 @@ class Machine:
 
 
 def machine() -> Machine:
+    """As it was a second ago at most: the file takes a while to read."""
+    global _seen
+    now = time.monotonic()
+    if now - _seen[0] > _FRESH:
+        _seen = now, _read_machine()
+    return _seen[1]
+
+
+def _read_machine() -> Machine:
     with contextlib.suppress(OSError, KeyError):
         found = {name: int(kib) * 1024 for name, kib in _MEMINFO.findall(Path("/proc/meminfo").read_text())}
         return Machine(total=found["MemTotal"], available=found["MemAvailable"])
     return Machine(total=1, available=1)
+
+
+_seen = (-math.inf, Machine(total=1, available=1))
 
 
 def size_of(pid: int) -> int:

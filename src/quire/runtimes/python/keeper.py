@@ -16,8 +16,6 @@ from quire.wire import packets
 
 _END = 3.0  # seconds a keeper has to kill what is below it, before it is killed itself
 _ANSWER = 15.0  # seconds it has to answer an order
-_LOST = 20  # things lost that a census may name
-_NAME = 100  # characters of each
 
 
 class Keeper:
@@ -33,9 +31,7 @@ class Keeper:
         self._answer: asyncio.Future[tuple[int, int]] | None = None  # of start, wake and branch: pid and pidfd
         self._weighed: asyncio.Future[tuple[int, dict[str, int]]] | None = None
         self._deaths: dict[int, asyncio.Future[Exit]] = {}
-        self._arrived = asyncio.Event()  # a checkpoint is kept
-        self.kept: dict[str, Census] = {}  # oldest first
-        self.faults = 0  # pages the live process had touched at the newest
+        self.kept: dict[str, Census] = {}  # checkpoints, oldest first
         self._loop.add_reader(control.fileno(), self._heard)
         self._loop.add_reader(pidfd, self._on_death)
 
@@ -61,15 +57,6 @@ class Keeper:
     def order(self, **words: Any) -> None:
         with contextlib.suppress(OSError):
             packets.send(self._control, words)
-
-    async def keeps(self, name: str, patience: float) -> Census | None:
-        """What it found when it took the checkpoint in; None where none came."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(patience):
-                while name not in self.kept and self.alive:
-                    self._arrived.clear()
-                    await self._arrived.wait()
-        return self.kept.get(name)
 
     def drop(self, names: list[str]) -> None:
         for name in names:
@@ -123,10 +110,6 @@ class Keeper:
             case {"failed": str(why)}, []:
                 if self._answer is not None and not self._answer.done():
                     self._answer.set_exception(Failed(why))
-            case {"kept": str(name), "census": dict(census), "faults": int(faults)}, []:
-                self.kept[name] = _census(census)
-                self.faults = faults
-                self._arrived.set()
             case {"gone": str(name)}, []:
                 self.kept.pop(name, None)
             case {"weighed": int(total), "own": dict(own)}, []:
@@ -154,7 +137,6 @@ class Keeper:
         self._loop.remove_reader(self._control.fileno())
         self._control.close()
         self.kept.clear()
-        self._arrived.set()
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(Failed("The process that kept this kernel ended."))
             self._answer.exception()
@@ -169,12 +151,3 @@ class Keeper:
             if not death.done():
                 death.set_result(Exit())
         self._gone.set()
-
-
-def _census(found: dict[str, Any]) -> Census:
-    quality = found.get("quality")
-    lost = found.get("lost")
-    return Census(
-        quality=quality if quality in ("clean", "degraded", "hostile") else "degraded",
-        lost=tuple(str(each)[:_NAME] for each in lost[:_LOST]) if isinstance(lost, list) else (),
-    )

@@ -14,6 +14,8 @@ from quire.wire import messages, packets
 from quire.wire.messages import Event
 
 _CHECKPOINT = 10.0  # seconds a checkpoint may take
+_LOST = 20  # things lost that a census may name
+_NAME = 100  # characters of each
 _WATCH = 0.5  # seconds between looks at how many processes a cell has
 
 
@@ -103,17 +105,19 @@ class PythonKernel:
         except TimeoutError:
             await self.kill()  # it answers nothing: it is not to be trusted with the next cell
             return "it did not answer when one was to be taken"
-        if isinstance(answer, messages.Checkpointed) and not answer.why_not:
-            if await self._keeper.keeps(name, _CHECKPOINT) is not None:
-                return answer.seconds
-            return "the copy did not come up"
-        return answer.why_not if isinstance(answer, messages.Checkpointed) else "the kernel ended"
+        if not isinstance(answer, messages.Checkpointed):
+            return "the kernel ended"
+        if answer.why_not:
+            return answer.why_not
+        lost = tuple(each[:_NAME] for each in answer.lost[:_LOST])
+        self._keeper.kept[name] = Census(quality=answer.quality, lost=lost)
+        self._ledger.taken(list(self._keeper.kept), answer.faults)
+        return answer.seconds
 
     async def thin_out(self, named: set[str]) -> None:
         """Drop the oldest checkpoints, named ones last, until the rest fit the notebook's budget."""
         assert self._spec is not None
         keeper, ledger = self._keeper, self._ledger
-        ledger.taken(list(keeper.kept), keeper.faults)
         allowed = budget.machine().share(self._spec.checkpoint_bytes)
         if ledger.doubtful(allowed, named):
             ledger.weighed(*await keeper.weigh())
