@@ -15,10 +15,10 @@ def quire_server() -> int:
     return found
 
 
-def keepers(server: int) -> list[int]:
-    """One for each notebook with a kernel, and one for each spare."""
-    (zygote,) = [pid for pid in children(server) if b"/worker/__main__.py\0" in _command(pid)]
-    return children(zygote)
+def zygote(server: int) -> int:
+    """The process all its kernels come from."""
+    (found,) = [pid for pid in children(server) if b"/worker/__main__.py\0" in _command(pid)]
+    return found
 
 
 def family(pid: int) -> list[int]:

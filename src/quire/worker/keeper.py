@@ -77,7 +77,7 @@ class Keeper:
             match words["do"]:
                 case "start":
                     self._hear()
-                    self._clear()
+                    self._strike(but=0)
                     live = self._start(descriptors)
                     if live is not None:
                         descriptors = []  # in the live process: they are what it lives on
@@ -147,16 +147,16 @@ class Keeper:
         """The checkpoint takes the live process's place at once; what it replaces is buried meanwhile."""
         self._hear()
         kept = self._kept.pop(words["name"], None)
-        self._strike(but=kept.pid if kept is not None else 0)
         try:
             if kept is None:
                 raise OSError("it is not kept")
             packets.send(kept.sock, words, descriptors)
             kept.sock.close()
-            self._set_live(kept.pid)
         except OSError as error:
-            self._say({"failed": f"checkpoint {words['name']} did not wake: {error}"})
-        self._clear(but=self._live)
+            self._say({"failed": f"Checkpoint {words['name']} did not wake: {error}."})
+            return  # what is live stays so
+        self._strike(but=kept.pid)
+        self._set_live(kept.pid)
 
     def _hear(self) -> None:
         """What was announced already: a checkpoint that was just taken is not to be killed as a stray."""
@@ -167,12 +167,16 @@ class Keeper:
         self._nursery.setblocking(True)
 
     def _strike(self, but: int) -> None:
-        """Kill the live process and all that cells started, without waiting for their end."""
+        """Kill the live process and all that cells started, without waiting for their end: that takes as long as
+        they are large, and what is killed starts nothing more."""
         if self._live:
             self._former.add(self._live)
             self._live = 0
-        for pid in processes.descendants(os.getpid(), self._spared() | {but}):
-            processes.kill(pid)
+        struck: set[int] = set()
+        while found := set(processes.descendants(os.getpid(), self._spared() | {but})) - struck:
+            for pid in found:
+                processes.kill(pid)
+            struck |= found
 
     def _hand_on(self, words: dict[str, Any], descriptors: list[int]) -> None:
         """To a checkpoint, whose copy announces itself; nothing else is done until then, so that none kills it."""
@@ -186,7 +190,7 @@ class Keeper:
             while not self._on_news(asked=True):
                 pass
         except OSError as error:
-            self._say({"failed": f"checkpoint {words['name']} did not wake: {error}"})
+            self._say({"failed": f"Checkpoint {words['name']} did not wake: {error}."})
         finally:
             self._nursery.settimeout(None)
 
@@ -211,7 +215,7 @@ class Keeper:
         """Whether a copy announced itself that was asked for. Cells can find this socket: nothing is believed."""
         words, descriptors, sender = packets.receive(self._nursery)
         try:
-            if sender == self._live or sender not in processes.children(os.getpid()):
+            if sender == self._live or processes.parent(sender) != os.getpid():
                 return False
             match words:
                 case {"kept": str(name)} if len(descriptors) == 1:
@@ -272,11 +276,11 @@ class Keeper:
     def _spared(self, everything: bool = False) -> set[int]:
         return self._branches if everything else self._branches | {kept.pid for kept in self._kept.values()}
 
-    def _clear(self, *, everything: bool = False, but: int = 0, why: str = "") -> None:
+    def _clear(self, *, everything: bool = False, why: str = "") -> None:
         """Kill the live process and all that cells started; checkpoints too where everything goes."""
         end = time.monotonic() + _CLEAR
         while time.monotonic() < end:
-            found = processes.descendants(os.getpid(), self._spared(everything) | {but})
+            found = processes.descendants(os.getpid(), self._spared(everything))
             if not found:
                 return
             for pid in found:

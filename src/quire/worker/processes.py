@@ -114,7 +114,14 @@ def descendants(root: int, spare: set[int]) -> list[int]:
     return found
 
 
+def parent(pid: int) -> int:
+    with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/stat", "rb") as file:
+        return int(file.read().rpartition(b")")[2].split()[1])
+    return 0
+
+
 def children(pid: int) -> list[int]:
+    """As many as the system lists: one that is born or dies meanwhile can hide another. Ask again where it matters."""
     found: list[int] = []
     with contextlib.suppress(OSError):
         for task in os.listdir(f"/proc/{pid}/task"):

@@ -32,6 +32,7 @@ class Keeper:
         self._weighed: asyncio.Future[tuple[int, dict[str, int]]] | None = None
         self._deaths: dict[int, asyncio.Future[Exit]] = {}
         self.kept: dict[str, Census] = {}  # checkpoints, oldest first
+        self.live = 0  # the pid of the live process
         self._loop.add_reader(control.fileno(), self._heard)
         self._loop.add_reader(pidfd, self._on_death)
 
@@ -105,6 +106,7 @@ class Keeper:
             return
         match words, descriptors:
             case {"live": int(pid)} | {"branched": int(pid)}, [pidfd] if self._answer is not None:
+                self.live = pid if "live" in words else self.live
                 self._settle(self._answer, (pid, pidfd))
                 return
             case {"failed": str(why)}, []:

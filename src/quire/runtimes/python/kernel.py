@@ -137,12 +137,16 @@ class PythonKernel:
         if name and name not in self._keeper.kept:
             raise Failed("That checkpoint is not kept any more.")
         order = {"do": "wake", "name": name} if name else {"do": "start"}
-        self._bury(self._live)  # the keeper kills it first; its last words need not be waited for
+        old = self._live
         self._keeper.kept.pop(name, None)
+        self._ledger.woken(name)
         try:
             self._live = await Live.begin(self._keeper, order)
-        finally:
-            self._ledger.woken(name)
+        except Failed:
+            if self._keeper.live != old.pid:  # what came in its place did not come up
+                await old.close()
+            raise
+        self._bury(old)  # the keeper killed it; its last words need not be waited for
         if not name and not self._branched:
             await self.enter(self._spec)
 
