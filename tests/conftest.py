@@ -70,11 +70,19 @@ def server_environment(data_dir: Path, **settings: Any) -> dict[str, str]:
     return {**clean, "QUIRE_DATA_DIR": str(data_dir), **given}
 
 
-def stdio_client(data_dir: Path, *, mode: str = "auto", handler: Any = None, **settings: Any) -> Client[Any]:
-    """A client of a server process of its own, over stdio."""
+def stdio_client(
+    data_dir: Path,
+    *,
+    mode: str = "auto",
+    handler: Any = None,
+    person: Any = None,
+    command: tuple[str, ...] = ("-m", "quire"),
+    **settings: Any,
+) -> Client[Any]:
+    """A client of a server process of its own, over stdio; `person` answers what a cell asks."""
     env = server_environment(data_dir, **settings)
-    transport = StdioTransport(sys.executable, ["-m", "quire"], env=env, keep_alive=False)
-    return Client(transport, mode=mode, message_handler=handler)
+    transport = StdioTransport(sys.executable, list(command), env=env, keep_alive=False)
+    return Client(transport, mode=mode, message_handler=handler, elicitation_handler=person)
 
 
 @contextlib.contextmanager
@@ -99,8 +107,8 @@ def http_server(data_dir: Path, **settings: Any) -> Iterator[tuple[str, subproce
             process.stderr.close()
 
 
-def http_client(url: str, *, mode: str = "auto", handler: Any = None) -> Client[Any]:
-    return Client(StreamableHttpTransport(url), mode=mode, message_handler=handler)
+def http_client(url: str, *, mode: str = "auto", handler: Any = None, person: Any = None) -> Client[Any]:
+    return Client(StreamableHttpTransport(url), mode=mode, message_handler=handler, elicitation_handler=person)
 
 
 @pytest.fixture(params=["stdio-2026", "stdio-2025", "http-2026", "http-2025"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,10 @@ from quire.core.model import (
     NewCell,
     Notebook,
     NotebookId,
+    Origin,
     Output,
     OutputType,
+    Policy,
     Principal,
     Run,
     RunId,
@@ -243,7 +246,109 @@ async def test_bytes_that_are_gone_are_not_found(blobs: Blobs) -> None:
         await blobs.get(Blob(digest="0" * 64, size=1))
 
 
+async def test_policy_and_origin_of_a_notebook_are_kept_as_they_were(store: Store) -> None:
+    policy = Policy(
+        isolation="cell", on_error="rollback", python="venv", memory=2**40, cpu=1.5, processes=0, output=10_000
+    )
+    origin = Origin(notebook=NotebookId("first"), run=RunId("r9"), root=NotebookId("root"))
+    for name, given in (
+        ("all", {"policy": policy, "origin": origin}),
+        ("of the start", {"origin": replace(origin, run=None)}),
+        ("none", {}),
+    ):
+        made = replace(a_notebook(name), **given)  # type: ignore[arg-type]
+        assert await store.create_notebook(made) == made
+        assert await store.find_notebook(LOCAL, name) == made
+    found = {book.name: book for book in await store.list_notebooks(LOCAL)}
+    assert (found["all"].policy, found["all"].origin) == (policy, origin)
+    assert found["of the start"].origin == replace(origin, run=None)
+    assert (found["none"].policy, found["none"].origin) == (Policy(), None)
+
+
+async def test_the_run_a_run_began_with_is_journaled(store: Store) -> None:
+    book, cells = await filled(store, "a")
+    await store.begin_run(book.id, cells[0], a_run("r1"), limit=9)
+    begun = await store.begin_run(book.id, NewCell(source="b"), a_run("r2", parent=RunId("r1")), limit=9)
+    assert begun.run is not None and begun.run.parent == "r1"
+    await store.finish_run(book.id, replace(begun.run, state=CellState.SUCCESS))
+    new = NewCell(source="c", run=a_run("r3", parent=RunId("r2"), state=CellState.SUCCESS))
+    await store.add_cells(book.id, [new], at=None, limit=9)
+    assert [run.parent for run in await store.list_runs(book.id)] == [None, "r1", "r2"]
+    shown = [cell.run for cell in await store.list_cells(book.id, 0, None)]
+    assert [run and run.parent for run in shown] == [None, "r1", "r2"]
+
+
+async def test_stale_marks_are_set_and_taken_away_and_change_nothing_else(store: Store) -> None:
+    book, cells = await filled(store, "a", "b")
+    ended = []
+    for id_, cell in (("r1", cells[0]), ("r2", cells[1]), ("r3", cells[1])):
+        begun = await store.begin_run(book.id, cell, a_run(id_), limit=9)
+        assert begun.run is not None and begun.run.stale is False
+        ended.append(replace(begun.run, state=CellState.SUCCESS, seconds=0.5, value=[id_]))
+        await store.finish_run(book.id, ended[-1])
+    await store.mark_stale(book.id, {RunId("r1"): False, RunId("r2"): True, RunId("r3"): True})
+    marked = [replace(run, stale=stale) for run, stale in zip(ended, (False, True, True), strict=True)]
+    assert await store.list_runs(book.id) == marked
+    assert [cell.run for cell in await store.list_cells(book.id, 0, None)] == [marked[0], marked[2]]
+    await store.mark_stale(book.id, {RunId("r2"): False, RunId("r3"): False, RunId("nothing"): True})
+    assert await store.list_runs(book.id) == ended
+    await store.mark_stale(book.id, {})
+    found = await store.find_cell(book.id, 1)
+    assert found is not None and found.run == ended[2]
+
+
+async def test_stale_marks_are_of_one_notebooks_runs(store: Store) -> None:
+    book, cells = await filled(store, "a")
+    other = await store.create_notebook(a_notebook("other"))
+    await store.begin_run(book.id, cells[0], a_run(), limit=9)
+    await store.mark_stale(other.id, {RunId("r1"): True})
+    assert [run.stale for run in await store.list_runs(book.id)] == [False]
+
+
 # What only a store on disk can promise
+
+
+async def test_a_database_of_the_first_schema_is_opened_and_keeps_its_rows(tmp_path: Path) -> None:
+    import sqlite3
+
+    from quire.stores import sql
+
+    first = (Path(sql.__file__).parent / "migrations" / "0001_house.sql").read_text("utf-8")
+    output = '[{"type": "stream", "bundle": {"text/plain": "old"}, "metadata": {}, "name": "stdout", "result": false}]'
+    database = sqlite3.connect(tmp_path / "quire.db")
+    database.executescript(first)
+    database.execute("PRAGMA user_version = 1")
+    database.execute("INSERT INTO notebooks VALUES ('n1', 'local', 'old', 'python', 5.0, 3, 1, '{\"a\": 1}')")
+    database.execute("INSERT INTO cells VALUES ('n1', 'c1', 0, 'code', 'print(1)', 2, 'r1', '{\"tags\": []}')")
+    database.execute(
+        "INSERT INTO runs VALUES ('r1', 'n1', 'c1', 3, 'print(0)', 'agent', 6.0, 0.5, 'SUCCESS', 'why', '[7]', ?,"
+        " '[\"import os\"]', '[]')",
+        (output,),
+    )
+    database.commit()
+    database.close()
+    expected = a_run(
+        cell=CellId("c1"), count=3, source="print(0)", author="agent", started_at=6.0, seconds=0.5,
+        state=CellState.SUCCESS, cause="why", value=[7], imports=("import os",),
+        outputs=(Output(type=OutputType.STREAM, bundle={"text/plain": "old"}, name="stdout"),),
+    )  # fmt: skip
+    for _ in range(2):  # the second time there is nothing left to do
+        store = SqlStore(tmp_path)
+        book = await store.find_notebook(LOCAL, "old")
+        assert book == Notebook(
+            id=NotebookId("n1"), name="old", owner=LOCAL, runtime="python", created_at=5.0, runs=3, cells=1,
+            metadata={"a": 1},
+        )  # fmt: skip
+        cell = await store.find_cell(book.id, 0)
+        assert cell is not None and (cell.id, cell.version, cell.metadata) == ("c1", 2, {"tags": []})
+        assert cell.run == expected and await store.list_runs(book.id) == [expected]
+        await store.close()
+    store = SqlStore(tmp_path)
+    begun = await store.begin_run(book.id, cell, a_run("r2", parent=RunId("r1")), limit=9)
+    assert begun.run is not None and (begun.run.count, begun.run.parent) == (4, "r1")
+    await store.mark_stale(book.id, {RunId("r1"): True})
+    assert [run.stale for run in await store.list_runs(book.id)] == [True, False]
+    await store.close()
 
 
 async def test_what_was_kept_is_there_when_the_store_is_opened_again(tmp_path: Path) -> None:

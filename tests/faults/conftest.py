@@ -18,6 +18,20 @@ from tests.conftest import DEADLINE, alive, call, stdio_client, text, wait_until
 QUICK: dict[str, Any] = {"grace": 0.5, "preload": ""}
 """Settings of a server that starts at once and kills soon."""
 
+ROOMY = """
+from quire.cli import main
+from quire.runtimes.python import budget
+
+budget.machine = lambda: budget.Machine(total=2**37, available=2**37)
+main()
+"""
+"""A server that believes its machine has plenty of memory, whatever else runs there: no checkpoint goes for that."""
+
+
+def roomy_client(data_dir: Path, **settings: Any) -> Client[Any]:
+    """A client of such a server, with settings that make it quick."""
+    return stdio_client(data_dir, command=("-c", ROOMY), **QUICK, **settings)
+
 
 @pytest.fixture(scope="module")
 def anyio_backend() -> str:
@@ -104,7 +118,7 @@ class Servers:
             with suppress(Exception):
                 await call(self._client, "list_notebooks")
                 return self._client
-        fresh = stdio_client(self._folders.mktemp("server") / "data", **QUICK)
+        fresh = roomy_client(self._folders.mktemp("server") / "data")
         await self._stack.enter_async_context(fresh)
         self._client = fresh
         return fresh

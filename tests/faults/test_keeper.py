@@ -9,19 +9,20 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from fastmcp import Client
 
-from tests.conftest import alive, call, processes_of, stdio_client, text, wait_until
+from tests.conftest import alive, call, processes_of, text, wait_until
 from tests.faults.conftest import (
     AS_BEFORE,
-    QUICK,
     Book,
     attack,
     have_state,
     is_undone,
     new_book,
     nothing_runs_of,
+    roomy_client,
     state_is_as_before,
     until,
 )
@@ -246,6 +247,20 @@ async def test_a_fork_bomb_of_orphans_is_ended_and_variables_are_as_before_it(se
         await is_undone(book, result, "CRASHED", "more processes than it may")
 
 
+async def test_a_fork_bomb_that_says_it_is_a_branch_is_ended(server: Client[Any]) -> None:
+    async with new_book(server, limits={"processes": 20}) as book:
+        await have_state(book)
+        result = await attack(
+            book,
+            f"{NURSERY}\nthere = nursery()\nfor _ in range(40):\n    there.send(b'{{\"branched\": 1}}')\n"
+            "    if os.fork() == 0:\n        there.send(b'{\"branched\": 1}')\n        time.sleep(1000)\n"
+            f"        os._exit(0)\n{ENDLESS}",
+        )
+        below = processes_of(await book.keeper())
+        await is_undone(book, result, "CRASHED", "more processes than it may")
+        assert len(below) < 20
+
+
 async def test_as_many_processes_as_allowed_are_left_alone(server: Client[Any]) -> None:
     async with new_book(server, limits={"processes": 20}) as book:
         code = (
@@ -265,6 +280,18 @@ async def test_a_memory_bomb_is_a_memory_error_and_the_rest_is_kept(server: Clie
         found = (await book.run(f"print('before')\n{BOMB}")).structured_content
         assert (found["state"], found["error_type"], found["stdout"]) == ("ERROR", "MemoryError", "before\n")
         assert await book.value("[x + 1, 0 < len(kept) < 6]") == [42, True]
+
+
+async def test_a_memory_bomb_of_small_pieces_is_a_memory_error_and_the_rest_is_kept(server: Client[Any]) -> None:
+    async with new_book(server, limits={"memory_bytes": 300 * 2**20}) as book:
+        await book.run("x = 41\ngenerator = (n for n in range(10))\nnext(generator)")
+        found = (await book.run("print('before')\nkept = []\nwhile True: kept.append(b'x' * 2**20)")).structured_content
+        assert (found["state"], found["error_type"], found["stdout"]) == ("ERROR", "MemoryError", "before\n")
+        after = await book.run("[x + 1, 0 < len(kept) < 300, next(generator)]")
+        assert after.structured_content["return_value"] == [42, True, 1]
+        assert "notice" not in after.structured_content
+        await book.run("kept.clear()")
+        assert await book.value("len(bytearray(100 * 2**20)) // 2**20") == 100
 
 
 async def test_a_memory_limit_holds_after_a_crash_a_rollback_and_a_reset(server: Client[Any]) -> None:
@@ -407,7 +434,7 @@ async def test_without_the_newest_checkpoint_an_older_one_is_restored_and_what_i
     result = await attack(book, f"{FAMILY}\nos.kill(max(checkpoints()), 9)\ntime.sleep(0.3)\nos.abort()")
     found = result.structured_content
     assert (found["state"], AS_BEFORE in found["error_message"]) == ("CRASHED", False)
-    assert "SIGABRT" in found["error_message"] and "Run again: cells 1." in found["error_message"]
+    assert "SIGABRT" in found["error_message"] and "Run again: cell 1." in found["error_message"]
     await nothing_runs_of(result)
     assert await book.value("'later' in globals()") is False
     await state_is_as_before(book)
@@ -468,13 +495,13 @@ async def test_a_stopped_checkpoint_does_not_stop_the_recovery(book: Book) -> No
     result = await attack(book, f"{FAMILY}\nimport signal\nos.kill(max(checkpoints()), signal.SIGSTOP)\nos.abort()")
     found = result.structured_content
     assert (found["state"], AS_BEFORE in found["error_message"]) == ("CRASHED", False)
-    assert "Run again: cells 1." in found["error_message"]
+    assert "Run again: cell 1." in found["error_message"]
     assert await book.value("'later' in globals()") is False
     await state_is_as_before(book)
 
 
 async def test_nothing_of_a_killed_server_is_left(data_dir: Path) -> None:
-    async with cut_off(stdio_client(data_dir, **QUICK)) as client:
+    async with cut_off(roomy_client(data_dir)) as client:
         book = Book(client=client)
         server = await book.server()
         daemon = await book.value(f"{DAEMON}\ndaemon()")
@@ -488,7 +515,7 @@ async def test_nothing_of_a_killed_server_is_left(data_dir: Path) -> None:
 
 
 async def test_nothing_of_a_killed_server_is_left_although_a_keeper_stands_still(data_dir: Path) -> None:
-    async with cut_off(stdio_client(data_dir, **QUICK)) as client:
+    async with cut_off(roomy_client(data_dir)) as client:
         book = Book(client=client)
         server = await book.server()
         await book.run(f"{DAEMON}\ndaemon()\nimport signal\nos.kill(os.getppid(), signal.SIGSTOP)")
@@ -522,6 +549,8 @@ async def test_garbage_on_every_socket_costs_the_cell_only(book: Book) -> None:
         pytest.param('b\'{"kept": 7, "census": []}\'', id="wrong types"),
         pytest.param('b\'{"kept": "a", "census": {}}\'', id="a checkpoint without its socket"),
         pytest.param("b'{\"woken\": 1}'", id="woken"),
+        pytest.param("b'{\"branched\": 1}'", id="branched"),
+        pytest.param("b'[' * 60_000", id="deep JSON"),
     ],
 )
 async def test_words_to_the_keeper_that_are_not_a_cells_to_say_change_nothing(book: Book, packet: str) -> None:
@@ -533,6 +562,40 @@ async def test_words_to_the_keeper_that_are_not_a_cells_to_say_change_nothing(bo
     assert [each["cell_number"] for each in await book.checkpoints()] == [0, 1, 2]
     await is_undone(book, await attack(book, "os.abort()"), "CRASHED", "SIGABRT")
     assert await book.value("later") == 1
+
+
+@pytest.mark.parametrize(
+    "say",
+    [
+        pytest.param("there.send(b'[' * 60_000)", id="deep JSON"),
+        pytest.param("there.send(b'garbage')", id="garbage"),
+        pytest.param("socket.send_fds(there, [words], [os.open('/dev/null', os.O_RDWR)])", id="no socket"),
+        pytest.param("other = socket.socket(); socket.send_fds(there, [words], [other.fileno()])", id="another socket"),
+        pytest.param("socket.send_fds(there, [words], os.pipe())", id="two descriptors"),
+        pytest.param("there.send(b'{\"woken\": 1}')", id="woken"),
+        pytest.param("there.send(b'{\"branched\": 1}')", id="branched"),
+    ],
+)
+async def test_words_of_a_process_that_is_the_keepers_child_change_nothing(book: Book, say: str) -> None:
+    await have_state(book)
+    keeper = await book.keeper()
+    said = await book.run(
+        f"{NURSERY}\nimport time\nthere = nursery()\n"
+        "words = json.dumps({'kept': 'forged', 'census': {}}).encode()\n"
+        "told, tell = os.pipe()\nif os.fork() == 0:\n    if os.fork() == 0:\n"
+        "        while os.getppid() != %d: time.sleep(0.001)\n"
+        % keeper
+        + f"        {say}\n        os.write(tell, str(os.getpid()).encode())\n        time.sleep(1000)\n"
+        "    os._exit(0)\nos.wait()\nprint(os.read(told, 20).decode())"
+    )
+    forger = int(said.structured_content["stdout"])
+    await book.run("later = 1")
+    await book.protected()
+    assert [each["cell_number"] for each in await book.checkpoints()] == [0, 1, 2, 3]
+    assert (await book.ask("rollback", to="forged")).is_error
+    await is_undone(book, await attack(book, "os.abort()"), "CRASHED", "SIGABRT")
+    wait_until(lambda: not alive(forger), "it ended with what the cells started")
+    assert [await book.value("later"), await book.keeper()] == [1, keeper]
 
 
 async def test_a_forged_checkpoint_is_not_kept(book: Book) -> None:
@@ -563,6 +626,112 @@ async def test_a_notebook_whose_checkpoints_fail_runs_on_and_says_what_a_crash_c
     assert "SIGABRT" in crash and "Too many open files" in crash and "Run again: cells 1, 2, 3." in crash
     assert await book.value("'held' in globals() or 'later' in globals()") is False
     await state_is_as_before(book)
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        pytest.param("import os\nos.pipe2 = None", id="os.pipe2"),
+        pytest.param("import random\nrandom.getstate = None", id="random.getstate"),
+        pytest.param("import os\nos.listdir = None", id="os.listdir"),
+    ],
+)
+async def test_a_cell_that_breaks_the_taking_of_checkpoints_keeps_what_it_did_and_that_is_said(
+    book: Book, patch: str
+) -> None:
+    await have_state(book)
+    await book.protected()
+    broken = await book.run(f"{patch}\ny = 5")
+    assert broken.structured_content["state"] == "SUCCESS"
+    await is_unprotected(book, "since run 2: taking one failed (TypeError: ")
+    after = await book.run("[x, y]")
+    assert after.structured_content["return_value"] == [41, 5] and "notice" not in after.structured_content
+    assert [each["cell_number"] for each in await book.checkpoints()] == [0]
+    crash = text(await book.run("__import__('os').abort()"))
+    assert AS_BEFORE not in crash and "Run again: cells 1, 2." in crash and "taking one failed" in crash
+    listed = (await book.ask("list_cells")).structured_content["cells"]
+    assert [cell.get("stale", False) for cell in listed] == [False, True, True, False]
+    await state_is_as_before(book)
+
+
+async def test_a_process_that_dies_while_its_checkpoint_is_taken_is_restored_and_what_is_gone_is_said(
+    book: Book,
+) -> None:
+    await have_state(book)
+    await book.protected()
+    done = await book.run("import os, random\nnumbers.append(2)\nrandom.getstate = os.abort")
+    assert done.structured_content["state"] == "SUCCESS"
+    after = await book.run("print('here')\n[x, numbers, next(squares)]")
+    found = after.structured_content
+    assert (found["stdout"], found["return_value"]) == ("here\n", [41, [1], 4])
+    assert "died between two runs and was restored" in found["notice"]
+    assert "What the last 1 run did is gone" in found["notice"]
+    assert "notice" not in (await book.run("1")).structured_content
+
+
+async def test_a_process_that_dies_any_moment_after_its_cell_loses_nothing_unsaid(book: Book) -> None:
+    await book.run("import os, threading\nkept = []")
+    expected: list[int] = []
+    for number in range(20):
+        ran = await book.run(f"kept.append({number})\nthreading.Timer({number} * 0.0002, os.abort).start()")
+        after = await book.run("kept")
+        said = text(ran) + text(after)
+        if after.structured_content["state"] == "CRASHED":  # it was this cell that the timer met
+            after = await book.run("kept")
+            said += text(after)
+        expected += [number] if ran.structured_content["state"] == "SUCCESS" else []
+        found = after.structured_content["return_value"]
+        assert found == expected or "is gone" in said, (number, found, expected, said)
+        expected = found
+
+
+async def test_a_keeper_killed_while_a_checkpoint_is_taken_costs_the_variables_and_that_is_said(book: Book) -> None:
+    await have_state(book)
+    await book.protected()
+    code = "import os, random\nkeeper = os.getppid()\nrandom.getstate = lambda: os.kill(keeper, 9)"
+    done = await book.run(code)
+    assert done.structured_content["state"] == "SUCCESS"
+    await is_fresh(book)
+
+
+async def test_checkpoints_listed_by_many_at_once_have_their_sizes(book: Book) -> None:
+    for number in range(3):
+        await book.run(f"large = b'{number}' * 2**20")
+        await book.protected()
+    listed: list[list[dict[str, Any]]] = []
+
+    async def look() -> None:
+        listed.append(await book.checkpoints())
+
+    async with anyio.create_task_group() as group:
+        for _ in range(10):
+            group.start_soon(look)
+    assert len(listed) == 10
+    for each in listed:
+        assert [found["cell_number"] for found in each] == [0, 1, 2]
+        assert [found["bytes"] > 0 for found in each] == [True] * 3
+
+
+async def test_a_cell_that_leaves_no_descriptors_costs_the_protection_and_no_later_cell(book: Book) -> None:
+    await have_state(book)
+    await book.protected()
+    await book.run("import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (5, 5))\nlater = 1")
+    await is_unprotected(book, "since run 2: taking one failed (OSError: [Errno 24] Too many open files")
+    for _ in range(3):
+        after = await book.run("print('here')\nlater += 1\n[x, next(squares)][0]")
+        assert after.structured_content["stdout"] == "here\n" and after.structured_content["return_value"] == 41
+        assert "notice" not in after.structured_content
+    assert await book.value("later") == 4
+    crash = text(await book.run("__import__('os').abort()"))
+    assert "Run again: cells 1, 2, 3, 4, 5." in crash
+    await state_is_as_before(book)
+
+
+async def is_unprotected(book: Book, why: str) -> None:
+    async def said() -> bool:
+        return f"unprotected {why}" in text(await book.ask("state"))
+
+    await until(said, f"`state` says that a crash would cost something: {why}")
 
 
 async def is_fresh(book: Book) -> None:

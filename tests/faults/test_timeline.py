@@ -16,8 +16,9 @@ import quire
 from quire.core.errors import NotFound, Refused
 from quire.core.model import CellState
 from quire.frontends.python import Quire
-from tests.conftest import alive, call, processes_of, stdio_client, text, wait_until
-from tests.faults.conftest import AS_BEFORE, QUICK, Book, new_book, until, waits_for
+from quire.runtimes.python import budget
+from tests.conftest import alive, call, processes_of, text, wait_until
+from tests.faults.conftest import AS_BEFORE, Book, new_book, parent, roomy_client, until, waits_for
 
 LARGE = "large = b'x' * (16 * 2**20)"
 """So much is touched that checkpoints are weighed after the cell."""
@@ -26,22 +27,24 @@ LARGE = "large = b'x' * (16 * 2**20)"
 @pytest.fixture(scope="module")
 async def unkept(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Client[Any]]:
     """A server that takes no checkpoints."""
-    async with stdio_client(tmp_path_factory.mktemp("unkept") / "data", checkpoint_bytes=0, **QUICK) as client:
+    async with roomy_client(tmp_path_factory.mktemp("unkept") / "data", checkpoint_bytes=0) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 async def pruned(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Client[Any]]:
     """A server that keeps the newest checkpoint only."""
-    async with stdio_client(tmp_path_factory.mktemp("pruned") / "data", checkpoint_bytes=1, **QUICK) as client:
+    async with roomy_client(tmp_path_factory.mktemp("pruned") / "data", checkpoint_bytes=1) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 async def embedded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Quire]:
     settings = {"preload": (), "grace": 0.5, "checkpoint_bytes": 100 * 2**20}
-    async with quire.open(tmp_path_factory.mktemp("embedded") / "data", **settings) as q:
-        yield q
+    with pytest.MonkeyPatch.context() as patch:  # whatever else runs on this machine
+        patch.setattr(budget, "machine", lambda: budget.Machine(total=2**37, available=2**37))
+        async with quire.open(tmp_path_factory.mktemp("embedded") / "data", **settings) as q:
+            yield q
 
 
 # Where rollback goes
@@ -104,6 +107,7 @@ async def test_where_it_stands_already_nothing_is_changed_and_that_is_said(book:
     keeper = await book.keeper()
     await counted(book, 3, first=1)
     await book.ask("rollback", to=2)
+    await book.protected()
     family = processes_of(keeper)
     again = await book.ask("rollback", to=2)
     assert not again.is_error
@@ -216,7 +220,7 @@ async def test_forward_again_the_marks_turn_round(book: Book) -> None:
     await counted(book, 3)
     forward = (await book.checkpoints())[2]["checkpoint"]
     await book.ask("rollback", to=0)
-    listed = await book.checkpoints()
+    listed = sorted(await book.checkpoints(), key=lambda each: int(each["execution_count"]))
     assert [(each["current"], each["stale"]) for each in listed] == [(True, False), (False, True), (False, True)]
     await book.run("numbers.append('other')")
     await book.protected()
@@ -231,8 +235,7 @@ async def test_forward_again_the_marks_turn_round(book: Book) -> None:
 
 async def test_what_a_state_does_not_have_is_named_and_files_stay(book: Book) -> None:
     await book.run(
-        "import threading\ngo = threading.Event()\n"
-        "threading.Thread(target=go.wait, name='waiter', daemon=True).start()"
+        "import threading\ngo = threading.Event()\nthreading.Thread(target=go.wait, name='waiter', daemon=True).start()"
     )
     await book.run("open('left.txt', 'w').write('left')")
     await book.protected()
@@ -254,8 +257,7 @@ async def test_a_checkpoint_that_does_not_wake_fails_the_rollback_and_nothing_el
     await book.protected()
     os.kill(asleep, signal.SIGSTOP)
     failed = await book.ask("rollback", to=2)
-    assert failed.is_error and "did not wake" in text(failed)
-    assert "The namespace is as it was before this call." in text(failed)
+    assert failed.is_error and text(failed).endswith(" The namespace is as it was before this call.")
     assert await stale(book) == []
     wait_until(lambda: not alive(asleep), "what did not wake is no checkpoint any more")
     assert [each["cell_number"] for each in await book.checkpoints()] == [0, 1, 3]
@@ -313,7 +315,13 @@ async def test_a_branch_at_a_cell_has_the_state_and_the_cells_that_led_there(boo
     branch = await branched(book, "at", at=5)
     copied = await cells(branch)
     sources = [(await branch.cell(cell["cell_number"]))["code"].splitlines()[0] for cell in copied]
-    assert sources == ["numbers = []", "numbers.append(1)", "numbers.clear()", "never ran", "numbers.append('new line')"]
+    assert sources == [
+        "numbers = []",
+        "numbers.append(1)",
+        "numbers.clear()",
+        "never ran",
+        "numbers.append('new line')",
+    ]
     assert [cell["state"] for cell in copied] == ["SUCCESS", "SUCCESS", "CRASHED", "IDLE", "SUCCESS"]
     assert not any(cell.get("stale") for cell in copied)
     assert await branch.shown(1) == "appended 1\n"
@@ -420,14 +428,14 @@ async def test_a_name_that_is_taken_is_refused_and_nothing_is_made(server: Clien
 
 
 async def test_a_branch_becomes_current_where_asked(data_dir: Path) -> None:
-    async with stdio_client(data_dir, **QUICK) as client:
+    async with roomy_client(data_dir) as client:
         await call(client, "execute", code="x = 41")
         made = await call(client, "branch_notebook", name="second")
         assert made.structured_content["current"] is True and made.structured_content["branch_of"] == "main"
         assert (await call(client, "execute", code="x")).structured_content["notebook"] == "second"
         await call(client, "branch_notebook", name="third", use=False)
         assert (await call(client, "execute", code="x")).structured_content["notebook"] == "second"
-    async with stdio_client(data_dir, **QUICK) as client:
+    async with roomy_client(data_dir) as client:
         for name in ("second", "third"):  # one of them never ran
             after = await call(client, "execute", code="'x' in globals()", notebook=name)
             assert after.structured_content["return_value"] is False
@@ -571,7 +579,7 @@ async def test_a_named_state_is_found_by_its_name_and_dropped_last(embedded: Qui
     there = await book.checkpoints()
     numbers = [each.cell.number for each in there if each.cell is not None]
     assert numbers[0] == 0 and numbers[-1] == 5 and 1 not in numbers
-    assert [each.names for each in there][0] == ("first",)
+    assert there[0].names == ("first",)
     with pytest.raises(NotFound, match="is not kept"):
         await book.rollback(1)
     moved = await book.rollback("first")
@@ -655,6 +663,4 @@ async def runs(book: Book, number: int) -> bool:
 
 def kind(pid: int, keeper: int) -> str:
     """A branch's keeper is a child of the original's and has a child of its own."""
-    from tests.faults.conftest import parent
-
     return "keeper" if parent(pid) == keeper and processes_of(pid) else "other"

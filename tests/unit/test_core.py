@@ -71,7 +71,12 @@ def test_how_a_run_ended(
             f"{AS_BEFORE} Not restored: thread a, polars",
             "",
         ),
-        (Recovered(restored=True, lost=RUNS, why="no room"), [3, 4], "last 2 runs before it did is gone too: there was no checkpoint, no room", AS_BEFORE),
+        (
+            Recovered(restored=True, lost=RUNS, why="no room"),
+            [3, 4],
+            "last 2 runs before it did is gone too: there was no checkpoint, no room",
+            AS_BEFORE,
+        ),
         (Recovered(restored=True, lost=RUNS), [3, 4], "Run again: cells 3, 4.", AS_BEFORE),
         (Recovered(restored=True, lost=RUNS), [], "cells deleted since", AS_BEFORE),
         (Recovered(restored=False, why="It broke."), [], "Variables are gone, cells are kept", AS_BEFORE),
@@ -131,12 +136,14 @@ def test_the_newest_checkpoint_on_the_way_here_is_the_one_to_restore() -> None:
 def test_a_line_rolled_back_is_left_behind_and_can_be_gone_back_to() -> None:
     line = Line()
     ran(line, "a", "b")
-    assert line.move("a") == {"a": False, "b": True}
+    assert line.stale("a") == {"a": False, "b": True}
+    line.move("a")
     ran(line, "c")
     assert line.nearest({"a", "b"}) == ("a", ["c"])
     assert line.way(line.head) == ["c", "a"]
-    assert line.move("b") == {"a": False, "b": False, "c": True}
-    assert line.move(START) == {"a": True, "b": True, "c": True}
+    assert line.stale("b") == {"a": False, "b": False, "c": True}
+    assert line.stale(START) == {"a": True, "b": True, "c": True}
+    line.move(START)
     assert line.nearest({"a", "b", "c"}) == (START, [])
 
 

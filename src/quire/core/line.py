@@ -73,9 +73,12 @@ class Line:
             since.append(run)
         return START, since[::-1]
 
-    def move(self, to: str) -> dict[RunId, bool]:
-        """The namespace is that of this checkpoint now; of each run, whether that left it behind."""
+    def move(self, to: str) -> None:
+        """The namespace is that of this checkpoint now."""
         self.head = RunId(to) if to != START else None
         self.at_risk, self.why, self.bare = 0.0, "", True
-        on_the_way = set(self.way(self.head))
+
+    def stale(self, at: str) -> dict[RunId, bool]:
+        """Of each run, whether the namespace at this checkpoint is without it."""
+        on_the_way = set(self.way(RunId(at) if at != START else None))
         return {run: run not in on_the_way for run in self.steps}

@@ -15,6 +15,7 @@ from quire.core.line import Line
 from quire.core.model import Cell, Census, NewCell, Notebook, NotebookId, Origin, RunId
 from quire.core.notebooks import Notebooks
 from quire.core.ports import START, Kernel, Store
+from quire.core.tasks import background
 
 _BEFORE = "before "
 _CELL = "cell "
@@ -129,8 +130,10 @@ class Timeline:
             already = name == (line.head or START)
             census = kernel.checkpoints[name] if name != START else line.start
             if not already:
-                await self._restore(slot, kernel, name)
-                await self._store.mark_stale(notebook.id, line.move(name))
+                async with background(wait=True) as group:
+                    group.start_soon(self._store.mark_stale, notebook.id, line.stale(name))
+                    await self._restore(notebook, slot, kernel, name)
+                line.move(name)
             moved = await self._moved(notebook, line, census, already)
         self._later(self._kernels.protect, notebook)  # the checkpoint it stands at was used up
         self._feed.tell(Change(notebook=notebook))
@@ -183,11 +186,12 @@ class Timeline:
             )
         return slot.kernel
 
-    async def _restore(self, slot: Slot, kernel: Kernel, name: str) -> None:
+    async def _restore(self, notebook: Notebook, slot: Slot, kernel: Kernel, name: str) -> None:
         """To this checkpoint; where it does not wake, to where the namespace stood."""
         try:
             await kernel.restore(name)
         except Failed as error:
+            await self._store.mark_stale(notebook.id, slot.line.stale(slot.line.head or START))
             recovered = await self._kernels.revive(slot)
             slot.notice = ""
             if recovered is None or not recovered.restored:

@@ -77,7 +77,7 @@ class Keeper:
             match words["do"]:
                 case "start":
                     self._hear()
-                    self._strike(but=0)
+                    self._strike(self._live)
                     live = self._start(descriptors)
                     if live is not None:
                         descriptors = []  # in the live process: they are what it lives on
@@ -155,8 +155,11 @@ class Keeper:
         except OSError as error:
             self._say({"failed": f"Checkpoint {words['name']} did not wake: {error}."})
             return  # what is live stays so
-        self._strike(but=kept.pid)
+        former = self._live
+        if former:
+            processes.kill(former)
         self._set_live(kept.pid)
+        self._strike(former, but=kept.pid)
 
     def _hear(self) -> None:
         """What was announced already: a checkpoint that was just taken is not to be killed as a stray."""
@@ -166,12 +169,11 @@ class Keeper:
                 self._on_news()
         self._nursery.setblocking(True)
 
-    def _strike(self, but: int) -> None:
-        """Kill the live process and all that cells started, without waiting for their end: that takes as long as
-        they are large, and what is killed starts nothing more."""
-        if self._live:
-            self._former.add(self._live)
-            self._live = 0
+    def _strike(self, former: int, but: int = 0) -> None:
+        """Kill what was live and all that cells started, without waiting for their end: that takes as long as they
+        are large, and what is killed starts nothing more."""
+        if former:
+            self._former.add(former)
         struck: set[int] = set()
         while found := set(processes.descendants(os.getpid(), self._spared() | {but})) - struck:
             for pid in found:

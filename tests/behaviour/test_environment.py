@@ -1,0 +1,89 @@
+"""An environment of a notebook's own: made where it works, installed into while it runs, there again afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastmcp import Client
+
+from tests.conftest import call, stdio_client, text
+
+LOOK = "import six, sys\n[six.__name__, six.__file__.startswith(sys.prefix), sys.prefix]"
+
+
+@pytest.fixture
+async def client(data_dir: Path) -> AsyncIterator[Client[Any]]:
+    async with stdio_client(data_dir, preload="") as connected:
+        yield connected
+
+
+async def test_what_is_installed_is_there_at_once_after_a_crash_a_reset_and_a_restart(data_dir: Path) -> None:
+    async with stdio_client(data_dir, preload="") as client:
+        made = await call(client, "create_notebook", name="own", python="venv")
+        folder = str(Path(made.structured_content["workspace"]) / ".venv")
+        before = await call(client, "execute", code="import sys\nx = 41\nsys.prefix", timeout=120)
+        assert before.structured_content["return_value"] == folder, text(before)
+        missing = await call(client, "execute", code="import six")
+        assert missing.structured_content["error_type"] == "ModuleNotFoundError"
+
+        installed = await call(client, "execute", code="%pip install six", timeout=120)
+        assert not installed.is_error, text(installed)
+        assert await value(client, LOOK) == ["six", True, folder]
+        assert await value(client, "x") == 41  # in the kernel that was there
+
+        crash = await call(client, "execute", code="import os\nos.abort()")
+        assert crash.structured_content["state"] == "CRASHED"
+        assert await value(client, LOOK) == ["six", True, folder]
+        await call(client, "reset")
+        assert await value(client, LOOK) == ["six", True, folder]
+
+        await call(client, "create_notebook", name="another", python="venv")
+        elsewhere = await call(client, "execute", code="import six", timeout=120)
+        assert elsewhere.structured_content["error_type"] == "ModuleNotFoundError"
+    async with stdio_client(data_dir, preload="") as client:
+        await call(client, "use_notebook", name="own")
+        assert await value(client, LOOK) == ["six", True, folder]
+        branch = await call(client, "branch_notebook", name="branch of it")
+        assert not branch.is_error, text(branch)
+        assert await value(client, LOOK) == ["six", True, folder]
+        await call(client, "reset")
+        assert await value(client, LOOK) == ["six", True, folder]
+
+
+async def test_an_installation_that_fails_is_an_error_with_its_words_and_variables_are_kept(
+    client: Client[Any],
+) -> None:
+    await call(client, "create_notebook", name="own", python="venv")
+    await call(client, "execute", code="x = 41", timeout=120)
+    failed = await call(client, "execute", code="%pip install --no-index quire-has-no-such-package", timeout=120)
+    found = failed.structured_content
+    assert (found["state"], found["error_type"]) == ("ERROR", "RuntimeError")
+    assert "quire-has-no-such-package" in found["stdout"] + found["stderr"]
+    assert await value(client, "x") == 41
+
+
+@pytest.mark.parametrize("python", ["/nowhere/bin/python", "/", "/bin/true"])
+async def test_an_interpreter_that_is_none_is_said_and_other_notebooks_run(client: Client[Any], python: str) -> None:
+    made = await call(client, "create_notebook", name="wrong", python=python, use=False)
+    assert not made.is_error
+    for _ in range(2):
+        refused = await call(client, "execute", code="x = 41", notebook="wrong", timeout=30)
+        assert refused.is_error and text(refused).endswith((".", "`python`."))
+        if python != "/bin/true":
+            assert f"Python could not be started ({python}: " in text(refused) and "`python`" in text(refused)
+    kept = await call(client, "list_notebooks")
+    info = {each["name"]: each for each in kept.structured_content["notebooks"]}["wrong"]
+    assert (info["kernel"], info["cells"], info["runs"]) == ("not started", 0, 0)
+    added = await call(client, "add_cell", code="x = 41", execute=False, notebook="wrong")
+    assert not added.is_error  # it can be edited all the same
+    await call(client, "create_notebook", name="right")
+    assert await value(client, "40 + 2") == 42
+
+
+async def value(client: Client[Any], code: str) -> Any:
+    result = await call(client, "execute", code=code, timeout=120)
+    assert not result.is_error, text(result)
+    return result.structured_content["return_value"]
