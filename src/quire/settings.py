@@ -52,7 +52,7 @@ class Settings(BaseModel):
     max_cells: int = Field(10_000, gt=0, description="Cells a notebook may have")
     max_code_bytes: int = Field(1_000_000, gt=0, description="Bytes of source a cell may have")
     max_output_bytes: int = Field(
-        10_000_000,
+        4_000_000,
         ge=10_000,
         description="Bytes of output kept of one run: beginning and end, the rest counted",
     )

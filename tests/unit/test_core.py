@@ -18,7 +18,7 @@ from quire.core.model import LOCAL, CellId, CellState, Died, Notebook, NotebookI
 from quire.core.outcomes import outcome, restored
 from quire.core.ports import START
 from quire.frontends.mcp.notices import addresses
-from quire.runtimes.python.budget import Ledger, first_to_go
+from quire.runtimes.python.budget import Ledger, Machine
 from quire.runtimes.python.exits import Exit, exit_reason
 from quire.wire.messages import Finished
 
@@ -151,40 +151,77 @@ def test_a_cheap_checkpoint_waits_for_nobody_and_a_dear_one_until_it_pays() -> N
     line = Line()
     line.protected(0.001)
     assert line.patience() == 0
-    line.protected(3)
+    line.protected(0.3)
     ran(line, "a")
     assert line.patience() > 0
-    ran(line, "b", "c")
+    ran(line, "b", "c")  # a second each: by now it is worth it
     assert line.patience() == 0
 
 
-@pytest.mark.parametrize(
-    ("kept", "named", "goes"),
-    [
-        ([], set(), None),
-        (["a"], set(), None),
-        (["a", "b"], set(), "a"),
-        (["a", "b", "c"], {"a"}, "b"),
-        (["a", "b", "c"], {"a", "b"}, "a"),
-        (["a", "b"], {"b"}, "a"),
-    ],
-)
-def test_old_checkpoints_go_first_named_ones_last_and_the_newest_never(
-    kept: list[str], named: set[str], goes: str | None
-) -> None:
-    assert first_to_go(kept, named) == goes
+def test_in_a_long_burst_checkpoints_wait_for_a_pause_or_until_they_pay() -> None:
+    line = Line()
+    line.protected(0.015)
+    for _ in range(31):
+        line.used(idle=0.001)
+    assert line.patience() == 0
+    line.used(idle=0.001)
+    assert line.patience() > 0
+    ran(line, "a")
+    assert line.patience() == 0
+    line.protected(0.015)
+    assert line.patience() > 0
+    line.used(idle=1)
+    assert line.patience() == 0
 
 
-def test_checkpoints_are_weighed_when_much_was_touched_or_many_were_taken() -> None:
-    ledger = Ledger()
-    much = (16 << 20) // os.sysconf("SC_PAGE_SIZE")
-    ledger.weighed(2 * much, 3)
-    assert not ledger.due(2 * much + 1, 4)
-    assert ledger.due(3 * much, 4)
-    assert ledger.due(2 * much + 1, 30)
-    assert not ledger.due(1, 4) and ledger.due(much, 4)  # a woken process counts from 0 again
-    ledger.stale()
-    assert ledger.due(2 * much + 1, 4)
+MIB = 1 << 20
+TOUCH = MIB // os.sysconf("SC_PAGE_SIZE")  # page faults of a mebibyte
+
+
+def held(*sizes: int) -> Ledger:
+    """Checkpoints a, b, c ... after each of which so many mebibytes were touched."""
+    ledger, names, faults = Ledger(), [], 0
+    for name, size in zip("abcdefgh", (0, *sizes), strict=False):
+        names.append(name)
+        faults += size * TOUCH
+        ledger.taken(names, faults)
+    return ledger
+
+
+def test_the_oldest_checkpoint_goes_first_a_named_one_last_the_newest_never() -> None:
+    ledger = held(5, 5, 5)
+    assert ledger.surplus(100 * MIB, set()) == []
+    assert ledger.surplus(15 * MIB, set()) == ["a"]
+    assert ledger.surplus(15 * MIB, {"a"}) == ["b"]
+    assert ledger.surplus(0, {"a"}) == ["b", "c", "a"]
+
+
+def test_only_a_checkpoint_that_seems_to_hold_much_is_weighed_before_it_goes() -> None:
+    assert not held(5, 5, 5).doubtful(15 * MIB, set())
+    ledger = held(500, 5, 5)
+    assert ledger.doubtful(15 * MIB, set())
+    ledger.weighed(20 * MIB, {"a": 2 * MIB, "b": 6 * MIB, "c": 6 * MIB, "d": 2 * MIB})
+    assert ledger.surplus(20 * MIB, set()) == []
+    assert ledger.surplus(18 * MIB, set()) == ["a"]
+
+
+def test_a_woken_checkpoint_counts_its_pages_from_the_beginning() -> None:
+    ledger = held(5, 5)
+    ledger.woken("c")
+    ledger.taken(["a", "b", "c"], 1 * TOUCH)
+    assert ledger.surplus(13 * MIB, set()) == ["a"]
+    assert ledger.surplus(14 * MIB + 2 * MIB, set()) == []
+
+
+def test_memory_that_is_scarce_leaves_less_for_checkpoints_but_never_nothing() -> None:
+    def share(available: int) -> int:
+        return Machine(total=100 << 30, available=available << 30).share(256 * MIB)
+
+    assert share(90) == 256 * MIB
+    assert share(50) == 128 * MIB
+    assert share(5) == share(20) > 0
+    assert Machine(total=100, available=60).room_beside(40)
+    assert not Machine(total=100, available=60).room_beside(55)
 
 
 @pytest.mark.parametrize("name", ["main", "a b", "data.2026", "épreuve", "x" * 100, "a+b,c-d_e"])

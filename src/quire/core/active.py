@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -29,11 +31,6 @@ class Question:
     line: list[str] = field(default_factory=list)  # [line] once answered; [] where nobody did
     why: str = "nobody answered in time. Put the value into the code instead."
 
-    def answer(self, line: str | None, why: str = "") -> None:
-        if not self.answered.is_set():
-            self.line, self.why = ([], why) if line is None else ([line], "")
-            self.answered.set()
-
 
 @dataclass(eq=False)
 class ActiveRun:
@@ -55,6 +52,27 @@ class ActiveRun:
     listeners: int = 0  # callers who wait and can have a person asked
     question: Question | None = None
     questioned: anyio.Event = field(default_factory=anyio.Event)  # there is a question
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """A caller waits who can have a person asked."""
+        self.listeners += 1
+        try:
+            yield
+        finally:
+            self.listeners -= 1
+
+    def answer(self, question: Question, line: str | None, why: str = "") -> None:
+        """What a person said, or why nobody did; the first answer counts."""
+        if not question.answered.is_set():
+            question.line, question.why = ([], why) if line is None else ([line], "")
+            question.answered.set()
+        self.close_question(question)
+
+    def close_question(self, question: Question) -> None:
+        if self.question is question:
+            self.question = None
+            self.questioned = anyio.Event()
 
     def stop(self, why: Stop) -> None:
         if self.stopping is None:

@@ -104,8 +104,7 @@ class Kernels:
             try:
                 notice = await self._ensure(notebook, slot)
                 assert slot.kernel is not None
-                if slot.line.bare:
-                    await self._protect(notebook, slot)
+                await self.settle(notebook, slot)
                 yield Lease(kernel=slot.kernel, line=slot.line, notice=notice)
             finally:
                 slot.waiting -= 1
@@ -115,11 +114,12 @@ class Kernels:
                 slot.waiting += 1
 
     @asynccontextmanager
-    async def turn(self, notebook: Notebook) -> AsyncIterator[Slot]:
-        """The notebook's kernel, or none, to oneself."""
+    async def turn(self, notebook: Notebook, *, asked: bool = True) -> AsyncIterator[Slot]:
+        """The notebook's kernel, or none, to oneself; `asked` by a caller, for whom it is busy meanwhile."""
         slot = self._slots.setdefault(notebook.id, Slot())
-        slot.waiting += 1
-        slot.wanted.set()
+        slot.waiting += asked
+        if asked:
+            slot.wanted.set()
         try:
             async with slot.turn:
                 try:
@@ -130,7 +130,7 @@ class Kernels:
                         slot.gone = slot.gone or "the process that kept it was ended"
                         await self._end(notebook.id, slot)
         finally:
-            slot.waiting -= 1
+            slot.waiting -= asked
 
     def busy(self, notebook: Notebook) -> bool:
         slot = self._slots.get(notebook.id)
@@ -148,6 +148,10 @@ class Kernels:
     def held(self, notebook: Notebook) -> bool:
         """Reserve the notebook for this process; False where another one has it."""
         return self.live(notebook) is not None or self.busy(notebook) or self._store.hold(notebook.id)
+
+    def remember(self, notebook: Notebook, notice: str) -> None:
+        """To be said with the next answer, since this one has no place for it."""
+        self._slots[notebook.id].notice = notice
 
     def lost(self, notebook: Notebook, why: str) -> None:
         """Remember why the kernel is gone, for the one who comes next."""
@@ -171,12 +175,8 @@ class Kernels:
 
     async def protect(self, notebook: Notebook) -> None:
         """Take a checkpoint of where the namespace stands, in its turn."""
-        async with self.turn(notebook) as slot:
-            slot.waiting -= 1
-            try:
-                await self._protect(notebook, slot)
-            finally:
-                slot.waiting += 1
+        async with self.turn(notebook, asked=False) as slot:
+            await self._protect(notebook, slot)
 
     async def sweep(self) -> None:
         """Close kernels nobody used for long; runs until cancelled."""
@@ -196,8 +196,7 @@ class Kernels:
 
     async def _ensure(self, notebook: Notebook, slot: Slot) -> str:
         """Have a live kernel in the slot; what must be said about it."""
-        if slot.kernel is not None and not slot.kernel.alive:  # it died between two runs
-            await self.revive(slot)
+        await self.revive(notebook, slot)
         notice, slot.notice = slot.notice, ""
         if slot.kernel is not None and slot.kernel.alive:
             return notice
@@ -219,20 +218,39 @@ class Kernels:
         if gone == "reset" or not (notebook.runs or notebook.origin):
             return ""
         why = gone or "the server was started anew since"
-        return f"This is a fresh kernel: {why}. Variables of earlier cells are gone; run those cells again."
+        fresh = f"This is a fresh kernel: {why}. Variables of earlier cells are gone; run those cells again."
+        return " ".join(filter(None, (notice, fresh)))
 
-    async def revive(self, slot: Slot) -> Recovered | None:
+    async def settle(self, notebook: Notebook, slot: Slot) -> None:
+        """Have the kernel live, and a checkpoint of where it stands if that was used up."""
+        await self.revive(notebook, slot)
+        if slot.line.bare:
+            await self._protect(notebook, slot)
+
+    async def revive(self, notebook: Notebook, slot: Slot) -> Recovered | None:
         """Restore a kernel whose process died between runs; None where it lives, or there is none."""
         if slot.kernel is None or slot.kernel.alive:
             return None
         recovered = await Lease(kernel=slot.kernel, line=slot.line).recover()
         if recovered.restored:
-            slot.notice = _between_runs(len(recovered.lost))
+            cells = await self.left_behind(notebook, slot.line, recovered)
+            slot.notice = "The kernel's process died between two runs and was restored."
+            if recovered.lost:
+                again = ", ".join(map(str, cells)) or "deleted since"
+                slot.notice += f" Some of what ran is gone, since there was no checkpoint. Run again: cells {again}."
         return recovered
+
+    async def left_behind(self, notebook: Notebook, line: Line, recovered: Recovered) -> list[int]:
+        """Mark the runs that were lost in a recovery; the numbers of their cells."""
+        if not recovered.lost:
+            return []
+        await self._store.mark_stale(notebook.id, dict.fromkeys(recovered.lost, True))
+        cells = [await self._store.find_cell(notebook.id, line.steps[run].cell) for run in recovered.lost]
+        return sorted({cell.number for cell in cells if cell is not None})
 
     async def _protect(self, notebook: Notebook, slot: Slot) -> None:
         """A checkpoint of where the namespace stands now; a dear one waits until nobody is in a hurry."""
-        await self.revive(slot)
+        await self.revive(notebook, slot)
         kernel, line = slot.kernel, slot.line
         line.bare = False
         if kernel is None or not kernel.alive or line.head is None or line.head in kernel.checkpoints:
@@ -255,7 +273,7 @@ class Kernels:
                 await Lease(kernel=kernel, line=line).recover()
                 await kernel.checkpoint(line.head)
                 line.bare = False
-        await self.revive(slot)
+        await self.revive(notebook, slot)
 
     async def _end(self, id_: NotebookId, slot: Slot) -> None:
         kernel, slot.kernel = slot.kernel, None
@@ -278,10 +296,3 @@ async def _undisturbed(slot: Slot, seconds: float) -> bool:
         await slot.wanted.wait()
         return False
     return True
-
-
-def _between_runs(lost: int) -> str:
-    said = "The kernel's process died between two runs and was restored."
-    if lost:
-        return f"{said} What the last {lost} run{'s' * (lost > 1)} did is gone: there was no checkpoint after them."
-    return said

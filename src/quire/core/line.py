@@ -30,6 +30,7 @@ class Line:
     head: RunId | None = None  # the run after which the namespace stands; None: as the kernel began
     steps: dict[RunId, Step] = field(default_factory=dict)
     start: Census = field(default_factory=lambda: Census(quality="clean"))  # of the state the kernel began with
+    undone: dict[RunId, RunId | None] = field(default_factory=dict)  # runs that left no trace, and where they began
     cost: float = 0.0  # seconds of work the last checkpoint took
     at_risk: float = 0.0  # seconds of running that a crash would cost
     hurry: int = 0  # runs that came without a pause
@@ -55,6 +56,12 @@ class Line:
         if self.at_risk >= _WORTH * self.cost or (self.cost <= _CHEAP and self.hurry < _BURST):
             return 0.0
         return max(_PAUSE, 2 * self.cost)
+
+    def around(self, run: RunId, *, before: bool) -> str | None:
+        """The state after a run, or before it: of one that left no trace it is the same. None: another kernel's."""
+        if run in self.steps:
+            return (self.steps[run].parent or START) if before else run
+        return (self.undone[run] or START) if run in self.undone else None
 
     def way(self, to: RunId | None) -> list[RunId]:
         """The runs that led there, newest first."""

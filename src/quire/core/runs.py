@@ -141,14 +141,10 @@ class Runs:
         if not asks:
             await active.done.wait()
             return
-        active.listeners += 1
-        try:
-            async with anyio.create_task_group() as group:
-                group.start_soon(_cancel_after, active.done, group.cancel_scope)
-                await active.questioned.wait()
-                group.cancel_scope.cancel()
-        finally:
-            active.listeners -= 1
+        async with anyio.create_task_group() as group:
+            group.start_soon(_cancel_after, active.done, group.cancel_scope)
+            await active.questioned.wait()
+            group.cancel_scope.cancel()
 
     async def interrupt(self, notebook: Notebook) -> Cell:
         """Stop what runs now; back when it has stopped."""
@@ -193,6 +189,8 @@ class Runs:
         self, notebook: Notebook, question: messages.Inspect | messages.Read
     ) -> messages.Event | Died | None:
         async with self._kernels.lease(notebook) as lease:
+            if lease.notice:
+                self._kernels.remember(notebook, lease.notice)
             with anyio.move_on_after(_ASK):
                 answer = await lease.kernel.ask(question)
                 if not isinstance(answer, Died):
@@ -294,18 +292,18 @@ class Runs:
         """What a person says, where a caller waits who can have one asked. Their time is not the run's."""
         question = Question(number=asked.question, prompt=transcripts.clean(asked.prompt)[:_PROMPT])
         if not active.listeners:
-            question.answer(None, "this client cannot ask a person. Put the value into the code instead.")
+            active.answer(question, None, "nobody can be asked here. Put the value into the code instead.")
         left = time_left.deadline - anyio.current_time() if time_left is not None else 0.0
-        active.question = question
-        active.questioned.set()
+        if not question.answered.is_set():
+            active.question = question
+            active.questioned.set()
         try:
             if time_left is not None:
                 time_left.deadline = math.inf
             with anyio.move_on_after(_ANSWER):
                 await question.answered.wait()
         finally:
-            active.question = None
-            active.questioned = anyio.Event()
+            active.close_question(question)
             if time_left is not None:
                 time_left.deadline = anyio.current_time() + left
         return Answer(question=question.number, line=question.line, why=question.why)
@@ -320,6 +318,7 @@ class Runs:
                 fate = f"What it did is not undone: there is no checkpoint of before it, {lease.line.why}."
             lease.line.advance(replace(run, seconds=seconds))
         else:
+            lease.line.undone[run.id] = lease.line.head
             fate = await self._recover(active, lease, state)
         if fate and state is CellState.ERROR:  # its outputs say why; this is beside them
             active.notice = " ".join(filter(None, (active.notice, fate)))
@@ -356,9 +355,7 @@ class Runs:
         if not recovered.restored:
             assert active.cell is not None
             self._kernels.lost(active.notebook, f"the last one ended in cell {active.cell.number} ({state})")
-        await self._store.mark_stale(active.notebook.id, dict.fromkeys(recovered.lost, True))
-        cells = [await self._store.find_cell(active.notebook.id, lease.line.steps[run].cell) for run in recovered.lost]
-        return restored(recovered, [cell.number for cell in cells if cell is not None])
+        return restored(recovered, await self._kernels.left_behind(active.notebook, lease.line, recovered))
 
     async def _pay(self) -> None:
         """Record what could not be recorded when it ended."""

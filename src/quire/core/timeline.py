@@ -93,8 +93,10 @@ class Timeline:
                 current=run == line.head,
                 stale=run not in way,
             )
-            for run, census in [(RunId(name), census) for name, census in kernel.checkpoints.items()]
-            if run in line.steps
+            for run, census in sorted(
+                ((RunId(name), census) for name, census in kernel.checkpoints.items() if name in line.steps),
+                key=lambda each: line.steps[each[0]].count,
+            )
         ]
 
     def protection(self, notebook: Notebook) -> Protection:
@@ -178,7 +180,7 @@ class Timeline:
             )
 
     async def _kernel(self, notebook: Notebook, slot: Slot) -> Kernel:
-        await self._kernels.revive(slot)
+        await self._kernels.settle(notebook, slot)
         if slot.kernel is None or not slot.kernel.alive:
             raise Refused(
                 f"Notebook {notebook.name!r} has no live kernel, so there is no earlier state of it to go to: "
@@ -192,7 +194,7 @@ class Timeline:
             await kernel.restore(name)
         except Failed as error:
             await self._store.mark_stale(notebook.id, slot.line.stale(slot.line.head or START))
-            recovered = await self._kernels.revive(slot)
+            recovered = await self._kernels.revive(notebook, slot)
             slot.notice = ""
             if recovered is None or not recovered.restored:
                 raise
@@ -222,14 +224,10 @@ class Timeline:
         cell = await self._notebooks.cell(notebook, text.removeprefix(_BEFORE).removeprefix(_CELL))
         if cell.run is None:
             raise Refused(f"Cell {cell.number} has not run: there is no state {'before' if before else 'after'} it.")
-        run: RunId | None = cell.run.id
-        if before or run not in slot.line.steps:  # one that crashed left the state as it was before it
-            run = cell.run.parent
-        if run is None and (cell.run.id in slot.line.steps or cell.run.state.failed):
-            return START
-        if run is None or run not in kernel.checkpoints:
+        name = slot.line.around(cell.run.id, before=before)
+        if name is None or (name != START and name not in kernel.checkpoints):
             raise NotFound(await self._not_kept(notebook, slot.line, kernel, cell))
-        return run
+        return name
 
     async def _not_kept(self, notebook: Notebook, line: Line, kernel: Kernel, cell: Cell) -> str:
         kept = [line.steps[RunId(name)].cell for name in kernel.checkpoints if name in line.steps]

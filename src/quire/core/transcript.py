@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
 from typing import Any
 
 from quire.core import images
@@ -38,13 +37,11 @@ class Transcript:
 
     def outputs(self) -> tuple[Output, ...]:
         """What there is so far."""
-        if not self._dropped:
-            return tuple(entry.output() for entry in _joined([*self._head, *self._tail]))
-        kept = [entry.output() for entry in self._head]
+        entries = [*self._head, *self._tail]
         if self._dropped:
             note = f"\n[... {self._dropped:,} bytes of output dropped here: over the cap of {2 * self._half:,} ...]\n"
-            kept.append(_stream("stdout", note.encode()))
-        return tuple(_merged(kept + [entry.output() for entry in self._tail]))
+            entries.insert(len(self._head), _Entry("stdout", bytearray(note.encode())))
+        return tuple(entry.output() for entry in _joined(entries))
 
     def last_line(self) -> str:
         """The last line printed, for a progress message."""
@@ -110,7 +107,7 @@ class _Entry:
     def output(self) -> Output:
         match self.what:
             case bytearray():
-                return _stream(self.name, bytes(self.what))
+                return _stream(self.name, self.what)
             case Displayed():
                 return _display(self.what)
             case Raised(name=name, message=message, traceback=traceback):
@@ -170,12 +167,12 @@ def clean(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _stream(name: str, data: bytes) -> Output:
+def _stream(name: str, data: bytearray) -> Output:
     """Text for reading; where the bytes are not UTF-8, the bytes themselves beside it."""
     text = data.decode("utf-8", "replace")
     bundle: dict[str, Data] = {"text/plain": text}
     if "\ufffd" in text and text.encode("utf-8") != data:
-        bundle["application/octet-stream"] = data
+        bundle["application/octet-stream"] = bytes(data)
     return Output(type=OutputType.STREAM, name=name, bundle=bundle)
 
 
@@ -192,21 +189,3 @@ def _display(event: Displayed) -> Output:
             metadata["width"], metadata["height"] = images.dimensions(whole, mime)
             break
     return Output(type=OutputType(event.kind), bundle=bundle, metadata=metadata, result=event.result)
-
-
-def _merged(outputs: list[Output]) -> list[Output]:
-    """Adjacent stretches of one stream as one output."""
-    merged: list[Output] = []
-    for output in outputs:
-        last = merged[-1] if merged else None
-        if (
-            last is not None
-            and output.type == last.type == OutputType.STREAM
-            and output.name == last.name
-            and len(output.bundle) == len(last.bundle) == 1
-        ):
-            text = str(last.bundle["text/plain"]) + str(output.bundle["text/plain"])
-            merged[-1] = replace(last, bundle={"text/plain": text})
-        else:
-            merged.append(output)
-    return merged

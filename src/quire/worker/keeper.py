@@ -93,6 +93,8 @@ class Keeper:
                 case "drop":
                     for name in words["names"]:
                         self._drop(name)
+                case "adopt":
+                    self._branches.add(words["pid"])
                 case "count":
                     self._count(words["most"])
                 case "weigh":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -59,19 +60,21 @@ class Desk:
         first, since a client may have to call it again with the answer.
         """
         asks = asks and elicitation.possible(ctx)
-        active = self._asking.resumed(ctx) if asks else None
-        if active is None:
-            active = await self.app.runs.start(notebook, code, at=at, timeout=timeout)
+        reply = self._asking.reply(ctx) if asks else None
+        active = reply.active if reply else await self.app.runs.start(notebook, code, at=at, timeout=timeout)
 
         async def tick(run: ActiveRun) -> None:
             elapsed = anyio.current_time() - run.started_at
             with anyio.move_on_after(_SAY):
                 await ctx.report_progress(elapsed, run.timeout, run.transcript.last_line() or "running")
 
-        cell = await self.app.runs.wait(active, tick=tick, asks=asks)
-        while active.question is not None and asks:
-            await self._asking.ask(ctx, active, active.question)
+        with active.listening() if asks else contextlib.nullcontext():
+            if reply:
+                reply.give()
             cell = await self.app.runs.wait(active, tick=tick, asks=asks)
+            while active.question is not None and asks:
+                await self._asking.ask(ctx, active, active.question)
+                cell = await self.app.runs.wait(active, tick=tick, asks=asks)
         if active.cell is None:
             return cell, "It waits for its turn: another cell of this notebook runs. get_cell shows when it has run."
         return cell, active.notice

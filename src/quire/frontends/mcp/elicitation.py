@@ -7,6 +7,7 @@ calls again with the answer; the run waits meanwhile, known by the state the cli
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
@@ -41,24 +42,35 @@ def possible(ctx: Context) -> bool:
     return _modern(ctx) or ctx.session.can_send_request
 
 
+@dataclass(frozen=True)
+class Reply:
+    """What a client came back with."""
+
+    active: ActiveRun
+    question: Question
+    said: Any
+
+    def give(self) -> None:
+        """To the run; where the client brought nothing, the question stays open."""
+        if isinstance(self.said, ElicitResult):
+            self.active.answer(self.question, *_line(self.said))
+
+
 class Asking:
     """The runs that wait for a client to come back with an answer."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, tuple[ActiveRun, Question]] = {}
 
-    def resumed(self, ctx: Context) -> ActiveRun | None:
-        """The run this call brings an answer to; None where it is a call like any other."""
+    def reply(self, ctx: Context) -> Reply | None:
+        """What this call brings to a run that waits; None where it is a call like any other."""
         if ctx.request_state is None:
             return None
         try:
             active, question = self._waiting.pop(json.loads(ctx.request_state)["question"])
         except (ValueError, KeyError, TypeError):
             raise NotFound("The question this answers is closed; get_cell shows what became of the run.") from None
-        reply = (ctx.input_responses or {}).get("input")
-        if isinstance(reply, ElicitResult):
-            question.answer(*_line(reply))
-        return active
+        return Reply(active, question, (ctx.input_responses or {}).get("input"))
 
     async def ask(self, ctx: Context, active: ActiveRun, question: Question) -> None:
         """Have the question answered, or the call ended with it."""
@@ -92,9 +104,11 @@ class Asking:
             group.start_soon(over)
             try:
                 reply = await ctx.session.elicit_form(_message(question), _SCHEMA, related_request_id=ctx.request_id)
-                question.answer(*_line(reply))
+                active.answer(question, *_line(reply))
             except (MCPError, ValueError) as error:  # ValueError: a reply that is none
-                question.answer(None, f"the client could not ask ({error}). Put the value into the code instead.")
+                active.answer(
+                    question, None, f"the client could not ask ({error}). Put the value into the code instead."
+                )
             group.cancel_scope.cancel()
 
 

@@ -16,6 +16,7 @@ _FORK = 1 << 20  # bytes a checkpoint holds by itself: page tables, and what it 
 _SMALL = 8 << 20  # bytes: a checkpoint guessed to hold no more is dropped without being weighed
 _RESERVE = 0.1  # the part of the machine's memory that must be left if a cell rewrites all it holds
 _PLENTY, _SCARCE = 0.7, 0.3  # parts of it available: above the one the budget is whole, below the other nothing
+_LEAST = 24 << 20  # bytes of a budget that always count: a few checkpoints of a small namespace
 _FRESH = 1.0  # seconds
 _MEMINFO = re.compile(r"^(MemTotal|MemAvailable):\s+(\d+)", re.MULTILINE)
 
@@ -76,7 +77,7 @@ class Machine:
     def share(self, budget: int) -> int:
         """What is left of a budget, the scarcer memory is: other notebooks have checkpoints too."""
         part = (self.available / self.total - _SCARCE) / (_PLENTY - _SCARCE)
-        return int(budget * min(1.0, max(0.0, part)))
+        return max(min(budget, _LEAST), int(budget * min(1.0, max(0.0, part))))
 
 
 def machine() -> Machine:

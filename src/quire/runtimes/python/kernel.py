@@ -26,6 +26,7 @@ class PythonKernel:
         self._live = live
         self._spec: KernelSpec | None = None  # None while nobody has it
         self._branched = False  # as it began, it was somewhere already
+        self._ancestors: list[Keeper] = []  # of what it was branched from
         self._ledger = budget.Ledger()
         self._burials: set[asyncio.Task[None]] = set()
         self._watching: asyncio.TimerHandle | None = None
@@ -161,7 +162,10 @@ class PythonKernel:
             ours.close()
             raise
         self._zygote.adopt(pid)
+        for keeper in self._ancestors:  # it becomes their child when the ones between end
+            keeper.order(do="adopt", pid=pid)
         kernel = await self._of(self._zygote, Keeper(ours, pid, pidfd))
+        kernel._ancestors = [*self._ancestors, self._keeper]
         kernel._spec, kernel._branched = spec, bool(name) or self._branched
         if not kernel._branched:
             await kernel.enter(spec)

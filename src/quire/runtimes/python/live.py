@@ -25,7 +25,7 @@ from quire.wire.messages import BadMessage, Checkpointed, Displayed, Event, Fini
 _CHUNK = 1 << 20
 _PIPE_BYTES = 1 << 20
 _QUIET = 0.01  # seconds: how long printed bytes may lie before this side fetches them
-_BACKLOG = 16 << 20  # bytes of events waiting to be taken before the worker is left to wait
+_BACKLOG = 4 << 20  # bytes of events waiting to be taken before the worker is left to wait
 _DYING = 0.1  # seconds between the end of a process's socket and of the process
 _START = 30.0  # seconds a new kernel has to say it is ready
 _WAKE = 10.0  # seconds a checkpoint has
@@ -59,9 +59,8 @@ class Live:
                 first = await live.event()
         except TimeoutError:
             await live.close()
-            raise Failed(
-                f"A kernel did not start within {patience:g} s; the machine may be overloaded. Call again."
-            ) from None
+            what = "A kernel did not start" if order["do"] == "start" else "A checkpoint did not wake"
+            raise Failed(f"{what} within {patience:g} s; the machine may be overloaded. Call again.") from None
         except BaseException:
             await live.close()
             raise
