@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from quire.core.errors import Failed
 from quire.core.feed import Feed
 from quire.core.kernels import Kernels
 from quire.core.limits import Limits
-from quire.core.model import KernelLimits, KernelSpec, Notebook
+from quire.core.model import LOCAL, KernelLimits, KernelSpec, Notebook
 from quire.core.notebooks import Notebooks
 from quire.core.ports import Blobs, Store
 from quire.core.runs import Runs
@@ -104,10 +105,25 @@ async def examine(settings: Settings) -> list[tuple[str, bool | None, str]]:
                 found.append(("kernels", True, f"Python {said['python']} ({settings.python})"))
                 found.append(("preloaded", None, f"{loaded} (of {', '.join(settings.preload)})"))
             del running
+        found.append(("recovery", *await _recovers(settings)))
     except Failed as error:
         found.append(("start", False, str(error)))
     found.append(("sandbox", None, about(settings)["sandbox"]))
     return found
+
+
+async def _recovers(settings: Settings) -> tuple[bool, str]:
+    """Crash a cell, in a notebook nobody keeps, and look for what it must not cost."""
+    apart = settings.model_copy(update={"store": "memory", "spare_kernels": 0})
+    with tempfile.TemporaryDirectory(prefix="quire-doctor-") as folder:
+        async with app(apart.model_copy(update={"workspace": Path(folder)})) as running:
+            notebook = await running.notebooks.create(LOCAL)
+            for code in ("kept = (n for n in [41])", "import os; os._exit(1)", "next(kept)"):
+                active = await running.runs.start(notebook, code)
+                cell = await running.runs.wait(active)
+    if cell.run is not None and cell.run.value == [41]:
+        return True, "a cell that crashed cost nothing but itself"
+    return False, f"after a crash variables were gone: {cell.run.cause if cell.run else ''}"
 
 
 def _stores(settings: Settings) -> tuple[Store, Blobs]:

@@ -123,14 +123,14 @@ async def test_what_a_thread_displays_between_two_cells_is_shown_with_the_next(b
 async def test_megabytes_printed_between_two_cells_are_all_kept(book: Book, tmp_path: Path) -> None:
     go, gone = tmp_path / "go", tmp_path / "gone"
     await book.run(
-        "import threading\ndef work():\n" + indented(waits_for(go)) + "    print('x' * 4_000_000)\n"
+        "import threading\ndef work():\n" + indented(waits_for(go)) + "    print('x' * 3_000_000)\n"
         f"    open({str(gone)!r}, 'w').close()\n"
         "threading.Thread(target=work).start()"
     )
     go.touch()
     await appears(gone)
     await book.run("print('next')")
-    assert (await book.whole(1))[0].text == "x" * 4_000_000 + "\nnext\n"
+    assert (await book.whole(1))[0].text == "x" * 3_000_000 + "\nnext\n"
 
 
 async def test_threads_that_write_to_both_streams_never_lock_up_the_kernel(book: Book) -> None:

@@ -102,9 +102,9 @@ class Kernels:
         async with self.turn(notebook) as slot:
             slot.line.used(anyio.current_time() - slot.used_at)
             try:
+                await self.settle(notebook, slot)
                 notice = await self._ensure(notebook, slot)
                 assert slot.kernel is not None
-                await self.settle(notebook, slot)
                 yield Lease(kernel=slot.kernel, line=slot.line, notice=notice)
             finally:
                 slot.waiting -= 1
@@ -126,9 +126,6 @@ class Kernels:
                     yield slot
                 finally:
                     slot.used_at = anyio.current_time()
-                    if slot.kernel is not None and not slot.kernel.alive:
-                        slot.gone = slot.gone or "the process that kept it was ended"
-                        await self._end(notebook.id, slot)
         finally:
             slot.waiting -= asked
 
@@ -198,11 +195,8 @@ class Kernels:
         """Have a live kernel in the slot; what must be said about it."""
         await self.revive(notebook, slot)
         notice, slot.notice = slot.notice, ""
-        if slot.kernel is not None and slot.kernel.alive:
-            return notice
         if slot.kernel is not None:
-            slot.gone = slot.gone or "its process died between two runs"
-            await self._end(notebook.id, slot)
+            return notice
         if not self._store.hold(notebook.id):
             raise HeldElsewhere(
                 f"Notebook {notebook.name!r} is being run by another Quire server on this data directory. "
@@ -228,11 +222,14 @@ class Kernels:
             await self._protect(notebook, slot)
 
     async def revive(self, notebook: Notebook, slot: Slot) -> Recovered | None:
-        """Restore a kernel whose process died between runs; None where it lives, or there is none."""
+        """Restore a kernel whose process died, or end it for good; None where it lives, or there is none."""
         if slot.kernel is None or slot.kernel.alive:
             return None
         recovered = await Lease(kernel=slot.kernel, line=slot.line).recover()
-        if recovered.restored:
+        if not recovered.restored:
+            slot.gone = slot.gone or "the process that kept it was ended"
+            await self._end(notebook.id, slot)
+        else:
             cells = await self.left_behind(notebook, slot.line, recovered)
             slot.notice = "The kernel's process died between two runs and was restored."
             if recovered.lost:
@@ -249,9 +246,11 @@ class Kernels:
         return sorted({cell.number for cell in cells if cell is not None})
 
     async def _protect(self, notebook: Notebook, slot: Slot) -> None:
-        """A checkpoint of where the namespace stands now; a dear one waits until nobody is in a hurry."""
+        """A checkpoint of where the namespace stands now; a dear one waits until nobody is in a hurry, but not one
+        that takes the place of what was woken."""
         await self.revive(notebook, slot)
         kernel, line = slot.kernel, slot.line
+        patience = 0.0 if line.bare else line.patience()
         line.bare = False
         if kernel is None or not kernel.alive or line.head is None or line.head in kernel.checkpoints:
             return
@@ -259,7 +258,7 @@ class Kernels:
         if not self.spec(notebook).checkpoint_bytes and policy.isolation != "cell" and policy.on_error == "keep":
             line.why = "checkpoints are turned off by the setting checkpoint_bytes"
             return
-        if not await _undisturbed(slot, line.patience()):
+        if not await _undisturbed(slot, patience):
             line.why = "cells came too quickly after one another"
             return
         taken = await kernel.checkpoint(line.head)
@@ -271,9 +270,13 @@ class Kernels:
             if policy.isolation == "cell":  # the next cell's process comes of the checkpoint, as after a crash
                 await kernel.kill()
                 await Lease(kernel=kernel, line=line).recover()
-                await kernel.checkpoint(line.head)
-                line.bare = False
+                await self._protect_anew(kernel, line)
         await self.revive(notebook, slot)
+
+    async def _protect_anew(self, kernel: Kernel, line: Line) -> None:
+        line.bare = False
+        taken = await kernel.checkpoint(line.head) if line.head is not None else 0.0
+        line.why = taken if isinstance(taken, str) else ""
 
     async def _end(self, id_: NotebookId, slot: Slot) -> None:
         kernel, slot.kernel = slot.kernel, None

@@ -9,7 +9,7 @@ from quire.core.model import CellId, Census, Run, RunId
 from quire.core.ports import START
 
 _CHEAP = 0.02  # seconds: a checkpoint that costs no more is taken at once after a run
-_BURST = 32  # runs without a pause between them; of a longer burst not each is followed by a checkpoint
+_BURST = 100  # runs without a pause between them; of a longer burst not each is followed by a checkpoint
 _PAUSE = 0.05  # seconds nobody wanted the kernel
 _WORTH = 10  # times the cost of a checkpoint: running time that is never left without one
 

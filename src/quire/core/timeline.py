@@ -74,8 +74,8 @@ class Timeline:
     async def checkpoints(self, notebook: Notebook) -> list[Checkpoint]:
         """Those there are, oldest first."""
         if not self._kernels.busy(notebook):
-            async with self._kernels.turn(notebook):
-                pass  # the one of the last run is taken by now
+            async with self._kernels.turn(notebook) as slot:  # the one of the last run is taken by now
+                await self._kernels.settle(notebook, slot)
         kernel, line = self._kernels.live(notebook), self._kernels.line(notebook)
         if kernel is None or line is None:
             return []

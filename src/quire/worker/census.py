@@ -121,8 +121,9 @@ def _connections(talking: list[int]) -> list[str]:
     """Sockets to other programs; those between processes of one machine are most often some library's own."""
     count = 0
     for fd in talking:
-        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as sock:
-            count += sock.family in (socket.AF_INET, socket.AF_INET6)
+        if stat.S_ISSOCK(os.fstat(fd).st_mode):
+            with socket.socket(fileno=os.dup(fd)) as sock:
+                count += sock.family in (socket.AF_INET, socket.AF_INET6)
     return [f"{count} network connection{'s' * (count > 1)}"] if count else []
 
 

@@ -121,6 +121,12 @@ class Channel:
                 while data := os.read(pipe, _CHUNK):
                     yield Printed(stream=name, data=data)
 
+    def leave(self) -> None:
+        """In a copy: nothing of it is open here, until it is connected anew."""
+        self._leave()
+        for each in self.descriptors[1:]:
+            os.close(each)
+
     def _leave(self) -> None:
         """In a child the user's code forked: frames belong to the parent, prints go through the pipes."""
         if not self.left:

@@ -12,6 +12,7 @@ import os
 import random
 import select
 import socket
+from collections.abc import Callable
 
 from quire.wire import packets
 from quire.worker import census, processes
@@ -36,8 +37,11 @@ class Checkpoints:
         """What a copy taken now would lack; `ours` are the channel's descriptors."""
         return census.take({self._nursery.fileno(), *ours}, self._carried)
 
-    def take(self, name: str, found: Census, ours: list[int]) -> list[int] | None:
-        """Leave a copy behind. None in the original; in a copy that was woken, the descriptors to live on."""
+    def take(self, name: str, found: Census, leave: Callable[[], None]) -> list[int] | None:
+        """Leave a copy behind. None in the original; in a copy that was woken, the descriptors to live on.
+
+        `leave` has a copy let go of what is between the original and the server.
+        """
         if not found.alone:
             census.pause_openmp()
         state = random.getstate()  # Python reseeds it in every fork
@@ -53,9 +57,10 @@ class Checkpoints:
                 raise ChildProcessError("the copy did not come up")
             return None
         try:
-            packets.close(ours)
+            leave()
             _let_go(found)
             descriptors = self._sleep(self._announce(name, settling), found)
+            processes.awake()
         except BaseException:
             os._exit(1)  # a copy that cannot be one must not go on as the original
         processes.oom_score("self", LIVE)
@@ -81,8 +86,10 @@ class Checkpoints:
             if words["do"] == "wake":
                 orders.close()
                 return descriptors
+            processes.awake()
             if processes.fork_orphan(self._keeper, alone=True):
                 orders.close()
+                processes.awake()
                 _open_anew(found.files)
                 return self._branch(socket.socket(fileno=descriptors[0]))
             packets.close(descriptors)

@@ -88,8 +88,6 @@ class Keeper:
                     return self._branch(descriptors)
                 case "branch":
                     self._hand_on(words, descriptors)
-                case "clear":
-                    self._clear()
                 case "drop":
                     for name in words["names"]:
                         self._drop(name)
@@ -155,6 +153,8 @@ class Keeper:
             packets.send(kept.sock, words, descriptors)
             kept.sock.close()
         except OSError as error:
+            if kept is not None:
+                processes.kill(kept.pid)
             self._say({"failed": f"Checkpoint {words['name']} did not wake: {error}."})
             return  # what is live stays so
         former = self._live

@@ -107,7 +107,7 @@ class _Worker:
         ours = self._channel.descriptors + self._descriptors.kept
         try:
             found = self._checkpoints.census(ours)
-            descriptors = self._checkpoints.take(name, found, ours)
+            descriptors = self._checkpoints.take(name, found, self._leave)
         except Exception as error:  # no process to be had, or a cell that patched what this needs
             descriptors, why = None, f"taking one failed ({type(error).__name__}: {error})"
         if descriptors is None:
@@ -126,6 +126,12 @@ class _Worker:
         self._descriptors = channels.Descriptors()
         repairs.after_waking(loop)
         return True
+
+    def _leave(self) -> None:
+        """In a copy: the channel is the original's."""
+        self._channel.leave()
+        for each in self._descriptors.kept:
+            os.close(each)
 
     def answer(self, request: Request) -> None:
         match request:

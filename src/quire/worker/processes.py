@@ -16,6 +16,7 @@ _CLONES = {"x86_64": (56, 3), "aarch64": (220, 4)}  # the system call, and which
 _ADOPTION = 5.0  # seconds a copy waits to become the keeper's child
 _libc = ctypes.CDLL(None)
 _python = ctypes.PyDLL(None)  # calls that keep the interpreter's lock
+_asleep: list[bool] = []
 _python.syscall.restype = ctypes.c_long
 _python.syscall.argtypes = [ctypes.c_long] * 6
 
@@ -58,10 +59,19 @@ def alone() -> bool:
     return len(os.listdir("/proc/self/task")) == 1
 
 
+def awake() -> None:
+    """What Python does in the child of a fork, put off until a copy is woken: most never are, and every page that
+    is touched is one page less that is shared."""
+    if _asleep:
+        _asleep.clear()
+        _python.PyOS_AfterFork_Child()
+
+
 def _clone_sibling() -> bool | None:
     """Our parent's child at once, at half the cost of forking twice; None where this system has no way to.
 
-    Only with one thread: a library's own preparations for a fork, which this skips, are about its threads.
+    Only with one thread: a library's own preparations for a fork, which this skips, are about its threads. The
+    copy is to call `awake` before it does anything of note.
     """
     clone, where = _CLONES.get(platform.machine()), ctypes.c_long(0)
     if clone is None or _libc.prctl(_GET_TID_ADDRESS, ctypes.byref(where)) or not where.value:
@@ -72,7 +82,7 @@ def _clone_sibling() -> bool | None:
     _python.PyOS_BeforeFork()
     pid = _python.syscall(number, *arguments)
     if pid == 0:
-        _python.PyOS_AfterFork_Child()
+        _asleep.append(True)
         return True
     _python.PyOS_AfterFork_Parent()
     if pid < 0:

@@ -98,7 +98,8 @@ class _Zygote:
         self._keepers.add(pid)
         packets.close(descriptors)
         pidfd = os.pidfd_open(pid)
-        packets.send(self._control, {"forked": words["id"], "pid": pid}, [pidfd])
+        with contextlib.suppress(OSError):  # the server is gone: the end of control says so
+            packets.send(self._control, {"forked": words["id"], "pid": pid}, [pidfd])
         os.close(pidfd)
 
     def _become_keeper(self, control: socket.socket) -> None:
