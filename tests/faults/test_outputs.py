@@ -224,6 +224,27 @@ async def test_what_a_subprocess_prints_is_seen_while_it_runs(book: Book, tmp_pa
     assert results[0].structured_content["stdout"] == "python\nlive\ndone\n"
 
 
+async def test_after_a_restore_output_is_still_seen_while_it_runs(book: Book, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    await book.run("import os, subprocess\nlines = ['a', 'b']")
+    crashed = await book.run("print('partial')\nlines.clear()\nos.abort()")
+    assert crashed.structured_content["stdout"] == "partial\n"
+    results: list[Any] = []
+
+    async def run() -> None:
+        results.append(await book.run(f"print(lines)\nos.system('echo child')\n{waits_for(go)}print('done')"))
+
+    async def live() -> bool:
+        listed = await book.ask("list_cells")
+        return listed.structured_content["total"] == 3 and await book.shown(2) == "['a', 'b']\nchild\n"
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(run)
+        await until(live, "its lines are shown")
+        go.touch()
+    assert results[0].structured_content["stdout"] == "['a', 'b']\nchild\ndone\n"
+
+
 async def test_what_c_code_prints_is_kept_in_order(book: Book) -> None:
     result = await book.run(
         "import ctypes\nlibc = ctypes.CDLL(None)\nprint('python 1')\n_ = libc.printf(b'c %d\\n', 2)\n"
