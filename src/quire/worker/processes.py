@@ -85,9 +85,7 @@ def _clone_sibling() -> bool | None:
         _asleep.append(True)
         return True
     _python.PyOS_AfterFork_Parent()
-    if pid < 0:
-        raise OSError("no process could be forked")
-    return False
+    return None if pid < 0 else False
 
 
 def _fork_twice(keeper: int) -> bool:

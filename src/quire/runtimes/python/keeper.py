@@ -21,9 +21,8 @@ _ANSWER = 15.0  # seconds it has to answer an order
 class Keeper:
     """One for a kernel. What it says is checked: cells have found the sockets of others before."""
 
-    def __init__(self, control: socket.socket, pid: int, pidfd: int) -> None:
+    def __init__(self, control: socket.socket, pidfd: int) -> None:
         self._control = control
-        self._pid = pid
         self._pidfd = pidfd
         self._loop = asyncio.get_running_loop()
         self._gone = asyncio.Event()
@@ -39,10 +38,6 @@ class Keeper:
     @property
     def alive(self) -> bool:
         return not self._gone.is_set() and self._control.fileno() >= 0
-
-    @property
-    def pid(self) -> int:
-        return self._pid
 
     async def launch(self, order: dict[str, Any], descriptors: list[int]) -> tuple[int, int]:
         """Have it start, wake or branch: the new process's pid, and a pidfd that is the caller's to close."""

@@ -164,7 +164,7 @@ class PythonKernel:
         self._zygote.adopt(pid)
         for keeper in self._ancestors:  # it becomes their child when the ones between end
             keeper.order(do="adopt", pid=pid)
-        kernel = await self._of(self._zygote, Keeper(ours, pid, pidfd))
+        kernel = await self._of(self._zygote, Keeper(ours, pidfd))
         kernel._ancestors = [*self._ancestors, self._keeper]
         kernel._spec, kernel._branched = spec, bool(name) or self._branched
         if not kernel._branched:

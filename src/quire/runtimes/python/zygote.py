@@ -78,7 +78,7 @@ class Zygote:
         try:
             with theirs:
                 packets.send(self._control, {"id": number}, [theirs.fileno()])
-            pid, pidfd = await answer
+            _, pidfd = await answer
         except OSError as error:
             ours.close()
             raise Failed("The zygote is gone; call again.") from error
@@ -87,7 +87,7 @@ class Zygote:
             raise
         finally:
             self._forks.pop(number, None)
-        return Keeper(ours, pid, pidfd)
+        return Keeper(ours, pidfd)
 
     def adopt(self, keeper: int) -> None:
         """One that was not forked here: not to be killed when its own parent ends."""
