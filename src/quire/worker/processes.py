@@ -12,7 +12,8 @@ import warnings
 
 _PDEATHSIG, _CHILD_SUBREAPER, _GET_TID_ADDRESS = 1, 36, 40  # prctl's numbers
 _CLONE_FLAGS = 0x8000 | 0x01000000 | 0x00200000 | signal.SIGCHLD  # CLONE_PARENT, _CHILD_SETTID, _CHILD_CLEARTID
-_CLONES = {"x86_64": (56, 3), "aarch64": (220, 4)}  # the system call, and which argument is where the thread's id goes
+# the system call, and which of its arguments is where the thread's id goes
+_CLONE = {"x86_64": (56, 3), "aarch64": (220, 4)}.get(platform.machine())
 _ADOPTION = 5.0  # seconds a copy waits to become the keeper's child
 _libc = ctypes.CDLL(None)
 _python = ctypes.PyDLL(None)  # calls that keep the interpreter's lock
@@ -73,10 +74,10 @@ def _clone_sibling() -> bool | None:
     Only with one thread: a library's own preparations for a fork, which this skips, are about its threads. The
     copy is to call `awake` before it does anything of note.
     """
-    clone, where = _CLONES.get(platform.machine()), ctypes.c_long(0)
-    if clone is None or _libc.prctl(_GET_TID_ADDRESS, ctypes.byref(where)) or not where.value:
+    where = ctypes.c_long(0)
+    if _CLONE is None or _libc.prctl(_GET_TID_ADDRESS, ctypes.byref(where)) or not where.value:
         return None
-    number, place = clone
+    number, place = _CLONE
     arguments = [_CLONE_FLAGS, 0, 0, 0, 0]
     arguments[place] = where.value  # libc keeps the thread's id there, and the copy has another
     _python.PyOS_BeforeFork()
