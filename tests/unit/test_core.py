@@ -161,7 +161,7 @@ def test_a_cheap_checkpoint_waits_for_nobody_and_a_dear_one_until_it_pays() -> N
 def test_in_a_long_burst_checkpoints_wait_for_a_pause_or_until_they_pay() -> None:
     line = Line()
     line.protected(0.015)
-    for _ in range(31):
+    for _ in range(99):
         line.used(idle=0.001)
     assert line.patience() == 0
     line.used(idle=0.001)
