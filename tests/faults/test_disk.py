@@ -86,6 +86,17 @@ async def test_a_full_disk_is_said_and_earlier_cells_are_intact_and_with_space_i
     assert "RUNNING" not in [cell["state"] for cell in cells]
 
 
+async def test_a_rollback_on_a_full_disk_is_made_and_what_is_not_recorded_is_said(tiny: Book) -> None:
+    await tiny.run("x = [1]")
+    await tiny.run("x.append(2)")
+    await tiny.run(FILL)
+    rolled = await tiny.ask("rollback", to=0)
+    assert rolled.is_error and "was rolled back, but cells were not marked stale" in text(rolled), text(rolled)
+    assert "disk is full" in text(rolled)
+    assert (await tiny.ask("state")).structured_content["variables"] == {"x": "list of 1"}
+    assert "already" in text(await tiny.ask("rollback", to=0))
+
+
 async def test_an_output_that_does_not_fit_is_said_and_the_next_cell_runs(tiny: Book) -> None:
     await tiny.run("x = 41\nprint('first')")
     large = await tiny.run("print('x' * 3_000_000)")

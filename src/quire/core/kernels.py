@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -241,7 +242,8 @@ class Kernels:
         """Mark the runs that were lost in a recovery; the numbers of their cells."""
         if not recovered.lost:
             return []
-        await self._store.mark_stale(notebook.id, dict.fromkeys(recovered.lost, True))
+        with contextlib.suppress(Failed):  # a full disk: the answer names them all the same
+            await self._store.mark_stale(notebook.id, dict.fromkeys(recovered.lost, True))
         cells = [await self._store.find_cell(notebook.id, line.steps[run].cell) for run in recovered.lost]
         return sorted({cell.number for cell in cells if cell is not None})
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
-from quire.core.errors import Failed, NotFound, Refused
+from quire.core.errors import Failed, NotFound, QuireError, Refused
 from quire.core.feed import Change, Feed
 from quire.core.kernels import Kernels, Slot
 from quire.core.limits import check_name
@@ -132,10 +132,13 @@ class Timeline:
             already = name == (line.head or START)
             census = kernel.checkpoints[name] if name != START else line.start
             if not already:
+                unmarked: list[QuireError] = []
                 async with background(wait=True) as group:
-                    group.start_soon(self._store.mark_stale, notebook.id, line.stale(name))
+                    group.start_soon(self._mark, notebook, line.stale(name), unmarked)
                     await self._restore(notebook, slot, kernel, name)
                 line.move(name)
+                if unmarked:
+                    raise Failed(f"The namespace was rolled back, but cells were not marked stale: {unmarked[0]}")
             moved = await self._moved(notebook, line, census, already)
         self._later(self._kernels.protect, notebook)  # the checkpoint it stands at was used up
         self._feed.tell(Change(notebook=notebook))
@@ -188,6 +191,12 @@ class Timeline:
             )
         return slot.kernel
 
+    async def _mark(self, notebook: Notebook, marks: dict[RunId, bool], failed: list[QuireError]) -> None:
+        try:
+            await self._store.mark_stale(notebook.id, marks)
+        except QuireError as error:
+            failed.append(error)
+
     async def _restore(self, notebook: Notebook, slot: Slot, kernel: Kernel, name: str) -> None:
         """To this checkpoint; where it does not wake, to where the namespace stood."""
         try:
@@ -196,9 +205,9 @@ class Timeline:
             await self._store.mark_stale(notebook.id, slot.line.stale(slot.line.head or START))
             recovered = await self._kernels.revive(notebook, slot)
             slot.notice = ""
-            if recovered is None or not recovered.restored:
+            if recovered is not None and not recovered.restored:
                 raise
-            lost = f" but for the last {len(recovered.lost)}" if recovered.lost else ""
+            lost = f" but for the last {len(recovered.lost)}" if recovered is not None and recovered.lost else ""
             raise Failed(f"{error} The namespace is as it was before this call{lost}.") from error
 
     async def _at(self, slot: Slot, kernel: Kernel, point: str | None) -> str:

@@ -20,6 +20,7 @@ from quire.wire import packets
 from quire.worker import memory, processes
 
 _ANSWER = 10.0  # seconds a checkpoint has to announce its copy
+_WORDS = 1_000  # packets heard at once
 _CLEAR = 5.0  # seconds killed processes have to be gone
 
 
@@ -167,7 +168,7 @@ class Keeper:
         """What was announced already: a checkpoint that was just taken is not to be killed as a stray."""
         self._nursery.setblocking(False)
         with contextlib.suppress(BlockingIOError):
-            while True:
+            for _ in range(_WORDS):  # a cell may flood it
                 self._on_news()
         self._nursery.setblocking(True)
 
