@@ -6,7 +6,7 @@ import asyncio
 import importlib
 import sys
 
-NAMES = ("surface", "execute", "start", "order", "crowd", "protect", "recover", "rollback", "idle", "flood")
+NAMES = ("surface", "execute", "start", "order", "crowd", "protect", "recover", "rollback", "idle", "flood", "snapshot")
 
 
 def main() -> int:

@@ -10,11 +10,14 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quire import __version__
 from quire.core.errors import QuireError
 from quire.settings import BadSetting, Settings, config_file, load
+
+if TYPE_CHECKING:
+    from quire.core.app import App
 
 _SERVE_FLAGS = [
     "transport",
@@ -30,11 +33,17 @@ _SERVE_FLAGS = [
     "max_timeout",
     "grace",
     "patience",
+    "hibernate_after",
     "idle_timeout",
     "max_cells",
     "max_code_bytes",
     "max_output_bytes",
     "checkpoint_bytes",
+    "snapshot_interval",
+    "snapshot_bytes",
+    "auto_save",
+    "auto_restore",
+    "replay",
     "spare_kernels",
     "max_memory_bytes",
     "max_cpu_seconds",
@@ -84,6 +93,18 @@ def parser() -> argparse.ArgumentParser:
     export = command("export", _export, "Write a notebook as ipynb")
     export.add_argument("name")
     export.add_argument("-o", "--output", type=Path, metavar="FILE", help="File to write; standard output unless set")
+    state = command("state", _state, "Show what of a notebook is on disk")
+    state.add_argument("name")
+    save = command("save", _save, "Save a notebook's namespace under a name")
+    save.add_argument("name")
+    save.add_argument("--as", dest="state", default="default", metavar="STATE")
+    restore = command("restore", _restore, "Put a notebook's namespace back to a saved state")
+    restore.add_argument("name")
+    restore.add_argument("--state", default="default", metavar="STATE")
+    restore.add_argument("--file", type=Path, metavar="FILE", help="A readable state file instead: its code is run")
+    restore.add_argument("--trust", action="store_true", help="Run what --file says")
+    gc_ = command("gc", _gc, "Free what no snapshot needs any more")
+    gc_.add_argument("--dry-run", action="store_true", help="Only say how much that is")
     install = command("install", _install, "Write a client's configuration, leaving its other servers alone")
     install.add_argument("client")
     install.add_argument("--print", action="store_true", dest="only_print", help="Print it instead")
@@ -161,42 +182,62 @@ def _demo(parsed: argparse.Namespace) -> int:
     return int(asyncio.run(demo.tour()))
 
 
-def _exec(parsed: argparse.Namespace) -> int:
+def _with_app(parsed: argparse.Namespace, work: Callable[[App], Awaitable[int | None]], *, kernels: bool = True) -> int:
+    """Do this with a running Quire; without `kernels` nothing is started."""
     from quire import compose
-    from quire.frontends.terminal import commands
 
     settings = _settings(parsed)
+
+    async def main() -> int | None:
+        async with compose.app(settings, kernels=kernels) as app:
+            return await work(app)
+
+    return int(_run(main) or 0)
+
+
+def _exec(parsed: argparse.Namespace) -> int:
+    from quire.frontends.terminal import commands
+
     code = sys.stdin.read() if parsed.code == "-" else parsed.code
-
-    async def main() -> int:
-        async with compose.app(settings) as app:
-            return await commands.execute(app, parsed.notebook, code, parsed.timeout)
-
-    return int(_run(main))
+    return _with_app(parsed, lambda app: commands.execute(app, parsed.notebook, code, parsed.timeout))
 
 
 def _list(parsed: argparse.Namespace) -> int:
-    from quire import compose
     from quire.frontends.terminal import commands
 
-    async def main() -> None:
-        async with compose.app(_settings(parsed), kernels=False) as app:
-            await commands.show_notebooks(app)
-
-    _run(main)
-    return 0
+    return _with_app(parsed, commands.show_notebooks, kernels=False)
 
 
 def _export(parsed: argparse.Namespace) -> int:
-    from quire import compose
     from quire.frontends.terminal import commands
 
-    async def main() -> None:
-        async with compose.app(_settings(parsed), kernels=False) as app:
-            await commands.export(app, parsed.name, parsed.output)
+    return _with_app(parsed, lambda app: commands.export(app, parsed.name, parsed.output), kernels=False)
 
-    _run(main)
-    return 0
+
+def _state(parsed: argparse.Namespace) -> int:
+    from quire.frontends.terminal import states
+
+    return _with_app(parsed, lambda app: states.show(app, parsed.name), kernels=False)
+
+
+def _save(parsed: argparse.Namespace) -> int:
+    from quire.frontends.terminal import states
+
+    return _with_app(parsed, lambda app: states.save(app, parsed.name, parsed.state))
+
+
+def _restore(parsed: argparse.Namespace) -> int:
+    from quire.frontends.terminal import states
+
+    if parsed.file is not None:
+        return _with_app(parsed, lambda app: states.restore_file(app, parsed.name, parsed.file, trust=parsed.trust))
+    return _with_app(parsed, lambda app: states.restore(app, parsed.name, parsed.state))
+
+
+def _gc(parsed: argparse.Namespace) -> int:
+    from quire.frontends.terminal import states
+
+    return _with_app(parsed, lambda app: states.sweep(app, dry=parsed.dry_run), kernels=False)
 
 
 def _install(parsed: argparse.Namespace) -> int:

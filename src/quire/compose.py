@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Any
 from quire import __version__
 from quire.core.app import App
 from quire.core.current import Current
+from quire.core.durable import Durable
 from quire.core.errors import Failed
 from quire.core.feed import Feed
-from quire.core.kernels import Kernels
+from quire.core.idle import Idle, IdleRules
+from quire.core.kernels import KernelRules, Kernels
 from quire.core.limits import Limits
 from quire.core.model import LOCAL, KernelLimits, KernelSpec, Notebook
 from quire.core.notebooks import Notebooks
-from quire.core.ports import Blobs, Store
+from quire.core.ports import Blobs, Snapshots, Store
 from quire.core.runs import Runs
+from quire.core.saving import Saving, SavingRules
 from quire.core.tasks import background
 from quire.core.timeline import Timeline
 from quire.settings import Settings, load
@@ -40,21 +43,33 @@ async def app(settings: Settings, *, kernels: bool = True) -> AsyncIterator[App]
     async with AsyncExitStack() as stack:
         store, blobs = _stores(settings)
         stack.push_async_callback(store.close)
+        snapshots = _snapshots(settings, store)
+        if snapshots is not None:
+            stack.push_async_callback(snapshots.close)
         await store.mark_unfinished()
         runtimes = {"python": await _python(settings, stack)} if kernels else {}
         feed = Feed()
         limits = _limits(settings)
-        keeping = Kernels(runtimes, store, _spec(settings), settings.idle_timeout)
+        durable = Durable(snapshots, store) if snapshots is not None else None
+        rules = KernelRules(restore=settings.auto_restore, replay=settings.replay)
+        keeping = Kernels(runtimes, store, _spec(settings), rules, durable)
         stack.push_async_callback(keeping.close)
+        saving = None
+        if snapshots is not None and durable is not None:
+            saving = Saving(snapshots, store, durable, keeping, feed, _saving_rules(settings))
+            await stack.enter_async_context(saving.open())
         runs = Runs(store, blobs, keeping, feed, limits)
         await stack.enter_async_context(runs.open())
         group = await stack.enter_async_context(background())
-        group.start_soon(keeping.sweep)
+        idle = IdleRules(hibernate_after=settings.hibernate_after, timeout=settings.idle_timeout)
+        group.start_soon(Idle(keeping, saving, idle).watch)
         notebooks = Notebooks(store, blobs, feed, limits, [settings.runtime])
         yield App(
             notebooks=notebooks,
             runs=runs,
-            timeline=Timeline(store, keeping, notebooks, feed, group.start_soon),
+            timeline=Timeline(store, keeping, notebooks, feed, group.start_soon, durable),
+            saving=saving,
+            durable=durable,
             kernels=keeping,
             current=Current(notebooks, keeping),
             feed=feed,
@@ -141,6 +156,25 @@ def _stores(settings: Settings) -> tuple[Store, Blobs]:
         raise Failed(
             f"The data directory {settings.data_dir} cannot be used: {error.strerror}. Set data_dir to another."
         ) from error
+
+
+def _snapshots(settings: Settings, store: Store) -> Snapshots | None:
+    if settings.store == "memory":
+        return None
+    from quire.stores.snapshots.store import FileSnapshots
+
+    try:
+        return FileSnapshots(settings.data_dir / "snapshots")
+    except OSError as error:
+        raise Failed(
+            f"The data directory {settings.data_dir} cannot be used: {error.strerror}. Set data_dir to another."
+        ) from error
+
+
+def _saving_rules(settings: Settings) -> SavingRules:
+    return SavingRules(
+        interval=settings.snapshot_interval, most_bytes=settings.snapshot_bytes, at_end=settings.auto_save
+    )
 
 
 async def _python(settings: Settings, stack: AsyncExitStack) -> PythonRuntime:

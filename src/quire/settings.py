@@ -48,7 +48,10 @@ class Settings(BaseModel):
     max_timeout: float = Field(86_400, gt=0, description="Largest timeout a call may name, in seconds")
     grace: float = Field(2, gt=0, description="Seconds between an interrupt and the kill")
     patience: float = Field(50, gt=0, description="Seconds a call waits before it answers that the run goes on")
-    idle_timeout: float = Field(86_400, ge=0, description="Seconds until an unused kernel is closed; 0 never")
+    hibernate_after: float = Field(
+        3_600, ge=0, description="Seconds until an unused kernel that loses nothing by it sleeps on disk; 0 never"
+    )
+    idle_timeout: float = Field(86_400, ge=0, description="Seconds until any unused kernel is saved and ended; 0 never")
     max_cells: int = Field(10_000, gt=0, description="Cells a notebook may have")
     max_code_bytes: int = Field(1_000_000, gt=0, description="Bytes of source a cell may have")
     max_output_bytes: int = Field(
@@ -60,6 +63,17 @@ class Settings(BaseModel):
         256 * 2**20,
         ge=0,
         description="Bytes of memory a notebook's checkpoints may hold beyond its kernel; 0 takes none",
+    )
+    snapshot_interval: float = Field(
+        2, ge=0, description="Seconds between snapshots of a notebook that are taken by themselves; 0 takes none"
+    )
+    snapshot_bytes: int = Field(
+        8 * 2**30, gt=0, description="Bytes one snapshot may hold, and a notebook's snapshots may take on disk"
+    )
+    auto_save: float = Field(5, ge=0, description="Seconds the server's end may take to save namespaces; 0 saves none")
+    auto_restore: bool = Field(True, description="Bring a notebook's namespace back from disk when it is first used")
+    replay: Literal["never", "ask", "always"] = Field(
+        "ask", description="Cells that make what did not come back: left alone, named to be run again, or run again"
     )
     spare_kernels: int = Field(1, ge=0, le=16, description="Kernels kept ready for new notebooks")
     max_memory_bytes: int = Field(

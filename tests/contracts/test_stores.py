@@ -220,6 +220,59 @@ async def test_an_unfinished_run_is_found_and_marked(store: Store) -> None:
     assert "server ended" in str(found.outputs[-1].bundle["text/plain"])
 
 
+def printed(text: str, name: str = "stdout") -> Output:
+    return Output(type=OutputType.STREAM, name=name, bundle={"text/plain": text})
+
+
+async def test_what_an_unfinished_run_had_shown_is_kept_in_its_order(store: Store) -> None:
+    book, cells = await filled(store, "a")
+    begun = await store.begin_run(book.id, cells[0], a_run(), limit=9)
+    picture = Output(type=OutputType.IMAGE, bundle={"image/png": Blob(digest="d", size=1)}, metadata={"width": 3})
+    await store.keep_outputs(book.id, RunId("r1"), {0: printed("one "), 3: picture, 1: printed("half of tw")}, range(0))
+    await store.keep_outputs(
+        book.id, RunId("r1"), {1: printed("two"), 2: printed("!", "stderr"), 4: printed("late")}, range(0)
+    )
+    assert await store.find_cell(book.id, 0) == begun  # while it runs, its server knows best
+    assert await store.mark_unfinished() == 1
+    found = await store.find_cell(book.id, 0)
+    assert found is not None and found.state is CellState.INTERRUPTED
+    assert found.outputs[:-1] == (printed("one two"), printed("!", "stderr"), picture, printed("late"))
+    assert "what it had shown until shortly before is kept" in str(found.outputs[-1].bundle["text/plain"])
+    assert await store.list_runs(book.id) == [found.run]
+
+
+async def test_of_what_was_dropped_from_an_unfinished_run_nothing_is_kept(store: Store) -> None:
+    book, cells = await filled(store, "a", "b")
+    for number, id_ in enumerate(("r1", "r2")):
+        await store.begin_run(book.id, cells[number], a_run(id_), limit=9)
+        await store.keep_outputs(book.id, RunId(id_), {n: printed(f"{n} ") for n in range(10)}, range(0))
+    await store.keep_outputs(book.id, RunId("r1"), {2: printed("... "), 10: printed("10")}, range(3, 9))
+    await store.mark_unfinished()
+    shown = [cell.outputs[0].bundle["text/plain"] for cell in await store.list_cells(book.id, 0, None)]
+    assert shown == ["0 1 ... 9 10", "0 1 2 3 4 5 6 7 8 9 "]
+
+
+async def test_a_run_that_has_ended_or_is_gone_stays_as_it_is_whatever_comes_late(store: Store) -> None:
+    book, cells = await filled(store, "a", "b")
+    begun = await store.begin_run(book.id, cells[0], a_run(), limit=9)
+    assert begun.run is not None
+    await store.keep_outputs(book.id, RunId("r1"), {0: printed("so far")}, range(0))
+    ended = replace(begun.run, state=CellState.SUCCESS, outputs=(printed("all"),))
+    await store.finish_run(book.id, ended)
+    await store.begin_run(book.id, cells[1], a_run("r2"), limit=9)
+    await store.keep_outputs(book.id, RunId("r2"), {0: printed("cleared")}, range(0))
+    for late in ("r1", "never"):
+        await store.keep_outputs(book.id, RunId(late), {0: printed("late")}, range(0))
+    assert (await store.list_runs(book.id))[0] == ended
+    await store.clear_notebook(book.id)
+    await store.keep_outputs(book.id, RunId("r2"), {0: printed("late")}, range(0))
+    again = await store.begin_run(book.id, NewCell(source="c"), a_run("r2"), limit=9)
+    assert await store.mark_unfinished() == 1
+    found = await store.find_cell(book.id, again.id)
+    assert found is not None and "nothing it may have shown is kept" in str(found.outputs[0].bundle["text/plain"])
+    assert len(found.outputs) == 1
+
+
 async def test_many_at_once_lose_nothing(store: Store) -> None:
     import anyio
 

@@ -86,6 +86,17 @@ async def test_a_full_disk_is_said_and_earlier_cells_are_intact_and_with_space_i
     assert "RUNNING" not in [cell["state"] for cell in cells]
 
 
+async def test_a_disk_that_is_full_while_a_cell_goes_on_does_not_hurt_the_run(tiny: Book) -> None:
+    await tiny.run("x = 41")
+    code = f"import os, time\nprint('first')\n{FILL}\nfor n in range(10):\n    print(n)\n    time.sleep(0.1)\n"
+    result = await tiny.run(code + "os.remove('fill')\nx += 1\nprint('last')")
+    assert not result.is_error, text(result)
+    lines = result.structured_content["stdout"].splitlines()
+    assert (lines[0], lines[-11:]) == ("first", [*map(str, range(10)), "last"])
+    assert await tiny.shown(1) == result.structured_content["stdout"]
+    assert await tiny.value("x") == 42
+
+
 async def test_a_rollback_on_a_full_disk_is_made_and_what_is_not_recorded_is_said(tiny: Book) -> None:
     await tiny.run("x = [1]")
     await tiny.run("x.append(2)")

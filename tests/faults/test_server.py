@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -21,8 +22,9 @@ from fastmcp.client.transports import StdioTransport
 
 from quire import compose
 from quire.core.current import Client as Caller
-from quire.core.model import LOCAL
+from quire.core.model import LOCAL, Blob, OutputType, Run
 from quire.settings import load
+from quire.stores.blobs import FileBlobs
 from quire.stores.sql import SqlStore
 from tests.conftest import (
     alive,
@@ -35,7 +37,7 @@ from tests.conftest import (
     text,
     wait_until,
 )
-from tests.faults.conftest import QUICK, Book, until
+from tests.faults.conftest import QUICK, Book, appears, until
 
 LONG = "print('started')\nimport time\ntime.sleep(1000)"
 
@@ -59,10 +61,104 @@ async def test_kill_9_loses_no_acknowledged_cell_and_leaves_no_process(data_dir:
         for number in range(30):
             assert await book.shown(number) == f"cell {number}\n{number**2}"
         assert (await book.whole(30))[0].text == "x" * 100_000 + "\n"
-        assert "The server ended while this cell ran" in await book.shown(32)
+        shown = await book.shown(32)
+        assert "The server ended while this cell ran" in shown
+        assert ("started\n" in shown) == ("is kept" in shown and "nothing" not in shown)
         result = await call(client, "execute", code="40 + 2")
         assert result.structured_content["return_value"] == 42
         assert "started anew" in result.structured_content["notice"]
+
+
+SHOWS = """
+import sys, time
+print('before')
+print('wrong', file=sys.stderr)
+display(Picture())
+print('x' * 100_000)
+open({shown!r}, 'w').close()
+time.sleep(1000)
+"""
+PICTURE = """
+class Picture:
+    def _repr_png_(self):
+        return b'\\x89PNG\\r\\n\\x1a\\n' + b'\\0' * 1000
+"""
+
+
+async def test_kill_9_keeps_what_the_run_had_shown_until_shortly_before(data_dir: Path, tmp_path: Path) -> None:
+    async with cut_off(stdio_client(data_dir, **QUICK)) as client:
+        server = await Book(client=client).server()
+        await call(client, "execute", code=PICTURE)
+        shown = str(tmp_path / "shown")
+        waiting = asyncio.ensure_future(call(client, "execute", code=SHOWS.format(shown=shown), timeout=1000))
+        await appears(tmp_path / "shown")
+        wait_until(lambda: kept(data_dir) >= 4, "what was shown is in the database")
+        os.kill(server, signal.SIGKILL)
+        with contextlib.suppress(Exception):
+            await waiting
+    async with stdio_client(data_dir, **QUICK) as client:
+        book = Book(client=client)
+        cell = await book.cell(2)
+        assert cell["state"] == "INTERRUPTED"
+        assert [output["type"] for output in cell["outputs"]] == ["stream", "stream", "image", "stream", "error"]
+        assert [output.get("text") for output in cell["outputs"][:2]] == ["before\n", "wrong\n"]
+        assert cell["outputs"][2]["image"]["size"] == 1008
+        assert (await book.whole(2, 3))[0].text == "x" * 100_000 + "\n"
+        assert "what it had shown until shortly before is kept" in cell["outputs"][4]["text"]
+        assert kept(data_dir) == 0
+
+
+def kept(data_dir: Path) -> int:
+    """Pieces of outputs of runs under way."""
+    with contextlib.closing(sqlite3.connect(data_dir / "quire.db")) as database:
+        return int(
+            database.execute(
+                "SELECT count(DISTINCT json_extract(output, '$.type') || json_extract(output,"
+                " '$.name') || (length(output) > 1000)) FROM shown"
+            ).fetchone()[0]
+        )
+
+
+ENDS = [
+    ("print('said', {n})\n{n} ** 2", "SUCCESS"),
+    ("print('x' * 50_000)", "SUCCESS"),
+    ("print('said', {n})\n1 / 0", "ERROR"),
+    ("print('said', {n}, flush=True)\nimport os; os._exit(3)", "CRASHED"),
+    ("print('said', {n})\nimport time; time.sleep(1000)", "TIMEOUT"),
+    ("def f{n}(): return {n}\nimport json", "SUCCESS"),
+]
+
+
+async def test_a_server_killed_right_after_each_answer_has_recorded_it(data_dir: Path) -> None:
+    for number in range(12):
+        code, state = ENDS[number % len(ENDS)]
+        async with cut_off(stdio_client(data_dir, **QUICK)) as client:
+            book = Book(client=client, name="main" if number else None)
+            server = await book.server()
+            answer = await book.run(code.format(n=number), timeout=0.5 if state == "TIMEOUT" else 30)
+            os.kill(server, signal.SIGKILL)
+        assert answer.structured_content["state"] == state, text(answer)
+        wait_until(lambda server=server: not alive(server), "the server is gone")
+        journal, printed = await recorded(data_dir)
+        assert [run.count for run in journal] == list(range(1, 2 * number + 3))  # one more asked who the server is
+        assert [run.state.value for run in journal[1::2]] == [ENDS[n % len(ENDS)][1] for n in range(number + 1)]
+        last = journal[-1]
+        assert (last.source, last.author, last.cell) == (
+            code.format(n=number), "agent", answer.structured_content["cell_id"],
+        )  # fmt: skip
+        assert printed[:1000] == answer.structured_content["stdout"][:1000]
+
+
+async def recorded(data_dir: Path) -> tuple[list[Run], str]:
+    """The journal as it is on disk, and what its last run printed."""
+    store, blobs = SqlStore(data_dir), FileBlobs(data_dir / "blobs")
+    notebook = await store.find_notebook(LOCAL, "main")
+    assert notebook is not None
+    journal = await store.list_runs(notebook.id)
+    await store.close()
+    texts = [output.bundle["text/plain"] for output in journal[-1].outputs if output.type is OutputType.STREAM]
+    printed = [(await blobs.get(text)).decode() if isinstance(text, Blob) else str(text) for text in texts]
+    return journal, "".join(printed)
 
 
 @pytest.mark.parametrize(("told", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
@@ -314,7 +410,7 @@ async def the_run_is_recorded(data_dir: Path) -> None:
         listed = (await call(client, "list_cells")).structured_content["cells"]
         assert [cell["state"] for cell in listed] == ["SUCCESS", "INTERRUPTED"]
         shown = await Book(client=client).shown(1)
-        assert shown.startswith("started\n") and "was not kept" not in shown
+        assert shown.startswith("started\n") and "The server was stopped while it ran" in shown
 
 
 def left_over(data_dir: Path) -> list[int]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from quire.core.model import OutputType
+import random
+from collections.abc import Iterable
+
+from quire.core.model import Output, OutputType
 from quire.core.transcript import Transcript
 from quire.wire.messages import Displayed, Finished, Printed, Raised
 
@@ -87,3 +90,65 @@ def test_text_utf8_cannot_say_never_reaches_an_output() -> None:
 def test_finished_is_kept_and_is_no_output() -> None:
     transcript = folded(Finished(run="r", outcome="success", value=[1]))
     assert transcript.finished is not None and transcript.outputs() == ()
+
+
+def test_the_news_taken_now_and_then_and_put_together_are_the_outputs() -> None:
+    chance = random.Random(7)
+    for cap in (1_000_000, 100_000):
+        transcript, kept = Transcript(cap), {}
+        for number in range(3_000):
+            transcript.add(an_event(chance, number))
+            if chance.random() < 0.02:
+                take(transcript, kept)
+        while transcript.has_news:
+            take(transcript, kept)
+        together = [kept[place] for place in sorted(kept)]
+        assert in_one_line(together) == in_one_line(transcript.outputs())
+        assert len(together) > len(transcript.outputs())  # long streams come in pieces
+
+
+def test_news_come_once_and_again_where_they_were_not_kept() -> None:
+    transcript = folded(out("a"), Displayed(kind="html", bundle={"text/html": "<b>"}))
+    news, dropped = transcript.news()
+    assert [output.type for output in news.values()] == [OutputType.STREAM, OutputType.HTML] and not dropped
+    assert transcript.news()[0] == {} and not transcript.has_news
+    transcript.not_kept(news)
+    assert transcript.has_news and transcript.news()[0] == news
+    transcript.add(out("b"))
+    assert [output.bundle for output in transcript.news()[0].values()] == [{"text/plain": "b"}]
+
+
+def test_news_are_little_at_a_time_and_of_a_long_stream_its_end_only() -> None:
+    transcript = folded(*[out("x" * 50_000) for _ in range(60)], cap=10_000_000)
+    first = sum(len(str(output.bundle["text/plain"])) for output in transcript.news()[0].values())
+    assert first < 1_200_000 and transcript.has_news
+    while transcript.has_news:
+        transcript.news()
+    transcript.add(out("y"))
+    assert sum(len(str(output.bundle["text/plain"])) for output in transcript.news()[0].values()) < 100_000
+
+
+def an_event(chance: random.Random, number: int) -> Printed | Displayed:
+    if chance.random() < 0.1:
+        return Displayed(kind="html", bundle={"text/html": f"<b>{number}" * chance.randrange(20)})
+    text = chance.choice(["é", "line\n", "😀", "\n"]) * chance.randrange(400)
+    return out(f"{number} {text}", chance.choice(["stdout", "stdout", "stderr"]))
+
+
+def take(transcript: Transcript, kept: dict[int, Output]) -> None:
+    news, dropped = transcript.news()
+    kept.update(news)
+    for place in dropped:
+        kept.pop(place, None)
+
+
+def in_one_line(outputs: Iterable[Output]) -> list[tuple[str, str]]:
+    """Each stream's text and each display, with adjacent pieces of one stream put together."""
+    said = [(output.name, str(output.bundle.get("text/plain", output.bundle.get("text/html")))) for output in outputs]
+    line: list[tuple[str, str]] = []
+    for name, text in said:
+        if name and line and line[-1][0] == name:
+            line[-1] = (name, line[-1][1] + text)
+        else:
+            line.append((name, text))
+    return line

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from quire.core.current import Current
+from quire.core.durable import Durable
 from quire.core.feed import Feed
 from quire.core.kernels import Kernels
 from quire.core.limits import Limits
 from quire.core.model import Notebook
 from quire.core.notebooks import Notebooks
 from quire.core.runs import Runs
+from quire.core.saving import Saving
 from quire.core.timeline import Timeline
 
 
@@ -20,6 +22,8 @@ class App:
     notebooks: Notebooks
     runs: Runs
     timeline: Timeline
+    saving: Saving | None  # None where nothing is kept
+    durable: Durable | None
     kernels: Kernels
     current: Current
     feed: Feed

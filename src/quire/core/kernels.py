@@ -6,78 +6,25 @@ import contextlib
 import math
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import anyio
 
+from quire.core.brought_back import sentence
+from quire.core.durable import Back, Durable
 from quire.core.errors import Failed, HeldElsewhere
+from quire.core.lease import Lease, Recovered, Slot
 from quire.core.line import Line
-from quire.core.model import Census, KernelSpec, Notebook, NotebookId, RunId
-from quire.core.ports import START, Kernel, Runtime, Store
+from quire.core.model import Cell, Census, KernelSpec, Notebook, NotebookId, RunId, Snapshot
+from quire.core.ports import Kernel, Runtime, Store
 
-_SWEEP = 30.0  # seconds between looks for idle kernels
-
-
-@dataclass
-class Slot:
-    """A notebook's place for a kernel. Its turn is taken by whoever uses the kernel."""
-
-    turn: anyio.Lock = field(default_factory=anyio.Lock)
-    kernel: Kernel | None = None
-    line: Line = field(default_factory=Line)
-    named: dict[str, RunId] = field(default_factory=dict)  # checkpoints people gave a name, by that name
-    gone: str = ""  # why the last kernel is no more; "" where nothing was lost
-    notice: str = ""  # what happened since the last answer, for the next
-    used_at: float = 0.0
-    waiting: int = 0
-    wanted: anyio.Event = field(default_factory=anyio.Event)  # somebody waits for the turn
+_ROOT = "root"  # a checkpoint that another kernel begins with
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recovered:
-    """What became of a namespace whose process died."""
-
-    restored: bool  # it is as it was before the run, but for `lost`
-    lost: tuple[RunId, ...] = ()  # earlier runs that had no checkpoint: their effects are gone too
-    broken: tuple[str, ...] = ()  # what the restored one does not have
-    hostile: bool = False  # among it a library that works in fresh kernels only
-    why: str = ""  # there was no checkpoint to go back to
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lease:
-    """A kernel for one turn. `notice` says what a fresh one does not have any more."""
-
-    kernel: Kernel
-    line: Line
-    notice: str = ""
-
-    @property
-    def protected(self) -> bool:
-        """Whether there is a checkpoint of exactly where the namespace stood before the run."""
-        return not self.line.nearest(self.kernel.checkpoints)[1]
-
-    async def recover(self) -> Recovered:
-        """Put the namespace back to the newest checkpoint on the way here."""
-        why = self.line.why
-        while True:
-            name, lost = self.line.nearest(self.kernel.checkpoints)
-            census = self.kernel.checkpoints.get(name, self.line.start)
-            try:
-                await self.kernel.restore(name)
-            except Failed as error:
-                if name == START:
-                    return Recovered(restored=False, why=str(error))
-                why = "the newest did not wake"
-                continue  # it is kept no more
-            self.line.move(name)
-            return Recovered(
-                restored=True,
-                lost=tuple(lost),
-                broken=census.lost,
-                hostile=census.quality == "hostile",
-                why=why,
-            )
+class KernelRules:
+    restore: bool = True  # from disk, where there is none
+    replay: str = "ask"  # cells that make what did not come back: never, ask (name them), always
 
 
 class Kernels:
@@ -86,12 +33,14 @@ class Kernels:
         runtimes: Mapping[str, Runtime],
         store: Store,
         spec: Callable[[Notebook], KernelSpec],
-        idle_timeout: float,
+        rules: KernelRules,
+        durable: Durable | None,
     ) -> None:
         self._runtimes = runtimes
         self._store = store
         self.spec = spec
-        self._idle_timeout = idle_timeout  # seconds; 0 never
+        self._rules = rules
+        self._durable = durable  # None where nothing is kept
         self._slots: dict[NotebookId, Slot] = {}
 
     @asynccontextmanager
@@ -104,9 +53,16 @@ class Kernels:
             slot.line.used(anyio.current_time() - slot.used_at)
             try:
                 await self.settle(notebook, slot)
-                notice = await self._ensure(notebook, slot)
+                notice, again = await self.ensure(notebook, slot)
                 assert slot.kernel is not None
-                yield Lease(kernel=slot.kernel, line=slot.line, notice=notice)
+                yield Lease(
+                    notebook=notebook,
+                    kernel=slot.kernel,
+                    line=slot.line,
+                    notice=notice,
+                    again=tuple(again),
+                    durable=self._durable,
+                )
             finally:
                 slot.waiting -= 1
             try:
@@ -117,7 +73,7 @@ class Kernels:
     @asynccontextmanager
     async def turn(self, notebook: Notebook, *, asked: bool = True) -> AsyncIterator[Slot]:
         """The notebook's kernel, or none, to oneself; `asked` by a caller, for whom it is busy meanwhile."""
-        slot = self._slots.setdefault(notebook.id, Slot())
+        slot = self._slot(notebook)
         slot.waiting += asked
         if asked:
             slot.wanted.set()
@@ -126,9 +82,13 @@ class Kernels:
                 try:
                     yield slot
                 finally:
-                    slot.used_at = anyio.current_time()
+                    if asked:
+                        slot.used_at = anyio.current_time()
         finally:
             slot.waiting -= asked
+
+    def _slot(self, notebook: Notebook) -> Slot:
+        return self._slots.setdefault(notebook.id, Slot(notebook))
 
     def busy(self, notebook: Notebook) -> bool:
         slot = self._slots.get(notebook.id)
@@ -149,17 +109,37 @@ class Kernels:
 
     def remember(self, notebook: Notebook, notice: str) -> None:
         """To be said with the next answer, since this one has no place for it."""
-        self._slots[notebook.id].notice = notice
+        slot = self._slot(notebook)
+        slot.notice = " ".join(filter(None, (slot.notice, notice)))
 
     def lost(self, notebook: Notebook, why: str) -> None:
         """Remember why the kernel is gone, for the one who comes next."""
-        self._slots.setdefault(notebook.id, Slot()).gone = why
+        self._slot(notebook).gone = why
 
     async def end(self, notebook: Notebook) -> None:
-        """A clean namespace: wait for the turn, end the kernel; nothing is said to be lost."""
+        """A clean namespace: wait for the turn, end the kernel; nothing is said to be lost. On disk only states with a
+        name stay."""
         async with self.turn(notebook) as slot:
             await self._end(notebook.id, slot)
             slot.gone = "reset"
+            slot.resets += 1
+            if self._durable is not None:
+                await self._durable.forget(notebook)
+
+    def resets(self, notebook: Notebook) -> int:
+        """How often its namespace was given up on purpose."""
+        return self._slot(notebook).resets
+
+    async def begun_with(self, notebook: Notebook, snapshot: Snapshot) -> Kernel:
+        """A kernel for a new notebook that begins with a snapshot."""
+        assert self._durable is not None
+        kernel = await self._runtimes[notebook.runtime].start(self.spec(notebook))
+        try:
+            await self._durable.load(notebook, kernel, snapshot)
+            return await self._rooted(notebook, kernel)
+        except BaseException:
+            await kernel.close()
+            raise
 
     def named(self, notebook: Notebook) -> dict[str, RunId]:
         """Checkpoints people gave a name, by that name."""
@@ -169,35 +149,41 @@ class Kernels:
     def place(self, notebook: Notebook, kernel: Kernel, start: Census) -> None:
         """Give a new notebook a kernel that is there already."""
         self._store.hold(notebook.id)
-        self._slots[notebook.id] = Slot(kernel=kernel, line=Line(start=start), used_at=anyio.current_time())
+        line = Line(start=start)
+        self._slots[notebook.id] = Slot(notebook, kernel=kernel, line=line, used_at=anyio.current_time())
 
     async def protect(self, notebook: Notebook) -> None:
         """Take a checkpoint of where the namespace stands, in its turn."""
         async with self.turn(notebook, asked=False) as slot:
             await self._protect(notebook, slot)
 
-    async def sweep(self) -> None:
-        """Close kernels nobody used for long; runs until cancelled."""
-        while self._idle_timeout:
-            await anyio.sleep(min(_SWEEP, self._idle_timeout))
-            oldest = anyio.current_time() - self._idle_timeout
-            for id_, slot in list(self._slots.items()):
-                if slot.kernel is not None and not slot.waiting and slot.used_at < oldest:
-                    async with slot.turn:
-                        await self._end(id_, slot)
-                        slot.gone = f"it was closed after {self._idle_timeout:g} s without use"
+    def idle(self) -> list[tuple[Notebook, float]]:
+        """Notebooks with a kernel nobody wants, and for how many seconds."""
+        now = anyio.current_time()
+        return [
+            (slot.notebook, now - slot.used_at)
+            for slot in self._slots.values()
+            if slot.kernel is not None and not slot.waiting
+        ]
+
+    async def put_away(self, notebook: Notebook, since: float, why: str) -> None:
+        """End a kernel that nobody has used for so many seconds; not if somebody came meanwhile."""
+        async with self.turn(notebook, asked=False) as slot:
+            if not slot.waiting and anyio.current_time() - slot.used_at >= since:
+                await self._end(notebook.id, slot)
+                slot.gone = why
 
     async def close(self) -> None:
         async with anyio.create_task_group() as group:
             for id_, slot in self._slots.items():
                 group.start_soon(self._end, id_, slot)
 
-    async def _ensure(self, notebook: Notebook, slot: Slot) -> str:
-        """Have a live kernel in the slot; what must be said about it."""
+    async def ensure(self, notebook: Notebook, slot: Slot) -> tuple[str, list[Cell]]:
+        """Have a live kernel in the slot; what must be said about it, and which cells are to be run again for it."""
         await self.revive(notebook, slot)
         notice, slot.notice = slot.notice, ""
         if slot.kernel is not None:
-            return notice
+            return notice, []
         if not self._store.hold(notebook.id):
             raise HeldElsewhere(
                 f"Notebook {notebook.name!r} is being run by another Quire server on this data directory. "
@@ -211,10 +197,42 @@ class Kernels:
         slot.used_at = math.inf
         gone, slot.gone = slot.gone, ""
         if gone == "reset" or not (notebook.runs or notebook.origin):
-            return ""
+            return notice, []
+        back, damaged = await self._bring_back(notebook, slot)
+        if back is not None:
+            again = back.again if self._rules.replay == "always" else []
+            return " ".join(filter(None, (notice, sentence(back, self._rules.replay)))), again
         why = gone or "the server was started anew since"
         fresh = f"This is a fresh kernel: {why}. Variables of earlier cells are gone; run those cells again."
-        return " ".join(filter(None, (notice, fresh)))
+        return " ".join(filter(None, (notice, *(f"{each}." for each in damaged), fresh))), []
+
+    async def _bring_back(self, notebook: Notebook, slot: Slot) -> tuple[Back | None, list[str]]:
+        """Load what was saved last into a kernel just begun."""
+        if self._durable is None or not self._rules.restore:
+            return None, []
+        assert slot.kernel is not None
+        try:
+            back, damaged = await self._durable.bring_back(notebook, slot.kernel)
+        except BaseException:
+            await self._end(notebook.id, slot)
+            raise
+        if back is not None:
+            slot.line = back.line
+            with contextlib.suppress(Failed):  # a full disk: the answer names them all the same
+                marks = {cell.run.id: True for cell in back.after if cell.run is not None}
+                await self._store.mark_stale(notebook.id, marks)
+            if back.line.head is None:
+                slot.kernel = await self._rooted(notebook, slot.kernel)
+        return back, damaged
+
+    async def _rooted(self, notebook: Notebook, kernel: Kernel) -> Kernel:
+        """A kernel that begins with what this one holds, and takes its place."""
+        taken = await kernel.checkpoint(_ROOT)
+        if isinstance(taken, str):
+            return kernel
+        rooted = await kernel.branch(_ROOT, self.spec(notebook))
+        await kernel.close()
+        return rooted
 
     async def settle(self, notebook: Notebook, slot: Slot) -> None:
         """Have the kernel live, and a checkpoint of where it stands if that was used up."""
@@ -226,7 +244,8 @@ class Kernels:
         """Restore a kernel whose process died, or end it for good; None where it lives, or there is none."""
         if slot.kernel is None or slot.kernel.alive:
             return None
-        recovered = await Lease(kernel=slot.kernel, line=slot.line).recover()
+        lease = Lease(notebook=notebook, kernel=slot.kernel, line=slot.line, durable=self._durable)
+        recovered = await lease.recover()
         if not recovered.restored:
             slot.gone = slot.gone or "the process that kept it was ended"
             await self._end(notebook.id, slot)
@@ -271,7 +290,7 @@ class Kernels:
             await kernel.thin_out(set(slot.named.values()))
             if policy.isolation == "cell":  # the next cell's process comes of the checkpoint, as after a crash
                 await kernel.kill()
-                await Lease(kernel=kernel, line=line).recover()
+                await Lease(notebook=notebook, kernel=kernel, line=line).recover()
                 await self._protect_anew(kernel, line)
         await self.revive(notebook, slot)
 

@@ -10,6 +10,7 @@ Principal = NewType("Principal", str)
 NotebookId = NewType("NotebookId", str)
 CellId = NewType("CellId", str)
 RunId = NewType("RunId", str)
+SnapshotId = NewType("SnapshotId", str)
 
 LOCAL = Principal("local")
 """The user this process belongs to."""
@@ -171,6 +172,53 @@ class Census:
 
     quality: str  # clean, degraded, or hostile: a library it uses will not work
     lost: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    """A thing that a snapshot does not have, or that did not come back from it."""
+
+    name: str  # the variable it is, or is in
+    what: str
+    why: str
+    run: RunId | None = None  # the one that bound the variable
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """A namespace written down: a durable checkpoint."""
+
+    id: SnapshotId
+    notebook: NotebookId
+    run: RunId | None  # the run after which it was; None: before the first
+    name: str  # the one save_state gave it; "" where it was taken by itself
+    created_at: float  # seconds since the epoch
+    python: str
+    size: int  # bytes it describes
+    added: int  # bytes it took on disk
+    seconds: float  # a trial load took
+    variables: dict[str, str]  # name to type with size
+    functions: tuple[dict[str, str], ...]  # name, signature, docstring, source
+    lost: tuple[Loss, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Swept:
+    """What a sweep of the snapshots found that nobody needs, and what is left."""
+
+    freed: int  # bytes
+    chunks: int  # that were dropped
+    kept: int  # bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Restored:
+    """What came of loading a snapshot."""
+
+    variables: int
+    lost: tuple[Loss, ...]
+    notes: tuple[str, ...]  # what is different now: versions, a folder that is gone
+    seconds: float
 
 
 @dataclass(frozen=True, kw_only=True)

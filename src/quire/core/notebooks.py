@@ -23,6 +23,7 @@ from quire.core.model import (
     Output,
     Policy,
     Principal,
+    RunId,
 )
 from quire.core.outputs import keep
 from quire.core.ports import Blobs, Store
@@ -101,6 +102,11 @@ class Notebooks:
         if found is None:
             raise NotFound(await self._no_cell(notebook, which))
         return found
+
+    async def cell_of(self, notebook: Notebook, run: RunId) -> Cell | None:
+        """The cell a run was of; None where it was deleted since."""
+        found = await self._store.find_run(notebook.id, run)
+        return await self._store.find_cell(notebook.id, found.cell) if found is not None else None
 
     async def cells(self, notebook: Notebook, start: int = 0, limit: int | None = None) -> list[Cell]:
         if start < 0 or (limit is not None and limit < 1):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from quire.core.active import Stop
-from quire.core.kernels import Recovered
+from quire.core.lease import Recovered
 from quire.core.model import CellState, Died
 from quire.wire.messages import Finished
 
@@ -42,7 +42,7 @@ KEPT = "Variables are kept."
 def restored(recovered: Recovered, lost_cells: list[int]) -> str:
     """What became of the namespace when it was put back to before a run."""
     if not recovered.restored:
-        return f"Variables are gone, cells are kept; the next run starts a fresh kernel ({recovered.why})."
+        return f"The kernel is gone ({recovered.why}); the next run restores what is on disk, or starts a fresh one."
     said = "Variables are as they were before this cell."
     if recovered.lost:
         cells = ", ".join(map(str, lost_cells)) or "deleted since"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from quire.core.model import (
     Blob,
@@ -15,9 +16,14 @@ from quire.core.model import (
     NewCell,
     Notebook,
     NotebookId,
+    Output,
     Principal,
+    Restored,
     Run,
     RunId,
+    Snapshot,
+    SnapshotId,
+    Swept,
 )
 from quire.wire import messages
 
@@ -73,6 +79,19 @@ class Kernel(Protocol):
     async def restore(self, name: str) -> None:
         """Put the namespace back to a checkpoint, which is used up by that: take another of the same name. Raises
         Failed where it cannot be."""
+
+    def forget(self, name: str) -> None:
+        """Let a checkpoint go."""
+
+    async def write(self, name: str, draft: Draft, *, base: str, limit: int, values: bool) -> Written:
+        """Write a checkpoint down, while cells run. `base` is the checkpoint that the draft's base was written of,
+        `limit` how many bytes at the most, `values` whether JSON is to say what it can. Raises Failed."""
+        ...
+
+    async def load(self, recipe: Recipe) -> Restored:
+        """Begin anew with what a snapshot holds; checkpoints stay. Raises Failed, and is as it began, where it cannot
+        be loaded."""
+        ...
 
     async def branch(self, name: str, spec: KernelSpec) -> Kernel:
         """A second kernel that begins at a checkpoint of this one and outlives it. Raises Failed."""
@@ -139,11 +158,29 @@ class Store(Protocol):
         """
         ...
 
+    async def keep_outputs(
+        self, notebook: NotebookId, run: RunId, outputs: Mapping[int, Output], dropped: range
+    ) -> None:
+        """Journal what a run under way has shown since: by its place among all, each in place of what was there, and
+        the places of what is no longer kept. Seen once the run is found unfinished; nobody waits for it.
+
+        Safe from the end of any process at once, from a power failure when anything after it is on disk. A run that
+        has ended, or is gone, stays as it is.
+        """
+
     async def finish_run(self, notebook: NotebookId, run: Run) -> None:
         """Journal how the run ended, with its outputs. A run whose cell is gone is kept in the journal."""
 
     async def mark_stale(self, notebook: NotebookId, marks: Mapping[RunId, bool]) -> None:
         """Say of each of these runs whether the namespace was rolled back to before it."""
+
+    async def find_run(self, notebook: NotebookId, run: RunId) -> Run | None:
+        """Of the journal, without what it printed."""
+        ...
+
+    async def outline(self, notebook: NotebookId) -> list[Run]:
+        """The journal, oldest first, without sources, values and outputs."""
+        ...
 
     async def list_runs(self, notebook: NotebookId) -> list[Run]:
         """The journal, oldest first."""
@@ -170,3 +207,70 @@ class Blobs(Protocol):
     async def get(self, blob: Blob) -> bytes:
         """Raises NotFound where they are gone or no longer what their name says."""
         ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """A snapshot being written: files for the kernel to read and write, as descriptors. See wire/chunks.py."""
+
+    notebook: NotebookId
+    file: int  # to be written
+    base: int  # a recipe of the snapshot it differs little from; -1 where there is none
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """A draft that is done: how many bytes of chunks, entries and manifest it holds."""
+
+    chunks: int
+    entries: int
+    manifest: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """A snapshot to be loaded: descriptors of its recipe and of the packs that names. Whoever has it closes them."""
+
+    file: int
+    packs: tuple[int, ...]
+
+
+class Snapshots(Protocol):
+    """Namespaces written down, each chunk of them once. When a method returns, its change is on disk; whatever
+    happens meanwhile, what was published before stays whole."""
+
+    async def begin(self, notebook: NotebookId, base: Snapshot | None) -> Draft:
+        """A place to write one. Raises Failed where the disk is full."""
+        ...
+
+    async def publish(self, draft: Draft, written: Written, *, run: RunId | None, name: str) -> Snapshot:
+        """Check what was written, keep what is new, sign it. A name replaces the notebook's snapshot of that name.
+        Raises Failed, and keeps nothing of it, where it is not whole or the disk is full."""
+        ...
+
+    def abandon(self, draft: Draft) -> None:
+        """Close its files; to be called after publishing, too."""
+
+    async def of(self, notebook: NotebookId) -> list[Snapshot]:
+        """A notebook's, oldest first."""
+        ...
+
+    async def open(self, snapshot: Snapshot) -> Recipe:
+        """Raises Failed where it is damaged, lacks a piece, is not signed by this store, or is a newer Quire's."""
+        ...
+
+    async def values(self, snapshot: Snapshot) -> dict[str, Any]:
+        """Those that JSON can say, by name, where they were asked for when it was written."""
+        ...
+
+    async def write_out(self, notebook: str, name: str, text: str) -> str:
+        """Keep a copy for people to read; where it lies."""
+        ...
+
+    async def drop(self, snapshots: list[SnapshotId]) -> None: ...
+
+    async def sweep(self, *, dry: bool = False) -> Swept:
+        """Let go of chunks that no snapshot names; with `dry` only say how much that would free."""
+        ...
+
+    async def close(self) -> None: ...

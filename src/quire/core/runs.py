@@ -21,7 +21,8 @@ from quire.core import transcript as transcripts
 from quire.core.active import ActiveRun, Question, Stop
 from quire.core.errors import Failed, NotFound, QuireError, Refused
 from quire.core.feed import Change, Feed
-from quire.core.kernels import Kernels, Lease
+from quire.core.kernels import Kernels
+from quire.core.lease import Lease
 from quire.core.limits import Limits
 from quire.core.model import (
     Cell,
@@ -36,8 +37,8 @@ from quire.core.model import (
     RunId,
 )
 from quire.core.outcomes import KEPT, outcome, restored
-from quire.core.outputs import keep
 from quire.core.ports import Blobs, Kernel, Store
+from quire.core.recording import Recorder
 from quire.core.tasks import background
 from quire.core.transcript import Transcript
 from quire.wire import messages
@@ -53,18 +54,18 @@ _PROMPT = 2_000  # characters of a question
 class Runs:
     def __init__(self, store: Store, blobs: Blobs, kernels: Kernels, feed: Feed, limits: Limits) -> None:
         self._store = store
-        self._blobs = blobs
         self._kernels = kernels
         self._feed = feed
         self._limits = limits
         self._active: dict[NotebookId, list[ActiveRun]] = {}
-        self._owed: list[tuple[NotebookId, Run]] = []  # ended, but not recorded: the disk was full
+        self._recorder = Recorder(store, blobs)
         self._group: TaskGroup | None = None
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         """Runs live in here; leaving it interrupts and records what still runs."""
         async with background() as self._group:
+            self._group.start_soon(self._recorder.keep_shown)
             yield
 
     async def start(
@@ -92,18 +93,21 @@ class Runs:
                 added = await self._store.add_cells(notebook.id, [asked], at=at, limit=self._limits.max_cells)
                 asked = added[0]
                 self._feed.tell(Change(notebook=notebook))
-        active = ActiveRun(
+        active = self._asked(notebook, asked, timeout, author)
+        if self._group is None:
+            raise Failed("Quire is shutting down; nothing was run.")
+        self._active.setdefault(notebook.id, []).append(active)
+        self._group.start_soon(self._drive, active)
+        return active
+
+    def _asked(self, notebook: Notebook, asked: Cell | NewCell, timeout: float, author: str) -> ActiveRun:
+        return ActiveRun(
             notebook=notebook,
             asked=asked,
             timeout=timeout,
             transcript=Transcript(notebook.policy.output or self._limits.max_output_bytes),
             author=author,
         )
-        if self._group is None:
-            raise Failed("Quire is shutting down; nothing was run.")
-        self._active.setdefault(notebook.id, []).append(active)
-        self._group.start_soon(self._drive, active)
-        return active
 
     async def wait(
         self,
@@ -202,7 +206,7 @@ class Runs:
         notebook = active.notebook
         try:
             async with self._kernels.lease(notebook) as lease:
-                active.notice = lease.notice
+                active.notice = " ".join(filter(None, (lease.notice, await self._replay(notebook, lease))))
                 if active.stopping is None:  # given up while it waited: the cell stays as it is
                     await self._run(active, lease)
                 self._over(active)  # the caller has the answer; a checkpoint is taken while they think
@@ -213,6 +217,21 @@ class Runs:
             active.error = Failed(f"Quire itself failed ({type(error).__name__}: {error}); earlier cells are intact.")
         finally:
             self._over(active)
+
+    async def _replay(self, notebook: Notebook, lease: Lease) -> str:
+        """Run the cells again that make what did not come back from disk, until one fails; what to say about it."""
+        done: list[str] = []
+        for cell in lease.again:
+            active = self._asked(notebook, cell, self._limits.cell_timeout, "replay")
+            self._active.setdefault(notebook.id, []).insert(0, active)
+            try:
+                await self._run(active, lease)
+            finally:
+                self._over(active)
+            done.append(f"{cell.number} ({active.now().state})")
+            if active.now().state is not CellState.SUCCESS:
+                break
+        return f"Run again: cells {', '.join(done)}." if done else ""
 
     def _over(self, active: ActiveRun) -> None:
         if active.done.is_set():
@@ -233,7 +252,7 @@ class Runs:
             started_at=time.time(),
             parent=lease.line.head,
         )
-        await self._pay()
+        await self._recorder.pay()
         active.cell = await self._store.begin_run(active.notebook.id, active.asked, run, limit=self._limits.max_cells)
         assert active.cell.run is not None
         run = active.cell.run
@@ -264,7 +283,7 @@ class Runs:
         finally:
             if active.stopping is None and active.transcript.finished is None and kernel.alive:
                 active.stopping = Stop.SHUTDOWN
-                await kernel.close()
+                await kernel.kill()
         for _ in range(2):  # one that comes before the code has begun is not seen
             kernel.interrupt()
             with anyio.move_on_after(self._limits.grace / 2):
@@ -287,6 +306,7 @@ class Runs:
                 active.transcript.add(event)
             if isinstance(event, Finished):
                 return None
+            self._recorder.heard(active)
 
     async def _answer(self, active: ActiveRun, asked: Asked, time_left: anyio.CancelScope | None) -> Answer:
         """What a person says, where a caller waits who can have one asked. Their time is not the run's."""
@@ -312,7 +332,8 @@ class Runs:
         state, cause, advice = outcome(active.transcript.finished, died, active.stopping, active.timeout)
         seconds = max(0.0, anyio.current_time() - active.started_at)
         undo = state.failed and active.notebook.policy.on_error == "rollback"
-        if active.stopping is Stop.SHUTDOWN or (died is None and not (undo and lease.protected)):
+        ended = died is None and (active.transcript.finished is not None or active.stopping is not Stop.SHUTDOWN)
+        if ended and not (undo and lease.protected):
             fate = KEPT if cause and died is None else ""
             if undo:
                 fate = f"What it did is not undone: there is no checkpoint of before it, {lease.line.why}."
@@ -327,7 +348,7 @@ class Runs:
         if cause and state not in (CellState.SUCCESS, CellState.ERROR):
             outputs.append(transcripts.error(state.value.capitalize(), cause))
         finished = active.transcript.finished
-        ended = replace(
+        recorded = replace(
             run,
             seconds=seconds,
             state=state,
@@ -336,36 +357,19 @@ class Runs:
             imports=tuple(map(transcripts.clean, finished.imports)) if finished else (),
             functions=tuple(map(transcripts.clean, finished.functions)) if finished else (),
         )
-        try:
-            kept = [await keep(self._blobs, output) for output in outputs]
-        except QuireError as error:
-            active.error = error
-            kept = [transcripts.error("Lost", str(error))]
-        ended = replace(ended, outputs=tuple(kept))
-        try:
-            await self._store.finish_run(active.notebook.id, ended)
-        except QuireError as error:
-            active.error = error
-            self._owed.append((active.notebook.id, ended))
-        return ended
+        return await self._recorder.finish(active, recorded, outputs)
 
     async def _recover(self, active: ActiveRun, lease: Lease, state: CellState) -> str:
         """Put the namespace back to before the run; the sentence that says how far that went."""
-        recovered = await lease.recover()
-        if not recovered.restored:
-            assert active.cell is not None
-            self._kernels.lost(active.notebook, f"the last one ended in cell {active.cell.number} ({state})")
-        return restored(recovered, await self._kernels.left_behind(active.notebook, lease.line, recovered))
-
-    async def _pay(self) -> None:
-        """Record what could not be recorded when it ended."""
-        owed, self._owed = self._owed, []  # taken at once: another notebook may come to pay meanwhile
-        for place, (notebook, run) in enumerate(owed):
-            try:
-                await self._store.finish_run(notebook, run)
-            except QuireError:
-                self._owed += owed[place:]
-                raise
+        try:
+            recovered = await lease.recover()
+            if not recovered.restored:
+                assert active.cell is not None
+                self._kernels.lost(active.notebook, f"the last one ended in cell {active.cell.number} ({state})")
+            return restored(recovered, await self._kernels.left_behind(active.notebook, lease.line, recovered))
+        except Exception as error:  # however that goes, how the run ended is recorded
+            log.exception("recovering notebook %r", active.notebook.name)
+            return f"How far variables were put back is not known ({type(error).__name__}: {error})."
 
     def _tell(self, active: ActiveRun) -> None:
         assert active.cell is not None

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
+from quire.core.durable import Back, Durable
 from quire.core.errors import Failed, NotFound, QuireError, Refused
 from quire.core.feed import Change, Feed
-from quire.core.kernels import Kernels, Slot
+from quire.core.kernels import Kernels
+from quire.core.lease import Slot
 from quire.core.limits import check_name
-from quire.core.line import Line
-from quire.core.model import Cell, Census, NewCell, Notebook, NotebookId, Origin, RunId
+from quire.core.line import Line, Step
+from quire.core.model import Cell, Census, NewCell, Notebook, NotebookId, Origin, RunId, Snapshot
 from quire.core.notebooks import Notebooks
 from quire.core.ports import START, Kernel, Store
 from quire.core.tasks import background
@@ -25,11 +27,12 @@ _CELL = "cell "
 class Checkpoint:
     """The namespace as it was after a run."""
 
-    run: RunId
+    run: RunId | None  # None: before the first
     count: int
     cell: Cell | None  # None where it was deleted since
+    kind: str  # live, durable or both
     census: Census
-    size: int  # bytes that dropping it would free
+    size: int  # bytes that dropping it would free: of memory, where it is live, else of disk
     names: tuple[str, ...]
     current: bool  # the namespace stands here
     stale: bool  # on a line that was rolled back
@@ -53,6 +56,7 @@ class Moved:
     stale: tuple[int, ...]  # numbers of cells whose outputs are from a state that is no more
     lost: tuple[str, ...]  # what did not come back
     already: bool = False  # it stood there
+    back: Back | None = None  # where it came from disk
 
 
 class Timeline:
@@ -63,9 +67,11 @@ class Timeline:
         notebooks: Notebooks,
         feed: Feed,
         later: Callable[..., object],
+        durable: Durable | None,
     ) -> None:
         """`later` has something done when the answer is given."""
         self._later = later
+        self._durable = durable
         self._store = store
         self._kernels = kernels
         self._notebooks = notebooks
@@ -77,8 +83,20 @@ class Timeline:
             async with self._kernels.turn(notebook) as slot:  # the one of the last run is taken by now
                 await self._kernels.settle(notebook, slot)
         kernel, line = self._kernels.live(notebook), self._kernels.line(notebook)
-        if kernel is None or line is None:
-            return []
+        saved: dict[RunId | None, list[Snapshot]] = {}
+        for each in await self._snapshots(notebook):
+            saved.setdefault(each.run, []).append(each)
+        found = await self._live(notebook, kernel, line, saved) if kernel is not None and line is not None else []
+        live = {each.run for each in found}
+        head = line.head if line is not None else None
+        for run, snapshots in saved.items():
+            if run not in live:
+                found.append(await self._on_disk(notebook, run, snapshots, current=line is not None and run == head))
+        return sorted(found, key=lambda each: each.count)
+
+    async def _live(
+        self, notebook: Notebook, kernel: Kernel, line: Line, saved: Mapping[RunId | None, list[Snapshot]]
+    ) -> list[Checkpoint]:
         sizes = await kernel.sizes()
         named = self._kernels.named(notebook)
         way = set(line.way(line.head))
@@ -87,17 +105,35 @@ class Timeline:
                 run=run,
                 count=line.steps[run].count,
                 cell=await self._store.find_cell(notebook.id, line.steps[run].cell),
+                kind="both" if run in saved else "live",
                 census=census,
                 size=sizes.get(run, 0),
-                names=tuple(name for name, of in named.items() if of == run),
+                names=(*(name for name, of in named.items() if of == run), *_names(saved.get(run, []))),
                 current=run == line.head,
                 stale=run not in way,
             )
-            for run, census in sorted(
-                ((RunId(name), census) for name, census in kernel.checkpoints.items() if name in line.steps),
-                key=lambda each: line.steps[each[0]].count,
-            )
+            for run, census in ((RunId(name), census) for name, census in kernel.checkpoints.items())
+            if run in line.steps
         ]
+
+    async def _on_disk(
+        self, notebook: Notebook, run: RunId | None, saved: list[Snapshot], *, current: bool
+    ) -> Checkpoint:
+        ran = await self._store.find_run(notebook.id, run) if run is not None else None
+        return Checkpoint(
+            run=run,
+            count=ran.count if ran is not None else 0,
+            cell=await self._store.find_cell(notebook.id, ran.cell) if ran is not None else None,
+            kind="durable",
+            census=_census(saved[-1]),
+            size=sum(each.added for each in saved),
+            names=_names(saved),
+            current=current,
+            stale=run is not None and (ran is None or ran.stale),
+        )
+
+    async def _snapshots(self, notebook: Notebook) -> list[Snapshot]:
+        return await self._durable.of(notebook) if self._durable is not None else []
 
     def protection(self, notebook: Notebook) -> Protection:
         kernel, line = self._kernels.live(notebook), self._kernels.line(notebook)
@@ -127,22 +163,46 @@ class Timeline:
         self._refuse_while_busy(notebook)
         async with self._kernels.turn(notebook) as slot:
             kernel = await self._kernel(notebook, slot)
-            name = await self._place(notebook, slot, kernel, to)
-            line = slot.line
-            already = name == (line.head or START)
-            census = kernel.checkpoints[name] if name != START else line.start
-            if not already:
-                unmarked: list[QuireError] = []
-                async with background(wait=True) as group:
-                    group.start_soon(self._mark, notebook, line.stale(name), unmarked)
-                    await self._restore(notebook, slot, kernel, name)
-                line.move(name)
-                if unmarked:
-                    raise Failed(f"The namespace was rolled back, but cells were not marked stale: {unmarked[0]}")
-            moved = await self._moved(notebook, line, census, already)
+            moved = await self._go(notebook, slot, kernel, await self._place(notebook, slot, kernel, to))
         self._later(self._kernels.protect, notebook)  # the checkpoint it stands at was used up
         self._feed.tell(Change(notebook=notebook))
         return moved
+
+    async def restore(self, notebook: Notebook, name: str) -> Moved:
+        """Put the namespace back to the state saved under a name."""
+        saved = [each.name for each in await self._snapshots(notebook) if each.name]
+        if name not in saved:
+            there = f"There are: {', '.join(saved)}." if saved else "None was saved; save_state does."
+            raise NotFound(f"No state of notebook {notebook.name!r} is saved as {name!r}. {there} Nothing was changed.")
+        return await self.rollback(notebook, name)
+
+    async def _go(self, notebook: Notebook, slot: Slot, kernel: Kernel, place: str | Snapshot) -> Moved:
+        line = slot.line
+        if isinstance(place, Snapshot):
+            assert self._durable is not None
+            back = await self._durable.load(notebook, kernel, place)
+            line.steps.update(back.line.steps)
+            name = place.run or START
+            unmarked: list[QuireError] = []
+            await self._mark(notebook, line.stale(name), unmarked)
+            line.move(name)
+            self._say_unmarked(unmarked)
+            lost = tuple(f"{loss.name} ({loss.what})" for loss, _ in back.lost)
+            return await self._moved(notebook, line, lost, back=back)
+        if place == (line.head or START):
+            return await self._moved(notebook, line, (), already=True)
+        census = kernel.checkpoints[place] if place != START else line.start
+        unmarked = []
+        async with background(wait=True) as group:
+            group.start_soon(self._mark, notebook, line.stale(place), unmarked)
+            await self._restore(notebook, slot, kernel, place)
+        line.move(place)
+        self._say_unmarked(unmarked)
+        return await self._moved(notebook, line, census.lost)
+
+    def _say_unmarked(self, failed: list[QuireError]) -> None:
+        if failed:
+            raise Failed(f"The namespace was rolled back, but cells were not marked stale: {failed[0]}")
 
     async def branch(self, notebook: Notebook, name: str, at: str | int | None = None) -> Notebook:
         """A new notebook with the namespace as it was there and the cells that led to it; this one goes on."""
@@ -152,8 +212,9 @@ class Timeline:
             raise Refused(f"There is a notebook {name!r} already. Choose another name.")
         async with self._kernels.turn(notebook) as slot:
             kernel = await self._kernel(notebook, slot)
-            point = await self._at(slot, kernel, None if at is None else await self._place(notebook, slot, kernel, at))
-            run = RunId(point) if point != START else None
+            place = None if at is None else await self._place(notebook, slot, kernel, at)
+            point = place if isinstance(place, Snapshot) else await self._at(slot, kernel, place)
+            run = point.run if isinstance(point, Snapshot) else RunId(point) if point != START else None
             root = notebook.origin.root if notebook.origin else notebook.id
             new = replace(
                 notebook,
@@ -164,8 +225,13 @@ class Timeline:
                 cells=0,
                 origin=Origin(notebook=notebook.id, run=run, root=root),
             )
-            census = kernel.checkpoints[point] if point != START else slot.line.start
-            branched = await kernel.branch(point, self._kernels.spec(new))
+            if isinstance(point, Snapshot):
+                census = _census(point)
+                branched = await self._kernels.begun_with(new, point)
+                slot.line.steps.update(await self._steps(notebook, run))
+            else:
+                census = kernel.checkpoints[point] if point != START else slot.line.start
+                branched = await kernel.branch(point, self._kernels.spec(new))
             try:
                 await self._store.create_notebook(new)
                 cells = await self._led_to(notebook, slot.line, run)
@@ -184,12 +250,18 @@ class Timeline:
 
     async def _kernel(self, notebook: Notebook, slot: Slot) -> Kernel:
         await self._kernels.settle(notebook, slot)
-        if slot.kernel is None or not slot.kernel.alive:
+        if slot.kernel is None and not await self._snapshots(notebook):
             raise Refused(
-                f"Notebook {notebook.name!r} has no live kernel, so there is no earlier state of it to go to: "
-                "checkpoints end with the kernel. Run its cells again."
+                f"Notebook {notebook.name!r} has no live kernel and no state on disk, so there is no earlier state "
+                "of it to go to. Run its cells again."
             )
+        notice, _ = await self._kernels.ensure(notebook, slot)
+        slot.notice = notice
+        assert slot.kernel is not None
         return slot.kernel
+
+    async def _steps(self, notebook: Notebook, run: RunId | None) -> dict[RunId, Step]:
+        return await self._durable.steps(notebook, run) if self._durable is not None else {}
 
     async def _mark(self, notebook: Notebook, marks: dict[RunId, bool], failed: list[QuireError]) -> None:
         try:
@@ -222,41 +294,56 @@ class Timeline:
             slot.line.protected(taken)
         return head or START
 
-    async def _place(self, notebook: Notebook, slot: Slot, kernel: Kernel, to: str | int) -> str:
-        """The checkpoint that a name, a cell or `before` a cell means. Raises where it is not there."""
+    async def _place(self, notebook: Notebook, slot: Slot, kernel: Kernel, to: str | int) -> str | Snapshot:
+        """The checkpoint that a name, a cell or `before` a cell means: a live one, else one on disk. Raises where it is
+        not there."""
         text = str(to).strip()
         if text in slot.named:
             text = slot.named[text]
+        snapshots = await self._snapshots(notebook)
+        saved = {each.run: each for each in snapshots}
+        for each in snapshots:
+            if each.name == text:
+                return each.run if each.run is not None and each.run in (*kernel.checkpoints, slot.line.head) else each
         if text == "start" or text in kernel.checkpoints:
             return START if text == "start" else text
+        if text in saved:
+            return saved[RunId(text)]
         before = text.startswith(_BEFORE)
         cell = await self._notebooks.cell(notebook, text.removeprefix(_BEFORE).removeprefix(_CELL))
         if cell.run is None:
             raise Refused(f"Cell {cell.number} has not run: there is no state {'before' if before else 'after'} it.")
         name = slot.line.around(cell.run.id, before=before)
-        if name is None or (name != START and name not in kernel.checkpoints):
-            raise NotFound(await self._not_kept(notebook, slot.line, kernel, cell))
-        return name
+        if name is None and self._durable is not None:  # of another kernel's time
+            name = (cell.run.parent or START) if before else cell.run.id
+        if name is not None and (name in (START, slot.line.head) or name in kernel.checkpoints):
+            return name
+        if name is not None and name in saved:
+            return saved[RunId(name)]
+        raise NotFound(await self._not_kept(notebook, {*kernel.checkpoints, *saved}, cell))
 
-    async def _not_kept(self, notebook: Notebook, line: Line, kernel: Kernel, cell: Cell) -> str:
-        kept = [line.steps[RunId(name)].cell for name in kernel.checkpoints if name in line.steps]
-        cells = [await self._store.find_cell(notebook.id, each) for each in kept]
+    async def _not_kept(self, notebook: Notebook, kept: Collection[str | None], cell: Cell) -> str:
+        runs = [await self._store.find_run(notebook.id, RunId(name)) for name in kept if name is not None]
+        cells = [await self._store.find_cell(notebook.id, run.cell) for run in runs if run is not None]
         numbers = sorted({cell.number for cell in cells if cell is not None})
         there = f"There are checkpoints after cells {', '.join(map(str, numbers))}" if numbers else "There is none"
         return (
-            f"That state of cell {cell.number} is not kept: old checkpoints are dropped when memory is needed, and "
-            f"none outlives its kernel or goes into a branch. {there}, and `start`. Nothing was changed."
+            f"That state of cell {cell.number} is not kept: old checkpoints are dropped when memory is needed, on disk "
+            f"are the newest ten and those that have a name. {there}, and `start`. Nothing was changed."
         )
 
-    async def _moved(self, notebook: Notebook, line: Line, census: Census, already: bool) -> Moved:
+    async def _moved(
+        self, notebook: Notebook, line: Line, lost: tuple[str, ...], *, already: bool = False, back: Back | None = None
+    ) -> Moved:
         cells = await self._store.list_cells(notebook.id, 0, None)
-        head = line.head
+        step = line.steps.get(line.head) if line.head is not None else None
         return Moved(
-            run=head,
-            cell=next((cell for cell in cells if head is not None and cell.id == line.steps[head].cell), None),
+            run=line.head,
+            cell=next((cell for cell in cells if step is not None and cell.id == step.cell), None),
             stale=tuple(cell.number for cell in cells if cell.run is not None and cell.run.stale),
-            lost=census.lost if not already else (),
+            lost=lost,
             already=already,
+            back=back,
         )
 
     async def _led_to(self, notebook: Notebook, line: Line, run: RunId | None) -> list[NewCell]:
@@ -272,3 +359,15 @@ class Timeline:
             for cell in await self._store.list_cells(notebook.id, 0, None)
             if cell.run is None or not (cell.run.stale or {cell.run.id, cell.run.parent} & off)
         ]
+
+
+def _names(snapshots: list[Snapshot]) -> tuple[str, ...]:
+    return tuple(each.name for each in snapshots if each.name)
+
+
+def _census(snapshot: Snapshot) -> Census:
+    """What a kernel that begins with it will not have."""
+    return Census(
+        quality="degraded" if snapshot.lost else "clean",
+        lost=tuple(f"{each.name} ({each.what})" for each in snapshot.lost),
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from typing import Any
 
@@ -10,6 +11,8 @@ from quire.core.model import Data, Output, OutputType
 from quire.wire.messages import Displayed, Event, Finished, Printed, Raised
 
 _OVERHEAD = 64  # what an entry costs besides its bytes, so that a flood of empty ones is bounded too
+_PIECE = 1 << 14  # bytes of a stream in one entry: what is new since is little, however much there is
+_NEWS = 1 << 18  # bytes of news at once
 
 
 class Transcript:
@@ -22,6 +25,9 @@ class Transcript:
         self._tail: deque[_Entry] = deque()
         self._tail_size = 0
         self._dropped = 0
+        self._places = itertools.count()
+        self._gap = -1  # the place between head and tail, where it is said what was dropped
+        self._new: dict[int, _Entry] = {}  # by place, what changed since the news were asked for
         self.finished: Finished | None = None
 
     def add(self, event: Event) -> None:
@@ -37,11 +43,34 @@ class Transcript:
 
     def outputs(self) -> tuple[Output, ...]:
         """What there is so far."""
-        entries = [*self._head, *self._tail]
+        note = [self._note()] if self._dropped else []
+        return tuple(entry.output() for entry in _joined([*self._head, *note, *self._tail]))
+
+    def news(self) -> tuple[dict[int, Output], range]:
+        """What is new since this was last asked, or the first part of it: outputs by their place among all, which may
+        be in place of earlier ones, and of which places the outputs were dropped."""
+        news: dict[int, Output] = {}
+        size = 0
+        while self._new and size < _NEWS:
+            place, entry = next(iter(self._new.items()))
+            del self._new[place]
+            news[place] = entry.output()
+            size += entry.size
         if self._dropped:
-            note = f"\n[... {self._dropped:,} bytes of output dropped here: over the cap of {2 * self._half:,} ...]\n"
-            entries.insert(len(self._head), _Entry("stdout", bytearray(note.encode())))
-        return tuple(entry.output() for entry in _joined(entries))
+            news[self._gap] = self._note().output()
+        return news, range(self._gap + 1, self._tail[0].place) if self._tail else range(0)
+
+    @property
+    def has_news(self) -> bool:
+        return bool(self._new)
+
+    def not_kept(self, news: dict[int, Output]) -> None:
+        """These are news still."""
+        self._new.update({entry.place: entry for entry in (*self._head, *self._tail) if entry.place in news})
+
+    def _note(self) -> _Entry:
+        note = f"\n[... {self._dropped:,} bytes of output dropped here: over the cap of {2 * self._half:,} ...]\n"
+        return _Entry("stdout", bytearray(note.encode()), self._gap)
 
     def last_line(self) -> str:
         """The last line printed, for a progress message."""
@@ -54,21 +83,39 @@ class Transcript:
     def _printed(self, name: str, data: bytes) -> None:
         if not self._tail and self._head_size < self._half:
             room = _before_character(data, self._half - self._head_size)
-            self._head_size += _append(self._head, name, data[:room])
+            self._head_size += self._append(self._head, name, data[:room])
             data = data[room:]
         if data:
-            self._tail_size += _append(self._tail, name, data)
+            self._tail_size += self._append(self._tail, name, data)
             self._trim()
 
     def _shown(self, event: Displayed | Raised) -> None:
         entry = _Entry("", event)
         if not self._tail and self._head_size + entry.size <= self._half:
-            self._head.append(entry)
+            self._place(self._head, entry)
             self._head_size += entry.size
         else:
-            self._tail.append(entry)
+            self._place(self._tail, entry)
             self._tail_size += entry.size
             self._trim()
+
+    def _append(self, entries: list[_Entry] | deque[_Entry], name: str, data: bytes) -> int:
+        """Lengthen the last stretch of the same stream, or begin one; how many bytes that took."""
+        last = entries[-1] if entries else None
+        if last is not None and last.name == name and last.has_room:
+            assert isinstance(last.what, bytearray)
+            last.what += data
+            self._new[last.place] = last
+            return len(data)
+        self._place(entries, _Entry(name, bytearray(data)))
+        return len(data) + _OVERHEAD
+
+    def _place(self, entries: list[_Entry] | deque[_Entry], entry: _Entry) -> None:
+        if entries is self._tail and self._gap < 0:
+            self._gap = next(self._places)
+        entry.place = next(self._places)
+        entries.append(entry)
+        self._new[entry.place] = entry
 
     def _trim(self) -> None:
         while self._tail_size > self._half:
@@ -77,22 +124,29 @@ class Transcript:
             if isinstance(first.what, bytearray) and len(first.what) > over:
                 over = _after_character(first.what, over)
                 del first.what[:over]
+                self._new[first.place] = first
                 self._tail_size -= over
                 self._dropped += over
             elif len(self._tail) == 1:
                 return  # a single display over the cap is kept whole; frames bound its size
             else:
-                self._tail.popleft()
+                self._new.pop(self._tail.popleft().place, None)
                 self._tail_size -= first.size
                 self._dropped += first.size - _OVERHEAD
 
 
 class _Entry:
-    """A stretch of one stream, or one thing shown."""
+    """A piece of one stream, or one thing shown, and its place among them."""
 
-    def __init__(self, name: str, what: bytearray | Displayed | Raised) -> None:
+    def __init__(self, name: str, what: bytearray | Displayed | Raised, place: int = -1) -> None:
         self.name = name
         self.what = what
+        self.place = place
+
+    @property
+    def has_room(self) -> bool:
+        """A piece never ends within a UTF-8 character that goes on."""
+        return isinstance(self.what, bytearray) and (len(self.what) < _PIECE or self.what[-1] >= 0x80)
 
     @property
     def size(self) -> int:
@@ -115,15 +169,17 @@ class _Entry:
 
 
 def _joined(entries: list[_Entry]) -> list[_Entry]:
-    """The same with adjacent stretches of one stream as one, so that no character is torn between two."""
+    """The same with adjacent pieces of one stream as one, so that no character is torn between two."""
     joined: list[_Entry] = []
     for entry in entries:
         last = joined[-1] if joined else None
-        if last is not None and last.name == entry.name and isinstance(entry.what, bytearray):
-            assert isinstance(last.what, bytearray)
-            joined[-1] = _Entry(entry.name, last.what + entry.what)
-        else:
+        if not isinstance(entry.what, bytearray):
             joined.append(entry)
+        elif last is not None and last.name == entry.name:
+            assert isinstance(last.what, bytearray)
+            last.what += entry.what
+        else:
+            joined.append(_Entry(entry.name, bytearray(entry.what)))  # a copy, to be lengthened
     return joined
 
 
@@ -141,15 +197,6 @@ def _after_character(data: bytearray, cut: int) -> int:
         if cut + on >= len(data) or data[cut + on] & 0xC0 != 0x80:
             return min(cut + on, len(data))
     return cut
-
-
-def _append(entries: list[_Entry] | deque[_Entry], name: str, data: bytes) -> int:
-    """Lengthen the last stretch of the same stream, or begin one; how many bytes that took."""
-    if entries and entries[-1].name == name and isinstance(entries[-1].what, bytearray):
-        entries[-1].what += data
-        return len(data)
-    entries.append(_Entry(name, bytearray(data)))
-    return len(data) + _OVERHEAD
 
 
 def error(name: str, message: str, traceback: str = "") -> Output:

@@ -32,10 +32,18 @@ def ended(run: Run) -> tuple[Any, ...]:
         run.state,
         run.cause,
         json.dumps(run.value),
-        json.dumps([_output_row(output) for output in run.outputs]),
+        json.dumps([_output_row(each) for each in run.outputs]),
         json.dumps(run.imports),
         json.dumps(run.functions),
     )
+
+
+def output(shown: Output) -> str:
+    return json.dumps(_output_row(shown))
+
+
+def shown(row: str) -> Output:
+    return _output(json.loads(row))
 
 
 def _output_row(output: Output) -> dict[str, Any]:
@@ -97,6 +105,22 @@ def run(row: sqlite3.Row) -> Run:
         outputs=tuple(_output(each) for each in json.loads(row["outputs"])),
         imports=tuple(json.loads(row["imports"])),
         functions=tuple(json.loads(row["functions"])),
+        parent=RunId(row["parent"]) if row["parent"] else None,
+        stale=bool(row["stale"]),
+    )
+
+
+def step(row: sqlite3.Row) -> Run:
+    """A run without its source, value and outputs."""
+    return Run(
+        id=RunId(row["id"]),
+        cell=CellId(row["cell"]),
+        count=row["count"],
+        source="",
+        author=row["author"],
+        started_at=row["started_at"],
+        seconds=row["seconds"],
+        state=CellState(row["state"]),
         parent=RunId(row["parent"]) if row["parent"] else None,
         stale=bool(row["stale"]),
     )

@@ -31,7 +31,7 @@ class FileBlobs:
         if not path.exists():
             try:
                 path.parent.mkdir(exist_ok=True)
-                _write(path, data)
+                write_whole(path, data)
             except OSError as error:
                 raise Failed(
                     f"An output of {len(data):,} bytes could not be kept: {error.strerror}. "
@@ -52,7 +52,7 @@ class FileBlobs:
         return self._folder / digest[:2] / digest[2:]
 
 
-def _write(path: Path, data: bytes) -> None:
+def write_whole(path: Path, data: bytes) -> None:
     """Beside its place, synced, then renamed into it: a crash leaves no half file under the name."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
     try:

@@ -16,6 +16,7 @@ from quire.core.model import (
     NewCell,
     Notebook,
     NotebookId,
+    Output,
     Principal,
     Run,
     RunId,
@@ -28,6 +29,7 @@ class _Book:
     notebook: Notebook
     cells: list[Cell] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
+    shown: dict[RunId, dict[int, Output]] = field(default_factory=dict)  # by runs under way, at their places
 
 
 class MemoryStore:
@@ -49,7 +51,7 @@ class MemoryStore:
 
     async def clear_notebook(self, notebook: NotebookId) -> None:
         book = self._books[notebook]
-        book.cells, book.runs = [], []
+        book.cells, book.runs, book.shown = [], [], {}
         book.notebook = replace(book.notebook, runs=0)
 
     async def add_cells(self, notebook: NotebookId, cells: list[NewCell], *, at: int | None, limit: int) -> list[Cell]:
@@ -110,8 +112,17 @@ class MemoryStore:
         book.cells[number] = replace(book.cells[number], run=run)
         return book.cells[number]
 
+    async def keep_outputs(
+        self, notebook: NotebookId, run: RunId, outputs: Mapping[int, Output], dropped: range
+    ) -> None:
+        book = self._books[notebook]
+        if any(each.id == run and each.state is CellState.RUNNING for each in book.runs):
+            shown = {**book.shown.get(run, {}), **outputs}
+            book.shown[run] = {place: each for place, each in shown.items() if place not in dropped}
+
     async def finish_run(self, notebook: NotebookId, run: Run) -> None:
         book = self._books[notebook]
+        book.shown.pop(run.id, None)
         book.runs = [run if old.id == run.id else old for old in book.runs]
         book.cells = [
             replace(cell, run=run) if cell.run is not None and cell.run.id == run.id else cell for cell in book.cells
@@ -121,6 +132,13 @@ class MemoryStore:
         for run in [run for run in self._books[notebook].runs if run.id in marks]:
             await self.finish_run(notebook, replace(run, stale=marks[run.id]))
 
+    async def find_run(self, notebook: NotebookId, run: RunId) -> Run | None:
+        return next((each for each in await self.outline(notebook) if each.id == run), None)
+
+    async def outline(self, notebook: NotebookId) -> list[Run]:
+        runs = self._books[notebook].runs
+        return [replace(run, source="", value=[], outputs=(), imports=(), functions=()) for run in runs]
+
     async def list_runs(self, notebook: NotebookId) -> list[Run]:
         return list(self._books[notebook].runs)
 
@@ -128,7 +146,8 @@ class MemoryStore:
         count = 0
         for id_, book in self._books.items():
             for run in [run for run in book.runs if run.state is CellState.RUNNING]:
-                await self.finish_run(id_, wording.unfinished(run))
+                shown = sorted(book.shown.get(run.id, {}).items())
+                await self.finish_run(id_, wording.unfinished(run, [output for _, output in shown]))
                 count += 1
         return count
 

@@ -20,11 +20,13 @@ from quire.core.model import (
     NewCell,
     Notebook,
     NotebookId,
+    Output,
     Principal,
     Run,
     RunId,
 )
 from quire.stores import as_rows, wording
+from quire.stores.aside import Aside
 from quire.stores.lane import Busy, Express, Lane, connect, rows
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
@@ -35,6 +37,7 @@ _CELLS = """
     FROM cells c LEFT JOIN runs r ON r.id = c.run
     WHERE c.notebook = ?
 """
+_OUTLINE = "SELECT id, cell, count, author, started_at, seconds, state, parent, stale FROM runs WHERE notebook = ?"
 
 
 class SqlStore:
@@ -43,11 +46,12 @@ class SqlStore:
         self._locks.mkdir(parents=True, exist_ok=True)
         self._held: dict[NotebookId, int] = {}
         path = folder / "quire.db"
-        with _alone(self._locks / "opening"):
+        with alone(self._locks / "opening"):
             migrate(path)
             self._writer = Lane(path, writes=True)
             self._reader = Lane(path, writes=False)
             self._express = Express(path)
+            self._aside = Aside(path)
 
     async def create_notebook(self, notebook: Notebook) -> Notebook:
         def job(db: sqlite3.Connection) -> Notebook:
@@ -157,6 +161,14 @@ class SqlStore:
         except Busy:
             return await self._writer.do(job)
 
+    async def keep_outputs(
+        self, notebook: NotebookId, run: RunId, outputs: Mapping[int, Output], dropped: range
+    ) -> None:
+        def rows() -> list[tuple[RunId, int, str]]:
+            return [(run, place, as_rows.output(output)) for place, output in outputs.items()]
+
+        await self._aside.do(rows, lambda db, made: _keep(db, run, made, dropped))
+
     async def finish_run(self, notebook: NotebookId, run: Run) -> None:
         await self._writer.do(lambda db: _finish(db, run))
 
@@ -165,6 +177,13 @@ class SqlStore:
         await self._writer.do(
             lambda db: db.executemany("UPDATE runs SET stale = ? WHERE id = ? AND notebook = ?", values)
         )
+
+    async def find_run(self, notebook: NotebookId, run: RunId) -> Run | None:
+        rows = await self._rows(f"{_OUTLINE} AND id = ?", notebook, run)
+        return as_rows.step(rows[0]) if rows else None
+
+    async def outline(self, notebook: NotebookId) -> list[Run]:
+        return [as_rows.step(row) for row in await self._rows(f"{_OUTLINE} ORDER BY rowid", notebook)]
 
     async def list_runs(self, notebook: NotebookId) -> list[Run]:
         rows = await self._rows(
@@ -178,11 +197,11 @@ class SqlStore:
             "SELECT *, id AS run, cell AS run_cell, source AS run_source FROM runs WHERE state = 'RUNNING'"
         )
         free = {row["notebook"] for row in rows if self.hold(NotebookId(row["notebook"]))}
-        lost = [wording.unfinished(as_rows.run(row)) for row in rows if row["notebook"] in free]
+        lost = [as_rows.run(row) for row in rows if row["notebook"] in free]
 
         def job(db: sqlite3.Connection) -> None:
             for run in lost:
-                _finish(db, run)
+                _finish(db, wording.unfinished(run, _shown(db, run)))
 
         if lost:
             await self._writer.do(job)
@@ -213,6 +232,7 @@ class SqlStore:
 
     async def close(self) -> None:
         self._express.close()
+        await self._aside.close()
         await self._reader.close()
         await self._writer.close()
         for notebook in list(self._held):
@@ -222,9 +242,9 @@ class SqlStore:
         return await self._reader.do(lambda db: rows(db, query, *values))
 
 
-def migrate(path: Path) -> None:
+def migrate(path: Path, migrations: Path = _MIGRATIONS) -> None:
     """Bring the database to today's schema; a newer one than we know is refused, not guessed at."""
-    steps = sorted(_MIGRATIONS.glob("*.sql"))
+    steps = sorted(migrations.glob("*.sql"))
     try:
         db = connect(path)
     except sqlite3.Error as error:
@@ -246,7 +266,7 @@ def migrate(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _alone(path: Path) -> Iterator[None]:
+def alone(path: Path) -> Iterator[None]:
     """One store at a time: SQLite does not wait for another that turns a new database to WAL, or closes it."""
     with path.open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -348,8 +368,20 @@ def _insert_run(db: sqlite3.Connection, notebook: NotebookId, run: Run) -> None:
     )
 
 
+def _keep(db: sqlite3.Connection, run: RunId, made: list[tuple[RunId, int, str]], dropped: range) -> None:
+    if _one(db, "SELECT 1 FROM runs WHERE id = ? AND state = 'RUNNING'", run):
+        db.execute("DELETE FROM shown WHERE run = ? AND place BETWEEN ? AND ?", (run, dropped.start, dropped.stop - 1))
+        db.executemany("INSERT OR REPLACE INTO shown (run, place, output) VALUES (?,?,?)", made)
+
+
+def _shown(db: sqlite3.Connection, run: Run) -> list[Output]:
+    found = db.execute("SELECT output FROM shown WHERE run = ? ORDER BY place", (run.id,))
+    return [as_rows.shown(output) for (output,) in found]
+
+
 def _finish(db: sqlite3.Connection, run: Run) -> None:
     db.execute(
         "UPDATE runs SET seconds=?, state=?, cause=?, value=?, outputs=?, imports=?, functions=? WHERE id=?",
         (*as_rows.ended(run), run.id),
     )
+    db.execute("DELETE FROM shown WHERE run = ?", (run.id,))

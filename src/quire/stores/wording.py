@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 from quire.core import transcript
 from quire.core.errors import Stale
-from quire.core.model import Cell, CellState, Run
+from quire.core.model import Cell, CellState, Output, OutputType, Run
 
 
 def name_taken(name: str) -> str:
@@ -40,12 +41,25 @@ def check_version(cell: Cell, expected: int | None) -> None:
         )
 
 
-def unfinished(run: Run) -> Run:
-    """A run whose server ended before it did."""
-    cause = "The server ended while this cell ran; what it had printed until then was not kept."
+def unfinished(run: Run, shown: list[Output]) -> Run:
+    """A run whose server ended before it did, with what was kept of what it had shown."""
+    kept = "what it had shown until shortly before is kept" if shown else "nothing it may have shown is kept"
+    cause = f"The server ended while this cell ran; {kept}."
     return replace(
         run,
         state=CellState.INTERRUPTED,
         cause=cause,
-        outputs=(*run.outputs, transcript.error("Interrupted", cause)),
+        outputs=(*_joined(shown), transcript.error("Interrupted", cause)),
     )
+
+
+def _joined(shown: list[Output]) -> list[Output]:
+    """Pieces of one stream side by side as one."""
+    joined: list[Output] = []
+    for (stream, name), pieces in itertools.groupby(shown, lambda each: (each.type is OutputType.STREAM, each.name)):
+        if stream:
+            text = "".join(str(piece.bundle["text/plain"]) for piece in pieces)
+            joined.append(Output(type=OutputType.STREAM, name=name, bundle={"text/plain": text}))
+        else:
+            joined += pieces
+    return joined

@@ -35,6 +35,10 @@ def _bundle(value: Any) -> bool:
     )
 
 
+def _said(value: Any) -> bool:
+    return isinstance(value, list) and all(_bundle(item) for item in value)
+
+
 def _shallow(value: Any, depth: int = 50) -> bool:
     """JSON that is nested no deeper than whoever keeps or shows it can follow."""
     if isinstance(value, dict):
@@ -89,6 +93,11 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Load:
+    """Load the snapshot the process was started with; answered by Loaded."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Answer:
     """What was answered to Asked, as [line]; [] and why where nobody did."""
 
@@ -97,7 +106,7 @@ class Answer:
     why: str = _says(_one(str), default="")
 
 
-Request = Enter | Run | Inspect | Read | Checkpoint | Answer
+Request = Enter | Load | Run | Inspect | Read | Checkpoint | Answer
 
 # Events: worker to parent
 
@@ -161,9 +170,7 @@ class Inspected:
     """The namespace: variables by name with type and size, functions with signature and docstring."""
 
     variables: dict[str, str] = _says(_bundle)
-    functions: list[dict[str, str]] = _says(
-        lambda value: isinstance(value, list) and all(_bundle(item) for item in value)
-    )
+    functions: list[dict[str, str]] = _says(_said)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,11 +193,23 @@ class Checkpointed:
     seconds: float = _says(_one(int, float), default=0)  # of processor time it took
 
 
-Event = Ready | Printed | Displayed | Raised | Asked | Finished | Inspected | Value | Checkpointed
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """A snapshot is in the namespace, or why it is not; what did not come back, and what is different now."""
 
-REQUESTS: dict[str, type] = {kind.__name__: kind for kind in (Enter, Run, Inspect, Read, Checkpoint, Answer)}
+    why_not: str = _says(_one(str), default="")
+    variables: int = _says(_one(int), default=0)
+    lost: list[dict[str, str]] = _says(_said, default_factory=list)  # name, what, why, run
+    notes: list[str] = _says(_texts, default_factory=list)
+    seconds: float = _says(_one(int, float), default=0)
+
+
+Event = Ready | Printed | Displayed | Raised | Asked | Finished | Inspected | Value | Checkpointed | Loaded
+
+REQUESTS: dict[str, type] = {kind.__name__: kind for kind in (Enter, Load, Run, Inspect, Read, Checkpoint, Answer)}
 EVENTS: dict[str, type] = {
-    kind.__name__: kind for kind in (Ready, Printed, Displayed, Raised, Asked, Finished, Inspected, Value, Checkpointed)
+    kind.__name__: kind
+    for kind in (Ready, Printed, Displayed, Raised, Asked, Finished, Inspected, Value, Checkpointed, Loaded)
 }
 
 

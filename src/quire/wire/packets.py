@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 _SIZE = 1 << 16
-_DESCRIPTORS = 16
+_DESCRIPTORS = 200
 _UCRED = struct.Struct("3i")
 
 
@@ -41,14 +41,20 @@ def receive(sock: socket.socket) -> tuple[dict[str, Any], list[int], int]:
             sender = _UCRED.unpack(value[: _UCRED.size])[0]
     if not data:
         return {}, descriptors, sender
+    words = parse(data)
+    if "bad" in words:
+        close(descriptors)
+        return words, [], sender
+    return words, descriptors, sender
+
+
+def parse(data: bytes) -> dict[str, Any]:
+    """The words of a packet; what is none, since a cell found the socket, is bad."""
     try:
         words = json.loads(data)
     except (ValueError, RecursionError):
         words = None
-    if not isinstance(words, dict):  # a cell found the socket
-        close(descriptors)
-        return {"bad": True}, [], sender
-    return words, descriptors, sender
+    return words if isinstance(words, dict) else {"bad": True}
 
 
 def close(descriptors: Sequence[int]) -> None:

@@ -13,12 +13,14 @@ import random
 import select
 import socket
 from collections.abc import Callable
+from typing import Any
 
 from quire.wire import packets
 from quire.worker import census, processes
 from quire.worker.census import Census
 from quire.worker.channel import lifted
 from quire.worker.keeper import Keeper, Live
+from quire.worker.snapshot import concurrency, writer
 
 _FLAGS = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_SYNC  # of an open file, kept when it is opened anew
 LIVE = 100  # a live process goes before the newest checkpoint when memory runs out, and after all others
@@ -28,9 +30,10 @@ _SETTLE = 5.0  # seconds a copy has to let go of what it shares
 class Checkpoints:
     """The live process's way to its keeper."""
 
-    def __init__(self, nursery: socket.socket, keeper: int) -> None:
+    def __init__(self, nursery: socket.socket, keeper: int, subject: writer.Subject) -> None:
         self._nursery = _lifted(nursery)
         self._keeper = keeper
+        self._subject = subject
         self._carried: list[str] = []  # libraries that do not work here since it was woken
 
     def census(self, ours: list[int]) -> Census:
@@ -47,6 +50,8 @@ class Checkpoints:
         state = random.getstate()  # Python reseeds it in every fork
         settled, settling = os.pipe2(os.O_CLOEXEC)
         copied = False
+        concurrency.note_threads()
+        self._subject.watch.before_copy(name, self._subject.namespace)
         try:
             copied = processes.fork_orphan(self._keeper, alone=found.alone)
         finally:
@@ -59,7 +64,7 @@ class Checkpoints:
         try:
             leave()
             _let_go(found)
-            descriptors = self._sleep(self._announce(name, settling), found)
+            descriptors = self._sleep(self._announce(name, settling), found, state)
             processes.awake()
         except BaseException:
             os._exit(1)  # a copy that cannot be one must not go on as the original
@@ -77,8 +82,9 @@ class Checkpoints:
         os.close(settling)
         return mine
 
-    def _sleep(self, orders: socket.socket, found: Census) -> list[int]:
-        """Until it is woken, or is a copy of itself for a branch, which may be taken any number of times."""
+    def _sleep(self, orders: socket.socket, found: Census, state: Any) -> list[int]:
+        """Until it is woken, or is a copy of itself for a branch, of which there may be many. For a snapshot, too,
+        it makes a copy, which writes it."""
         while True:
             words, descriptors, _ = packets.receive(orders)
             if not words:
@@ -86,10 +92,16 @@ class Checkpoints:
             if words["do"] == "wake":
                 orders.close()
                 return descriptors
-            processes.awake()
+            if words["do"] != "write":  # that copy does without: this one goes on sleeping with its pages untouched
+                processes.awake()
             if processes.fork_orphan(self._keeper, alone=True):
                 orders.close()
                 processes.awake()
+                if words["do"] == "write":
+                    packets.send(self._nursery, {"writing": os.getpid()})
+                    _keep_off(found.files)
+                    random.setstate(state)
+                    writer.write(self._subject, words, descriptors)
                 _open_anew(found.files)
                 return self._branch(socket.socket(fileno=descriptors[0]))
             packets.close(descriptors)
@@ -125,6 +137,18 @@ def _let_go(found: Census) -> None:
         os.dup2(null, fd, inheritable=fd <= 2 or os.get_inheritable(fd))
     os.close(null)
     _open_anew(found.files)
+
+
+def _keep_off(files: list[int]) -> None:
+    """What is written to these from now on goes nowhere: to ask a file for its place writes what it has buffered."""
+    for fd in files:
+        with contextlib.suppress(OSError):
+            if fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY:
+                nowhere = os.memfd_create("quire-nowhere")
+                os.truncate(nowhere, os.fstat(fd).st_size)
+                os.lseek(nowhere, os.lseek(fd, 0, os.SEEK_CUR), os.SEEK_SET)
+                os.dup2(nowhere, fd, inheritable=os.get_inheritable(fd))
+                os.close(nowhere)
 
 
 def _open_anew(files: list[int]) -> None:

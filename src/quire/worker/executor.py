@@ -28,6 +28,7 @@ class Executor:
         module.__dict__["__builtins__"] = __builtins__
         sys.modules["__main__"] = module
         self.namespace: dict[str, Any] = module.__dict__  # ours to keep: a cell can replace __main__
+        self.bound: set[str] = set()  # names that the last cell's code binds
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def execute(self, run: Run) -> Finished:
@@ -39,8 +40,10 @@ class Executor:
         name = f"<{run.name}>"
         process = os.getpid()
         reserve.save()
+        self.bound = set()
         try:
             tree = self._parse(run.code, name)
+            self.bound = tracking.bound_names(tree)
             imports, functions = tracking.imports_and_functions(tree, run.code)
             value = self._run(tree, name)
             figures.flush()

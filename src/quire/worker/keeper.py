@@ -47,6 +47,7 @@ class Keeper:
         self._former: set[int] = set()  # live processes that were replaced and are not yet buried
         self._kept: dict[str, _Kept] = {}  # oldest first
         self._branches: set[int] = set()  # keepers forked from our checkpoints: not ours to kill
+        self._writers: set[int] = set()  # of snapshots
         self._nursery, self._theirs = packets.pair()
         self._nursery.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self._oom_kills = memory.oom_kills()
@@ -87,7 +88,7 @@ class Keeper:
                     self._wake(words, descriptors)
                 case "branch" if not words["name"]:
                     return self._branch(descriptors)
-                case "branch":
+                case "branch" | "write":
                     self._hand_on(words, descriptors)
                 case "drop":
                     for name in words["names"]:
@@ -117,16 +118,16 @@ class Keeper:
         """A second keeper, of the state this one began with."""
         pid = os.fork()
         if pid:
-            self._announce_branch(pid)
+            self._branches.add(pid)
+            self._announce("branched", pid)
             return None
         self._leave()
         self._theirs.close()
         return Keeper(socket.socket(fileno=descriptors.pop())).serve()
 
-    def _announce_branch(self, pid: int) -> None:
-        self._branches.add(pid)
+    def _announce(self, what: str, pid: int) -> None:
         pidfd = os.pidfd_open(pid)
-        self._say({"branched": pid}, [pidfd])
+        self._say({what: pid}, [pidfd])
         os.close(pidfd)
 
     def _leave(self) -> None:
@@ -140,9 +141,7 @@ class Keeper:
 
     def _set_live(self, pid: int) -> None:
         self._live = pid
-        pidfd = os.pidfd_open(pid)
-        self._say({"live": pid}, [pidfd])
-        os.close(pidfd)
+        self._announce("live", pid)
 
     def _wake(self, words: dict[str, Any], descriptors: list[int]) -> None:
         """The checkpoint takes the live process's place at once; what it replaces is buried meanwhile."""
@@ -226,7 +225,12 @@ class Keeper:
                 case {"kept": str(name)} if len(descriptors) == 1:
                     self._keep(name, sender, descriptors.pop())
                 case {"branched": _} if asked:
-                    self._announce_branch(sender)
+                    self._branches.add(sender)
+                    self._announce("branched", sender)
+                    return True
+                case {"writing": _} if asked:
+                    self._writers.add(sender)
+                    self._announce("writing", sender)
                     return True
         finally:
             packets.close(descriptors)
@@ -273,13 +277,16 @@ class Keeper:
             self._former.remove(pid)
             self._say({"died": pid, "status": status, "peak_kb": peak_kb, "oom": False, "why": ""})
         self._branches.discard(pid)
+        self._writers.discard(pid)
         for name, kept in list(self._kept.items()):
             if kept.pid == pid:
                 self._drop(name)
                 self._say({"gone": name})
 
     def _spared(self, everything: bool = False) -> set[int]:
-        return self._branches if everything else self._branches | {kept.pid for kept in self._kept.values()}
+        if everything:
+            return self._branches
+        return self._branches | self._writers | {kept.pid for kept in self._kept.values()}
 
     def _clear(self, *, everything: bool = False, why: str = "") -> None:
         """Kill the live process and all that cells started; checkpoints too where everything goes."""

@@ -25,6 +25,8 @@ from quire.wire.messages import (
     Enter,
     Inspect,
     Inspected,
+    Load,
+    Loaded,
     Read,
     Ready,
     Request,
@@ -36,6 +38,9 @@ from quire.worker import channel as channels
 from quire.worker.checkpoints import LIVE, Checkpoints
 from quire.worker.executor import Executor, raised
 from quire.worker.keeper import Live
+from quire.worker.snapshot import reader, surroundings, writer
+from quire.worker.snapshot.pages import Watch
+from quire.worker.tracking import Makers
 
 
 class InputNotAvailable(RuntimeError):
@@ -57,17 +62,20 @@ def live(begin: Live) -> None:
     sys.argv = [""]
     _reseed()
     channel = channels.Channel()
-    channel.connect(begin.descriptors)
+    channel.connect(begin.descriptors[: channels.DESCRIPTORS])
     channels.line_buffer_c()
-    worker = _Worker(channel, Checkpoints(begin.nursery, begin.keeper))
-    worker.serve()
+    _Worker(channel, begin).serve()
 
 
 class _Worker:
-    def __init__(self, channel: channels.Channel, checkpoints: Checkpoints) -> None:
+    def __init__(self, channel: channels.Channel, begin: Live) -> None:
         self._channel = channel
-        self._checkpoints = checkpoints
         self._executor = Executor(channel.send)
+        self._makers = Makers()
+        self._cells: dict[str, str] = {}  # by run, what its cell is called
+        subject = writer.Subject(self._executor.namespace, self._makers, self._cells, Watch())
+        self._checkpoints = Checkpoints(begin.nursery, begin.keeper, subject)
+        self._recipe = begin.descriptors[channels.DESCRIPTORS :]  # of a snapshot to load
         self._running = False
         self._questions = 0
         self._cpu_seconds = 0.0
@@ -144,6 +152,8 @@ class _Worker:
                 self._channel.send(Inspected(variables=variables, functions=functions))
             case Read(name=name):
                 self._channel.send(self._read(name))
+            case Load():
+                self._channel.send(self._load())
 
     def _enter(self, request: Enter) -> None:
         """Where this kernel works and what it may use; the first request, once."""
@@ -152,12 +162,33 @@ class _Worker:
             resource.setrlimit(resource.RLIMIT_DATA, (request.memory, request.memory))
             reserve.limited = True
         self._cpu_seconds = request.cpu
+        surroundings.begin()
+
+    def _load(self) -> Loaded:
+        descriptors, self._recipe = self._recipe, []
+        for name in [name for name in self._executor.namespace if name not in writer.OURS]:
+            del self._executor.namespace[name]  # of a branch, which does not begin empty
+        self._running = True  # what is loaded may be code, and that may be stopped
+        try:
+            found = reader.load(descriptors, self._executor.namespace)
+        except BaseException as error:
+            return Loaded(why_not=f"{type(error).__name__}: {error}"[:500])
+        finally:
+            self._running = False
+        self._makers.makers = found.makers
+        self._cells.update(found.cells)
+        lost = [
+            {"name": each.name, "what": each.what, "why": each.why, "run": found.makers.get(each.name, "")}
+            for each in found.lost
+        ]
+        return Loaded(variables=found.variables, lost=lost, notes=found.notes, seconds=found.seconds)
 
     def _run(self, request: Run) -> None:
         self._own_streams()
         signal.signal(signal.SIGINT, self._on_interrupt)  # a cell before may have replaced it
         self._channel.interrupted = False
         self._running = True
+        self._makers.before(self._executor.namespace)
         self._limit_cpu(self._cpu_seconds)
         try:
             finished = self._executor.execute(request)
@@ -167,6 +198,8 @@ class _Worker:
         finally:
             self._running = False
             self._limit_cpu(0)
+            self._makers.after(self._executor.namespace, request.run, self._executor.bound)
+            self._cells[request.run] = request.name.partition(",")[0]
         self._channel.send(finished)
 
     def _limit_cpu(self, seconds: float) -> None:

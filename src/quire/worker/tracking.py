@@ -1,8 +1,10 @@
-"""What a cell brings into the namespace by its text: import statements and function definitions."""
+"""What a cell brings into the namespace: by its text, import statements and functions; by its run, names."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
+from typing import Any
 
 
 def imports_and_functions(tree: ast.Module, source: str) -> tuple[list[str], list[str]]:
@@ -19,3 +21,52 @@ def imports_and_functions(tree: ast.Module, source: str) -> tuple[list[str], lis
 def _whole(node: ast.FunctionDef | ast.AsyncFunctionDef, source: str) -> str:
     first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
     return "\n".join(source.splitlines()[first - 1 : node.end_lineno])
+
+
+def bound_names(tree: ast.Module) -> set[str]:
+    """Names that the cell's own statements bind, whether or not they all come to run."""
+    found: set[str] = set()
+    todo: list[ast.AST] = list(tree.body)
+    while todo:
+        node = todo.pop()
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                found.add(name)
+                continue  # what is bound inside is its own
+            case ast.Lambda() | ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+                continue
+            case ast.Name(id=name, ctx=ast.Store()):
+                found.add(name)
+            case ast.alias(name=name, asname=given):
+                found.add(given or name.partition(".")[0])
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+                found.add(name)
+        todo += ast.iter_child_nodes(node)
+    return found
+
+
+class Makers:
+    """Which run last bound each name. It knows values by id only, so that it keeps none of them alive.
+
+    A new value may lie where the old one lay, with its id: names that the code is known to bind count as bound.
+    """
+
+    def __init__(self, makers: dict[str, str] | None = None) -> None:
+        self.makers = dict(makers or {})  # name to run; what was bound last comes last
+        self._before: dict[str, int] = {}
+
+    def before(self, namespace: dict[str, Any]) -> None:
+        """A run is about to begin."""
+        self._before = _ids(namespace)
+
+    def after(self, namespace: dict[str, Any], run_id: str, assigned: Collection[str] = ()) -> None:
+        """It has ended, however it did; `assigned` are the names its code binds."""
+        now = _ids(namespace)
+        bound = {name: run_id for name, value in now.items() if self._before.get(name) != value or name in assigned}
+        kept = {name: run for name, run in self.makers.items() if name in now and name not in bound}
+        self.makers = {**kept, **bound}
+        self._before = {}
+
+
+def _ids(namespace: dict[str, Any]) -> dict[str, int]:
+    return {name: id(value) for name, value in namespace.copy().items() if type(name) is str}

@@ -14,12 +14,14 @@ from fastmcp.tools import ToolResult
 from quire.core.active import ActiveRun
 from quire.core.app import App
 from quire.core.current import Client
-from quire.core.errors import QuireError
-from quire.core.model import LOCAL, Cell, Notebook
+from quire.core.errors import QuireError, Refused
+from quire.core.model import LOCAL, Cell, CellState, Notebook, RunId, Snapshot
+from quire.core.saving import Saving
 from quire.frontends.mcp import elicitation
 from quire.frontends.mcp.render import Renderer
 from quire.frontends.mcp.results import NotebookInfo
 
+ON_DISK = "all of it is on disk"
 _SAY = 1.0  # seconds a progress message may take to send
 
 
@@ -79,26 +81,51 @@ class Desk:
             return cell, "It waits for its turn: another cell of this notebook runs. get_cell shows when it has run."
         return cell, active.notice
 
-    def info(self, ctx: Context, notebook: Notebook) -> NotebookInfo:
+    def saving(self) -> Saving:
+        if self.app.saving is None:
+            raise Refused("Nothing is kept here: the setting store is `memory`. Nothing was saved.")
+        return self.app.saving
+
+    async def cell_of(self, notebook: Notebook, run: RunId | None) -> Cell | None:
+        return await self.app.notebooks.cell_of(notebook, run) if run is not None else None
+
+    async def run_again(self, ctx: Context, notebook: Notebook, cells: list[Cell]) -> str:
+        """Run these in order, until one fails; what to say about it."""
+        done = []
+        for cell in cells:
+            done.append((await self.run(ctx, notebook, cell, asks=False))[0])
+            if done[-1].state is not CellState.SUCCESS:
+                break
+        said = ", ".join(f"{cell.number} ({cell.state})" for cell in done)
+        return f" Run again: cells {said}." if done else ""
+
+    async def info(self, ctx: Context, notebook: Notebook) -> NotebookInfo:
         app = self.app
         current = app.current.peek(self.client(ctx))
+        kernel, asleep = await kernel_state(app, notebook)
         info: NotebookInfo = {
             "name": notebook.name,
             "runtime": notebook.runtime,
             "cells": notebook.cells,
             "runs": notebook.runs,
-            "kernel": kernel_state(app, notebook),
+            "kernel": kernel,
             "current": notebook.name == current,
             "workspace": app.workspace(notebook),
-            "protection": protection(app, notebook),
+            "protection": protection(app, notebook) if asleep is None else ON_DISK,
         }
+        if asleep is not None:
+            info["wake_seconds"] = round(asleep.seconds, 3)
         return info
 
 
-def kernel_state(app: App, notebook: Notebook) -> str:
+async def kernel_state(app: App, notebook: Notebook) -> tuple[str, Snapshot | None]:
+    """How the kernel is; where it sleeps on disk, with what it would wake to."""
     if app.runs.current(notebook) is not None:
-        return "running"
-    return "idle" if app.kernels.live(notebook) is not None else "not started"
+        return "running", None
+    if app.kernels.live(notebook) is not None:
+        return "idle", None
+    asleep = await app.durable.standing(notebook) if app.durable is not None else None
+    return ("hibernated", asleep) if asleep is not None else ("not started", None)
 
 
 def protection(app: App, notebook: Notebook) -> str:

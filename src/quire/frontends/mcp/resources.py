@@ -28,7 +28,7 @@ def register(server: FastMCP[Any], desk: Desk) -> None:
     async def notebooks(ctx: Context) -> str:
         """All notebooks."""
         found = await desk.app.notebooks.of(desk.client(ctx).principal)
-        return json.dumps([desk.info(ctx, each) for each in found])
+        return json.dumps([await desk.info(ctx, each) for each in found])
 
     async def cells(ctx: Context, name: str = CURRENT) -> str:
         """The cells of a notebook, without outputs."""
@@ -38,7 +38,7 @@ def register(server: FastMCP[Any], desk: Desk) -> None:
 
     async def info(ctx: Context, name: str = CURRENT) -> str:
         """A notebook: runtime, kernel, workspace, counts."""
-        return json.dumps(desk.info(ctx, await book(ctx, name)))
+        return json.dumps(await desk.info(ctx, await book(ctx, name)))
 
     async def ipynb(ctx: Context, name: str = CURRENT) -> str:
         """A notebook as Jupyter's ipynb."""

@@ -72,6 +72,7 @@ class NotebookInfo(TypedDict):
     workspace: str
     protection: str
     branch_of: NotRequired[str]
+    wake_seconds: NotRequired[float]
 
 
 class NotebookList(TypedDict):
@@ -120,6 +121,15 @@ class RolledBack(TypedDict):
     checkpoint: str
     stale_cells: list[int]
     not_restored: list[str]
+
+
+class SavedState(TypedDict):
+    notebook: str
+    name: str
+    variables: int
+    bytes: int
+    file: str
+    not_saved: list[str]
 
 
 class Document(TypedDict):

@@ -7,10 +7,11 @@ from typing import Any
 from quire.core.app import App
 from quire.core.errors import NotFound, Refused
 from quire.core.images import Image
-from quire.core.model import LOCAL, CellKind, CellState, Output, Policy
+from quire.core.model import LOCAL, CellKind, CellState, Output, Policy, Snapshot
 from quire.core.model import Cell as CellData
 from quire.core.model import Notebook as NotebookData
 from quire.core.notebooks import MAIN, picture
+from quire.core.saving import Saving
 from quire.core.timeline import Checkpoint, Moved
 
 
@@ -99,6 +100,23 @@ class Notebook:
     async def branch(self, name: str, at: str | int | None = None) -> Notebook:
         """A new notebook that begins with the namespace as it is now, or was at a place as rollback takes it."""
         return Notebook(self._app, await self._app.timeline.branch(self._data, name, at))
+
+    async def save(self, name: str = "default") -> Snapshot:
+        """Save the namespace to disk under a name."""
+        return (await self._saving().save(self._data, name))[0]
+
+    async def restore(self, name: str = "default") -> Moved:
+        """Put the namespace back to a saved state; `back` of the answer says what did not come with it."""
+        return await self._app.timeline.restore(self._data, name)
+
+    async def snapshots(self) -> list[Snapshot]:
+        """Its states on disk, oldest first; those with a name were saved by `save`."""
+        return await self._app.durable.of(self._data) if self._app.durable is not None else []
+
+    def _saving(self) -> Saving:
+        if self._app.saving is None:
+            raise Refused("Nothing is kept: the setting store is `memory`.")
+        return self._app.saving
 
     async def import_statements(self) -> list[str]:
         return (await self._app.notebooks.tracked(self._data))[0]

@@ -27,7 +27,7 @@ class Keeper:
         self._loop = asyncio.get_running_loop()
         self._gone = asyncio.Event()
         self._one_at_a_time = asyncio.Lock()  # orders that are answered
-        self._answer: asyncio.Future[tuple[int, int]] | None = None  # of start, wake and branch: pid and pidfd
+        self._answer: asyncio.Future[tuple[int, int]] | None = None  # of start, wake, branch and write: pid and pidfd
         self._weighed: asyncio.Future[tuple[int, dict[str, int]]] | None = None
         self._deaths: dict[int, asyncio.Future[Exit]] = {}
         self.kept: dict[str, Census] = {}  # checkpoints, oldest first
@@ -40,7 +40,7 @@ class Keeper:
         return not self._gone.is_set() and self._control.fileno() >= 0
 
     async def launch(self, order: dict[str, Any], descriptors: list[int]) -> tuple[int, int]:
-        """Have it start, wake or branch: the new process's pid, and a pidfd that is the caller's to close."""
+        """Have it start, wake, branch or write: the new process's pid, and a pidfd that is the caller's to close."""
         async with self._one_at_a_time:
             self._answer = self._loop.create_future()
             try:
@@ -100,7 +100,10 @@ class Keeper:
         except BlockingIOError:
             return
         match words, descriptors:
-            case {"live": int(pid)} | {"branched": int(pid)}, [pidfd] if self._answer is not None:
+            case (
+                {"live": int(pid)} | {"branched": int(pid)} | {"writing": int(pid)},
+                [pidfd],
+            ) if self._answer is not None:
                 self.live = pid if "live" in words else self.live
                 self._settle(self._answer, (pid, pidfd))
                 return

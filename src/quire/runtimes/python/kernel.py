@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from quire.core.errors import Failed
-from quire.core.model import Census, Died, KernelSpec
-from quire.runtimes.python import budget
+from quire.core.model import Census, Died, KernelSpec, Loss, Restored, RunId
+from quire.core.ports import Draft, Recipe, Written
+from quire.runtimes.python import budget, writing
 from quire.runtimes.python.keeper import Keeper
 from quire.runtimes.python.live import Live
 from quire.runtimes.python.zygote import Zygote
@@ -16,6 +18,8 @@ from quire.wire.messages import Event
 _CHECKPOINT = 10.0  # seconds a checkpoint may take
 _LOST = 20  # things lost that a census may name
 _NAME = 100  # characters of each
+_LOSSES = 100  # things that did not come back from a snapshot
+_LOAD = 300.0  # seconds a snapshot may take to load
 _WATCH = 0.5  # seconds between looks at how many processes a cell has
 
 
@@ -30,6 +34,7 @@ class PythonKernel:
         self._ledger = budget.Ledger()
         self._burials: set[asyncio.Task[None]] = set()
         self._watching: asyncio.TimerHandle | None = None
+        self._unwritable: writing.Refused = {}
 
     @classmethod
     async def start(cls, zygote: Zygote) -> PythonKernel:
@@ -108,8 +113,8 @@ class PythonKernel:
             return "it did not answer when one was to be taken"
         if not isinstance(answer, messages.Checkpointed):
             return "the kernel ended"
-        if answer.why_not:
-            return answer.why_not
+        if answer.why_not or not self._keeper.alive:
+            return answer.why_not or "the kernel ended"
         lost = tuple(each[:_NAME] for each in answer.lost[:_LOST])
         self._keeper.kept[name] = Census(quality=answer.quality, lost=lost)
         self._ledger.taken(list(self._keeper.kept), answer.faults)
@@ -133,23 +138,59 @@ class PythonKernel:
     async def restore(self, name: str) -> None:
         """Wake a checkpoint into the live process's place; "" is the kernel as it began. Raises Failed."""
         assert self._spec is not None
+        kept = self._keeper.kept.pop(name, None)  # first of all: whoever hears that it does not wake tries the next
         if not self._keeper.alive:
             raise Failed("The process that kept this kernel's checkpoints is gone.")
-        if name and name not in self._keeper.kept:
+        if name and kept is None:
             raise Failed("That checkpoint is not kept any more.")
-        order = {"do": "wake", "name": name} if name else {"do": "start"}
-        old = self._live
-        self._keeper.kept.pop(name, None)
         self._ledger.woken(name)
+        await self._begin_anew({"do": "wake", "name": name} if name else {"do": "start"})
+
+    async def _begin_anew(self, order: dict[str, str], more: Sequence[int] = ()) -> None:
+        """Have another process in the live one's place."""
+        assert self._spec is not None
+        old = self._live
         try:
-            self._live = await Live.begin(self._keeper, order)
+            self._live = await Live.begin(self._keeper, order, more)
         except Failed:
             if self._keeper.live != old.pid:  # what came in its place did not come up
                 await old.close()
             raise
         self._bury(old)  # the keeper killed it; its last words need not be waited for
-        if not name and not self._branched:
+        if order["do"] == "start" and not self._branched:
             await self.enter(self._spec)
+
+    def forget(self, name: str) -> None:
+        """Let a checkpoint go."""
+        self._keeper.drop([name])
+
+    # Snapshots
+
+    async def write(self, name: str, draft: Draft, *, base: str, limit: int, values: bool) -> Written:
+        """Have a checkpoint written down, in a process of its own, while cells run."""
+        if name not in self._keeper.kept:
+            raise Failed("That checkpoint is not kept any more.")
+        order = {"name": name, "base": base, "limit": limit, "values": values}
+        return await writing.write(self._keeper, order, draft, self._unwritable)
+
+    async def load(self, recipe: Recipe) -> Restored:
+        """Begin anew with what a snapshot holds. Raises Failed, and is as it began, where it cannot be loaded."""
+        await self._begin_anew({"do": "start"}, [recipe.file, *recipe.packs])
+        try:
+            async with asyncio.timeout(_LOAD):
+                answer = await self._live.ask(messages.Load())
+        except TimeoutError:
+            await self._begin_anew({"do": "start"})
+            raise Failed(f"it did not load within {_LOAD:g} s") from None
+        if not isinstance(answer, messages.Loaded) or answer.why_not:
+            await self._begin_anew({"do": "start"})
+            raise Failed(answer.why_not if isinstance(answer, messages.Loaded) else "the kernel ended while it loaded")
+        return Restored(
+            variables=answer.variables,
+            lost=tuple(_loss(each) for each in answer.lost[:_LOSSES]),
+            notes=tuple(note[:_NAME] for note in answer.notes[:_LOST]),
+            seconds=answer.seconds,
+        )
 
     async def branch(self, name: str, spec: KernelSpec) -> PythonKernel:
         """A kernel of its own that begins where the checkpoint stands, sharing memory until either writes."""
@@ -186,3 +227,8 @@ class PythonKernel:
         if self._watching is not None:
             self._watching.cancel()
             self._watching = None
+
+
+def _loss(said: dict[str, str]) -> Loss:
+    name, what, why = (said.get(part, "")[:_NAME] for part in ("name", "what", "why"))
+    return Loss(name=name, what=what, why=why, run=RunId(said["run"]) if said.get("run") else None)

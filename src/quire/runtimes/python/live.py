@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 from quire.core.errors import Failed
@@ -20,7 +21,21 @@ from quire.core.model import Died
 from quire.runtimes.python.exits import exit_reason, hung_up, protocol_broken
 from quire.runtimes.python.keeper import Keeper
 from quire.wire import frames, messages
-from quire.wire.messages import BadMessage, Checkpointed, Displayed, Event, Finished, Inspected, Printed, Value
+from quire.wire.messages import (
+    BadMessage,
+    Checkpoint,
+    Checkpointed,
+    Displayed,
+    Event,
+    Finished,
+    Inspect,
+    Inspected,
+    Load,
+    Loaded,
+    Printed,
+    Read,
+    Value,
+)
 
 _CHUNK = 1 << 20
 _PIPE_BYTES = 1 << 20
@@ -49,13 +64,13 @@ class Live:
         self._pidfd = -1
 
     @classmethod
-    async def begin(cls, keeper: Keeper, order: dict[str, Any]) -> Live:
-        """The process the keeper makes of this order, when it has said that it is ready."""
+    async def begin(cls, keeper: Keeper, order: dict[str, Any], more: Sequence[int] = ()) -> Live:
+        """The process the keeper makes of this order, when it has said that it is ready; it gets `more` descriptors."""
         live = cls(keeper)
         patience = _START if order["do"] == "start" else _WAKE
         try:
             async with asyncio.timeout(patience):
-                await live._begin(order)
+                await live._begin(order, more)
                 first = await live.event()
         except TimeoutError:
             await live.close()
@@ -70,7 +85,7 @@ class Live:
             raise Failed(f"A kernel could not start: {words}")
         return live
 
-    async def _begin(self, order: dict[str, Any]) -> None:
+    async def _begin(self, order: dict[str, Any], more: Sequence[int]) -> None:
         ours, theirs = socket.socketpair()
         out_read, out_write = os.pipe()
         err_read, err_write = os.pipe()
@@ -84,7 +99,7 @@ class Live:
                 fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         try:
             self._pid, self._pidfd = await self._keeper.launch(
-                order, [theirs.fileno(), out_write, out_read, err_write, err_read, lock]
+                order, [theirs.fileno(), out_write, out_read, err_write, err_read, lock, *more]
             )
         except BaseException:
             self._close_descriptors()
@@ -122,10 +137,10 @@ class Live:
             self._loop.add_reader(self._sock.fileno(), self._on_frames)
         return event
 
-    async def ask(self, question: messages.Inspect | messages.Read | messages.Checkpoint) -> Event | Died:
+    async def ask(self, question: Inspect | Read | Checkpoint | Load) -> Event | Died:
         await self.send(question)
         kept: list[Event] = []
-        while not isinstance(answer := await self.event(), (Inspected, Value, Checkpointed, Died)):
+        while not isinstance(answer := await self.event(), (Inspected, Value, Checkpointed, Loaded, Died)):
             kept.append(answer)
         self._events.extendleft(reversed(kept))  # shown between runs: the next run's
         self._backlog += sum(map(_weight, kept))

@@ -61,7 +61,7 @@ def _notebooks(shelf: Shelf, desk: Desk) -> None:
         book = await desk.app.notebooks.create(desk.client(ctx).principal, name, runtime, policy)
         if use:
             desk.app.current.use(desk.client(ctx), book)
-        info = desk.info(ctx, book)
+        info = await desk.info(ctx, book)
         return ToolResult(
             content=f"Made notebook {book.name!r}" + (", now current." if use else "."),
             structured_content=dict(info),
@@ -70,7 +70,7 @@ def _notebooks(shelf: Shelf, desk: Desk) -> None:
     async def list_notebooks(ctx: Context) -> ToolResult:
         """Your notebooks; the current one is marked."""
         books = await desk.app.notebooks.of(desk.client(ctx).principal)
-        infos = [desk.info(ctx, book) for book in books]
+        infos = [await desk.info(ctx, book) for book in books]
         rows = [
             f"{'*' if info['current'] else ' '} {info['name']}: {info['cells']} cells, kernel {info['kernel']}"
             for info in infos
@@ -82,7 +82,7 @@ def _notebooks(shelf: Shelf, desk: Desk) -> None:
         """Make a notebook current: calls that name none mean this one."""
         book = await desk.app.notebooks.named(desk.client(ctx).principal, name)
         desk.app.current.use(desk.client(ctx), book)
-        return ToolResult(content=f"Notebook {name!r} is current.", structured_content=dict(desk.info(ctx, book)))
+        return ToolResult(content=f"Notebook {name!r} is current.", structured_content=dict(await desk.info(ctx, book)))
 
     async def clear_notebook(ctx: Context, notebook: str | None = None) -> ToolResult:
         """Delete all cells and empty the namespace."""

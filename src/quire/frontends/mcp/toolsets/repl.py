@@ -1,12 +1,17 @@
-"""The `repl` tool set: run code, see what there is, stop, start clean."""
+"""The `repl` tool set: run code, see what there is, save and restore it, stop, start clean."""
+
+from typing import Literal
 
 from fastmcp import Context
 from fastmcp.tools import ToolResult
 
+from quire.core import brought_back
 from quire.frontends.mcp import render
-from quire.frontends.mcp.desk import Desk, kernel_state, protection
-from quire.frontends.mcp.results import CellInfo, Done, ExecutionResult, StateInfo
+from quire.frontends.mcp.desk import ON_DISK, Desk, kernel_state, protection
+from quire.frontends.mcp.results import CellInfo, Done, ExecutionResult, RolledBack, SavedState, StateInfo
 from quire.frontends.mcp.toolsets import Shelf
+
+Replay = Literal["never", "ask", "always"]
 
 
 def register(shelf: Shelf, desk: Desk) -> None:
@@ -20,10 +25,11 @@ def register(shelf: Shelf, desk: Desk) -> None:
     async def state(ctx: Context, notebook: str | None = None) -> ToolResult:
         """What the namespace holds now: variables with type and size, functions, and how the kernel is."""
         book = await desk.notebook(ctx, notebook)
-        found = await desk.app.runs.inspect(book)
+        kernel, asleep = await kernel_state(desk.app, book)
+        found = asleep if asleep is not None else await desk.app.runs.inspect(book)
         info: StateInfo = {
             "notebook": book.name,
-            "kernel": kernel_state(desk.app, book),
+            "kernel": kernel,
             "defined_functions": [
                 {"name": each["name"], "signature": each["signature"], "docstring": each["docstring"]}
                 for each in (found.functions if found else [])
@@ -33,7 +39,7 @@ def register(shelf: Shelf, desk: Desk) -> None:
             "history_length": book.runs,
             "runtime": book.runtime,
             "sandbox": desk.app.about["sandbox"],
-            "protection": protection(desk.app, book),
+            "protection": protection(desk.app, book) if asleep is None else ON_DISK,
         }
         return ToolResult(content=_state_text(info), structured_content=dict(info))
 
@@ -56,13 +62,59 @@ def register(shelf: Shelf, desk: Desk) -> None:
 
     shelf.put(execute, "Execute code", ExecutionResult, runs=True)
     shelf.put(state, "Show state", StateInfo, reads=True)
+    _register_saving(shelf, desk)
     shelf.put(reset, "Reset namespace", Done, destroys=True, repeats=True)
     shelf.put(interrupt, "Interrupt", CellInfo)
 
 
+def _register_saving(shelf: Shelf, desk: Desk) -> None:
+    async def save_state(ctx: Context, name: str = "default", notebook: str | None = None) -> ToolResult:
+        """Save the namespace to disk under a name, to be restored at any time, after a restart too. It is saved by
+        itself after runs as well; a name keeps it."""
+        book = await desk.notebook(ctx, notebook)
+        snapshot, file = await desk.saving().save(book, name)
+        lost = [(each, await desk.cell_of(book, each.run)) for each in snapshot.lost]
+        saved: SavedState = {
+            "notebook": book.name,
+            "name": name,
+            "variables": len(snapshot.variables) + len(snapshot.functions) - len(lost),
+            "bytes": snapshot.size,
+            "file": file,
+            "not_saved": [brought_back.lost([each]) for each in lost],
+        }
+        said = f"Saved notebook {book.name!r} as {name!r}: {render.count(saved['variables'], 'variable')}"
+        said += f", {snapshot.size / 1e6:.2g} MB. To read: {file}"
+        if lost:
+            said += f"\nNot saved: {brought_back.lost(lost)}."
+        return ToolResult(content=said, structured_content=dict(saved))
+
+    async def restore_state(
+        ctx: Context, name: str = "default", replay: Replay | None = None, notebook: str | None = None
+    ) -> ToolResult:
+        """Put the namespace back to a state saved by save_state; later cells stay, marked stale. replay="always" runs
+        the cells again that make what could not be saved."""
+        book = await desk.notebook(ctx, notebook)
+        moved = await desk.app.timeline.restore(book, name)
+        said = brought_back.sentence(moved.back, replay or "ask") if moved.back else f"The state {name!r} is back."
+        if moved.back and replay == "always":
+            said += await desk.run_again(ctx, book, moved.back.again)
+        restored: RolledBack = {
+            "notebook": book.name,
+            "checkpoint": name,
+            "stale_cells": list(moved.stale),
+            "not_restored": list(moved.lost),
+        }
+        return ToolResult(content=said, structured_content=dict(restored))
+
+    shelf.put(save_state, "Save state", SavedState, repeats=True)
+    shelf.put(restore_state, "Restore state", RolledBack, destroys=True)
+
+
 def _state_text(info: StateInfo) -> str:
     lines = [f"notebook {info['notebook']}: kernel {info['kernel']}, {info['history_length']} runs"]
-    if info["kernel"] != "not started":
+    if info["kernel"] == "hibernated":
+        lines.append("Its state is on disk, as listed; the next run wakes it.")
+    elif info["kernel"] != "not started":
         lines.append(f"checkpoints: {info['protection']}")
     if info["kernel"] == "running":
         lines.append("A cell runs now; variables can be listed when it is done.")

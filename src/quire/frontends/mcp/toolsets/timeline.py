@@ -45,7 +45,7 @@ def register(shelf: Shelf, desk: Desk) -> None:
         branch = await desk.app.timeline.branch(book, name, at)
         if use:
             desk.app.current.use(desk.client(ctx), branch)
-        info: NotebookInfo = desk.info(ctx, branch)
+        info: NotebookInfo = await desk.info(ctx, branch)
         info["branch_of"] = book.name
         said = f"Made notebook {name!r} from {book.name!r} with {render.count(branch.cells, 'cell')}"
         said += ", now current." if use else "."
@@ -60,10 +60,10 @@ def register(shelf: Shelf, desk: Desk) -> None:
 
 def _info(found: Checkpoint) -> CheckpointInfo:
     return {
-        "checkpoint": found.run,
+        "checkpoint": found.run or "start",
         "cell_number": found.cell.number if found.cell is not None else None,
         "execution_count": found.count,
-        "kind": "live",
+        "kind": found.kind,
         "bytes": found.size,
         "quality": found.census.quality,
         "loses": list(found.census.lost),

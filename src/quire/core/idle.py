@@ -1,0 +1,60 @@
+"""Kernels nobody uses: one that can be brought back whole sleeps on disk, any other is saved and closed much later."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+import anyio
+
+from quire.core.errors import QuireError
+from quire.core.kernels import Kernels
+from quire.core.model import Notebook
+from quire.core.saving import Saving
+
+log = logging.getLogger(__name__)
+_LOOK = 30.0  # seconds between looks
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdleRules:
+    hibernate_after: float  # seconds until one that loses nothing by it is put to disk; 0 never
+    timeout: float  # seconds until any is; 0 never
+
+
+class Idle:
+    def __init__(self, kernels: Kernels, saving: Saving | None, rules: IdleRules) -> None:
+        self._kernels = kernels
+        self._saving = saving
+        self._rules = rules
+
+    async def watch(self) -> None:
+        """Runs until cancelled."""
+        times = [each for each in (self._rules.hibernate_after, self._rules.timeout) if each]
+        while times:
+            await anyio.sleep(min(_LOOK, *times))
+            for notebook, seconds in self._kernels.idle():
+                try:
+                    await self._consider(notebook, seconds)
+                except QuireError as error:
+                    log.warning("closing the kernel of notebook %r: %s", notebook.name, error)
+
+    async def _consider(self, notebook: Notebook, seconds: float) -> None:
+        after, timeout = self._rules.hibernate_after, self._rules.timeout
+        if after and seconds >= after and await self._is_whole(notebook):
+            await self._kernels.put_away(notebook, after, f"it was put to sleep after {after:g} s without use")
+        elif timeout and seconds >= timeout:
+            try:
+                if self._saving is not None:
+                    await self._saving.saved(notebook)
+            finally:
+                await self._kernels.put_away(notebook, timeout, f"it was closed after {timeout:g} s without use")
+
+    async def _is_whole(self, notebook: Notebook) -> bool:
+        """Whether all of it is on disk: no thread, no child process, no generator would be lost."""
+        snapshot = await self._saving.saved(notebook) if self._saving is not None else None
+        if snapshot is None or snapshot.lost:
+            return False
+        kernel = self._kernels.live(notebook)
+        census = kernel.checkpoints.get(snapshot.run) if kernel is not None and snapshot.run is not None else None
+        return census is not None and not census.lost

@@ -1,0 +1,101 @@
+"""A kernel for one turn: what it was lent with, and putting it back when it dies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import anyio
+
+from quire.core.durable import Durable
+from quire.core.errors import Failed
+from quire.core.line import Line
+from quire.core.model import Cell, Notebook, RunId
+from quire.core.ports import START, Kernel
+
+
+@dataclass
+class Slot:
+    """A notebook's place for a kernel. Its turn is taken by whoever uses the kernel."""
+
+    notebook: Notebook
+    turn: anyio.Lock = field(default_factory=anyio.Lock)
+    kernel: Kernel | None = None
+    line: Line = field(default_factory=Line)
+    named: dict[str, RunId] = field(default_factory=dict)  # checkpoints people gave a name, by that name
+    gone: str = ""  # why the last kernel is no more; "" where nothing was lost
+    notice: str = ""  # what happened since the last answer, for the next
+    resets: int = 0
+    used_at: float = 0.0
+    waiting: int = 0
+    wanted: anyio.Event = field(default_factory=anyio.Event)  # somebody waits for the turn
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recovered:
+    """What became of a namespace whose process died."""
+
+    restored: bool  # it is as it was before the run, but for `lost`
+    lost: tuple[RunId, ...] = ()  # earlier runs that had no checkpoint: their effects are gone too
+    broken: tuple[str, ...] = ()  # what the restored one does not have
+    hostile: bool = False  # among it a library that works in fresh kernels only
+    why: str = ""  # there was no checkpoint to go back to
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lease:
+    """A kernel for one turn. `notice` says what a fresh one does not have any more, or what came back from disk;
+    `again` are the cells that bring back the rest."""
+
+    notebook: Notebook
+    kernel: Kernel
+    line: Line
+    notice: str = ""
+    again: tuple[Cell, ...] = ()
+    durable: Durable | None = None
+
+    @property
+    def protected(self) -> bool:
+        """Whether there is a checkpoint of exactly where the namespace stood before the run."""
+        return not self.line.nearest(self.kernel.checkpoints)[1]
+
+    async def recover(self) -> Recovered:
+        """Put the namespace back to the newest checkpoint on the way here, a live one or one on disk."""
+        why = self.line.why
+        while True:
+            name, lost = self.line.nearest(self.kernel.checkpoints)
+            if lost and self.durable is not None:
+                back = await self._from_disk(self.durable, lost)
+                if back is not None:
+                    return back
+            census = self.kernel.checkpoints.get(name, self.line.start)
+            try:
+                await self.kernel.restore(name)
+            except Failed as error:
+                if name == START:
+                    return Recovered(restored=False, why=str(error))
+                why = "the newest did not wake"
+                continue  # it is kept no more
+            self.line.move(name)
+            return Recovered(
+                restored=True,
+                lost=tuple(lost),
+                broken=census.lost,
+                hostile=census.quality == "hostile",
+                why=why,
+            )
+
+    async def _from_disk(self, durable: Durable, since: list[RunId]) -> Recovered | None:
+        snapshot = await durable.nearer(self.notebook, since)
+        if snapshot is None or snapshot.run is None:
+            return None
+        try:
+            back = await durable.load(self.notebook, self.kernel, snapshot)
+        except Failed:
+            return None
+        self.line.move(snapshot.run)
+        return Recovered(
+            restored=True,
+            lost=tuple(since[since.index(snapshot.run) + 1 :]),
+            broken=tuple(loss.name for loss, _ in back.lost),
+            why="there is none after it, live or on disk",
+        )

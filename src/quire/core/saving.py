@@ -1,0 +1,248 @@
+"""Writing namespaces down: after runs, when somebody asks, before a kernel sleeps, before the server ends."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import anyio
+from anyio.abc import TaskGroup
+
+from quire.core import state_file
+from quire.core.durable import Durable
+from quire.core.errors import Failed, QuireError, Refused
+from quire.core.feed import Change, Feed
+from quire.core.kernels import Kernels
+from quire.core.limits import check_name
+from quire.core.model import Notebook, NotebookId, RunId, Snapshot, SnapshotId, Swept
+from quire.core.ports import Kernel, Snapshots, Store
+from quire.core.tasks import background
+
+log = logging.getLogger(__name__)
+_REST = 4  # times as long as a snapshot took: nothing is written for so long after it
+_AT_ONCE = 2  # snapshots nobody asked for, of all notebooks
+_KEPT = 10  # snapshots of a notebook without a name that are kept
+_SWEEP = 3600.0  # seconds between sweeps
+_MUCH = 256 << 20  # bytes that dropped snapshots had added: they are swept at once
+_BEGINNING = "beginning"  # the checkpoint of a kernel in which nothing has run
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavingRules:
+    interval: float  # seconds between two snapshots of a notebook that nobody asked for; 0 takes none
+    most_bytes: int  # that one may describe, and that a notebook's may take on disk
+    at_end: float  # seconds the server's end may take for it; 0 saves nothing then
+
+
+@dataclass
+class _Book:
+    """How saving stands with one notebook."""
+
+    notebook: Notebook
+    following: bool = False  # it is looked after by a task
+    changed: bool = False  # since that task last looked
+    writing: anyio.Lock = field(default_factory=anyio.Lock)
+    begun_at: float = float("-inf")
+    rests_until: float = float("-inf")
+    failure: str = ""  # the last one told
+
+
+class Saving:
+    def __init__(
+        self,
+        snapshots: Snapshots,
+        store: Store,
+        durable: Durable,
+        kernels: Kernels,
+        feed: Feed,
+        rules: SavingRules,
+    ) -> None:
+        self._snapshots = snapshots
+        self._store = store
+        self._durable = durable
+        self._kernels = kernels
+        self._feed = feed
+        self._rules = rules
+        self._books: dict[NotebookId, _Book] = {}
+        self._group: TaskGroup | None = None
+        self._dropped = 0  # bytes, about
+        self._at_once = anyio.Semaphore(_AT_ONCE)
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Snapshots are taken in here; leaving it saves what is not saved yet."""
+        async with background() as self._group:
+            self._group.start_soon(self._sweep_at_times)
+            deaf = self._feed.listen(self._heard)
+            try:
+                yield
+            finally:
+                deaf()
+                with anyio.CancelScope(shield=True), anyio.move_on_after(self._rules.at_end or 0):
+                    await self._save_all()
+
+    async def save(self, notebook: Notebook, name: str) -> tuple[Snapshot, str]:
+        """Write the state the namespace is in under a name, in place of what had it; and where a copy for people to
+        read lies. Raises Failed."""
+        check_name(name)
+        async with self._kernels.lease(notebook) as lease:
+            if lease.notice:
+                self._kernels.remember(notebook, lease.notice)
+            if lease.line.head is None and notebook.origin is None:
+                raise Refused("No cell has run yet: there is nothing to save.")
+        written = await self._write(notebook, name)
+        if written is None:
+            raise Failed("The kernel ended before its state was saved. Call again.")
+        runs = await self._store.list_runs(notebook.id)
+        text = state_file.dumps(notebook, written, runs, await self._snapshots.values(written))
+        return written, await self._snapshots.write_out(notebook.name, name, text)
+
+    async def saved(self, notebook: Notebook) -> Snapshot | None:
+        """A snapshot of exactly where the live namespace stands: there already, or taken now."""
+        kernel, line = self._kernels.live(notebook), self._kernels.line(notebook)
+        if kernel is None or line is None or (line.head is None and notebook.origin is None):
+            return None
+        for each in await self._durable.of(notebook):
+            if each.run == line.head:
+                return each
+        return await self._write(notebook)
+
+    async def sweep(self, *, dry: bool = False) -> Swept:
+        """Let go of what no snapshot needs any more; with `dry` only say how much that is."""
+        return await self._snapshots.sweep(dry=dry)
+
+    # By itself
+
+    def _heard(self, change: Change) -> None:
+        book = self._books.setdefault(change.notebook.id, _Book(change.notebook))
+        book.changed = True
+        if self._rules.interval and not book.following and self._group is not None:
+            book.following = True
+            self._group.start_soon(self._follow, book)
+
+    async def _follow(self, book: _Book) -> None:
+        """Save until nothing has changed since."""
+        try:
+            while book.changed:
+                due = max(book.begun_at + self._rules.interval, book.rests_until)
+                await anyio.sleep(max(0.0, due - anyio.current_time()))
+                book.changed = False
+                await self._save_quietly(book)
+        finally:
+            book.following = False
+
+    async def _save_quietly(self, book: _Book) -> None:
+        """A failure is told once, with the next answer; the last snapshot stands."""
+        try:
+            async with self._at_once:
+                await self.saved(book.notebook)
+            book.failure = ""
+        except QuireError as error:
+            if self._kernels.live(book.notebook) is not None and str(error) != book.failure:
+                book.failure = str(error)
+                told = f"The namespace could not be saved to disk: {error} What was saved before stands."
+                self._kernels.remember(book.notebook, told)
+        except Exception:
+            log.exception("saving notebook %r", book.notebook.name)
+
+    async def _save_all(self) -> None:
+        async with anyio.create_task_group() as group:
+            for book in list(self._books.values()):
+                group.start_soon(self._save_quietly, book)
+
+    # Writing one
+
+    async def _write(self, notebook: Notebook, name: str = "") -> Snapshot | None:
+        """One at a time of a notebook; None where its kernel is gone."""
+        book = self._books.setdefault(notebook.id, _Book(notebook))
+        async with book.writing:
+            book.begun_at = anyio.current_time()
+            try:
+                return await self._written(notebook, name)
+            finally:
+                book.rests_until = anyio.current_time() + _REST * (anyio.current_time() - book.begun_at)
+
+    async def _written(self, notebook: Notebook, name: str) -> Snapshot | None:
+        kernel, head, passing = await self._checkpoint(notebook)
+        if kernel is None:
+            return None
+        mark, resets = head or _BEGINNING, self._kernels.resets(notebook)
+        base = await self._base(notebook, head)
+        try:
+            draft = await self._snapshots.begin(notebook.id, base)
+            try:
+                of = (base.run or _BEGINNING) if base is not None else ""
+                written = await kernel.write(mark, draft, base=of, limit=self._rules.most_bytes, values=bool(name))
+                snapshot = await self._snapshots.publish(draft, written, run=head, name=name)
+            finally:
+                self._snapshots.abandon(draft)
+        finally:
+            if passing:
+                kernel.forget(mark)
+        if self._kernels.resets(notebook) != resets and not name:
+            await self._snapshots.drop([snapshot.id])  # what it holds was given up meanwhile
+            return None
+        await self._thin_out(notebook)
+        return snapshot
+
+    async def _checkpoint(self, notebook: Notebook) -> tuple[Kernel | None, RunId | None, bool]:
+        """The kernel with a checkpoint of where it stands, that run, and whether the checkpoint is to go afterwards.
+
+        Where there is one already it is taken as it is, even while the next cell runs.
+        """
+        kernel, line = self._kernels.live(notebook), self._kernels.line(notebook)
+        if kernel is not None and line is not None and line.head is not None and line.head in kernel.checkpoints:
+            return kernel, line.head, False
+        async with self._kernels.turn(notebook, asked=False) as slot:
+            await self._kernels.settle(notebook, slot)
+            kernel, head = slot.kernel, slot.line.head
+            if kernel is None or (head is None and notebook.origin is None):
+                return None, None, False
+            if head is not None and head in kernel.checkpoints:
+                return kernel, head, False
+            taken = await kernel.checkpoint(head or _BEGINNING)
+            if isinstance(taken, str):
+                raise Failed(f"there is no checkpoint to write, {taken}.")
+            keeps = head is not None and self._kernels.spec(notebook).checkpoint_bytes > 0
+            if keeps:
+                slot.line.protected(taken)
+            return kernel, head, not keeps
+
+    async def _base(self, notebook: Notebook, head: RunId | None) -> Snapshot | None:
+        """The snapshot it differs least from: the newest on the way there."""
+        line = self._kernels.line(notebook)
+        way = [None, *reversed(line.way(head))] if line is not None else [None]
+        found = {each.run: each for each in await self._durable.of(notebook)}
+        return next((found[run] for run in reversed(way) if run in found), None)
+
+    async def _thin_out(self, notebook: Notebook) -> None:
+        """Drop the oldest without a name, where there are too many or they take too much."""
+        every = await self._durable.of(notebook)
+        unnamed = [each for each in every if not each.name]
+        taken = sum(each.added for each in every)
+        going: list[SnapshotId] = []
+        for each in unnamed[:-1]:
+            if len(unnamed) - len(going) > _KEPT or taken > self._rules.most_bytes:
+                going.append(each.id)
+                taken -= each.added
+                self._dropped += each.added
+        if going:
+            await self._snapshots.drop(going)
+        if self._dropped > _MUCH:
+            await self._sweep()
+
+    async def _sweep(self) -> None:
+        """Let go of what no snapshot needs any more."""
+        self._dropped = 0
+        try:
+            await self.sweep()
+        except QuireError as error:
+            log.warning("sweeping snapshots: %s", error)
+
+    async def _sweep_at_times(self) -> None:
+        """Runs until cancelled."""
+        while True:
+            await anyio.sleep(_SWEEP)
+            await self._sweep()

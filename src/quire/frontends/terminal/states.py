@@ -1,0 +1,96 @@
+"""Commands about state on disk: show it, save it, restore it, sweep it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import anyio
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from quire.core import brought_back, state_file
+from quire.core.app import App
+from quire.core.durable import Durable
+from quire.core.errors import Refused
+from quire.core.model import LOCAL, Cell, Loss, Notebook, Snapshot
+from quire.core.saving import Saving
+from quire.frontends.terminal import commands
+
+
+async def show(app: App, name: str) -> None:
+    """What of a notebook is on disk, without starting its kernel."""
+    notebook = await app.notebooks.named(LOCAL, name)
+    durable, _ = _kept(app)
+    standing = await durable.standing(notebook)
+    if standing is None:
+        print(f"Nothing of notebook {name!r} is on disk but its cells.")
+        return
+    listed = Table("saved", "after cell", "name", "bytes", "added", box=None, header_style="bold")
+    for each in await durable.of(notebook):
+        cell = await app.notebooks.cell_of(notebook, each.run) if each.run is not None else None
+        after = "-" if cell is None else str(cell.number)
+        listed.add_row(_when(each), after, Text(each.name), f"{each.size:,}", f"{each.added:,}")
+    Console(soft_wrap=True).print(listed)
+    print(f"\nThe next run begins with this ({_when(standing)}, Python {standing.python}):")
+    for variable, kind in standing.variables.items():
+        print(f"{variable}: {kind}")
+    for function in standing.functions:
+        print(f"def {function['name']}{function['signature']}")
+    if standing.lost:
+        print(f"Not saved: {brought_back.lost(await _made(app, notebook, standing))}.")
+
+
+async def save(app: App, name: str, state: str) -> None:
+    _, saving = _kept(app)
+    notebook = await app.notebooks.named(LOCAL, name)
+    snapshot, file = await saving.save(notebook, state)
+    print(f"Saved notebook {name!r} as {state!r}, {snapshot.size:,} bytes. To read: {file}")
+    if snapshot.lost:
+        print(f"Not saved: {brought_back.lost(await _made(app, notebook, snapshot))}.", file=sys.stderr)
+
+
+async def restore(app: App, name: str, state: str) -> None:
+    """The next run begins with this state."""
+    _, saving = _kept(app)
+    notebook = await app.notebooks.named(LOCAL, name)
+    moved = await app.timeline.restore(notebook, state)
+    await saving.saved(notebook)
+    print(brought_back.sentence(moved.back, "ask") if moved.back is not None else f"The state {state!r} is back.")
+
+
+async def restore_file(app: App, name: str, file: Path, *, trust: bool) -> int:
+    """What a readable state file says, run as a cell: it is code from wherever the file is from."""
+    if not trust:
+        raise Refused(f"{file} is code that would be run. Read it; if you trust it, call again with --trust.")
+    try:
+        text = await anyio.Path(file).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused(f"{file} cannot be read: {error}.") from error
+    return await commands.execute(app, name, state_file.as_code(text), None)
+
+
+async def sweep(app: App, *, dry: bool) -> None:
+    _, saving = _kept(app)
+    swept = await saving.sweep(dry=dry)
+    verb = "Would free" if dry else "Freed"
+    print(f"{verb} {swept.freed:,} bytes ({swept.chunks:,} chunks nobody needs); {swept.kept:,} bytes are kept.")
+
+
+def _kept(app: App) -> tuple[Durable, Saving]:
+    if app.durable is None or app.saving is None:
+        raise Refused("Nothing is kept: the setting store is `memory`.")
+    return app.durable, app.saving
+
+
+async def _made(app: App, notebook: Notebook, snapshot: Snapshot) -> list[tuple[Loss, Cell | None]]:
+    return [
+        (each, await app.notebooks.cell_of(notebook, each.run) if each.run is not None else None)
+        for each in snapshot.lost
+    ]
+
+
+def _when(snapshot: Snapshot) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(snapshot.created_at))

@@ -1,0 +1,338 @@
+"""Open files: their path, mode and position, and what is still in their buffers.
+
+A dump runs in a fork, which shares a file's position with the process it was forked from: nothing here may move it,
+nor write what that process is still to write.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import tempfile
+import weakref
+from functools import partial
+from typing import Any
+
+from quire.worker.snapshot import tombstones
+from quire.worker.snapshot.reducers import (
+    Context,
+    Refused,
+    afterwards,
+    described,
+    rebuilds,
+    reduce_itself,
+    reduces,
+    reduces_named,
+)
+
+_open = open
+_CONTENT = 64 << 20  # bytes of a temporary file that are kept with it
+_FILE = "an open file"
+
+
+@reduces(io.TextIOWrapper)
+def reduce_text(context: Context, file: io.TextIOWrapper) -> Any:
+    return _reduce_file(file, {"encoding": file.encoding, "errors": file.errors})
+
+
+@reduces(io.BufferedReader, io.BufferedWriter, io.BufferedRandom, io.FileIO)
+def reduce_binary(context: Context, file: Any) -> Any:
+    return _reduce_file(file, None)
+
+
+def _reduce_file(file: Any, words: dict[str, Any] | None) -> Any:
+    if file.closed:
+        return (closed_file, (file.mode, words))
+    raw = _raw(file)
+    if not isinstance(raw, io.FileIO):
+        raise Refused("a stream", f"it reads from {described(raw)}")
+    if not isinstance(raw.name, (str, bytes, os.PathLike)):
+        return _reduce_unnamed(file, raw, words)
+    path = os.path.abspath(os.fsdecode(raw.name))
+    _check_path(path, raw)
+    if words is not None and raw.readable():
+        _check_line_ends(path)
+    position, unwritten = _standing(file, raw)
+    if words is not None:
+        words = {**words, "flags": {"line_buffering": file.line_buffering, "write_through": file.write_through}}
+    return (open_again, (path, file.mode, _layer(file), words, position, unwritten, _print(os.fstat(raw.fileno()))))
+
+
+def _reduce_unnamed(file: Any, raw: io.FileIO, words: dict[str, Any] | None) -> Any:
+    """A temporary file without a name: with what is in it."""
+    state = os.fstat(raw.fileno())
+    if not stat.S_ISREG(state.st_mode) or state.st_nlink or state.st_size > _CONTENT:
+        raise Refused(_FILE, "it is no file with a path")
+    position, unwritten = _standing(file, raw)
+    return (make_unnamed, (words, os.pread(raw.fileno(), state.st_size, 0), position, unwritten))
+
+
+@rebuilds
+def make_unnamed(words: Any, content: bytes, position: int, unwritten: bytes) -> Any:
+    file: Any = tempfile.TemporaryFile("w+b" if words is None else "w+", **(words or {}))  # noqa: SIM115 - it stays open
+    os.pwrite(file.fileno(), content, 0)
+    file.seek(position)
+    _write_later(file, unwritten)
+    return file
+
+
+def _layer(file: Any) -> str:
+    return "raw" if isinstance(file, io.FileIO) else "text" if isinstance(file, io.TextIOWrapper) else "buffered"
+
+
+def _print(state: os.stat_result) -> tuple[int, int]:
+    return (state.st_size, state.st_mtime_ns)
+
+
+def _raw(file: Any) -> Any:
+    for inner in ("buffer", "raw"):
+        file = getattr(file, inner, file)
+    return file
+
+
+def _check_path(path: str, raw: io.FileIO) -> None:
+    """It leads to this very file, and that is one that keeps what is written."""
+    here = os.fstat(raw.fileno())
+    if not stat.S_ISREG(here.st_mode) and path != os.devnull:
+        raise Refused(_FILE, "it is no regular file")
+    try:
+        there = os.stat(path)
+    except OSError:
+        raise Refused(_FILE, "it was deleted") from None
+    if (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino):
+        raise Refused(_FILE, "its path leads to another file by now")
+
+
+def _check_line_ends(path: str) -> None:
+    """How a file treats `\\r` cannot be asked of it, and matters only where there is one."""
+    try:
+        with _open(path, "rb") as content:
+            if b"\r" in content.read(_CONTENT):
+                raise Refused(_FILE, "how it reads line ends cannot be found")
+    except OSError:
+        raise Refused(_FILE, "its path does not lead to it") from None
+
+
+def _standing(file: Any, raw: io.FileIO) -> tuple[int, bytes]:
+    """Where it stands, and what is to be written from there on."""
+    if isinstance(file, io.FileIO):
+        return os.lseek(raw.fileno(), 0, os.SEEK_CUR), b""
+    try:
+        if not raw.writable():
+            return file.tell(), b""
+        buffer = getattr(file, "buffer", file)
+        real = os.lseek(raw.fileno(), 0, os.SEEK_CUR)
+        if buffer.tell() < real:  # it has read ahead: to flush it would move it
+            if file is buffer:
+                return buffer.tell(), b""
+            raise Refused(_FILE, "it is being read and written")
+        unwritten = _unwritten(file, raw.fileno())
+        return (real, unwritten) if unwritten or file is buffer else (file.tell(), b"")
+    except OSError as error:
+        raise Refused(_FILE, f"its position is not known: {error}") from None
+
+
+def _unwritten(file: Any, number: int) -> bytes:
+    """What is still in its buffers: flushed into a file of our own, and put back."""
+    with tempfile.TemporaryFile() as catch:
+        aside = os.dup(number)
+        try:
+            os.dup2(catch.fileno(), number)
+            file.flush()
+        finally:
+            os.dup2(aside, number)
+            os.close(aside)
+        caught = os.pread(catch.fileno(), _CONTENT, 0)
+    if caught:
+        getattr(file, "buffer", file).write(caught)
+    return caught
+
+
+@rebuilds
+def open_again(
+    path: str, mode: str, layer: str, words: Any, position: int, unwritten: bytes, print_: tuple[int, int]
+) -> Any:
+    """At the same place; a file that is another one by now is lost, and nothing is truncated."""
+    try:
+        state = os.stat(path)
+    except OSError as error:
+        return tombstones.lost(_FILE, f"{path} cannot be opened: {error.strerror}")
+    writes = any(letter in mode for letter in "wax+")
+    if state.st_size != print_[0] or (not writes and state.st_mtime_ns != print_[1]):
+        return tombstones.lost(_FILE, f"{path} was changed since")
+    try:
+        file = _opened(path, mode, layer, words)
+        file.seek(position)
+    except (OSError, ValueError) as error:
+        return tombstones.lost(_FILE, f"{path} cannot be opened: {error}")
+    _write_later(file, unwritten)
+    return file
+
+
+on_trial: list[bool] = []  # what is loaded is thrown away: nothing of it may reach a file
+
+
+def _write_later(file: Any, unwritten: bytes) -> None:
+    """Into its buffers, where it was."""
+    if unwritten and not on_trial:
+        afterwards(partial(getattr(file, "buffer", file).write, unwritten))
+
+
+def _opened(path: str, mode: str, layer: str, words: Any) -> Any:
+    """As the mode says, but never made empty again."""
+    plus = "+" in mode
+
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags & ~(os.O_TRUNC | os.O_EXCL | os.O_CREAT))
+
+    kind = next(letter for letter in mode if letter in "rwax")
+    kind = "w" if kind == "x" else kind
+    if layer == "text":
+        chosen = {key: value for key, value in words.items() if key != "flags"}
+        file: Any = _open(path, kind + "+" * plus, opener=opener, **chosen)
+        file.reconfigure(**words.get("flags", {}))
+        return file
+    return _open(path, kind + "b" + "+" * plus, buffering=0 if layer == "raw" else -1, opener=opener)
+
+
+@rebuilds
+def closed_file(mode: str, words: Any) -> Any:
+    binary = {} if words is None else words
+    file = _open(os.devnull, "r" if "b" not in mode and words is not None else "rb", **binary)
+    file.close()
+    return file
+
+
+# Temporary files: with what is in them, for they go with the process
+
+
+@reduces(tempfile._TemporaryFileWrapper)
+def reduce_temporary(context: Context, wrapper: Any) -> Any:
+    if wrapper.closed:
+        return (closed_file, (wrapper.mode, None))
+    raw = _raw(wrapper.file)
+    position, unwritten = _standing(wrapper.file, raw)
+    size = os.fstat(raw.fileno()).st_size
+    if size > _CONTENT:
+        raise Refused("a temporary file", f"its {size:,} bytes are too many")
+    content = _content(raw.fileno(), wrapper.name, size)
+    delete = getattr(wrapper, "delete", True)
+    words = {"encoding": wrapper.encoding} if "b" not in wrapper.mode else {}
+    return (make_temporary, (wrapper.name, wrapper.mode, words, content, position, unwritten, delete))
+
+
+def _content(number: int, path: str, size: int) -> bytes:
+    try:
+        with _open(path, "rb") as content:
+            return content.read()
+    except OSError:
+        return os.pread(number, size, 0)
+
+
+@rebuilds
+def make_temporary(
+    name: str, mode: str, words: Any, content: bytes, position: int, unwritten: bytes, delete: bool
+) -> Any:
+    if not os.path.exists(name):
+        os.makedirs(os.path.dirname(name), exist_ok=True)
+        with _open(name, "xb") as fresh:
+            fresh.write(content)
+    file = _opened(name, mode.replace("b", ""), "text" if words else "buffered", words)
+    file.seek(position)
+    _write_later(file, unwritten)
+    wrapper = tempfile._TemporaryFileWrapper(file, name, False)
+    if delete:
+        afterwards(partial(_delete_with, wrapper))
+    return wrapper
+
+
+def _delete_with(wrapper: Any) -> None:
+    wrapper.delete = wrapper._closer.delete = True
+
+
+@reduces(tempfile.TemporaryDirectory)
+def reduce_directory(context: Context, directory: Any) -> Any:
+    state = {key: value for key, value in directory.__dict__.items() if key != "_finalizer"}
+    return (make_directory, (type(directory), state, directory._finalizer.alive))
+
+
+@rebuilds
+def make_directory(kind: Any, state: dict[str, Any], alive: bool) -> Any:
+    if alive and not os.path.isdir(state["name"]):
+        return tombstones.lost("a temporary directory", "it was removed with the process")
+    again = kind.__new__(kind)
+    again.__dict__.update(state)
+    again._finalizer = weakref.finalize(again, id, 0)
+    again._finalizer.detach()
+    if alive:
+        afterwards(partial(_remove_with, again))
+    return again
+
+
+def _remove_with(directory: Any) -> None:
+    words = {"warn_message": f"Implicitly cleaning up {directory!r}"}
+    own = directory.__dict__
+    words |= {key: own[f"_{key}"] for key in ("ignore_errors", "delete") if f"_{key}" in own}
+    directory._finalizer = weakref.finalize(directory, directory._cleanup, directory.name, **words)
+
+
+# Archives, by the file they read
+
+
+@reduces_named("zipfile.ZipFile")
+def reduce_zip(context: Context, archive: Any) -> Any:
+    if archive.fp is None:
+        return reduce_itself(context, archive)
+    if archive.mode != "r" or archive._filePassed:
+        raise Refused("a zip archive", "it is being written, or reads from another object")
+    path = os.path.abspath(archive.filename)
+    return (open_zip, (path, _print(os.stat(path)), archive.pwd))
+
+
+@rebuilds
+def open_zip(path: str, print_: tuple[int, int], password: bytes | None) -> Any:
+    import zipfile
+
+    try:
+        if _print(os.stat(path)) != print_:
+            return tombstones.lost("a zip archive", f"{path} was changed since")
+        archive = zipfile.ZipFile(path)
+    except (OSError, zipfile.BadZipFile) as error:
+        return tombstones.lost("a zip archive", f"{path} cannot be opened: {error}")
+    archive.pwd = password
+    return archive
+
+
+@reduces_named("gzip.GzipFile")
+def reduce_gzip(context: Context, file: Any) -> Any:
+    if file.mode not in (1, "rb") or file.myfileobj is None:
+        raise Refused("a gzip file", "it is being written, or reads from another object")
+    path = os.path.abspath(file.name)
+    return (open_gzip, (path, _print(os.stat(path)), file.tell()))
+
+
+@rebuilds
+def open_gzip(path: str, print_: tuple[int, int], position: int) -> Any:
+    import gzip
+
+    try:
+        if _print(os.stat(path)) != print_:
+            return tombstones.lost("a gzip file", f"{path} was changed since")
+        file = gzip.GzipFile(path)
+        file.seek(position)
+    except OSError as error:
+        return tombstones.lost("a gzip file", f"{path} cannot be opened: {error}")
+    return file
+
+
+@reduces_named("zipfile.ZipExtFile")
+def reduce_member(context: Context, file: Any) -> Any:
+    raise Refused("a file in an archive", "its position is in the archive's own file")
+
+
+@reduces_named("tempfile.SpooledTemporaryFile")
+def reduce_spooled(context: Context, file: Any) -> Any:
+    if file._rolled:
+        raise Refused("a temporary file", "it has no path")
+    return reduce_itself(context, file)

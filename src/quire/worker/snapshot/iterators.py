@@ -1,0 +1,135 @@
+"""Generators, coroutines and weak references: what never began is made anew, what is half way is not kept."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import sys
+import types
+import weakref
+from typing import Any
+
+from quire.worker.snapshot import tombstones
+from quire.worker.snapshot.reducers import Context, Refused, rebuilds, reduces
+
+_GENERATOR = "a suspended generator"
+_NEVER = "where it stands in its code cannot be saved"
+
+
+@reduces(types.GeneratorType)
+def reduce_generator(context: Context, generator: types.GeneratorType[Any, Any, Any]) -> Any:
+    match inspect.getgeneratorstate(generator):
+        case "GEN_CREATED":
+            return _anew(generator, generator.gi_frame, generator.gi_code, _GENERATOR)
+        case "GEN_CLOSED":
+            return (finished_generator, (generator.__name__, generator.__qualname__))
+    raise Refused(_GENERATOR, "generators cannot be saved")
+
+
+@reduces(types.CoroutineType)
+def reduce_coroutine(context: Context, coroutine: types.CoroutineType[Any, Any, Any]) -> Any:
+    if inspect.getcoroutinestate(coroutine) == "CORO_CREATED":
+        return _anew(coroutine, coroutine.cr_frame, coroutine.cr_code, "a coroutine")
+    raise Refused("a coroutine", "it has begun, and " + _NEVER)
+
+
+@reduces(types.AsyncGeneratorType)
+def reduce_async_generator(context: Context, generator: types.AsyncGeneratorType[Any, Any]) -> Any:
+    if sys.version_info >= (3, 12) and inspect.getasyncgenstate(generator) == "AGEN_CREATED":
+        return _anew(generator, generator.ag_frame, generator.ag_code, "an async generator")
+    raise Refused("an async generator", "generators cannot be saved")
+
+
+def _anew(thing: Any, frame: Any, code: types.CodeType, what: str) -> Any:
+    """The function that made it, called again with the arguments that wait in its frame."""
+    made_by = [each for each in gc.get_referents(thing) if type(each) is types.FunctionType and each.__code__ is code]
+    if not made_by:
+        raise Refused(what, "the function that made it is gone")
+    values = frame.f_locals
+    names = list(code.co_varnames)
+    count, keywords = code.co_argcount, code.co_kwonlyargcount
+    given = [values[name] for name in names[:count]]
+    words = {name: values[name] for name in names[count : count + keywords]}
+    at = count + keywords
+    if code.co_flags & inspect.CO_VARARGS:
+        given += values[names[at]]
+        at += 1
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        words.update(values[names[at]])
+    return (begin, (made_by[0], tuple(given), words))
+
+
+@rebuilds
+def begin(function: Any, given: tuple[Any, ...], words: dict[str, Any]) -> Any:
+    return function if tombstones.is_one(function) else function(*given, **words)
+
+
+@rebuilds
+def finished_generator(name: str, qualname: str) -> Any:
+    generator: Any = (each for each in "")
+    list(generator)
+    generator.__name__, generator.__qualname__ = name, qualname
+    return generator
+
+
+# Weak references
+
+
+@reduces(weakref.ref, weakref.WeakMethod, derived=False)
+def reduce_reference(context: Context, reference: Any) -> Any:
+    target = reference()
+    return (make_reference, (type(reference), target, reference.__callback__, target is not None))
+
+
+@rebuilds
+def make_reference(kind: Any, target: Any, callback: Any, alive: bool) -> Any:
+    if alive:
+        return kind(target) if callback is None or kind is weakref.WeakMethod else kind(target, callback)
+    return weakref.ref(type("gone", (), {})())
+
+
+@reduces(weakref.ProxyType, weakref.CallableProxyType)
+def reduce_weak_proxy(context: Context, proxy: Any) -> Any:
+    try:
+        return (weakref.proxy, (proxy.__reduce_ex__.__self__,))
+    except ReferenceError:
+        raise Refused("a weak proxy", "its object was gone already") from None
+
+
+@reduces(weakref.WeakValueDictionary, weakref.WeakKeyDictionary)
+def reduce_weak_dict(context: Context, weak: Any) -> Any:
+    return (make_weak, (type(weak),), list(weak.items()), None, None, fill_weak)
+
+
+@reduces(weakref.WeakSet)
+def reduce_weak_set(context: Context, weak: Any) -> Any:
+    return (make_weak, (type(weak),), list(weak), None, None, fill_weak)
+
+
+@rebuilds
+def make_weak(kind: Any) -> Any:
+    return kind()
+
+
+@rebuilds
+def fill_weak(weak: Any, items: list[Any]) -> None:
+    weak.update(items)
+
+
+@reduces(weakref.finalize)
+def reduce_finalizer(context: Context, finalizer: Any) -> Any:
+    waiting = finalizer.peek()
+    if waiting is None:
+        return (make_finalizer, (None, None, (), {}, False))
+    return (make_finalizer, (*waiting, finalizer.atexit))
+
+
+@rebuilds
+def make_finalizer(target: Any, function: Any, given: Any, words: Any, at_exit: bool) -> Any:
+    if function is None:
+        finalizer = weakref.finalize(type("gone", (), {})(), lambda: None)
+        finalizer.detach()
+        return finalizer
+    finalizer = weakref.finalize(target, function, *given, **(words or {}))
+    finalizer.atexit = at_exit
+    return finalizer

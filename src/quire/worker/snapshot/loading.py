@@ -1,0 +1,180 @@
+"""From segments back to a namespace, by pickle's own loader; what both loaders have in common."""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import gc
+import io
+import os
+import pickle
+import random
+import struct
+import sys
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from quire.worker.snapshot import tombstones
+from quire.worker.snapshot.reducers import REBUILDS, Context, begin_load, end_load, rebuilds, reduces
+
+OURS = "quire.worker."
+_HOUSE = "quire.worker.snapshot"
+_KNOWN = f"{_HOUSE}.known"
+MOVED: dict[str, str] = {}  # names that were renamed since format 1: old -> new, "module.name" under the house
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Something that is not in the stream, or did not come back from it."""
+
+    name: str  # the variable it is in
+    what: str  # "a suspended generator", "a socket"
+    why: str  # one short clause: why it cannot be kept
+
+
+def load_plainly(segments: list[tuple[str, bytes]], memory: list[memoryview], namespace: dict[str, Any]) -> list[Lost]:
+    """Raises whatever the first thing raises that cannot be made."""
+    return _Loading(segments, memory, namespace).run()
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """No collection, which would find nothing and, in a fork, copy every page; and no warnings of what is outdated."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+RESTORED: set[tuple[int, int]] = set()  # id and size of the memory that arrays of an earlier load lie in
+
+
+def known(namespace: dict[str, Any]) -> dict[str, Any]:
+    """What both sides have before the first segment; the order is part of the format."""
+    return {
+        "namespace": namespace,
+        "builtins": builtins.__dict__,
+        "modules": sys.modules,
+        "path": sys.path,
+        "argv": sys.argv,
+        "stdin": _own(sys.stdin),
+        "stdout": _own(sys.stdout),
+        "stderr": _own(sys.stderr),
+        "environ": os.environ,
+        "random": random._inst,
+    }
+
+
+def _own(stream: Any) -> Any:
+    """None where a cell put a buffer of its own there."""
+    return None if isinstance(stream, io.StringIO) else stream
+
+
+def preamble() -> list[bytes]:
+    """Puts what is known into the memo of a loader, each under its number."""
+    return [b"\x80\x05" + _text(_KNOWN) + _text(name) + b"\x93\x94." for name in known({})]
+
+
+def _text(text: str) -> bytes:
+    return b"X" + struct.pack("<I", len(text)) + text.encode()
+
+
+def find_ours(module: str, name: str, namespace: dict[str, Any]) -> Any:
+    if module == _KNOWN:
+        return known(namespace)[name]
+    full = f"{module}.{name}"
+    known_as = MOVED.get(full, full)
+    if known_as in REBUILDS:
+        return REBUILDS[known_as]
+    value: Any = sys.modules[module]  # not by an import: the package `quire` is not there while cells run
+    for part in name.split("."):
+        value = getattr(value, part)
+    return value
+
+
+class Tape:
+    """What the loader reads from: one segment after the other."""
+
+    def __init__(self) -> None:
+        self.play(b"")
+
+    def play(self, segment: bytes) -> None:
+        self._data = segment
+        self._at = 0
+
+    def read(self, size: int = -1) -> bytes:
+        end = len(self._data) if size < 0 else self._at + size
+        part = self._data[self._at : end]
+        self._at += len(part)
+        return part
+
+    def readinto(self, target: Any) -> int:
+        part = self.read(len(target))
+        target[: len(part)] = part
+        return len(part)
+
+    def readline(self) -> bytes:
+        end = self._data.find(b"\n", self._at)
+        return self.read((end + 1 if end >= 0 else len(self._data)) - self._at)
+
+
+class _Reader(pickle.Unpickler):
+    def __init__(self, tape: Tape, buffers: Iterable[Any], namespace: dict[str, Any]) -> None:
+        super().__init__(tape, buffers=buffers)
+        self._namespace = namespace
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module.startswith(OURS):
+            return find_ours(module, name, self._namespace)
+        return super().find_class(module, name)
+
+
+class _Loading:
+    def __init__(self, segments: list[tuple[str, bytes]], memory: list[memoryview], namespace: dict[str, Any]) -> None:
+        self._segments = segments
+        self._namespace = namespace
+        self._tape = Tape()
+        self._reader = _Reader(self._tape, iter(memory), namespace)
+
+    def run(self) -> list[Lost]:
+        begin_load()
+        for part in preamble():
+            self._load(part)
+        lost: list[Lost] = []
+        for name, segment in self._segments:
+            tombstones.collect([])
+            value = self._load(segment)
+            lost += name_losses(name, value)
+            self._namespace[name] = value
+        end_load()
+        return lost
+
+    def _load(self, segment: bytes) -> Any:
+        self._tape.play(segment)
+        return self._reader.load()
+
+
+def name_losses(name: str, value: Any) -> list[Lost]:
+    """What was lost since the last call, said of the variable it is in."""
+    stones = tombstones.taken()
+    for stone in stones:
+        tombstones.named(stone, name if stone is value else f"A part of {name}")
+    return [Lost(name, *tombstones.parts(stone)[:2]) for stone in stones]
+
+
+@rebuilds
+def gone(what: str, why: str, name: str = "", cell: str = "") -> Any:
+    """What was not kept when the stream was written; that was reported then."""
+    return tombstones.lay(what, why, name, cell)
+
+
+@reduces(tombstones.Tombstone)
+def reduce_tombstone(context: Context, stone: Any) -> Any:
+    return (gone, tombstones.parts(stone))

@@ -1,0 +1,143 @@
+"""Options and random states of libraries that are loaded, as plain data and back; none is loaded by looking."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
+
+_OURS = ("backend", "backend_fallback")  # of matplotlib's settings: where figures are shown is the kernel's matter
+
+
+class NotPlain(Exception):
+    """A value that is more than data."""
+
+
+def plain(value: Any) -> Any:
+    """The same in plain types only, whose pickle runs no code."""
+    if value is None or type(value) in (bool, int, float, complex, bytes, str):
+        return value
+    if isinstance(value, str):  # an enum of text
+        return str.__str__(value)
+    if type(value) in (list, tuple):
+        return type(value)(map(plain, value))
+    if type(value) is dict:
+        return {plain(key): plain(each) for key, each in value.items()}
+    if type(value).__name__ == "Cycler" and type(value).__module__ == "cycler":
+        return repr(value)  # which matplotlib reads
+    raise NotPlain(type(value).__name__)
+
+
+def plain_ones(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Those entries that are plain, as such."""
+    found = {}
+    for name, value in items:
+        try:
+            found[name] = plain(value)
+        except NotPlain:
+            continue
+    return found
+
+
+def numpy_state() -> dict[str, Any] | None:
+    """Print options, what floating-point errors do, and the state of the old global generator."""
+    numpy = sys.modules.get("numpy")
+    if not hasattr(numpy, "get_printoptions"):  # not there, or being imported
+        return None
+    assert numpy is not None
+    taken = {"print": plain_ones(numpy.get_printoptions().items()), "errors": dict(numpy.geterr())}
+    if "numpy.random" in sys.modules:
+        taken["random"] = _without_arrays(numpy.random.get_state(legacy=False))
+    return taken
+
+
+def put_numpy(taken: dict[str, Any]) -> list[str]:
+    numpy = _library("numpy")
+    formatter = {} if taken["print"].get("formatter", 0) is None else {"formatter": None}
+    numpy.set_printoptions(**{**taken["print"], **formatter})
+    numpy.seterr(**taken["errors"])
+    if "random" in taken:
+        numpy.random.set_state(_with_arrays(taken["random"], numpy))
+    return [] if "formatter" in taken["print"] else ["numpy's print option formatter is code and was not kept."]
+
+
+def _without_arrays(state: Any) -> Any:
+    if isinstance(state, dict):
+        return {key: _without_arrays(value) for key, value in state.items()}
+    if hasattr(state, "tobytes") and state.ndim:
+        return ["array", str(state.dtype), state.tobytes()]
+    return plain(state.item() if hasattr(state, "item") else state)
+
+
+def _with_arrays(state: Any, numpy: Any) -> Any:
+    if isinstance(state, dict):
+        return {key: _with_arrays(value, numpy) for key, value in state.items()}
+    return numpy.frombuffer(state[2], dtype=state[1]) if isinstance(state, list) else state
+
+
+def pandas_options() -> dict[str, Any] | None:
+    """Those that are not at their defaults."""
+    config = sys.modules.get("pandas._config.config")
+    if config is None:
+        return None
+    changed = []
+    for name, option in list(config._registered_options.items()):
+        value: Any = config._global_config
+        for part in name.split("."):
+            value = value[part]
+        if value is not option.defval:
+            changed.append((name, value, option.defval))
+    return _differing(changed)
+
+
+def put_pandas(taken: dict[str, Any]) -> list[str]:
+    pandas = _library("pandas")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of options that are on their way out
+        return _put_each("pandas", taken, pandas.set_option)
+
+
+def matplotlib_settings() -> dict[str, Any] | None:
+    """Those of rcParams that are not as they were when matplotlib was loaded."""
+    matplotlib = sys.modules.get("matplotlib")
+    now, start = getattr(matplotlib, "rcParams", None), getattr(matplotlib, "rcParamsOrig", None)
+    if now is None or start is None:
+        return None
+    before = dict(dict.items(start))  # by dict's own items: asking by name would choose a backend
+    return _differing([(name, value, before.get(name)) for name, value in dict.items(now) if name not in _OURS])
+
+
+def put_matplotlib(taken: dict[str, Any]) -> list[str]:
+    return _put_each("matplotlib", taken, _library("matplotlib").rcParams.__setitem__)
+
+
+def _differing(options: list[tuple[str, Any, Any]]) -> dict[str, Any] | None:
+    """Name to value, of (name, value, value at the start); what is no plain data is named under ''."""
+    found: dict[str, Any] = {}
+    for name, value, start in options:
+        try:
+            said = plain(value)
+        except NotPlain:
+            if value is not start:
+                found.setdefault("", []).append(name)
+            continue
+        if said not in plain_ones([("", start)]).values():
+            found[name] = said
+    return found or None
+
+
+def _put_each(library: str, taken: dict[str, Any], put: Callable[[str, Any], None]) -> list[str]:
+    notes = [f"{library}'s option {name} is code and was not kept." for name in taken.get("", ())]
+    for name, value in taken.items():
+        if name:
+            try:
+                put(name, value)
+            except Exception as error:
+                notes.append(f"{library}'s option {name} could not be put back ({type(error).__name__}).")
+    return notes
+
+
+def _library(name: str) -> Any:
+    return sys.modules.get(name) or importlib.import_module(name)

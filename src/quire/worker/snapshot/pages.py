@@ -1,0 +1,153 @@
+"""Which parts of a large array were written since it was last looked at, as the system knows it.
+
+After a fork both processes share a page until one writes to it. A page that this process has to itself was written
+since the newest copy that still sleeps was taken, or no copy shares it any more: then nothing is known, and it counts
+as written. Writes are looked for before every fork, since a fork hides those that came before it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import sys
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from quire.wire.chunks import SIZE
+from quire.worker import processes
+
+_LARGE = 1 << 20  # bytes: smaller ones are hashed in no time
+_MOST = 8 << 30  # bytes watched in all: to look at more would take the next cell's time
+_PAGE = mmap.PAGESIZE
+_PRESENT, _SWAPPED, _FILE, _EXCLUSIVE = 0x80, 0x40, 0x20, 0x01  # in the highest byte of an entry of /proc/self/pagemap
+# 0 where the page is here, shared with a copy, and nobody's file; 1 else
+_WRITTEN = bytes(0 if byte & (_PRESENT | _SWAPPED | _FILE | _EXCLUSIVE) == _PRESENT else 1 for byte in range(256))
+_HISTORY = 64  # copies that a history reaches back
+
+
+@dataclass
+class _Watched:
+    owner: weakref.ref[Any]
+    address: int
+    length: int
+    since: set[int] = field(default_factory=set)  # chunks written since the last copy was taken
+    history: dict[str, set[int]] = field(default_factory=dict)  # by copy: chunks written between the one before and it
+
+    def current(self) -> bool:
+        owner = self.owner()
+        return owner is not None and _memory(owner) == (self.address, self.length)
+
+    def look(self) -> None:
+        self.since |= written(self.address, self.length)
+
+
+class Watch:
+    """The large arrays of one namespace. `before_copy` is called right before each copy is taken."""
+
+    def __init__(self) -> None:
+        self._watched: dict[int, _Watched] = {}
+        self._looked = False  # for the fork that comes next
+        os.register_at_fork(before=self._before_fork)
+
+    def _before_fork(self) -> None:
+        if not self._looked:
+            self._look()
+        self._looked = False
+
+    def _look(self) -> None:
+        for each in self._watched.values():
+            if each.current():
+                each.look()
+
+    def before_copy(self, name: str, namespace: dict[str, Any]) -> None:
+        """The fork that follows makes this copy."""
+        self._look()
+        self._looked = True
+        hidden = bool(processes.children(os.getpid())) if self._watched else False  # one may share what was written
+        found: dict[int, Any] = {}
+        room = _MOST
+        for owner in _owners(namespace):
+            if owner.nbytes <= room and id(owner) not in found:
+                found[id(owner)] = owner
+                room -= owner.nbytes
+        self._watched = {
+            key: each for key, each in self._watched.items() if each.current() and each.owner() is found.get(key)
+        }
+        for key, owner in found.items():
+            address, length = _memory(owner)
+            each = self._watched.setdefault(key, _Watched(weakref.ref(owner), address, length))
+            if hidden or name in each.history:  # one that is taken again is not the one that was written down
+                each.history.clear()
+            each.history[name], each.since = each.since, set()
+            while len(each.history) > _HISTORY:
+                del each.history[next(iter(each.history))]
+
+    def key(self, owner: Any, data: memoryview) -> str:
+        """What an array is known by to this process and its copies; "" where it is not watched."""
+        each = self._watched.get(id(owner))
+        if each is None or each.owner() is not owner or each.length != data.nbytes:
+            return ""
+        return f"{id(owner):x} {each.address:x} {each.length:x}"
+
+    def changed(self, owner: Any, base: str) -> Callable[[int], bool] | None:
+        """Whether a chunk was written since the copy `base`; None where that is not known."""
+        history = self._watched[id(owner)].history
+        if base not in history:
+            return None
+        names = list(history)
+        written = set[int]().union(*(history[name] for name in names[names.index(base) + 1 :]))
+        return written.__contains__
+
+
+def written(address: int, length: int) -> set[int]:
+    """The chunks of this memory that have a page written since it was last shared."""
+    first = address // _PAGE
+    count = (address + length - 1) // _PAGE - first + 1
+    try:
+        with open("/proc/self/pagemap", "rb", buffering=0) as pagemap:
+            entries = os.pread(pagemap.fileno(), count * 8, first * 8)
+    except OSError:
+        entries = b""
+    if len(entries) != count * 8:
+        return set(range(-(-length // SIZE)))
+    pages = entries[7::8].translate(_WRITTEN)
+    chunks: set[int] = set()
+    at = pages.find(1)
+    while at >= 0:
+        begin = max(0, (first + at) * _PAGE - address)
+        end = min(length, (first + at + 1) * _PAGE - address)
+        chunks.update(range(begin // SIZE, (end - 1) // SIZE + 1))
+        following = address + ((end - 1) // SIZE + 1) * SIZE  # where the next chunk begins
+        at = pages.find(1, max(at + 1, following // _PAGE - first))
+    return chunks
+
+
+def _owners(namespace: dict[str, Any]) -> list[Any]:
+    """The arrays that own the memory of large variables: plain ones, and the blocks of data frames."""
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is None:
+        return []
+    pandas: Any = sys.modules.get("pandas")
+    frames = (pandas.DataFrame, pandas.Series) if pandas is not None and hasattr(pandas, "Series") else ()
+    found = []
+    for value in list(namespace.values()):
+        arrays: Any = ()
+        if type(value) is numpy.ndarray:
+            arrays = (value,)
+        elif frames and type(value) in frames:
+            with contextlib.suppress(Exception):
+                arrays = [block.values for block in value._mgr.blocks]
+        for array in arrays:
+            while type(getattr(array, "base", None)) is numpy.ndarray:
+                array = array.base
+            owned = type(array) is numpy.ndarray and type(array.base) in (type(None), bytearray, memoryview)
+            if owned and array.nbytes >= _LARGE:
+                found.append(array)
+    return found
+
+
+def _memory(owner: Any) -> tuple[int, int]:
+    return owner.__array_interface__["data"][0], owner.nbytes

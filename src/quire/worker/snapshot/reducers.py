@@ -1,0 +1,336 @@
+"""Which rule reduces which kind of object, and the checks around what an object says of itself."""
+
+from __future__ import annotations
+
+import collections
+import copyreg
+import datetime
+import decimal
+import fractions
+import sys
+import types
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar, cast
+
+Rule = Callable[["Context", Any], Any]
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
+name_of: Callable[[type], str] = type.__dict__["__name__"].__get__
+module_of: Callable[[type], Any] = type.__dict__["__module__"].__get__
+dict_of: Callable[[type], Any] = type.__dict__["__dict__"].__get__
+_newobj, _newobj_ex = copyreg.__newobj__, copyreg.__newobj_ex__  # type: ignore[attr-defined]
+_dispatch: dict[Any, Any] = copyreg.dispatch_table
+_ITEMS: type = type(iter([]))
+_PAIRS: type = type(iter({}.items()))
+
+
+class Refused(Exception):
+    """This object cannot be kept: a tombstone takes its place."""
+
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(what, why)
+        self.what = what
+        self.why = why
+
+
+class Context:
+    """What rules know of the dump they are part of."""
+
+    def __init__(self, namespace: dict[str, Any], on_main: Callable[[Callable[[], Any]], Any]) -> None:
+        self.namespace = namespace
+        self.on_main = on_main  # runs in the thread the user's objects were made in
+        self.owners: dict[int, Any] = {}  # id of what a buffer is taken from -> the array that owns the memory
+        self.facts: dict[int, Any] = {}  # id of a type -> what is true of its instances
+        self.kept: dict[Any, Any] = {}  # what rules want to find again: one object for one thing
+        self.dynamic: dict[int, types.ModuleType] = {}  # id of a module's dict -> the module, for modules made by hand
+
+
+EXACT: dict[int, Rule] = {}  # id of a type -> its rule: a metaclass may hash and compare as it likes
+DERIVED: dict[int, Rule] = {}  # for the type and what derives from it, unless that reduces itself in its own way
+NAMED: dict[str, Rule] = {}  # "module.Name" of a library's type: it is not imported here
+NAMED_DERIVED: dict[str, Rule] = {}
+REBUILDS: dict[str, Callable[..., Any]] = {}
+_held: list[Any] = []  # so that ids stay theirs
+_SAFE = {
+    id(kind)
+    for kind in (
+        *(datetime.datetime, datetime.date, datetime.time, datetime.timedelta, datetime.timezone),
+        *(decimal.Decimal, fractions.Fraction, complex, range, uuid.UUID),
+        *(collections.deque, collections.OrderedDict, collections.defaultdict, collections.Counter),
+    )
+}  # they reduce themselves, and never raise
+
+
+def reduces(*kinds: type, derived: bool = False) -> Callable[[_F], _F]:
+    def register(rule: _F) -> _F:
+        for kind in kinds:
+            EXACT[id(kind)] = rule
+            if derived:
+                DERIVED[id(kind)] = rule
+            _held.append(kind)
+        return rule
+
+    return register
+
+
+def reduces_named(*names: str, derived: bool = False) -> Callable[[_F], _F]:
+    def register(rule: _F) -> _F:
+        for name in names:
+            NAMED[name] = rule
+            if derived:
+                NAMED_DERIVED[name] = rule
+        return rule
+
+    return register
+
+
+def rebuilds(function: _F) -> _F:
+    """The stream names this function: its name and parameters are part of the format."""
+    REBUILDS[f"{function.__module__}.{function.__name__}"] = function
+    return function
+
+
+class _Afterwards:
+    tasks: list[Callable[[], None]] = []  # noqa: RUF012 - of the one load there is
+
+
+def afterwards(task: Callable[[], None]) -> None:
+    """Once everything is loaded: what a load that is begun again must not have done twice, nor undo by dropping it."""
+    _Afterwards.tasks.append(task)
+
+
+def begin_load() -> None:
+    _Afterwards.tasks = []
+
+
+def end_load() -> None:
+    tasks, _Afterwards.tasks = _Afterwards.tasks, []
+    for task in tasks:
+        task()
+
+
+def refuses(what: str, why: str) -> Rule:
+    def rule(context: Context, thing: Any) -> Any:
+        raise Refused(what, why)
+
+    return rule
+
+
+def full_name(kind: type) -> str:
+    module = module_of(kind)
+    return f"{module}.{name_of(kind)}" if type(module) is str else name_of(kind)
+
+
+def described(thing: Any) -> str:
+    """ "a DataFrame", "an int": never runs the user's code."""
+    name = name_of(type(thing))
+    return f"an {name}" if name[:1].lower() in "aeiou" else f"a {name}"
+
+
+def rule_for(kind: type) -> Rule | None:
+    """None where pickle's own way is right and cannot raise."""
+    rule = EXACT.get(id(kind)) or NAMED.get(full_name(kind))
+    if rule is not None:
+        return rule
+    if id(kind) in _SAFE:
+        return None
+    for base in mro_of(kind):
+        rule = DERIVED.get(id(base)) or NAMED_DERIVED.get(full_name(base))
+        if rule is not None:
+            return rule
+        if "__reduce__" in dict_of(base) or "__reduce_ex__" in dict_of(base):
+            break  # its own word counts
+    return None if _is_plain(kind) else reduce_itself
+
+
+_OWN_WORD = ("__reduce_ex__", "__reduce__", "__getstate__", "__getattribute__", "__class__")
+
+
+def _is_plain(kind: type) -> bool:
+    """An ordinary class written in Python: `object` alone decides how its instances are reduced."""
+    classes = mro_of(kind)
+    if _has(mro_of(type(kind))[:-2], "__hash__", "__eq__"):
+        return False  # pickle would ask the metaclass
+    if classes[-1] is not object or _has(classes, "__getattr__", "__new__", "__getnewargs__", "__getnewargs_ex__"):
+        return False
+    if _has(classes[:-1], *_OWN_WORD) or any(len(dict_of(each)) and not _is_python(each) for each in classes[:-1]):
+        return False
+    return not _in_dispatch(kind)
+
+
+def _is_python(kind: type) -> bool:
+    return "__module__" in dict_of(kind) and bool(kind.__flags__ & (1 << 9))
+
+
+def _has(classes: tuple[type, ...], *names: str) -> bool:
+    return any(name in dict_of(each) for each in classes if each is not object for name in names)
+
+
+def _in_dispatch(kind: type) -> bool:
+    try:
+        return kind in _dispatch
+    except BaseException:
+        return False
+
+
+def reduce_itself(context: Context, thing: Any) -> Any:
+    """What the object says of itself, checked, since pickle gives up the whole stream over a wrong word."""
+    kind = type(thing)
+    facts = context.facts.get(id(kind))
+    if facts is None:
+        facts = context.facts[id(kind)] = _Facts(kind)
+    said = thing.__reduce_ex__(5) if facts.registered is None else facts.registered(thing)
+    if type(said) is str:
+        return by_name(thing, said)
+    if not isinstance(said, tuple) or not 2 <= len(said) <= 6:
+        raise Refused(described(thing), _NONSENSE)
+    function, arguments, state, items, pairs, setter = (*said, None, None, None, None)[:6]
+    if not callable(function) or not isinstance(arguments, tuple) or not (setter is None or callable(setter)):
+        raise Refused(described(thing), _NONSENSE)
+    _check_new(thing, function, arguments)
+    if function is _newobj and facts.remade_by is not None:
+        function, arguments = bare, (kind, *facts.remade_by(thing))
+    if items is not None or pairs is not None:
+        items, pairs = _safe(items, thing), _safe(pairs, thing, pairs=True)
+    if state is not None and setter is None and facts.guesses:
+        setter = set_state
+    return (function, arguments, state, items, pairs, setter)
+
+
+_NONSENSE = "what its __reduce__ returns is no reduction"
+
+
+class _Facts:
+    """What is true of all instances of a class, found once."""
+
+    def __init__(self, kind: type) -> None:
+        self.kind = kind  # held, so that its id stays its own
+        self.registered = _dispatch[kind] if _in_dispatch(kind) else None
+        self.guesses = _guesses(kind)
+        self.remade_by: Any = None
+        if _makes_itself(kind):
+            self.remade_by = getattr(builtin_base(kind), "__getnewargs__", lambda thing: ())
+
+
+def _check_new(thing: Any, function: Any, arguments: tuple[Any, ...]) -> None:
+    name = getattr(function, "__name__", "")
+    if name == "__newobj_ex__" and len(arguments) != 3:
+        raise Refused(described(thing), _NONSENSE)
+    if name in ("__newobj__", "__newobj_ex__") and (
+        not arguments or not isinstance(arguments[0], type) or thing.__class__ is not arguments[0]
+    ):
+        raise Refused(described(thing), "it says it is of another class")
+
+
+def _safe(items: Any, thing: Any, pairs: bool = False) -> Iterator[Any] | None:
+    """An iterator that cannot raise half way."""
+    if items is None or type(items) is (_PAIRS if pairs else _ITEMS):
+        return cast("Iterator[Any] | None", items)
+    whole = list(items)
+    if pairs and not all(isinstance(pair, tuple) and len(pair) == 2 for pair in whole):
+        raise Refused(described(thing), _NONSENSE)
+    return iter(whole)
+
+
+def _makes_itself(kind: type) -> bool:
+    """A class of the notebook with a `__new__` written in Python, which ran when the object was made."""
+    return type(_first_new(kind)) is staticmethod and not is_found(kind)
+
+
+def _first_new(kind: type) -> Any:
+    return next(dict_of(each)["__new__"] for each in mro_of(kind) if "__new__" in dict_of(each))
+
+
+def builtin_base(kind: type) -> Any:
+    return next(each for each in mro_of(kind) if type(dict_of(each).get("__new__")) is types.BuiltinFunctionType)
+
+
+@rebuilds
+def bare(cls: type, *content: Any) -> Any:
+    """An instance, without running the `__new__` of its class."""
+    return builtin_base(cls).__new__(cls, *content)
+
+
+def _guesses(kind: type) -> bool:
+    """It answers to any attribute, `__setstate__` too, before it has a state to answer from."""
+    classes = mro_of(kind)
+    return _has(classes, "__getattr__", "__getattribute__") and not _has(classes, "__setstate__")
+
+
+@rebuilds
+def set_state(thing: Any, state: Any) -> None:
+    """As pickle does without a `__setstate__`, and without asking for one."""
+    attributes, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
+    if attributes:
+        object.__getattribute__(thing, "__dict__").update(attributes)
+    for name, value in (slots or {}).items():
+        object.__setattr__(thing, name, value)
+
+
+def by_name(thing: Any, qualname: str) -> Any:
+    """A reference to a global of a module that gives this very object."""
+    module = getattr(thing, "__module__", None)
+    if type(module) is str and found(module, qualname) is thing:
+        return (named, (module, qualname))
+    for name, each in list(sys.modules.items()):
+        if type(each) is types.ModuleType and found(name, qualname) is thing:
+            return (named, (name, qualname))
+    raise Refused(described(thing), f"no module has it as {qualname}")
+
+
+class Reference:
+    """Stands in the stream for what a module has under a name."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self.module = module
+        self.name = name
+
+
+@reduces(Reference)
+def reduce_reference(context: Context, reference: Reference) -> Any:
+    return (named, (reference.module, reference.name))
+
+
+@rebuilds
+def named(module: str, qualname: str) -> Any:
+    __import__(module)
+    value: Any = sys.modules[module]
+    for part in qualname.split("."):
+        value = getattr(value, part)
+    return value
+
+
+_MISSING = object()
+
+
+def found(module: Any, qualname: Any) -> Any:
+    """The object of that name in a module that can be imported again, or a mark that is no object of anyone."""
+    if type(module) is not str or type(qualname) is not str or module in ("__main__", "__mp_main__"):
+        return _MISSING
+    value: Any = sys.modules.get(module)
+    if value is None or not importable(value) or "<locals>" in qualname:
+        return _MISSING
+    try:
+        for part in qualname.split("."):
+            value = getattr(value, part)
+    except BaseException:
+        return _MISSING
+    return value
+
+
+def is_found(thing: Any) -> bool:
+    """Its own module and name lead to this very object."""
+    try:
+        return found(thing.__module__, thing.__qualname__) is thing
+    except BaseException:
+        return False
+
+
+def importable(module: Any) -> bool:
+    """Not a module made by hand, which no new process would have."""
+    name = getattr(module, "__name__", None)
+    if type(name) is not str or name in ("__main__", "__mp_main__"):
+        return False
+    return getattr(module, "__spec__", None) is not None or "." in name

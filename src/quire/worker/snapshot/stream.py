@@ -1,0 +1,344 @@
+"""A namespace as one pickle stream with one memo, cut into a segment per variable; buffers stay outside."""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import contextvars
+import pickle
+import queue
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from quire.worker.snapshot import (
+    classes,  # noqa: F401 - these for their rules
+    concurrency,  # noqa: F401
+    files,  # noqa: F401
+    functions,
+    iterators,  # noqa: F401
+    libraries,  # noqa: F401
+    resources,  # noqa: F401
+    standard,  # noqa: F401
+    tombstones,
+)
+from quire.worker.snapshot.loading import RESTORED, Lost, gone, known, load_plainly, undisturbed
+from quire.worker.snapshot.reducers import Context, Refused, described, rule_for
+from quire.worker.snapshot.tolerant import load_tolerantly
+
+__all__ = ["Dumped", "Lost", "dump", "load"]
+
+_OUTSIDE = 16 * 1024  # bytes from which a buffer is not copied into the stream
+_SHALLOW = 2_000  # calls deep that the stack of any thread can bear
+_DEEP = 2_000_000
+_STACKS = (1 << 30, 256 << 20, 64 << 20)
+_start_thread = _thread.start_new_thread
+
+
+@dataclass(frozen=True)
+class Dumped:
+    """What `load` needs, and what is not in it."""
+
+    segments: list[tuple[str, bytes]]
+    buffers: list[memoryview]
+    owners: list[object | None]
+    lost: list[Lost]
+
+
+def dump(
+    values: dict[str, Any],
+    namespace: dict[str, Any],
+    *,
+    refused: dict[str, str],
+    limit: int,
+    progress: Callable[[str], None],
+) -> Dumped:
+    """Write each variable; what cannot be written is a tombstone, and a variable that fails costs itself only."""
+    graves = {name: _Grave(described(values[name]), why) for name, why in refused.items() if name in values}
+    deep = False
+    with _house(), undisturbed():
+        while True:
+            attempt = _Attempt(values, namespace, graves, limit, progress)
+            attempt.run(deep=deep)
+            if attempt.too_deep and not deep:
+                deep = True
+            elif attempt.failed:
+                graves = {**graves, **attempt.failed}
+            else:
+                return attempt.dumped()
+
+
+def load(
+    segments: Iterable[tuple[str, bytes]],
+    buffers: Iterable[Any],
+    namespace: dict[str, Any],
+    *,
+    sources: Callable[[str], str | None],
+) -> list[Lost]:
+    """Fill the namespace; whatever is not what it was is a tombstone, and in the answer."""
+    parts = list(segments)
+    memory = [memoryview(each) for each in buffers]
+    RESTORED.update((id(each.obj), each.nbytes) for each in memory)
+    functions.read_sources(sources)
+    with undisturbed():
+        try:
+            return load_plainly(parts, memory, namespace)
+        except BaseException:
+            return load_tolerantly(parts, memory, namespace)
+        finally:
+            tombstones.collect(None)
+
+
+def _numbered(things: dict[str, Any]) -> dict[int, tuple[int, Any]]:
+    """A memo that knows each under its number; what is there twice leaves a number without an object."""
+    memo: dict[int, tuple[int, Any]] = {}
+    for at, thing in enumerate(things.values()):
+        each = object() if thing is None or id(thing) in memo else thing
+        memo[id(each)] = (at, each)
+    return memo
+
+
+@contextlib.contextmanager
+def _house() -> Iterator[None]:
+    """Pickle imports what it names, and the package `quire` is not there while cells run."""
+    if "quire" in sys.modules:
+        yield
+        return
+    sys.modules["quire"] = types.ModuleType("quire")
+    try:
+        yield
+    finally:
+        sys.modules.pop("quire", None)
+
+
+@dataclass(frozen=True)
+class _Grave:
+    what: str
+    why: str
+
+
+@dataclass
+class _Attempt:
+    """One way through the namespace. A variable that fails spoils the memo, so a further attempt leaves it out."""
+
+    values: dict[str, Any]
+    namespace: dict[str, Any]
+    graves: dict[str, _Grave]
+    limit: int
+    progress: Callable[[str], None]
+    segments: list[tuple[str, bytes]] = field(default_factory=list)
+    buffers: list[memoryview] = field(default_factory=list)
+    owners: list[object | None] = field(default_factory=list)
+    lost: list[Lost] = field(default_factory=list)
+    failed: dict[str, _Grave] = field(default_factory=dict)
+    too_deep: bool = False
+    written: int = 0
+
+    def run(self, *, deep: bool) -> None:
+        errands: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        before = sys.getrecursionlimit()
+        if not deep:
+            sys.setrecursionlimit(_depth() + _SHALLOW)
+            try:
+                self._write_all(Context(self.namespace, lambda errand: errand()), deep=False)
+            finally:
+                sys.setrecursionlimit(before)
+            return
+        here = contextvars.copy_context()
+        context = Context(self.namespace, _sender(errands))
+        sys.setrecursionlimit(_DEEP)
+        try:
+            _start_large(lambda: here.run(self._write_all, context, deep=True), errands)
+            _run_errands(errands)
+        finally:
+            sys.setrecursionlimit(before)
+
+    def _write_all(self, context: Context, *, deep: bool) -> None:
+        tape = _Tape()
+        pickler = _Stream(tape, self, context, deep=deep)
+        for module in self.values.values():
+            if issubclass(type(module), types.ModuleType):
+                context.dynamic[id(module.__dict__)] = module
+        for name, value in self.values.items():
+            self.progress(name)
+            grave = self.graves.get(name)
+            if grave is not None:
+                self.lost.append(Lost(name, grave.what, grave.why))
+                value = tombstones.lay(grave.what, grave.why, name)
+            self._write(pickler, tape, name, value)
+            if self.too_deep:
+                return
+
+    def _write(self, pickler: _Stream, tape: _Tape, name: str, value: Any) -> None:
+        tape.begin(keep=self.limit - self.written)
+        outside, lost = len(self.buffers), len(self.lost)
+        try:
+            pickler.write(name, value)
+        except RecursionError:
+            if not pickler.deep:
+                self.too_deep = True
+                return
+            self.failed[name] = _Grave(described(value), "it is nested too deep")
+        except BaseException as error:
+            self.failed[name] = _Grave(described(value), f"writing it raised {_said(error)}")
+        size = tape.size + sum(buffer.nbytes for buffer in self.buffers[outside:])
+        if name not in self.failed and self.written + size > self.limit and name not in self.graves:
+            why = f"its {size:,} bytes do not fit in the {self.limit:,} a snapshot may have"
+            self.failed[name] = _Grave(described(value), why)
+        if name in self.failed:
+            del self.buffers[outside:], self.owners[outside:], self.lost[lost:]
+            return
+        self.written += size
+        self.segments.append((name, tape.whole()))
+
+    def dumped(self) -> Dumped:
+        return Dumped(self.segments, self.buffers, self.owners, self.lost)
+
+
+class _Tape:
+    """What the pickler writes to; beyond what may be kept it only counts."""
+
+    def __init__(self) -> None:
+        self.begin(keep=0)
+
+    def begin(self, *, keep: int) -> None:
+        self._parts: list[bytes] = []
+        self._keep = keep
+        self.size = 0
+
+    def write(self, data: Any) -> int:
+        size = len(data)
+        self.size += size
+        if self.size <= self._keep or not self._parts:
+            self._parts.append(bytes(data))
+        return size
+
+    def whole(self) -> bytes:
+        return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+
+
+class _Stream(pickle.Pickler):
+    """Pickle's own pickler, with a rule for what it cannot do and a tombstone for what nobody can."""
+
+    def __init__(self, tape: _Tape, attempt: _Attempt, context: Context, *, deep: bool) -> None:
+        super().__init__(tape, 5, buffer_callback=self._take)
+        self.deep = deep
+        self._attempt = attempt
+        self._context = context
+        self._rules: dict[int, Any] = {}
+        self._held: list[Any] = []  # the types whose ids are known
+        self._name = ""
+        self._value: Any = None
+        self.memo = _numbered(known(context.namespace))
+
+    def write(self, name: str, value: Any) -> None:
+        self._name, self._value = name, value
+        if type(value) is dict:
+            value = _scope(value)
+        self.dump(value)
+
+    def reducer_override(self, thing: Any) -> Any:
+        kind = type(thing)
+        try:
+            rule = self._rules[id(kind)]
+        except KeyError:
+            rule = self._learn(kind)
+        if rule is None:
+            return NotImplemented
+        try:
+            return rule(self._context, thing)
+        except Refused as refused:
+            return self._bury(thing, refused.what, refused.why)
+        except RecursionError as error:
+            if not self.deep:
+                raise
+            return self._bury(thing, described(thing), f"it cannot be saved: {_said(error)}")
+        except BaseException as error:
+            return self._bury(thing, described(thing), f"it cannot be saved: {_said(error)}")
+
+    def _learn(self, kind: type) -> Any:
+        rule = self._rules[id(kind)] = rule_for(kind)
+        self._held.append(kind)
+        return rule
+
+    def _bury(self, thing: Any, what: str, why: str) -> Any:
+        self._attempt.lost.append(Lost(self._name, what, why))
+        return (gone, (what, why, self._name if thing is self._value else f"A part of {self._name}"))
+
+    def _take(self, buffer: pickle.PickleBuffer) -> bool:
+        """Whether it goes into the stream; a large one is kept as it lies in memory."""
+        flat = buffer.raw()
+        if flat.nbytes < _OUTSIDE:
+            return True
+        self._attempt.buffers.append(flat)
+        self._attempt.owners.append(self._context.owners.get(id(flat.obj)))
+        return False
+
+
+def _scope(value: dict[str, Any]) -> Any:
+    """A variable that is a module's own dict goes by the module."""
+    module = sys.modules.get(value.get("__name__", "")) if type(value.get("__name__")) is str else None
+    return functions.Scope(module) if module is not None and vars(module) is value else value
+
+
+def _said(error: BaseException) -> str:
+    try:
+        text = " ".join(str(error).split())[:200]
+    except BaseException:
+        text = ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+# Deep structures: a thread with a large stack writes them, and this one does what must be done in it
+
+
+def _depth() -> int:
+    frame: Any = sys._getframe()
+    depth = 0
+    while frame is not None:
+        depth, frame = depth + 1, frame.f_back
+    return depth
+
+
+def _start_large(work: Callable[[], None], errands: queue.SimpleQueue[Any]) -> None:
+    def body() -> None:
+        try:
+            work()
+        finally:
+            errands.put(None)
+
+    before = threading.stack_size()
+    for size in _STACKS:
+        threading.stack_size(size)
+        try:
+            _start_thread(body, ())
+            return
+        except RuntimeError:  # no room for such a stack
+            continue
+        finally:
+            threading.stack_size(before)
+    body()
+
+
+def _sender(errands: queue.SimpleQueue[Any]) -> Callable[[Callable[[], Any]], Any]:
+    def send(errand: Callable[[], Any]) -> Any:
+        answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        errands.put((errand, answer))
+        done, value = answer.get()
+        if not done:
+            raise value
+        return value
+
+    return send
+
+
+def _run_errands(errands: queue.SimpleQueue[Any]) -> None:
+    while (task := errands.get()) is not None:
+        errand, answer = task
+        try:
+            answer.put((True, errand()))
+        except BaseException as error:
+            answer.put((False, error))

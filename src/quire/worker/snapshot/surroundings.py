@@ -1,0 +1,344 @@
+"""What surrounds a namespace: the process's own state, as plain data, and back, each part on its own."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import locale
+import logging
+import os
+import random
+import re
+import sys
+import time
+import types
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from quire.worker.snapshot import options
+
+_CHARS = 200  # of what an error says
+_versions: dict[str, str] = {}  # of packages that do not say it themselves: looking it up is slow
+
+
+@dataclass(frozen=True)
+class _Part:
+    """`take` says how it is now, `put` puts that back and says what it could not. None is nothing to be kept."""
+
+    take: Callable[[], Any]
+    put: Callable[[Any], list[str]]
+    since: Callable[[Any, Any], Any] = lambda began, now: now if now != began else None
+    from_start: bool = True  # what counts is what changed since the process began
+
+
+@dataclass
+class _Began:
+    parts: dict[str, Any]
+    modules: frozenset[str]
+
+
+_began: _Began | None = None
+
+
+def begin() -> None:
+    """Remember how things are before any user code runs, in a process that has just begun."""
+    global _began
+    parts = {}
+    for name, part in {**_BEFORE, **_AFTER}.items():
+        with contextlib.suppress(Exception):
+            parts[name] = part.take() if part.from_start else None
+    _began = _Began(parts, frozenset(sys.modules))
+
+
+def capture(namespace: dict[str, Any] | None = None) -> dict[str, Any]:
+    """How things are now, where that is not as they began; `namespace` says what was imported, by default __main__'s.
+
+    Environment variables that cells set are part of it by design, so are secrets among them: whoever may read a
+    snapshot may read those.
+    """
+    if _began is None:
+        begin()
+    assert _began is not None
+    parts, notes = {}, []
+    for name, part in {**_BEFORE, **_AFTER}.items():
+        try:
+            changed = part.since(_began.parts.get(name), part.take())
+        except Exception as error:
+            notes.append(f"The {name} could not be kept ({_said(error)}).")
+        else:
+            if changed is not None:
+                parts[name] = changed
+    named = vars(sys.modules["__main__"]) if namespace is None else namespace
+    imports = _imported(named, _began.modules)
+    return {
+        "python": list(sys.version_info[:3]),
+        "parts": parts,
+        "imports": imports,
+        "versions": _versions_of({name.partition(".")[0] for name in imports}),
+        "notes": notes,
+    }
+
+
+def apply(captured: dict[str, Any]) -> list[str]:
+    """Put all of it back; a sentence for each thing that could not be, or is different now."""
+    return apply_before(captured) + apply_after(captured)
+
+
+def apply_before(captured: dict[str, Any]) -> list[str]:
+    """What must be there before objects are loaded: environment, paths, the current folder, imports."""
+    notes = list(captured["notes"]) + _put(_BEFORE, captured)
+    was, now = captured["python"], sys.version_info
+    if was[:2] != list(now[:2]):
+        notes.append(f"Python is {now[0]}.{now[1]} now, was {was[0]}.{was[1]}.")
+    notes += [note for name in captured["imports"] for note in _import(name)]
+    versions = _versions_of(set(captured["versions"]))
+    for name, version in captured["versions"].items():
+        if versions.get(name, version) != version:
+            notes.append(f"{name} is {versions[name]} now, was {version}.")
+    return notes
+
+
+def apply_after(captured: dict[str, Any]) -> list[str]:
+    """What loading objects may disturb, or what needs them: random states, options, filters, levels."""
+    return _put(_AFTER, captured)
+
+
+def _put(parts: dict[str, _Part], captured: dict[str, Any]) -> list[str]:
+    notes: list[str] = []
+    for name, part in parts.items():
+        if name in captured["parts"]:
+            try:
+                notes += part.put(captured["parts"][name])
+            except Exception as error:
+                notes.append(f"The {name} could not be put back ({_said(error)}).")
+    return notes
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {str(error).partition(chr(10))[0][:_CHARS]}"
+    except Exception:  # it is the user's own, and cannot say
+        return type(error).__name__
+
+
+# Imports
+
+
+def _imported(namespace: dict[str, Any], before: frozenset[str]) -> list[str]:
+    """Modules the namespace names; what was loaded of the packages among them, since `import a.b` names only a; and
+    the packages its values come from. What those load by themselves is not listed."""
+    loaded = dict(sys.modules)
+    known = {id(module): name for name, module in loaded.items() if name != "__main__"}
+    values = list(namespace.values())
+    named = {known[id(value)] for value in values if issubclass(type(value), types.ModuleType) and id(value) in known}
+    packages = tuple(f"{name}." for name in named if name not in sys.stdlib_module_names)
+    below = {name for name in loaded if name.startswith(packages) and name not in before and _has_spec(loaded[name])}
+    homes = {_home(value).partition(".")[0] for value in values} - {"", "__main__", "quire"} - sys.stdlib_module_names
+    return sorted(named | below | (homes & loaded.keys()))
+
+
+def _home(value: Any) -> str:
+    """The module of a function, of a class, or of a value's class, asked without running its code."""
+    if type(value) in (types.FunctionType, types.BuiltinFunctionType):
+        home = value.__module__
+    else:
+        of = value if issubclass(type(value), type) else type(value)
+        home = type.__dict__["__dict__"].__get__(of).get("__module__")  # past a metaclass of the user's
+    return home if type(home) is str else ""
+
+
+def _has_spec(module: Any) -> bool:
+    """Made by the import system, not put there by hand."""
+    return issubclass(type(module), types.ModuleType) and vars(module).get("__spec__") is not None
+
+
+def _import(name: str) -> list[str]:
+    if name in sys.modules:
+        return []
+    try:
+        importlib.import_module(name)
+    except KeyboardInterrupt:  # whoever waits has had enough
+        raise
+    except BaseException as error:  # a module may do anything while it loads, sys.exit() too
+        return [f"The module {name} could not be imported ({_said(error)})."]
+    return []
+
+
+def _versions_of(packages: set[str]) -> dict[str, str]:
+    found = {}
+    for name in sorted(packages - sys.stdlib_module_names):
+        module = sys.modules.get(name)
+        if issubclass(type(module), types.ModuleType):
+            version = vars(module).get("__version__")
+            said = version if type(version) is str else _looked_up(name)
+            if said:
+                found[name] = said
+    return found
+
+
+def _looked_up(name: str) -> str:
+    if name not in _versions:
+        metadata = importlib.import_module("importlib.metadata")
+        try:
+            _versions[name] = str(metadata.version(name))
+        except Exception:  # a module of the workspace, or of a package with another name
+            _versions[name] = ""
+    return _versions[name]
+
+
+# Environment, paths, the current folder
+
+
+def _environment_since(began: dict[str, str], now: dict[str, str]) -> Any:
+    new = {name: value for name, value in now.items() if began.get(name) != value}
+    gone = [name for name in began if name not in now]
+    return {"set": new, "removed": gone} if new or gone else None
+
+
+def _put_environment(changed: dict[str, Any]) -> list[str]:
+    os.environ.update(changed["set"])
+    for name in changed["removed"]:
+        os.environ.pop(name, None)
+    if "TZ" in changed["set"] or "TZ" in changed["removed"]:
+        time.tzset()
+    return []
+
+
+def _path_since(began: list[str], now: list[str]) -> Any:
+    """As what was added and removed: where libraries lie may be another place after a restart."""
+    first = next((place for place, each in enumerate(now) if each in began), len(now))
+    front, back = now[:first], [each for each in now[first:] if each not in began]
+    removed = [each for each in began if each not in now]
+    return {"front": front, "back": back, "removed": removed} if front or back or removed else None
+
+
+def _put_path(changed: dict[str, list[str]]) -> list[str]:
+    added = {*changed["front"], *changed["back"]}
+    rest = [each for each in sys.path if each not in changed["removed"] and each not in added]
+    sys.path[:] = [*changed["front"], *rest, *changed["back"]]
+    importlib.invalidate_caches()
+    return []
+
+
+def _put_folder(folder: str) -> list[str]:
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        return [f"The current folder {folder} cannot be entered ({error.strerror}); it is {os.getcwd()} now."]
+    return []
+
+
+# Locale, warnings, logging, decimal, recursion, random
+
+
+def _put_locale(wanted: str) -> list[str]:
+    try:
+        locale.setlocale(locale.LC_ALL, wanted)
+    except locale.Error:
+        return [f"The locale {wanted} is not installed; it stays {locale.setlocale(locale.LC_ALL)}."]
+    return []
+
+
+def _filters() -> list[Any]:
+    found = []
+    filters: Any = warnings.filters
+    for action, message, category, module, line in filters:
+        texts = [
+            [text.pattern, text.flags] if isinstance(text, re.Pattern) else options.plain(text)
+            for text in (message, module)
+        ]
+        found.append([action, texts[0], [category.__module__, category.__qualname__], texts[1], line])
+    return found
+
+
+def _put_filters(wanted: list[Any]) -> list[str]:
+    made: list[Any] = []
+    notes = []
+    for action, message, (home, name), module, line in wanted:
+        _import(home)
+        category: Any = sys.modules.get(home)
+        for part in name.split("."):
+            category = getattr(category, part, None)
+        if isinstance(category, type):
+            made.append((action, _pattern(message), category, _pattern(module), line))
+        else:
+            notes.append(f"A warnings filter for {home}.{name} was not put back: there is no such category now.")
+    warnings.resetwarnings()  # which makes every module look at the filters again
+    warnings.filters[:] = made  # type: ignore[index]
+    return notes
+
+
+def _pattern(text: Any) -> Any:
+    return re.compile(text[0], text[1]) if isinstance(text, list) else text
+
+
+def _logging() -> dict[str, Any]:
+    loggers = {"": logging.root, **logging.root.manager.loggerDict}
+    levels = {name: vars(each).get("level") for name, each in loggers.items() if isinstance(each, logging.Logger)}
+    return {"levels": levels, "disable": logging.root.manager.disable, "handlers": len(logging.root.handlers)}
+
+
+def _logging_since(began: dict[str, Any], now: dict[str, Any]) -> Any:
+    levels = {name: level for name, level in now["levels"].items() if level != began["levels"].get(name, 0)}
+    changed = {"levels": levels, "disable": now["disable"], "handlers": now["handlers"] != began["handlers"]}
+    return changed if levels or now["disable"] != began["disable"] or changed["handlers"] else None
+
+
+def _put_logging(changed: dict[str, Any]) -> list[str]:
+    for name, level in changed["levels"].items():
+        logging.getLogger(name or None).setLevel(level)
+    logging.disable(changed["disable"])
+    return ["Handlers of the root logger are not kept; call logging.basicConfig again."] * changed["handlers"]
+
+
+def _decimal() -> dict[str, Any] | None:
+    decimal = sys.modules.get("decimal")
+    if decimal is None:
+        return None
+    context = decimal.getcontext()
+    taken: dict[str, Any] = {name: getattr(context, name) for name in _DECIMAL}
+    for kind in ("traps", "flags"):
+        taken[kind] = sorted(signal.__name__ for signal, on in getattr(context, kind).items() if on)
+    return taken
+
+
+_DECIMAL = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
+
+
+def _put_decimal(taken: dict[str, Any]) -> list[str]:
+    context = importlib.import_module("decimal").getcontext()
+    for name in _DECIMAL:
+        setattr(context, name, taken[name])
+    for kind in ("traps", "flags"):
+        signals = getattr(context, kind)
+        for signal in signals:
+            signals[signal] = signal.__name__ in taken[kind]
+    return []
+
+
+def _none_said(put: Callable[[Any], object]) -> Callable[[Any], list[str]]:
+    def done(value: Any) -> list[str]:
+        put(value)
+        return []
+
+    return done
+
+
+_BEFORE = {
+    "environment": _Part(lambda: dict(os.environ), _put_environment, _environment_since),
+    "search path": _Part(lambda: [each for each in sys.path if isinstance(each, str)], _put_path, _path_since),
+    "current folder": _Part(os.getcwd, _put_folder),
+}
+_AFTER = {
+    "recursion limit": _Part(sys.getrecursionlimit, _none_said(sys.setrecursionlimit)),
+    "locale": _Part(lambda: locale.setlocale(locale.LC_ALL), _put_locale),
+    "levels of logging": _Part(_logging, _put_logging, _logging_since),
+    "decimal context": _Part(_decimal, _put_decimal),
+    "options of pandas": _Part(options.pandas_options, options.put_pandas, from_start=False),
+    "settings of matplotlib": _Part(options.matplotlib_settings, options.put_matplotlib, from_start=False),
+    "state of numpy": _Part(options.numpy_state, options.put_numpy),
+    "warnings filters": _Part(_filters, _put_filters),
+    "state of random": _Part(random.getstate, _none_said(random.setstate)),
+}

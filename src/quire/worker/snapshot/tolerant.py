@@ -1,0 +1,274 @@
+"""A loader that goes on: each thing that cannot be made any more is a tombstone in its place."""
+
+from __future__ import annotations
+
+import pickle
+import pickletools
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from quire.worker.snapshot import tombstones
+from quire.worker.snapshot.loading import OURS, Lost, Tape, find_ours, name_losses, preamble
+from quire.worker.snapshot.reducers import begin_load, described, end_load
+
+_Unpickler: Any = pickle._Unpickler
+_PUTS = {"MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT"}
+
+
+def load_tolerantly(
+    segments: list[tuple[str, bytes]], memory: list[memoryview], namespace: dict[str, Any]
+) -> list[Lost]:
+    """Again and again, until each state that cannot be set is known before anything refers to what it is of."""
+    hopeless: set[int] = set()
+    while True:
+        reader, lost = _load(segments, memory, namespace, hopeless)
+        failed = reader.set_states()
+        if not failed:
+            end_load()
+            return lost
+        hopeless |= failed
+
+
+def _load(
+    segments: list[tuple[str, bytes]], memory: list[memoryview], namespace: dict[str, Any], hopeless: set[int]
+) -> tuple[_Patient, list[Lost]]:
+    begin_load()
+    tape = Tape()
+    reader = _Patient(tape, iter(memory), namespace, hopeless)
+    for part in preamble():
+        tape.play(part)
+        reader.load()
+    lost: list[Lost] = []
+    broken = ""
+    for name, segment in segments:
+        tombstones.collect([])
+        before = len(reader.memo)
+        tape.play(segment)
+        try:
+            value = tombstones.lost("a variable", broken) if broken else reader.load()
+            reader.do_later()
+        except BaseException as error:
+            value = tombstones.lost("a variable", f"its bytes cannot be read: {type(error).__name__}")
+            broken = _skip(reader.memo, before, segment, value)
+        lost += name_losses(name, value)
+        namespace[name] = value
+    return reader, lost
+
+
+def _skip(memo: dict[int, Any], before: int, segment: bytes, stone: Any) -> str:
+    """Keep the numbers of later segments right; where that cannot be, say so."""
+    try:
+        puts = sum(1 for opcode, _, _ in pickletools.genops(segment) if opcode.name in _PUTS)
+    except BaseException:
+        return "bytes before it cannot be read, and it may refer to them"
+    for at in range(len(memo), before + puts):
+        memo[at] = stone
+    return ""
+
+
+class _Patient(_Unpickler):  # type: ignore[misc]
+    stack: list[Any]
+    dispatch: dict[int, Callable[[Any], None]] = dict(_Unpickler.dispatch)  # noqa: RUF012 - as pickle has it
+
+    def __init__(self, tape: Tape, buffers: Iterable[Any], namespace: dict[str, Any], hopeless: set[int]) -> None:
+        super().__init__(tape, buffers=buffers)
+        self._namespace = namespace
+        self._hopeless = hopeless  # the states that cannot be set, by their number
+        self._states = 0
+        self._unset: list[tuple[int, Any, Any]] = []
+        self._later: list[tuple[Callable[[], None], str]] = []
+
+    def find_class(self, module: str, name: str) -> Any:
+        try:
+            if module.startswith(OURS):
+                return find_ours(module, name, self._namespace)
+            return super().find_class(module, name)
+        except BaseException as error:
+            return tombstones.lost(f"{module}.{name}", _why(error))
+
+    def do_later(self) -> None:
+        """What could not be put in while other things were not yet whole, such as a key whose hash needs its parts."""
+        waiting, self._later = self._later, []
+        for task, what in waiting:
+            try:
+                task()
+            except BaseException as error:
+                tombstones.lost(what, _why(error))
+
+    def _make(self, make: Callable[..., Any], *arguments: Any, **words: Any) -> Any:
+        for part in (make, *arguments[:1]):
+            if tombstones.is_one(part) and not _takes_tombstones(make):
+                return tombstones.lay(*tombstones.parts(part))
+        try:
+            return make(*arguments, **words)
+        except BaseException as error:
+            return tombstones.lost(_named(make, arguments), _why(error))
+
+    def load_reduce(self) -> None:
+        stack = self.stack
+        arguments = stack.pop()
+        function = stack.pop()
+        sets = len(arguments) == 2 and stack and stack[-1] is arguments[0]  # a state setter: its answer is dropped
+        made = self._make(function, *arguments)
+        if sets and tombstones.is_one(made) and not tombstones.is_one(arguments[0]):
+            self._bury(made)
+        stack.append(made)
+
+    dispatch[pickle.REDUCE[0]] = load_reduce
+
+    def load_newobj(self) -> None:
+        arguments = self.stack.pop()
+        cls = self.stack.pop()
+        self.stack.append(self._new(cls, arguments, {}))
+
+    dispatch[pickle.NEWOBJ[0]] = load_newobj
+
+    def load_newobj_ex(self) -> None:
+        words = self.stack.pop()
+        arguments = self.stack.pop()
+        cls = self.stack.pop()
+        self.stack.append(self._new(cls, arguments, words))
+
+    dispatch[pickle.NEWOBJ_EX[0]] = load_newobj_ex
+
+    def _new(self, cls: Any, arguments: tuple[Any, ...], words: dict[str, Any]) -> Any:
+        if tombstones.is_one(cls):
+            return tombstones.lay(*tombstones.parts(cls))
+        return self._make(cls.__new__, cls, *arguments, **words)
+
+    def load_build(self) -> None:
+        state = self.stack.pop()
+        thing = self.stack[-1]
+        if tombstones.is_one(thing):
+            return
+        self._states += 1
+        try:
+            self._set_state(thing, state)
+        except BaseException as error:
+            if self._states in self._hopeless:
+                self._bury(tombstones.lost(described(thing), _why(error)))
+            else:  # it may need what comes later
+                self._unset.append((self._states, thing, state))
+
+    dispatch[pickle.BUILD[0]] = load_build
+
+    def _set_state(self, thing: Any, state: Any) -> None:
+        kept, self.stack = self.stack, [thing, state]
+        try:
+            super().load_build()
+        finally:
+            self.stack = kept
+
+    def set_states(self) -> set[int]:
+        """Those that failed when their turn came, now that all else is there; what fails again is returned."""
+        failed = set()
+        for number, thing, state in self._unset:
+            try:
+                self._set_state(thing, state)
+            except BaseException:
+                failed.add(number)
+        return failed
+
+    def _bury(self, stone: Any) -> None:
+        """The thing on top of the stack is only half made."""
+        half = self.stack[-1]
+        self.stack[-1] = stone
+        for at, thing in self.memo.items():
+            if thing is half:
+                self.memo[at] = stone
+
+    # Containers
+
+    def load_append(self) -> None:
+        self._extend([self.stack.pop()])
+
+    dispatch[pickle.APPEND[0]] = load_append
+
+    def load_appends(self) -> None:
+        self._extend(self.pop_mark())
+
+    dispatch[pickle.APPENDS[0]] = load_appends
+
+    def _extend(self, items: list[Any]) -> None:
+        target = self.stack[-1]
+        if tombstones.is_one(target):
+            return
+        try:
+            for item in items:
+                target.append(item)
+        except BaseException as error:
+            self._bury(tombstones.lost(described(target), _why(error)))
+
+    def load_setitem(self) -> None:
+        value = self.stack.pop()
+        key = self.stack.pop()
+        self._put([key, value])
+
+    dispatch[pickle.SETITEM[0]] = load_setitem
+
+    def load_setitems(self) -> None:
+        self._put(self.pop_mark())
+
+    dispatch[pickle.SETITEMS[0]] = load_setitems
+
+    def _put(self, items: list[Any]) -> None:
+        target = self.stack[-1]
+        if tombstones.is_one(target):
+            return
+        for at in range(0, len(items), 2):
+            self._soon(partial(target.__setitem__, items[at], items[at + 1]), "an item of a dict")
+
+    def load_additems(self) -> None:
+        items = self.pop_mark()
+        target = self.stack[-1]
+        if tombstones.is_one(target):
+            return
+        for item in items:
+            self._soon(partial(target.add, item), "an item of a set")
+
+    dispatch[pickle.ADDITEMS[0]] = load_additems
+
+    def _soon(self, task: Callable[[], None], what: str) -> None:
+        try:
+            task()
+        except BaseException:
+            self._later.append((task, what))
+
+    def load_frozenset(self) -> None:
+        items = self.pop_mark()  # first: it puts another stack in place
+        self.stack.append(self._make(frozenset, items))
+
+    dispatch[pickle.FROZENSET[0]] = load_frozenset
+
+    def load_next_buffer(self) -> None:
+        try:
+            self.append(next(self._buffers))
+        except BaseException:
+            self.append(tombstones.lost("memory", "its bytes are missing"))
+
+    dispatch[pickle.NEXT_BUFFER[0]] = load_next_buffer
+
+    def load_readonly_buffer(self) -> None:
+        if not tombstones.is_one(self.stack[-1]):
+            super().load_readonly_buffer()
+
+    dispatch[pickle.READONLY_BUFFER[0]] = load_readonly_buffer
+
+
+def _takes_tombstones(make: Any) -> bool:
+    return str(getattr(make, "__module__", "")).startswith(OURS)
+
+
+def _named(make: Any, arguments: tuple[Any, ...]) -> str:
+    name = getattr(make, "__name__", "") or type(make).__name__
+    cls = arguments[0] if name == "__new__" and arguments else make
+    return f"a {cls.__name__}" if isinstance(cls, type) else f"what {name} makes"
+
+
+def _why(error: BaseException) -> str:
+    try:
+        text = " ".join(str(error).split())[:200]
+    except BaseException:
+        text = ""
+    return f"it cannot be made here: {type(error).__name__}" + (f": {text}" if text else "")

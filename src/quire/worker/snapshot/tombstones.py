@@ -1,0 +1,137 @@
+"""What stands where something could not be kept: it says what it was, why it is gone and which cell makes it again."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, NoReturn
+
+_get = object.__getattribute__
+_set = object.__setattr__
+
+
+class GoneError(RuntimeError):
+    """Something that was not kept is used."""
+
+    __module__ = "builtins"
+
+
+class Tombstone:
+    """Nearly any use raises the one sentence; it can be looked at, compared by identity, hashed and pickled."""
+
+    __slots__ = ("__quire_cell__", "__quire_name__", "__quire_what__", "__quire_why__", "__weakref__")
+    __module__ = "builtins"
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("__") and name.endswith("__"):
+            return _get(self, name)
+        if name.startswith(("_repr_", "_ipython_")):
+            raise AttributeError(name)  # a display asks for these and must be able to show us
+        raise GoneError(sentence(self))
+
+    def __repr__(self) -> str:
+        return f"<gone: {sentence(self)}>"
+
+    def __hash__(self) -> int:
+        return object.__hash__(self)
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or _raise(self)
+
+    def __ne__(self, other: object) -> bool:
+        return other is not self and _raise(self)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return (_user_made, parts(self))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in Tombstone.__slots__:
+            _raise(self)
+        _set(self, name, value)
+
+
+def lay(what: str, why: str, name: str = "", cell: str = "") -> Any:
+    """A tombstone for `what` ("a suspended generator"), with one clause why it cannot be kept."""
+    stone = Tombstone()
+    for key, text in (("what", what), ("why", why), ("name", name), ("cell", cell)):
+        _set(stone, f"__quire_{key}__", str(text))
+    return stone
+
+
+def named(tombstone: Any, variable: str, cell: str = "") -> None:
+    """Put in the variable it is in and the cell that makes it again ("cell 3")."""
+    _set(tombstone, "__quire_name__", variable)
+    _set(tombstone, "__quire_cell__", cell)
+
+
+def parts(tombstone: Any) -> tuple[str, str, str, str]:
+    """What, why, name, cell."""
+    return (
+        _get(tombstone, "__quire_what__"),
+        _get(tombstone, "__quire_why__"),
+        _get(tombstone, "__quire_name__"),
+        _get(tombstone, "__quire_cell__"),
+    )
+
+
+def sentence(tombstone: Any) -> str:
+    try:
+        what, why, name, cell = parts(tombstone)
+    except AttributeError:
+        return "This is gone."
+    again = f" Run {cell} again." if cell else ""
+    return f"{name or 'This'} was {what}; {why}.{again}"
+
+
+def is_one(thing: Any) -> bool:
+    return type(thing) is Tombstone
+
+
+def _raise(stone: Any, *_: Any, **__: Any) -> NoReturn:
+    raise GoneError(sentence(stone))
+
+
+_USES = """call iter next len bool contains getitem setitem delitem missing reversed delattr enter exit aenter aexit
+await aiter anext index int float complex bytes fspath format length_hint round trunc floor ceil
+lt le gt ge neg pos abs invert mro_entries class_getitem add sub mul matmul truediv floordiv mod divmod pow lshift
+rshift and xor or radd rsub rmul rmatmul rtruediv rfloordiv rmod rdivmod rpow rlshift rrshift rand rxor ror iadd isub
+imul imatmul itruediv ifloordiv imod ipow ilshift irshift iand ixor ior instancecheck subclasscheck buffer"""
+
+for _use in _USES.split():
+    setattr(Tombstone, f"__{_use}__", _raise)
+
+
+# A user's own pickle must find this by a name without dots: the package `quire` is not importable from a cell.
+def _user_made(what: str, why: str, name: str = "", cell: str = "") -> Any:
+    return lay(what, why, name, cell)
+
+
+_user_made.__module__ = "_quire_tombstones"
+_user_made.__qualname__ = "_user_made"
+sys.modules.setdefault("_quire_tombstones", sys.modules[__name__])
+
+
+# What a load finds to be gone
+
+
+class _Losses:
+    """The tombstones laid while one stream is loaded."""
+
+    stones: list[Any] | None = None
+
+
+def lost(what: str, why: str) -> Any:
+    """A tombstone for what was kept and does not come back; the load reports it."""
+    stone = lay(what, why)
+    if _Losses.stones is not None:
+        _Losses.stones.append(stone)
+    return stone
+
+
+def collect(stones: list[Any] | None) -> None:
+    _Losses.stones = stones
+
+
+def taken() -> list[Any]:
+    """Those laid since the last call."""
+    stones, _Losses.stones = _Losses.stones or [], []
+    return stones

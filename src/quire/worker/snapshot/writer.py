@@ -1,0 +1,273 @@
+"""Writing a snapshot: what a fork of a sleeping checkpoint does, once, before it ends.
+
+The cell's own code runs in here (`__reduce__`, `__getstate__`) and may raise, hang, fork or crash. Whoever ordered the
+snapshot watches from outside: the spot says which variable is being written, so that the next try can leave it out.
+What was written is loaded on trial, in a fork of its own, before it is handed over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import inspect
+import json
+import linecache
+import os
+import pickle
+import platform
+import select
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from quire.wire import chunks, packets
+from quire.wire.chunks import Manifest, Whole
+from quire.worker import namespace as namespaces
+from quire.worker import processes
+from quire.worker.snapshot import files, stream, surroundings
+from quire.worker.snapshot.cutting import Cutter, read_whole
+from quire.worker.snapshot.pages import Watch
+from quire.worker.snapshot.stream import Dumped, Lost
+from quire.worker.tracking import Makers
+
+SPOT = 1024  # bytes of the file that says where the writer is
+_NICE = 5  # how far it stands back behind the next cell
+_STUCK = 20.0  # seconds one variable may take to be loaded on trial
+_TRIES = 10
+OURS = frozenset(("__builtins__", "__name__", "__doc__", "__package__", "__loader__", "__spec__"))
+_NAMED = 100  # things lost that are named
+_FUNCTIONS = 500
+_SOURCE = 20_000  # characters
+_VALUES = 1 << 20  # bytes of values that JSON can say
+
+_dumps, _pwrite, _exit, _fork, _getpid = pickle.dumps, os.pwrite, os._exit, os.fork, os.getpid
+_writing: list[int] = []  # the pids of processes that may fork here: this one, and the one that tries
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is written."""
+
+    namespace: dict[str, Any]
+    makers: Makers
+    cells: dict[str, str]  # by run, what its cell is called
+    watch: Watch
+
+
+def write(subject: Subject, order: dict[str, Any], descriptors: list[int]) -> NoReturn:
+    """`order`: the copy this process is of, that of the base, how many bytes at the most, what to leave out.
+    Descriptors: where to answer, the draft, the spot, and the base where there is one."""
+    code = 1
+    try:
+        answer = socket.socket(fileno=descriptors[0])
+        try:
+            _settle()
+            draft = _Draft(subject, order, *descriptors[1:])
+            packets.send(answer, {"written": draft.write()})
+            code = 0
+        except BaseException as error:
+            packets.send(answer, {"failed": f"{type(error).__name__}: {error}"[:300]})
+    finally:
+        _exit(code)
+
+
+def _settle() -> None:
+    """A quiet process, whose forks end at once: a `__reduce__` that forks must not make a second writer."""
+    _writing.append(_getpid())
+    os.register_at_fork(after_in_child=_end_stray)
+    gc.disable()
+    for number in (signal.SIGINT, signal.SIGALRM, signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_DFL if number != signal.SIGINT else signal.SIG_IGN)
+    processes.oom_score("self", 1000)
+    with contextlib.suppress(OSError):
+        os.nice(_NICE)
+
+
+def _end_stray() -> None:
+    if _writing and not _trial:
+        _exit(0)
+
+
+_trial: list[bool] = []  # the next fork is ours
+
+
+class _Stuck(Exception):
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(name, why)
+        self.name, self.why = name, why
+
+
+class _Draft:
+    def __init__(self, subject: Subject, order: dict[str, Any], file: int, spot: int, base: int = -1) -> None:
+        self._subject = subject
+        self._order = order
+        self._file = file
+        self._spot = spot
+        self._earlier: dict[str, list[bytes]] = {}  # names of the chunks of the base's buffers
+        self._known: set[bytes] = set()
+        if base >= 0:
+            manifest, names = chunks.parse_names(read_whole(base))
+            self._known = {name for each in names for name in each} | {
+                node for whole in manifest.wholes for node in whole.nodes
+            }
+            wholes = zip(manifest.buffers, names[1:], strict=True)
+            self._earlier = {whole.key: each for whole, each in wholes if whole.key}
+
+    def write(self) -> tuple[int, int, int]:
+        dumped, lost, seconds = self._dumped()
+        private = _dumps(
+            {
+                "surroundings": surroundings.capture(),
+                "sources": {name: "".join(lines) for name, lines in _sources()},
+                "makers": self._subject.makers.makers,
+                "cells": {run: self._subject.cells.get(run, "") for run in self._subject.makers.makers.values()},
+                "order": [name for name in self._subject.namespace if type(name) is str],
+            },
+            5,
+        )
+        segments = [("", private), *dumped.segments]
+        cutter = Cutter(self._file, self._known)
+        manifest = Manifest(
+            python=platform.python_version(),
+            segments=tuple((name, len(data)) for name, data in segments),
+            stream=cutter.stream(segments),
+            buffers=tuple(self._buffer(cutter, *each) for each in zip(dumped.buffers, dumped.owners, strict=True)),
+            about={**self._about(), "lost": [self._lost(each) for each in lost[:_NAMED]], "seconds": seconds},
+        )
+        return cutter.finish(manifest)
+
+    def _dumped(self) -> tuple[Dumped, list[Lost], float]:
+        """All that loads again; what the trial gets stuck at is left out."""
+        values = self._values()
+        refused = {
+            name: why
+            for name, (kind, why) in self._order["refused"].items()
+            if name in values and namespaces.type_of(values[name]) == kind
+        }
+        for _ in range(_TRIES):
+            dumped = stream.dump(
+                values,
+                self._subject.namespace,
+                refused=refused,
+                limit=self._order["limit"],
+                progress=lambda name: self._at(name, values),
+            )
+            try:
+                lost, seconds = self._tried(dumped, values)
+            except _Stuck as stuck:
+                refused[stuck.name] = stuck.why
+                continue
+            named = {each.name for each in dumped.lost}
+            return dumped, [*dumped.lost, *(each for each in lost if each.name not in named)], seconds
+        raise RuntimeError("too many variables cannot be loaded again")
+
+    def _values(self) -> dict[str, Any]:
+        """Those bound last come last: what lies before them in the stream stays as it was."""
+        space = self._subject.namespace
+        names = [*(name for name in space if name not in self._subject.makers.makers), *self._subject.makers.makers]
+        return {name: space[name] for name in names if type(name) is str and name in space and name not in OURS}
+
+    def _at(self, name: str, values: dict[str, Any]) -> None:
+        said = f"{name}\0{namespaces.type_of(values[name])}".encode("utf-8", "replace")[: SPOT - 1]
+        _pwrite(self._spot, said.ljust(SPOT, b"\0"), 0)
+
+    def _buffer(self, cutter: Cutter, data: memoryview, owner: Any) -> Whole:
+        watch = self._subject.watch
+        key = watch.key(owner, data) if owner is not None else ""
+        changed = watch.changed(owner, self._order["base"]) if key in self._earlier else None
+        earlier = self._earlier.get(key) if changed is not None else None
+        return cutter.buffer(data, key=key, earlier=earlier, changed=changed or (lambda number: True))
+
+    # The trial
+
+    def _tried(self, dumped: Dumped, values: dict[str, Any]) -> tuple[list[Lost], float]:
+        """What does not come back, and how long loading took; raises _Stuck where it crashes or hangs."""
+        hear, say = os.pipe2(os.O_CLOEXEC)
+        _trial.append(True)
+        try:
+            pid = _fork()
+        finally:
+            _trial.clear()
+        if pid == 0:
+            try:
+                begun = time.perf_counter()
+                files.on_trial.append(True)
+                space: dict[str, Any] = {}  # until the end: what is freed may flush, close or delete something
+                lost = stream.load(self._shown(dumped, values), dumped.buffers, space, sources=lambda name: None)
+                words = {"lost": [[each.name, each.what, each.why] for each in lost[:_NAMED]]}
+                os.write(say, json.dumps({**words, "seconds": time.perf_counter() - begun}).encode())
+            finally:
+                _exit(0)
+        os.close(say)
+        try:
+            said = self._hear(hear)
+        finally:
+            os.close(hear)
+            processes.kill(pid)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+        return [Lost(*each) for each in said["lost"]], said["seconds"]
+
+    def _shown(self, dumped: Dumped, values: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
+        for name, data in dumped.segments:
+            self._at(name, values)
+            yield name, data
+
+    def _hear(self, pipe: int) -> Any:
+        ready = select.poll()
+        ready.register(pipe, select.POLLIN)
+        said, end, spot = b"", time.monotonic() + _STUCK, b""
+        while True:
+            if ready.poll(500):
+                part = os.read(pipe, 1 << 16)
+                said += part
+                if not part:
+                    break
+            now = os.pread(self._spot, SPOT, 0)
+            if now != spot:
+                spot, end = now, time.monotonic() + _STUCK
+            elif time.monotonic() > end:
+                raise _Stuck(_name(spot), "loading it again did not end")
+        if not said:
+            raise _Stuck(_name(os.pread(self._spot, SPOT, 0)), "loading it again crashed")
+        return json.loads(said)
+
+    # For people
+
+    def _about(self) -> dict[str, Any]:
+        space = self._subject.namespace
+        variables, functions = namespaces.describe(space)
+        for each in functions[:_FUNCTIONS]:
+            with contextlib.suppress(BaseException):
+                each["source"] = inspect.getsource(space[each["name"]])[:_SOURCE]
+        return {"variables": variables, "functions": functions[:_FUNCTIONS], "values": self._said(variables)}
+
+    def _said(self, variables: dict[str, str]) -> dict[str, Any]:
+        """Values that JSON can say, until there are too many."""
+        if not self._order["values"]:
+            return {}
+        said: dict[str, Any] = {}
+        size = 0
+        for name in variables:
+            value = namespaces.as_json(self._subject.namespace.get(name))
+            size += len(json.dumps(value))
+            if value and size < _VALUES:
+                said[name] = value[0]
+        return said
+
+    def _lost(self, lost: Lost) -> dict[str, str]:
+        run = self._subject.makers.makers.get(lost.name, "")
+        return {"name": lost.name[:200], "what": lost.what[:200], "why": lost.why[:200], "run": run}
+
+
+def _sources() -> Iterator[tuple[str, list[str]]]:
+    for name, entry in list(linecache.cache.items()):
+        if name.startswith("<cell ") and len(entry) == 4:
+            yield name, entry[2]
+
+
+def _name(spot: bytes) -> str:
+    return spot.partition(b"\0")[0].decode("utf-8", "replace")
