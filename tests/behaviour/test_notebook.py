@@ -236,14 +236,14 @@ async def test_the_limit_of_cells_is_refused_by_name(data_dir: Path) -> None:
             assert refused.is_error and "max_cells" in text(refused)
 
 
-async def test_notebooks_are_there_after_a_restart_and_the_answer_says_what_is_not(data_dir: Path) -> None:
+async def test_notebooks_are_there_after_a_restart_with_their_variables_and_the_answer_says_so(data_dir: Path) -> None:
     async with stdio_client(data_dir) as client:
         await call(client, "execute", code="x = 1\nprint('kept')")
     async with stdio_client(data_dir) as client:
         assert "kept" in text(await call(client, "get_cell", cell_id_or_number=0))
-        result = await call(client, "execute", code="'x' in globals()")
-        assert result.structured_content["return_value"] is False
-        assert "fresh kernel" in result.structured_content["notice"] and "fresh kernel" in text(result)
+        result = await call(client, "execute", code="x")
+        assert result.structured_content["return_value"] == 1
+        assert "Restored from disk" in result.structured_content["notice"] and "Restored from disk" in text(result)
         assert "notice" not in (await call(client, "execute", code="1")).structured_content
 
 

@@ -18,6 +18,9 @@ from tests.conftest import DEADLINE, alive, call, stdio_client, text, wait_until
 QUICK: dict[str, Any] = {"grace": 0.5, "preload": ""}
 """Settings of a server that starts at once and kills soon."""
 
+IN_MEMORY: dict[str, Any] = {"snapshot_interval": 0, "auto_save": 0, "auto_restore": False}
+"""Settings of a server whose namespaces are in its processes only: what a crash there costs is not hidden by the disk."""
+
 ROOMY = """
 from quire.cli import main
 from quire.runtimes.python import budget
@@ -118,7 +121,7 @@ class Servers:
             with suppress(Exception):
                 await call(self._client, "list_notebooks")
                 return self._client
-        fresh = roomy_client(self._folders.mktemp("server") / "data")
+        fresh = roomy_client(self._folders.mktemp("server") / "data", **IN_MEMORY)
         await self._stack.enter_async_context(fresh)
         self._client = fresh
         return fresh

@@ -16,6 +16,7 @@ from fastmcp import Client
 from tests.conftest import alive, call, processes_of, text, wait_until
 from tests.faults.conftest import (
     AS_BEFORE,
+    IN_MEMORY,
     Book,
     attack,
     have_state,
@@ -398,7 +399,7 @@ async def test_a_killed_keeper_costs_the_variables_and_that_is_said(book: Book) 
     result = await attack(book, f"os.kill(os.getppid(), 9)\n{ENDLESS}")
     found = result.structured_content
     assert (result.is_error, found["state"]) == (True, "CRASHED")
-    assert "Variables are gone, cells are kept" in found["error_message"] and AS_BEFORE not in found["error_message"]
+    assert "The kernel is gone" in found["error_message"] and AS_BEFORE not in found["error_message"]
     await nothing_runs_of(result)
     await is_fresh(book)
 
@@ -501,7 +502,7 @@ async def test_a_stopped_checkpoint_does_not_stop_the_recovery(book: Book) -> No
 
 
 async def test_nothing_of_a_killed_server_is_left(data_dir: Path) -> None:
-    async with cut_off(roomy_client(data_dir)) as client:
+    async with cut_off(roomy_client(data_dir, **IN_MEMORY)) as client:
         book = Book(client=client)
         server = await book.server()
         daemon = await book.value(f"{DAEMON}\ndaemon()")
@@ -515,7 +516,7 @@ async def test_nothing_of_a_killed_server_is_left(data_dir: Path) -> None:
 
 
 async def test_nothing_of_a_killed_server_is_left_although_a_keeper_stands_still(data_dir: Path) -> None:
-    async with cut_off(roomy_client(data_dir)) as client:
+    async with cut_off(roomy_client(data_dir, **IN_MEMORY)) as client:
         book = Book(client=client)
         server = await book.server()
         await book.run(f"{DAEMON}\ndaemon()\nimport signal\nos.kill(os.getppid(), signal.SIGSTOP)")

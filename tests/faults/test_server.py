@@ -66,7 +66,7 @@ async def test_kill_9_loses_no_acknowledged_cell_and_leaves_no_process(data_dir:
         assert ("started\n" in shown) == ("is kept" in shown and "nothing" not in shown)
         result = await call(client, "execute", code="40 + 2")
         assert result.structured_content["return_value"] == 42
-        assert "started anew" in result.structured_content["notice"]
+        assert "Restored from disk" in result.structured_content["notice"]
 
 
 SHOWS = """

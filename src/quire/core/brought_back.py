@@ -14,7 +14,7 @@ _NAMED = 8  # things lost that one answer names
 def sentence(back: Back, replay: str = "never") -> str:
     where = f"as after cell {back.cell.number}" if back.cell is not None else "as it was"
     saved = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(back.snapshot.created_at))
-    parts = [*(f"{why}." for why in back.damaged), f"Restored from disk, {where} (saved {saved} UTC): "]
+    parts = [*back.damaged, f"Restored from disk, {where} (saved {saved} UTC): "]
     parts[-1] += f"{back.variables} variable{'s' * (back.variables != 1)}, {back.seconds:.2g} s."
     if back.lost:
         parts.append(f"Not restored: {lost(back.lost)}.")

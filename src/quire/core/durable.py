@@ -34,6 +34,10 @@ class Back:
         return sorted(cells.values(), key=lambda cell: cell.run.count if cell.run is not None else 0)
 
 
+class NotLoaded(Failed):
+    """A snapshot did not load, and what the kernel held before is not in it any more."""
+
+
 class Durable:
     def __init__(self, snapshots: Snapshots, store: Store) -> None:
         self._snapshots = snapshots
@@ -66,12 +70,12 @@ class Durable:
     async def load(
         self, notebook: Notebook, kernel: Kernel, snapshot: Snapshot, *, damaged: tuple[str, ...] = ()
     ) -> Back:
-        """Put the kernel's namespace to a snapshot. Raises Failed; the kernel is as it began then, or as it was."""
+        """Put the kernel's namespace to a snapshot. Raises Failed; if that is NotLoaded, the kernel is as it began."""
         recipe = await self._snapshots.open(snapshot)
         try:
             restored = await kernel.load(recipe)
         except Failed as error:
-            raise Failed(f"{said(snapshot)} could not be loaded: {error}") from error
+            raise NotLoaded(f"{said(snapshot)} could not be loaded: {error}.") from error
         finally:
             for each in (recipe.file, *recipe.packs):
                 os.close(each)
@@ -84,7 +88,7 @@ class Durable:
             snapshot=snapshot,
             line=line,
             cell=await self._cell(notebook, runs, snapshot.run),
-            variables=restored.variables - len(lost),
+            variables=len(snapshot.variables) + len(snapshot.functions) - len(lost),
             lost=tuple([(each, await self._cell(notebook, runs, each.run)) for each in lost.values()]),
             after=tuple([cell for run in after if (cell := await self._cell(notebook, runs, run)) is not None]),
             notes=restored.notes,

@@ -41,7 +41,7 @@ class Idle:
 
     async def _consider(self, notebook: Notebook, seconds: float) -> None:
         after, timeout = self._rules.hibernate_after, self._rules.timeout
-        if after and seconds >= after and await self._is_whole(notebook):
+        if after and seconds >= after and self._saving is not None and await self._saving.whole(notebook):
             await self._kernels.put_away(notebook, after, f"it was put to sleep after {after:g} s without use")
         elif timeout and seconds >= timeout:
             try:
@@ -49,12 +49,3 @@ class Idle:
                     await self._saving.saved(notebook)
             finally:
                 await self._kernels.put_away(notebook, timeout, f"it was closed after {timeout:g} s without use")
-
-    async def _is_whole(self, notebook: Notebook) -> bool:
-        """Whether all of it is on disk: no thread, no child process, no generator would be lost."""
-        snapshot = await self._saving.saved(notebook) if self._saving is not None else None
-        if snapshot is None or snapshot.lost:
-            return False
-        kernel = self._kernels.live(notebook)
-        census = kernel.checkpoints.get(snapshot.run) if kernel is not None and snapshot.run is not None else None
-        return census is not None and not census.lost

@@ -204,7 +204,7 @@ class Kernels:
             return " ".join(filter(None, (notice, sentence(back, self._rules.replay)))), again
         why = gone or "the server was started anew since"
         fresh = f"This is a fresh kernel: {why}. Variables of earlier cells are gone; run those cells again."
-        return " ".join(filter(None, (notice, *(f"{each}." for each in damaged), fresh))), []
+        return " ".join(filter(None, (notice, *damaged, fresh))), []
 
     async def _bring_back(self, notebook: Notebook, slot: Slot) -> tuple[Back | None, list[str]]:
         """Load what was saved last into a kernel just begun."""

@@ -231,7 +231,7 @@ class Runs:
             done.append(f"{cell.number} ({active.now().state})")
             if active.now().state is not CellState.SUCCESS:
                 break
-        return f"Run again: cells {', '.join(done)}." if done else ""
+        return f"Ran again for what is missing: cell{'s' * (len(done) > 1)} {', '.join(done)}." if done else ""
 
     def _over(self, active: ActiveRun) -> None:
         if active.done.is_set():

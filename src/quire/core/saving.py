@@ -104,10 +104,18 @@ class Saving:
         kernel, line = self._kernels.live(notebook), self._kernels.line(notebook)
         if kernel is None or line is None or (line.head is None and notebook.origin is None):
             return None
-        for each in await self._durable.of(notebook):
-            if each.run == line.head:
-                return each
         return await self._write(notebook)
+
+    async def whole(self, notebook: Notebook) -> bool:
+        """Whether all of a live namespace is on disk, and no thread or child process beside it would be lost."""
+        snapshot = await self.saved(notebook)
+        kernel, head, passing = await self._checkpoint(notebook)
+        if kernel is None or snapshot is None or snapshot.lost or snapshot.run != head:
+            return False
+        census = kernel.checkpoints.get(head or _BEGINNING)
+        if passing:
+            kernel.forget(head or _BEGINNING)
+        return census is not None and not census.lost
 
     async def sweep(self, *, dry: bool = False) -> Swept:
         """Let go of what no snapshot needs any more; with `dry` only say how much that is."""
@@ -155,9 +163,13 @@ class Saving:
     # Writing one
 
     async def _write(self, notebook: Notebook, name: str = "") -> Snapshot | None:
-        """One at a time of a notebook; None where its kernel is gone."""
+        """One at a time of a notebook, and none twice without a name; None where its kernel is gone."""
         book = self._books.setdefault(notebook.id, _Book(notebook))
         async with book.writing:
+            line = self._kernels.line(notebook)
+            for each in await self._durable.of(notebook):
+                if not name and line is not None and each.run == line.head:
+                    return each
             book.begun_at = anyio.current_time()
             try:
                 return await self._written(notebook, name)

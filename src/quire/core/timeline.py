@@ -2,40 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
-from quire.core.durable import Back, Durable
+from quire.core.checkpoints import Checkpoint, Listing, census_of
+from quire.core.durable import Back, Durable, NotLoaded
 from quire.core.errors import Failed, NotFound, QuireError, Refused
 from quire.core.feed import Change, Feed
 from quire.core.kernels import Kernels
-from quire.core.lease import Slot
+from quire.core.lease import Lease, Slot
 from quire.core.limits import check_name
 from quire.core.line import Line, Step
-from quire.core.model import Cell, Census, NewCell, Notebook, NotebookId, Origin, RunId, Snapshot
+from quire.core.model import Cell, NewCell, Notebook, NotebookId, Origin, RunId, Snapshot
 from quire.core.notebooks import Notebooks
 from quire.core.ports import START, Kernel, Store
 from quire.core.tasks import background
 
 _BEFORE = "before "
 _CELL = "cell "
-
-
-@dataclass(frozen=True, kw_only=True)
-class Checkpoint:
-    """The namespace as it was after a run."""
-
-    run: RunId | None  # None: before the first
-    count: int
-    cell: Cell | None  # None where it was deleted since
-    kind: str  # live, durable or both
-    census: Census
-    size: int  # bytes that dropping it would free: of memory, where it is live, else of disk
-    names: tuple[str, ...]
-    current: bool  # the namespace stands here
-    stale: bool  # on a line that was rolled back
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +59,7 @@ class Timeline:
         """`later` has something done when the answer is given."""
         self._later = later
         self._durable = durable
+        self._listing = Listing(store, kernels, durable)
         self._store = store
         self._kernels = kernels
         self._notebooks = notebooks
@@ -82,55 +70,7 @@ class Timeline:
         if not self._kernels.busy(notebook):
             async with self._kernels.turn(notebook) as slot:  # the one of the last run is taken by now
                 await self._kernels.settle(notebook, slot)
-        kernel, line = self._kernels.live(notebook), self._kernels.line(notebook)
-        saved: dict[RunId | None, list[Snapshot]] = {}
-        for each in await self._snapshots(notebook):
-            saved.setdefault(each.run, []).append(each)
-        found = await self._live(notebook, kernel, line, saved) if kernel is not None and line is not None else []
-        live = {each.run for each in found}
-        head = line.head if line is not None else None
-        for run, snapshots in saved.items():
-            if run not in live:
-                found.append(await self._on_disk(notebook, run, snapshots, current=line is not None and run == head))
-        return sorted(found, key=lambda each: each.count)
-
-    async def _live(
-        self, notebook: Notebook, kernel: Kernel, line: Line, saved: Mapping[RunId | None, list[Snapshot]]
-    ) -> list[Checkpoint]:
-        sizes = await kernel.sizes()
-        named = self._kernels.named(notebook)
-        way = set(line.way(line.head))
-        return [
-            Checkpoint(
-                run=run,
-                count=line.steps[run].count,
-                cell=await self._store.find_cell(notebook.id, line.steps[run].cell),
-                kind="both" if run in saved else "live",
-                census=census,
-                size=sizes.get(run, 0),
-                names=(*(name for name, of in named.items() if of == run), *_names(saved.get(run, []))),
-                current=run == line.head,
-                stale=run not in way,
-            )
-            for run, census in ((RunId(name), census) for name, census in kernel.checkpoints.items())
-            if run in line.steps
-        ]
-
-    async def _on_disk(
-        self, notebook: Notebook, run: RunId | None, saved: list[Snapshot], *, current: bool
-    ) -> Checkpoint:
-        ran = await self._store.find_run(notebook.id, run) if run is not None else None
-        return Checkpoint(
-            run=run,
-            count=ran.count if ran is not None else 0,
-            cell=await self._store.find_cell(notebook.id, ran.cell) if ran is not None else None,
-            kind="durable",
-            census=_census(saved[-1]),
-            size=sum(each.added for each in saved),
-            names=_names(saved),
-            current=current,
-            stale=run is not None and (ran is None or ran.stale),
-        )
+        return await self._listing.of(notebook)
 
     async def _snapshots(self, notebook: Notebook) -> list[Snapshot]:
         return await self._durable.of(notebook) if self._durable is not None else []
@@ -164,6 +104,8 @@ class Timeline:
         async with self._kernels.turn(notebook) as slot:
             kernel = await self._kernel(notebook, slot)
             moved = await self._go(notebook, slot, kernel, await self._place(notebook, slot, kernel, to))
+            if not moved.already:
+                slot.notice = ""  # of where it stood before
         self._later(self._kernels.protect, notebook)  # the checkpoint it stands at was used up
         self._feed.tell(Change(notebook=notebook))
         return moved
@@ -179,8 +121,7 @@ class Timeline:
     async def _go(self, notebook: Notebook, slot: Slot, kernel: Kernel, place: str | Snapshot) -> Moved:
         line = slot.line
         if isinstance(place, Snapshot):
-            assert self._durable is not None
-            back = await self._durable.load(notebook, kernel, place)
+            back = await self._load(notebook, slot, kernel, place)
             line.steps.update(back.line.steps)
             name = place.run or START
             unmarked: list[QuireError] = []
@@ -188,7 +129,7 @@ class Timeline:
             line.move(name)
             self._say_unmarked(unmarked)
             lost = tuple(f"{loss.name} ({loss.what})" for loss, _ in back.lost)
-            return await self._moved(notebook, line, lost, back=back)
+            return await self._moved(notebook, line, lost, back=replace(back, after=()))
         if place == (line.head or START):
             return await self._moved(notebook, line, (), already=True)
         census = kernel.checkpoints[place] if place != START else line.start
@@ -199,6 +140,22 @@ class Timeline:
         line.move(place)
         self._say_unmarked(unmarked)
         return await self._moved(notebook, line, census.lost)
+
+    async def _load(self, notebook: Notebook, slot: Slot, kernel: Kernel, snapshot: Snapshot) -> Back:
+        """From disk; where that does not load, the namespace is put back to where it stood."""
+        assert self._durable is not None
+        with contextlib.suppress(Failed):
+            await self._at(slot, kernel, None)
+        try:
+            return await self._durable.load(notebook, kernel, snapshot)
+        except NotLoaded as error:
+            lease = Lease(notebook=notebook, kernel=kernel, line=slot.line, durable=self._durable)
+            recovered = await lease.recover()
+            if not recovered.restored:
+                raise
+            again = await self._kernels.left_behind(notebook, slot.line, recovered)
+            but = f" but for cells {', '.join(map(str, again))}" if again else ""
+            raise Failed(f"{error} The namespace is as it was before this call{but}.") from error
 
     def _say_unmarked(self, failed: list[QuireError]) -> None:
         if failed:
@@ -226,7 +183,7 @@ class Timeline:
                 origin=Origin(notebook=notebook.id, run=run, root=root),
             )
             if isinstance(point, Snapshot):
-                census = _census(point)
+                census = census_of(point)
                 branched = await self._kernels.begun_with(new, point)
                 slot.line.steps.update(await self._steps(notebook, run))
             else:
@@ -240,6 +197,7 @@ class Timeline:
             except BaseException:
                 await branched.close()
                 raise
+        self._feed.tell(Change(notebook=new))
         return await self._notebooks.named(new.owner, name)
 
     def _refuse_while_busy(self, notebook: Notebook) -> None:
@@ -359,15 +317,3 @@ class Timeline:
             for cell in await self._store.list_cells(notebook.id, 0, None)
             if cell.run is None or not (cell.run.stale or {cell.run.id, cell.run.parent} & off)
         ]
-
-
-def _names(snapshots: list[Snapshot]) -> tuple[str, ...]:
-    return tuple(each.name for each in snapshots if each.name)
-
-
-def _census(snapshot: Snapshot) -> Census:
-    """What a kernel that begins with it will not have."""
-    return Census(
-        quality="degraded" if snapshot.lost else "clean",
-        lost=tuple(f"{each.name} ({each.what})" for each in snapshot.lost),
-    )

@@ -48,6 +48,7 @@ def fork_orphan(keeper: int, *, alone: bool) -> bool:
     """
     copied = _clone_sibling() if alone and _getppid() == keeper else None
     if copied is None:
+        awake()
         copied = _fork_twice(keeper)
     if copied:
         os.setpgid(0, 0)  # a group of its own: what is sent to the original's group is not for the copy
@@ -72,20 +73,24 @@ def _clone_sibling() -> bool | None:
     """Our parent's child at once, at half the cost of forking twice; None where this system has no way to.
 
     Only with one thread: a library's own preparations for a fork, which this skips, are about its threads. The
-    copy is to call `awake` before it does anything of note.
+    copy is to call `awake` before it does anything of note. One that sleeps is as it was right after its fork,
+    with locked what Python locks before one: a copy of it is taken as it is.
     """
+    sleeps = bool(_asleep)
     where = ctypes.c_long(0)
     if _CLONE is None or _libc.prctl(_GET_TID_ADDRESS, ctypes.byref(where)) or not where.value:
         return None
     number, place = _CLONE
     arguments = [_CLONE_FLAGS, 0, 0, 0, 0]
     arguments[place] = where.value  # libc keeps the thread's id there, and the copy has another
-    _python.PyOS_BeforeFork()
+    if not sleeps:
+        _python.PyOS_BeforeFork()
     pid = _python.syscall(number, *arguments)
     if pid == 0:
-        _asleep.append(True)
+        _asleep[:] = [True]
         return True
-    _python.PyOS_AfterFork_Parent()
+    if not sleeps:
+        _python.PyOS_AfterFork_Parent()
     return None if pid < 0 else False
 
 

@@ -97,7 +97,7 @@ class Desk:
             if done[-1].state is not CellState.SUCCESS:
                 break
         said = ", ".join(f"{cell.number} ({cell.state})" for cell in done)
-        return f" Run again: cells {said}." if done else ""
+        return f" Ran again: cell{'s' * (len(done) > 1)} {said}." if done else ""
 
     async def info(self, ctx: Context, notebook: Notebook) -> NotebookInfo:
         app = self.app

@@ -13,6 +13,7 @@ from mcp_types import ContentBlock, ImageContent, TextContent
 from quire.core.images import FORMATS
 from quire.core.model import Blob, Cell, CellKind, CellState, Notebook, Output, OutputType
 from quire.core.notebooks import Notebooks, picture
+from quire.core.timeline import Moved
 from quire.frontends.mcp.results import CellInfo, ExecutionResult, OutputInfo, ShownCell
 
 PREVIEW = "image/vnd.quire.preview+png"
@@ -181,6 +182,26 @@ def ipynb_uri(notebook: Notebook) -> str:
 
 def count(number: int, word: str) -> str:
     return f"{number:,} {word}" + ("" if number == 1 else "s")
+
+
+def size(length: int) -> str:
+    return f"{length / 2**20:.1f} MiB" if length >= 2**20 / 10 else f"{length / 2**10:.1f} KiB"
+
+
+def moved(moved: Moved) -> str:
+    """Where a rollback or a restore went to, and what it left behind."""
+    if moved.run is None:
+        where = "as the kernel began"
+    else:
+        where = f"as after cell {moved.cell.number}" if moved.cell is not None else "as after a cell deleted since"
+    if moved.already:
+        return f"The namespace is {where} already; nothing was changed."
+    said = f"The namespace is {where}. Files, connections and child processes are not rolled back."
+    if moved.lost:
+        said += f" Not restored: {', '.join(moved.lost)}."
+    if moved.stale:
+        said += f" Stale now, outputs kept: cells {', '.join(map(str, moved.stale))}."
+    return said
 
 
 def _value(cell: Cell, seen: _Seen) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from quire.core.app import App
+from quire.core.checkpoints import Checkpoint
 from quire.core.errors import NotFound, Refused
 from quire.core.images import Image
 from quire.core.model import LOCAL, CellKind, CellState, Output, Policy, Snapshot
@@ -12,7 +13,7 @@ from quire.core.model import Cell as CellData
 from quire.core.model import Notebook as NotebookData
 from quire.core.notebooks import MAIN, picture
 from quire.core.saving import Saving
-from quire.core.timeline import Checkpoint, Moved
+from quire.core.timeline import Moved
 
 
 class Quire:

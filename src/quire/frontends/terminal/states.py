@@ -58,18 +58,19 @@ async def restore(app: App, name: str, state: str) -> None:
     notebook = await app.notebooks.named(LOCAL, name)
     moved = await app.timeline.restore(notebook, state)
     await saving.saved(notebook)
-    print(brought_back.sentence(moved.back, "ask") if moved.back is not None else f"The state {state!r} is back.")
+    print(brought_back.sentence(moved.back, "ask") if moved.back is not None else f"It stands at {state!r} again.")
 
 
 async def restore_file(app: App, name: str, file: Path, *, trust: bool) -> int:
     """What a readable state file says, run as a cell: it is code from wherever the file is from."""
-    if not trust:
-        raise Refused(f"{file} is code that would be run. Read it; if you trust it, call again with --trust.")
     try:
         text = await anyio.Path(file).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise Refused(f"{file} cannot be read: {error}.") from error
-    return await commands.execute(app, name, state_file.as_code(text), None)
+    code = state_file.as_code(text)
+    if not trust:
+        raise Refused(f"{file} is code that would be run. Read it; if you trust it, call again with --trust.")
+    return await commands.execute(app, name, code, None)
 
 
 async def sweep(app: App, *, dry: bool) -> None:
@@ -93,4 +94,4 @@ async def _made(app: App, notebook: Notebook, snapshot: Snapshot) -> list[tuple[
 
 
 def _when(snapshot: Snapshot) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(snapshot.created_at))
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(snapshot.created_at))

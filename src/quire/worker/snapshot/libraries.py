@@ -17,7 +17,6 @@ from quire.worker.snapshot.reducers import (
     reduces_named,
     refuses,
 )
-from quire.worker.snapshot.standard import module_object
 
 _PickleBuffer = pickle.PickleBuffer
 _SMALL = 16 * 1024  # bytes below which an array owns its memory again
@@ -193,20 +192,6 @@ def open_map(path: str, dtype: Any, mode: str, offset: int, shape: Any, order: s
     if content is not None:
         array.reshape(-1, order="A").view(np.uint8)[:] = np.frombuffer(content, np.uint8)
     return array
-
-
-@reduces_named("numpy.random.mtrand.RandomState")
-def reduce_random_state(context: Context, state: Any) -> Any:
-    if state is getattr(sys.modules.get("numpy.random.mtrand"), "_rand", None):
-        return (module_object, ("numpy.random.mtrand", "_rand"))
-    return reduce_itself(context, state)
-
-
-@reduces_named("matplotlib.RcParams")
-def reduce_settings(context: Context, settings: Any) -> Any:
-    if settings is getattr(sys.modules.get("matplotlib"), "rcParams", None):
-        return (module_object, ("matplotlib", "rcParams"))
-    return reduce_itself(context, settings)
 
 
 # pandas: frames that share memory until one is written know of each other by `refs`; without it both would change

@@ -13,6 +13,9 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, cast
 
+from quire.worker.snapshot import modules
+from quire.worker.snapshot.modules import importable
+
 Rule = Callable[["Context", Any], Any]
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -45,6 +48,7 @@ class Context:
         self.facts: dict[int, Any] = {}  # id of a type -> what is true of its instances
         self.kept: dict[Any, Any] = {}  # what rules want to find again: one object for one thing
         self.dynamic: dict[int, types.ModuleType] = {}  # id of a module's dict -> the module, for modules made by hand
+        self.report: Callable[[Any, str, str], None] = lambda thing, what, why: None  # a loss that is no tombstone
 
 
 EXACT: dict[int, Rule] = {}  # id of a type -> its rule: a metaclass may hash and compare as it likes
@@ -142,7 +146,55 @@ def rule_for(kind: type) -> Rule | None:
             return rule
         if "__reduce__" in dict_of(base) or "__reduce_ex__" in dict_of(base):
             break  # its own word counts
-    return None if _is_plain(kind) else reduce_itself
+    if _is_plain(kind):
+        return None if not _has(mro_of(kind), "__new__") or is_found(kind) else reduce_plainly
+    return reduce_itself
+
+
+def rule_in(context: Context, kind: type) -> Rule | None:
+    """The rule, behind a look at what the library of this kind has by name."""
+    rule = rule_for(kind)
+    if (rule is None and id(kind) not in _SAFE) or rule is reduce_itself:
+        references = _references(context, kind)
+        if references:
+            return _Referring(references, rule)
+    return rule
+
+
+def _references(context: Context, kind: type) -> dict[int, tuple[str, str]]:
+    """The objects of this kind that its library has by name: they are the library's, and no copies of them."""
+    found: dict[int, tuple[str, str]] = {}
+    if module_of(kind) == "builtins" or issubclass(kind, type):
+        return found
+    for name, module in modules.homes(module_of(kind)):
+        index = context.kept.get(("held", name))
+        if index is None:
+            index = context.kept["held", name] = modules.held(module)
+        for key, each in index.get(id(kind), {}).items():
+            if not modules.is_rebound(module, each):
+                found[key] = (name, each)
+    return found
+
+
+class _Referring:
+    def __init__(self, references: dict[int, tuple[str, str]], rule: Rule | None) -> None:
+        self._references = references
+        self._rule = rule
+
+    def __call__(self, context: Context, thing: Any) -> Any:
+        place = self._references.get(id(thing))
+        if place is not None:
+            return (held, (*place, type(thing)))
+        return NotImplemented if self._rule is None else self._rule(context, thing)
+
+
+@rebuilds
+def held(module: str, name: str, kind: type) -> Any:
+    """What a module has by that name, if it is of that kind here too."""
+    thing = named(module, name)
+    if type(thing) is not kind:
+        raise TypeError(f"{module}.{name} is {described(thing)} here")
+    return thing
 
 
 _OWN_WORD = ("__reduce_ex__", "__reduce__", "__getstate__", "__getattribute__", "__class__")
@@ -153,11 +205,19 @@ def _is_plain(kind: type) -> bool:
     classes = mro_of(kind)
     if _has(mro_of(type(kind))[:-2], "__hash__", "__eq__"):
         return False  # pickle would ask the metaclass
-    if classes[-1] is not object or _has(classes, "__getattr__", "__new__", "__getnewargs__", "__getnewargs_ex__"):
+    if classes[-1] is not object or _has(classes, "__getattr__", "__getnewargs__", "__getnewargs_ex__"):
+        return False
+    if _has(classes, "__new__") and (_needs_arguments(kind) if is_found(kind) else not _has_dict_only(kind)):
         return False
     if _has(classes[:-1], *_OWN_WORD) or any(len(dict_of(each)) and not _is_python(each) for each in classes[:-1]):
         return False
     return not _in_dispatch(kind)
+
+
+def _has_dict_only(kind: type) -> bool:
+    """Its instances are what is in their `__dict__`."""
+    classes = mro_of(kind)[:-1]
+    return builtin_base(kind) is object and kind.__dictoffset__ != 0 and not _has(classes, "__slots__")
 
 
 def _is_python(kind: type) -> bool:
@@ -191,7 +251,7 @@ def reduce_itself(context: Context, thing: Any) -> Any:
         raise Refused(described(thing), _NONSENSE)
     _check_new(thing, function, arguments)
     if function is _newobj and facts.remade_by is not None:
-        function, arguments = bare, (kind, *facts.remade_by(thing))
+        function, arguments = facts.new, (kind, *facts.remade_by(thing))
     if items is not None or pairs is not None:
         items, pairs = _safe(items, thing), _safe(pairs, thing, pairs=True)
     if state is not None and setter is None and facts.guesses:
@@ -199,6 +259,12 @@ def reduce_itself(context: Context, thing: Any) -> Any:
     return (function, arguments, state, items, pairs, setter)
 
 
+def reduce_plainly(context: Context, thing: Any) -> Any:
+    """An instance of a class of the notebook whose `__new__` ran when it was made."""
+    return (_new, (type(thing),), thing.__dict__)
+
+
+_new = object.__new__
 _NONSENSE = "what its __reduce__ returns is no reduction"
 
 
@@ -211,7 +277,9 @@ class _Facts:
         self.guesses = _guesses(kind)
         self.remade_by: Any = None
         if _makes_itself(kind):
-            self.remade_by = getattr(builtin_base(kind), "__getnewargs__", lambda thing: ())
+            base = builtin_base(kind)
+            self.new = base.__new__
+            self.remade_by = getattr(base, "__getnewargs__", lambda thing: ())
 
 
 def _check_new(thing: Any, function: Any, arguments: tuple[Any, ...]) -> None:
@@ -235,8 +303,26 @@ def _safe(items: Any, thing: Any, pairs: bool = False) -> Iterator[Any] | None:
 
 
 def _makes_itself(kind: type) -> bool:
-    """A class of the notebook with a `__new__` written in Python, which ran when the object was made."""
-    return type(_first_new(kind)) is staticmethod and not is_found(kind)
+    """Its `__new__` is written in Python, and it does not say what that takes: it ran when the object was made."""
+    if type(_first_new(kind)) is not staticmethod or _names_arguments(kind):
+        return False
+    return _needs_arguments(kind) or not is_found(kind)
+
+
+def _names_arguments(kind: type) -> bool:
+    """Not by what a type of the interpreter says, such as `str`."""
+    own = tuple(each for each in mro_of(kind) if each.__flags__ & (1 << 9))
+    return _has(own, "__getnewargs__", "__getnewargs_ex__")
+
+
+def _needs_arguments(kind: type) -> bool:
+    new = getattr(_first_new(kind), "__func__", None)
+    if type(new) is not types.FunctionType:
+        return False
+    code = new.__code__
+    if code.co_kwonlyargcount > len(new.__kwdefaults__ or ()):
+        return True
+    return code.co_argcount - len(new.__defaults__ or ()) > 1
 
 
 def _first_new(kind: type) -> Any:
@@ -326,11 +412,3 @@ def is_found(thing: Any) -> bool:
         return found(thing.__module__, thing.__qualname__) is thing
     except BaseException:
         return False
-
-
-def importable(module: Any) -> bool:
-    """Not a module made by hand, which no new process would have."""
-    name = getattr(module, "__name__", None)
-    if type(name) is not str or name in ("__main__", "__mp_main__"):
-        return False
-    return getattr(module, "__spec__", None) is not None or "." in name

@@ -26,7 +26,7 @@ from quire.worker.snapshot import (
     tombstones,
 )
 from quire.worker.snapshot.loading import RESTORED, Lost, gone, known, load_plainly, undisturbed
-from quire.worker.snapshot.reducers import Context, Refused, described, rule_for
+from quire.worker.snapshot.reducers import Context, Refused, described, named, rule_in
 from quire.worker.snapshot.tolerant import load_tolerantly
 
 __all__ = ["Dumped", "Lost", "dump", "load"]
@@ -79,7 +79,7 @@ def load(
     sources: Callable[[str], str | None],
 ) -> list[Lost]:
     """Fill the namespace; whatever is not what it was is a tombstone, and in the answer."""
-    parts = list(segments)
+    parts = segments if isinstance(segments, list) else list(segments)  # it is gone through as it is loaded
     memory = [memoryview(each) for each in buffers]
     RESTORED.update((id(each.obj), each.nbytes) for each in memory)
     functions.read_sources(sources)
@@ -260,7 +260,7 @@ class _Stream(pickle.Pickler):
             return self._bury(thing, described(thing), f"it cannot be saved: {_said(error)}")
 
     def _learn(self, kind: type) -> Any:
-        rule = self._rules[id(kind)] = rule_for(kind)
+        rule = self._rules[id(kind)] = rule_in(self._context, kind)
         self._held.append(kind)
         return rule
 

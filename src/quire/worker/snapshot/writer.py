@@ -19,7 +19,7 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -27,7 +27,7 @@ from quire.wire import chunks, packets
 from quire.wire.chunks import Manifest, Whole
 from quire.worker import namespace as namespaces
 from quire.worker import processes
-from quire.worker.snapshot import files, stream, surroundings
+from quire.worker.snapshot import files, stream, surroundings, tombstones
 from quire.worker.snapshot.cutting import Cutter, read_whole
 from quire.worker.snapshot.pages import Watch
 from quire.worker.snapshot.stream import Dumped, Lost
@@ -100,6 +100,17 @@ class _Stuck(Exception):
         self.name, self.why = name, why
 
 
+class _Shown(list[tuple[str, bytes]]):
+    """Segments that tell which of them is being loaded."""
+
+    show: Callable[[str], None]
+
+    def __iter__(self) -> Iterator[tuple[str, bytes]]:
+        for name, data in super().__iter__():
+            self.show(name)
+            yield name, data
+
+
 class _Draft:
     def __init__(self, subject: Subject, order: dict[str, Any], file: int, spot: int, base: int = -1) -> None:
         self._subject = subject
@@ -160,8 +171,8 @@ class _Draft:
             except _Stuck as stuck:
                 refused[stuck.name] = stuck.why
                 continue
-            named = {each.name for each in dumped.lost}
-            return dumped, [*dumped.lost, *(each for each in lost if each.name not in named)], seconds
+            every = {each.name: each for each in (*_gone(values), *lost, *dumped.lost)}
+            return dumped, list(every.values()), seconds
         raise RuntimeError("too many variables cannot be loaded again")
 
     def _values(self) -> dict[str, Any]:
@@ -196,7 +207,9 @@ class _Draft:
                 begun = time.perf_counter()
                 files.on_trial.append(True)
                 space: dict[str, Any] = {}  # until the end: what is freed may flush, close or delete something
-                lost = stream.load(self._shown(dumped, values), dumped.buffers, space, sources=lambda name: None)
+                segments = _Shown(dumped.segments)
+                segments.show = lambda name: self._at(name, values)
+                lost = stream.load(segments, dumped.buffers, space, sources=lambda name: None)
                 words = {"lost": [[each.name, each.what, each.why] for each in lost[:_NAMED]]}
                 os.write(say, json.dumps({**words, "seconds": time.perf_counter() - begun}).encode())
             finally:
@@ -210,11 +223,6 @@ class _Draft:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, 0)
         return [Lost(*each) for each in said["lost"]], said["seconds"]
-
-    def _shown(self, dumped: Dumped, values: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
-        for name, data in dumped.segments:
-            self._at(name, values)
-            yield name, data
 
     def _hear(self, pipe: int) -> Any:
         ready = select.poll()
@@ -261,6 +269,14 @@ class _Draft:
     def _lost(self, lost: Lost) -> dict[str, str]:
         run = self._subject.makers.makers.get(lost.name, "")
         return {"name": lost.name[:200], "what": lost.what[:200], "why": lost.why[:200], "run": run}
+
+
+def _gone(values: dict[str, Any]) -> Iterator[Lost]:
+    """What an earlier snapshot could not keep, and nobody has made again."""
+    for name, value in values.items():
+        if tombstones.is_one(value):
+            what, why, _, _ = tombstones.parts(value)
+            yield Lost(name, what, why)
 
 
 def _sources() -> Iterator[tuple[str, list[str]]]:

@@ -41,7 +41,8 @@ def register(shelf: Shelf, desk: Desk) -> None:
             "sandbox": desk.app.about["sandbox"],
             "protection": protection(desk.app, book) if asleep is None else ON_DISK,
         }
-        return ToolResult(content=_state_text(info), structured_content=dict(info))
+        lost = [brought_back.lost([(each, None)]) for each in asleep.lost] if asleep is not None else []
+        return ToolResult(content=_state_text(info, lost), structured_content=dict(info))
 
     async def reset(ctx: Context, notebook: str | None = None) -> ToolResult:
         """Start over with an empty namespace; the cells stay."""
@@ -83,7 +84,7 @@ def _register_saving(shelf: Shelf, desk: Desk) -> None:
             "not_saved": [brought_back.lost([each]) for each in lost],
         }
         said = f"Saved notebook {book.name!r} as {name!r}: {render.count(saved['variables'], 'variable')}"
-        said += f", {snapshot.size / 1e6:.2g} MB. To read: {file}"
+        said += f", {render.size(snapshot.size)}. To read: {file}"
         if lost:
             said += f"\nNot saved: {brought_back.lost(lost)}."
         return ToolResult(content=said, structured_content=dict(saved))
@@ -95,9 +96,11 @@ def _register_saving(shelf: Shelf, desk: Desk) -> None:
         the cells again that make what could not be saved."""
         book = await desk.notebook(ctx, notebook)
         moved = await desk.app.timeline.restore(book, name)
-        said = brought_back.sentence(moved.back, replay or "ask") if moved.back else f"The state {name!r} is back."
-        if moved.back and replay == "always":
-            said += await desk.run_again(ctx, book, moved.back.again)
+        said = render.moved(moved)
+        if moved.back is not None:
+            said += f" {brought_back.sentence(moved.back, replay or 'ask')}"
+            if replay == "always":
+                said += await desk.run_again(ctx, book, moved.back.again)
         restored: RolledBack = {
             "notebook": book.name,
             "checkpoint": name,
@@ -110,10 +113,11 @@ def _register_saving(shelf: Shelf, desk: Desk) -> None:
     shelf.put(restore_state, "Restore state", RolledBack, destroys=True)
 
 
-def _state_text(info: StateInfo) -> str:
+def _state_text(info: StateInfo, lost: list[str]) -> str:
     lines = [f"notebook {info['notebook']}: kernel {info['kernel']}, {info['history_length']} runs"]
     if info["kernel"] == "hibernated":
         lines.append("Its state is on disk, as listed; the next run wakes it.")
+        lines += [f"not kept: {each}" for each in lost]
     elif info["kernel"] != "not started":
         lines.append(f"checkpoints: {info['protection']}")
     if info["kernel"] == "running":

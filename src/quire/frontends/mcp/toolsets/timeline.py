@@ -3,9 +3,9 @@
 from fastmcp import Context
 from fastmcp.tools import ToolResult
 
-from quire.core.timeline import Checkpoint, Moved
+from quire.core.checkpoints import Checkpoint
 from quire.frontends.mcp import render
-from quire.frontends.mcp.desk import Desk, protection
+from quire.frontends.mcp.desk import ON_DISK, Desk, kernel_state, protection
 from quire.frontends.mcp.results import CheckpointInfo, CheckpointList, NotebookInfo, RolledBack
 from quire.frontends.mcp.toolsets import Shelf
 
@@ -15,9 +15,10 @@ def register(shelf: Shelf, desk: Desk) -> None:
         """The earlier states rollback and branch_notebook can go to, and what each would lose."""
         book = await desk.notebook(ctx, notebook)
         found = [_info(each) for each in await desk.app.timeline.checkpoints(book)]
+        asleep = (await kernel_state(desk.app, book))[1]
         listed: CheckpointList = {
             "notebook": book.name,
-            "protection": protection(desk.app, book),
+            "protection": protection(desk.app, book) if asleep is None else ON_DISK,
             "checkpoints": found,
         }
         text = "\n".join([*map(_row, found), f"protection: {listed['protection']}"])
@@ -34,7 +35,7 @@ def register(shelf: Shelf, desk: Desk) -> None:
             "stale_cells": list(moved.stale),
             "not_restored": list(moved.lost),
         }
-        return ToolResult(content=_moved(moved), structured_content=dict(done))
+        return ToolResult(content=render.moved(moved), structured_content=dict(done))
 
     async def branch_notebook(
         ctx: Context, name: str, at: int | str | None = None, use: bool = True, notebook: str | None = None
@@ -74,10 +75,12 @@ def _info(found: Checkpoint) -> CheckpointInfo:
 
 
 def _row(info: CheckpointInfo) -> str:
-    where = f"cell {info['cell_number']}" if info["cell_number"] is not None else "a deleted cell"
+    where = f"after cell {info['cell_number']}" if info["cell_number"] is not None else "after a deleted cell"
+    if info["checkpoint"] == "start":
+        where = "before any cell"
     parts = [
-        f"{'*' if info['current'] else ' '} {info['checkpoint']}: after {where} (run {info['execution_count']})",
-        f"{info['kind']}, {info['bytes'] / 2**20:.1f} MiB, {info['quality']}",
+        f"{'*' if info['current'] else ' '} {info['checkpoint']}: {where} (run {info['execution_count']})",
+        f"{info['kind']}, {render.size(info['bytes'])}, {info['quality']}",
         *(f"named {name}" for name in info["names"]),
     ]
     if info["loses"]:
@@ -85,18 +88,3 @@ def _row(info: CheckpointInfo) -> str:
     if info["stale"]:
         parts.append("on a line rolled back since")
     return ", ".join(parts)
-
-
-def _moved(moved: Moved) -> str:
-    if moved.run is None:
-        where = "as the kernel began"
-    else:
-        where = f"as after cell {moved.cell.number}" if moved.cell is not None else "as after a cell deleted since"
-    if moved.already:
-        return f"The namespace is {where} already; nothing was changed."
-    said = f"The namespace is {where}. Files, connections and child processes are not rolled back."
-    if moved.lost:
-        said += f" Not restored: {', '.join(moved.lost)}."
-    if moved.stale:
-        said += f" Stale now, outputs kept: cells {', '.join(map(str, moved.stale))}."
-    return said

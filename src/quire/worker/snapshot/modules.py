@@ -1,0 +1,106 @@
+"""Which modules a new process would find again, and what those of libraries hold by name."""
+
+from __future__ import annotations
+
+import dis
+import os
+import sys
+import types
+from typing import Any
+
+_MAINS = ("__main__", "__mp_main__")
+_INSTALLED = ("/site-packages/", "/dist-packages/")
+_STANDARD = os.path.dirname(os.__file__) + "/"
+_STORE = dis.opmap["STORE_GLOBAL"]
+_again: dict[str, tuple[Any, bool]] = {}  # a package -> the spec that was looked at, and whether it is found again
+
+
+def importable(module: Any) -> bool:
+    """Not a module made by hand, nor one loaded from a place that no import looks at: no new process would have it."""
+    name = getattr(module, "__name__", None)
+    if type(name) is not str or name in _MAINS:
+        return False
+    top, _, inner = name.partition(".")
+    if getattr(module, "__spec__", None) is None and not inner:
+        return False
+    return top == "quire" or top in sys.stdlib_module_names or _is_found_again(top)
+
+
+def _is_found_again(package: str) -> bool:
+    spec = getattr(sys.modules.get(package), "__spec__", None)
+    if spec is None:
+        return True
+    known = _again.get(package)
+    if known is None or known[0] is not spec:
+        known = _again[package] = (spec, _search(package, spec))
+    return known[1]
+
+
+def _search(package: str, spec: Any) -> bool:
+    """As an import would, had it not been imported yet."""
+    for finder in list(sys.meta_path):
+        try:
+            again = finder.find_spec(package, None)
+        except BaseException:
+            continue
+        if again is not None:
+            return _is_same(again.origin, getattr(spec, "origin", None))
+    return False
+
+
+def _is_same(here: Any, there: Any) -> bool:
+    if here == there or type(here) is not str or type(there) is not str:
+        return True
+    try:
+        return os.path.samefile(here, there)
+    except OSError:
+        return False
+
+
+def is_library(module: Any) -> bool:
+    """Installed, or part of Python: not a file of the user's own."""
+    if type(module) is not types.ModuleType and not isinstance(module, types.ModuleType):
+        return False
+    origin = getattr(getattr(module, "__spec__", None), "origin", None)
+    if type(origin) is not str:
+        return False
+    return origin in ("built-in", "frozen") or origin.startswith(_STANDARD) or any(e in origin for e in _INSTALLED)
+
+
+def homes(name: Any) -> list[tuple[str, types.ModuleType]]:
+    """The module of that name and the packages it is in, of a library that can be imported again."""
+    found: list[tuple[str, types.ModuleType]] = []
+    while type(name) is str and name and name not in _MAINS:
+        module = sys.modules.get(name)
+        if module is not None and is_library(module) and importable(module):
+            found.append((name, module))
+        name = name.rpartition(".")[0]
+    return found
+
+
+def held(module: types.ModuleType) -> dict[int, dict[int, str]]:
+    """Of each type, by its id, the objects that the module has: their ids, and their names, public ones first."""
+    index: dict[int, dict[int, str]] = {}
+    for name, value in list(vars(module).items()):
+        names = index.setdefault(id(type(value)), {})
+        if type(name) is str and names.get(id(value), "_").startswith("_"):
+            names[id(value)] = name
+    return index
+
+
+def is_rebound(module: types.ModuleType, name: str) -> bool:
+    """By a function of the module: what a new process has there may be another object, or None yet."""
+    for value in list(vars(module).values()):
+        if type(value) is types.FunctionType and name in value.__code__.co_names:
+            for step in dis.get_instructions(value.__code__):
+                if step.opcode == _STORE and step.argval == name:
+                    return True
+    return False
+
+
+def having(name: str, value: Any) -> str:
+    """Some module that has this very object under this name; "" where there is none."""
+    for module_name, module in list(sys.modules.items()):
+        if type(module) is types.ModuleType and vars(module).get(name) is value and importable(module):
+            return module_name
+    return ""
