@@ -96,9 +96,14 @@ class Durable:
             seconds=restored.seconds,
         )
 
-    async def forget(self, notebook: Notebook) -> None:
-        """Drop the snapshots nobody gave a name."""
-        await self._snapshots.drop([each.id for each in await self.of(notebook) if not each.name])
+    async def give_up(self, notebook: Notebook) -> None:
+        """Nothing is to be brought back by itself: snapshots with a name stay, but no run stands any more."""
+        snapshots = await self.of(notebook)
+        runs = await self._store.outline(notebook.id)
+        led_on = {run.parent for run in runs} | {each.run for each in snapshots}
+        marks = {run.id: True for run in runs if run.parent is not None or run.id in led_on}  # not those of an ipynb
+        await self._store.mark_stale(notebook.id, marks)
+        await self._snapshots.drop([each.id for each in snapshots if not each.name])
 
     async def nearer(self, notebook: Notebook, since: list[RunId]) -> Snapshot | None:
         """The newest snapshot after one of these runs."""

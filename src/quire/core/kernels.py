@@ -124,7 +124,7 @@ class Kernels:
             slot.gone = "reset"
             slot.resets += 1
             if self._durable is not None:
-                await self._durable.forget(notebook)
+                await self._durable.give_up(notebook)
 
     def resets(self, notebook: Notebook) -> int:
         """How often its namespace was given up on purpose."""

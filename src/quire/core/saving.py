@@ -46,7 +46,7 @@ class _Book:
     writing: anyio.Lock = field(default_factory=anyio.Lock)
     begun_at: float = float("-inf")
     rests_until: float = float("-inf")
-    failure: str = ""  # the last one told
+    told: bool = False  # that it could not be saved
 
 
 class Saving:
@@ -146,12 +146,11 @@ class Saving:
         try:
             async with self._at_once:
                 await self.saved(book.notebook)
-            book.failure = ""
+            book.told = False
         except QuireError as error:
-            if self._kernels.live(book.notebook) is not None and str(error) != book.failure:
-                book.failure = str(error)
-                told = f"The namespace could not be saved to disk: {error} What was saved before stands."
-                self._kernels.remember(book.notebook, told)
+            if self._kernels.live(book.notebook) is not None and not book.told:
+                book.told = True
+                self._kernels.remember(book.notebook, f"The namespace is not on disk as it is now: {error}")
         except Exception:
             log.exception("saving notebook %r", book.notebook.name)
 
@@ -216,7 +215,7 @@ class Saving:
                 return kernel, head, False
             taken = await kernel.checkpoint(head or _BEGINNING)
             if isinstance(taken, str):
-                raise Failed(f"there is no checkpoint to write, {taken}.")
+                raise Failed(f"There is no checkpoint to write, {taken}. The last snapshot stands.")
             keeps = head is not None and self._kernels.spec(notebook).checkpoint_bytes > 0
             if keeps:
                 slot.line.protected(taken)

@@ -306,14 +306,15 @@ class Timeline:
 
     async def _led_to(self, notebook: Notebook, line: Line, run: RunId | None) -> list[NewCell]:
         """Copies of the cells, without those whose last run came after that point or on another line."""
-        off = set(line.steps) - set(line.way(run))
+        way = set(line.way(run))
+        off = set(line.steps) - way
         return [
             NewCell(
                 source=cell.source,
                 kind=cell.kind,
                 metadata=cell.metadata,
-                run=replace(cell.run, id=RunId(uuid4().hex[:12]), parent=None) if cell.run is not None else None,
+                run=replace(cell.run, id=RunId(uuid4().hex[:12]), parent=None, stale=False) if cell.run else None,
             )
             for cell in await self._store.list_cells(notebook.id, 0, None)
-            if cell.run is None or not (cell.run.stale or {cell.run.id, cell.run.parent} & off)
+            if cell.run is None or cell.run.id in way or not (cell.run.stale or {cell.run.id, cell.run.parent} & off)
         ]

@@ -140,15 +140,17 @@ def _let_go(found: Census) -> None:
 
 
 def _keep_off(files: list[int]) -> None:
-    """What is written to these from now on goes nowhere: to ask a file for its place writes what it has buffered."""
+    """Nothing can be written to these from now on: to ask a file for its place may write what it has buffered."""
     for fd in files:
-        with contextlib.suppress(OSError):
-            if fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY:
-                nowhere = os.memfd_create("quire-nowhere")
-                os.truncate(nowhere, os.fstat(fd).st_size)
-                os.lseek(nowhere, os.lseek(fd, 0, os.SEEK_CUR), os.SEEK_SET)
-                os.dup2(nowhere, fd, inheritable=os.get_inheritable(fd))
-                os.close(nowhere)
+        if fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY:
+            place = os.lseek(fd, 0, os.SEEK_CUR)
+            try:
+                anew = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
+            except OSError:  # it may be written but not read
+                anew = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+            os.lseek(anew, place, os.SEEK_SET)
+            os.dup2(anew, fd, inheritable=os.get_inheritable(fd))
+            os.close(anew)
 
 
 def _open_anew(files: list[int]) -> None:

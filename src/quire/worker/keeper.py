@@ -19,7 +19,7 @@ from typing import Any
 from quire.wire import packets
 from quire.worker import memory, processes
 
-_ANSWER = 10.0  # seconds a checkpoint has to announce its copy
+_ANSWER = 5.0  # seconds a checkpoint has to announce its copy
 _WORDS = 1_000  # packets heard at once
 _CLEAR = 5.0  # seconds killed processes have to be gone
 
@@ -190,9 +190,10 @@ class Keeper:
             if kept is None:
                 raise OSError("it is not kept")
             packets.send(kept.sock, words, descriptors)
+            end = time.monotonic() + _ANSWER
             self._nursery.settimeout(_ANSWER)
             while not self._on_news(asked=True):
-                pass
+                self._nursery.settimeout(max(0.001, end - time.monotonic()))
         except OSError as error:
             self._say({"failed": f"Checkpoint {words['name']} did not wake: {error}."})
         finally:

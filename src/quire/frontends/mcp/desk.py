@@ -21,7 +21,6 @@ from quire.frontends.mcp import elicitation
 from quire.frontends.mcp.render import Renderer
 from quire.frontends.mcp.results import NotebookInfo
 
-ON_DISK = "all of it is on disk"
 _SAY = 1.0  # seconds a progress message may take to send
 
 
@@ -111,7 +110,7 @@ class Desk:
             "kernel": kernel,
             "current": notebook.name == current,
             "workspace": app.workspace(notebook),
-            "protection": protection(app, notebook) if asleep is None else ON_DISK,
+            "protection": protection(app, notebook) if asleep is None else on_disk(asleep),
         }
         if asleep is not None:
             info["wake_seconds"] = round(asleep.seconds, 3)
@@ -126,6 +125,12 @@ async def kernel_state(app: App, notebook: Notebook) -> tuple[str, Snapshot | No
         return "idle", None
     asleep = await app.durable.standing(notebook) if app.durable is not None else None
     return ("hibernated", asleep) if asleep is not None else ("not started", None)
+
+
+def on_disk(asleep: Snapshot) -> str:
+    """What a kernel that sleeps on disk would wake to, in a line."""
+    lost = ", ".join(each.name for each in asleep.lost)
+    return f"on disk, but for {lost}" if lost else "all of it is on disk"
 
 
 def protection(app: App, notebook: Notebook) -> str:

@@ -199,9 +199,12 @@ def moved(moved: Moved) -> str:
     said = f"The namespace is {where}. Files, connections and child processes are not rolled back."
     if moved.lost:
         said += f" Not restored: {', '.join(moved.lost)}."
-    if moved.stale:
-        said += f" Stale now, outputs kept: cells {', '.join(map(str, moved.stale))}."
-    return said
+    return said + stale(moved)
+
+
+def stale(moved: Moved) -> str:
+    cells = ", ".join(map(str, moved.stale))
+    return f" Stale now, outputs kept: cells {cells}." if cells else ""
 
 
 def _value(cell: Cell, seen: _Seen) -> Any:

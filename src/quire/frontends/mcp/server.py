@@ -22,7 +22,8 @@ from quire.frontends.mcp.toolsets import Shelf, notebook, repl, timeline
 _SETS = {"notebook": notebook.register, "repl": repl.register, "timeline": timeline.register}
 
 _INSTRUCTIONS = """\
-A place to run Python that keeps its state: variables stay between calls, every run is a cell kept on disk.
+A place to run Python that keeps its state: variables stay between calls and come back from disk after a restart
+(the first answer says what did not), every run is a cell kept on disk.
 execute runs code in the current notebook (`main` unless you choose another); add_cell and execute_cell work with
 cells. Say `notebook=` to use another one. A run that outlasts the call goes on: get_cell shows it, interrupt ends it.
 After an error, variables are kept; after a crash or a kill they are as before that cell, and the answer says what is

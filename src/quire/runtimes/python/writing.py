@@ -102,6 +102,6 @@ def _written(answer: dict[str, Any]) -> Written:
         case {"written": [int(chunks), int(entries), int(manifest)]}:
             return Written(chunks=chunks, entries=entries, manifest=manifest)
         case {"failed": str(why)}:
-            raise Failed(why[:300])
+            raise Failed(f"The snapshot could not be written: {why[:300]}. The last snapshot stands.")
         case _:
             raise Failed("The process that wrote the snapshot spoke nonsense.")

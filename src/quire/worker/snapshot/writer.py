@@ -68,6 +68,8 @@ def write(subject: Subject, order: dict[str, Any], descriptors: list[int]) -> No
             draft = _Draft(subject, order, *descriptors[1:])
             packets.send(answer, {"written": draft.write()})
             code = 0
+        except OSError as error:
+            packets.send(answer, {"failed": error.strerror or str(error)})
         except BaseException as error:
             packets.send(answer, {"failed": f"{type(error).__name__}: {error}"[:300]})
     finally:

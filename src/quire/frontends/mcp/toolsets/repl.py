@@ -7,7 +7,7 @@ from fastmcp.tools import ToolResult
 
 from quire.core import brought_back
 from quire.frontends.mcp import render
-from quire.frontends.mcp.desk import ON_DISK, Desk, kernel_state, protection
+from quire.frontends.mcp.desk import Desk, kernel_state, on_disk, protection
 from quire.frontends.mcp.results import CellInfo, Done, ExecutionResult, RolledBack, SavedState, StateInfo
 from quire.frontends.mcp.toolsets import Shelf
 
@@ -39,7 +39,7 @@ def register(shelf: Shelf, desk: Desk) -> None:
             "history_length": book.runs,
             "runtime": book.runtime,
             "sandbox": desk.app.about["sandbox"],
-            "protection": protection(desk.app, book) if asleep is None else ON_DISK,
+            "protection": protection(desk.app, book) if asleep is None else on_disk(asleep),
         }
         lost = [brought_back.lost([(each, None)]) for each in asleep.lost] if asleep is not None else []
         return ToolResult(content=_state_text(info, lost), structured_content=dict(info))
@@ -98,7 +98,7 @@ def _register_saving(shelf: Shelf, desk: Desk) -> None:
         moved = await desk.app.timeline.restore(book, name)
         said = render.moved(moved)
         if moved.back is not None:
-            said += f" {brought_back.sentence(moved.back, replay or 'ask')}"
+            said = f"{brought_back.sentence(moved.back, replay or 'ask')}{render.stale(moved)}"
             if replay == "always":
                 said += await desk.run_again(ctx, book, moved.back.again)
         restored: RolledBack = {

@@ -5,7 +5,7 @@ from fastmcp.tools import ToolResult
 
 from quire.core.checkpoints import Checkpoint
 from quire.frontends.mcp import render
-from quire.frontends.mcp.desk import ON_DISK, Desk, kernel_state, protection
+from quire.frontends.mcp.desk import Desk, kernel_state, on_disk, protection
 from quire.frontends.mcp.results import CheckpointInfo, CheckpointList, NotebookInfo, RolledBack
 from quire.frontends.mcp.toolsets import Shelf
 
@@ -18,7 +18,7 @@ def register(shelf: Shelf, desk: Desk) -> None:
         asleep = (await kernel_state(desk.app, book))[1]
         listed: CheckpointList = {
             "notebook": book.name,
-            "protection": protection(desk.app, book) if asleep is None else ON_DISK,
+            "protection": protection(desk.app, book) if asleep is None else on_disk(asleep),
             "checkpoints": found,
         }
         text = "\n".join([*map(_row, found), f"protection: {listed['protection']}"])
