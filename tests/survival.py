@@ -1,8 +1,15 @@
-"""What survives a run, and what survives a restore: the rows of the table in docs/limitations.md, each proved."""
+"""What survives a run, a crash or a rollback, and a restart: the first table in docs/survival.md, each row proved.
+
+The second table there is of the kinds of object, from tests/kinds.py.
+"""
 
 from __future__ import annotations
 
+import re
+import textwrap
 from dataclasses import dataclass
+
+from tests.kinds import KINDS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -11,12 +18,18 @@ class Row:
     setup: str  # a cell
     check: str  # an expression, true where it survived
     restored: str = "yes"  # or why not: then `check` is false, or raises, after a restore
+    restarted: str = "yes"  # or why not: then `check` is false, or raises, after a restart
+    says: str = ""  # in what it raises then
     needs: str = ""  # a module without which the row cannot be tried
     during: str = ""  # what the cell that crashes does first
 
     @property
     def survives(self) -> bool:
         return self.restored == "yes"
+
+    @property
+    def survives_restart(self) -> bool:
+        return self.restarted == "yes"
 
 
 ROWS = (
@@ -32,7 +45,14 @@ ROWS = (
         check="g() == 1 and f()() == 1",
         during="A.n = 2",
     ),
-    Row(what="generators, half consumed", setup="g = (n for n in range(9)); next(g)", check="next(g) == 1"),
+    Row(what="generators that have not begun", setup="g = (n for n in range(9))", check="next(g) == 0"),
+    Row(
+        what="generators, half consumed",
+        setup="g = (n for n in range(9)); next(g)",
+        check="next(g) == 1",
+        restarted="no: a tombstone",
+        says="GoneError: g was a suspended generator; generators cannot be saved. Run cell 0 again.",
+    ),
     Row(
         what="locks, weak references, modules",
         setup="import threading, weakref, json\nclass B: pass\nb = B(); r = weakref.ref(b); l = threading.Lock()",
@@ -93,30 +113,40 @@ ROWS = (
         setup="import asyncio; p = asyncio.get_event_loop().create_task(asyncio.sleep(0.01, 'done')) "
         "if await asyncio.sleep(0) is None else None",
         check="await p == 'done' and await asyncio.to_thread(abs, -1) == 1",
+        restarted="the loop; a task is a tombstone",
+        says="GoneError: p was a task",
     ),
     Row(
         what="threads",
         setup="import threading, time; t = threading.Thread(target=time.sleep, args=(1000,), daemon=True); t.start()",
         check="t.is_alive()",
         restored="no: named in the census",
+        restarted="no: a tombstone",
+        says="GoneError: t was thread",
     ),
     Row(
         what="child processes",
         setup="import subprocess; p = subprocess.Popen(['sleep', '1000'])",
         check="p.poll() is None",
         restored="no: ended with the kernel, named in the census",
+        restarted="no: a tombstone",
+        says="GoneError: p was a subprocess",
     ),
     Row(
         what="sockets",
         setup="import socket; s = socket.create_server(('127.0.0.1', 0))",
         check="bool(socket.create_connection(s.getsockname(), timeout=1))",
         restored="no: closed; using one raises OSError",
+        restarted="no: a tombstone",
+        says="GoneError: s was a socket",
     ),
     Row(
         what="pipes",
         setup="import os; r, w = os.pipe(); os.write(w, b'x')",
         check="os.read(r, 1) == b'x' and os.write(w, b'x') == 1",
         restored="no: closed; reading gives nothing",
+        restarted="no: their numbers mean nothing",
+        says="OSError",
     ),
     Row(
         what="matplotlib figures",
@@ -154,6 +184,35 @@ ROWS = (
 
 
 def table() -> str:
-    """As docs/limitations.md has it."""
-    rows = [f"| {row.what} | yes | {row.restored} |" for row in ROWS]
-    return "\n".join(["| what | survives a run | survives a restore |", "| --- | --- | --- |", *rows])
+    """As docs/survival.md has it."""
+    rows = [f"| {row.what} | yes | {row.restored} | {row.restarted} |" for row in ROWS]
+    return "\n".join(["| what | a run | a crash or a rollback | a restart |", "| --- | --- | --- | --- |", *rows])
+
+
+def count() -> str:
+    """How many kinds of object come back, as docs/SPECIFICATION.md has it."""
+    return f"{sum(kind.expected == 'kept' for kind in KINDS)} of {len(KINDS)}"
+
+
+def kinds() -> str:
+    """How many kinds of object come back after a restart, and which do not; as docs/survival.md has it."""
+    kept = [_shown(kind.name) for kind in KINDS if kind.expected == "kept"]
+    gone = [f"| {_shown(kind.name)} | {_shown(kind.why)} |" for kind in KINDS if kind.expected != "kept"]
+    return "\n".join(
+        [
+            f"Of {len(KINDS)} kinds that are tried {len(kept)} come back. {len(gone)} do not:",
+            "",
+            "| what | the tombstone says, among others |",
+            "| --- | --- |",
+            *gone,
+            "",
+            "These come back:",
+            "",
+            textwrap.fill("; ".join(kept) + ".", 120, break_long_words=False, break_on_hyphens=False),
+        ]
+    )
+
+
+def _shown(name: str) -> str:
+    """In Markdown, where two underscores are something else."""
+    return re.sub(r"__\w+__", r"`\g<0>`", name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import html
+import json
 import os
 import re
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 from fastmcp import Client
 from pydantic_core import PydanticUndefined
 
+import quire
 from quire import cli, compose
 from quire.frontends import python as python_api
 from quire.frontends.terminal.demo import STEPS
@@ -94,7 +96,7 @@ def commands(path: Path) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("path", [pytest.param(path, id=name_of(path)) for path in DOCS if commands(path)])
 def test_the_commands_of_a_document_run_and_print_what_is_shown(path: Path, data_dir: Path, tmp_path: Path) -> None:
     moved = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME")
-    env = {name: value for name, value in server_environment(data_dir).items() if name not in moved}
+    env = {name: value for name, value in server_environment(data_dir, auto_save=DEADLINE).items() if name not in moved}
     env |= {"XDG_CONFIG_HOME": str(tmp_path / "config"), "PATH": f"{Path(sys.executable).parent}:{env['PATH']}"}
     for command, output in commands(path):
         if " install " in command:
@@ -106,7 +108,7 @@ def test_the_commands_of_a_document_run_and_print_what_is_shown(path: Path, data
             command, shell=True, env=env, cwd=tmp_path, input="", capture_output=True, text=True, timeout=DEADLINE
         )
         assert done.returncode == 0, f"{command}\n{done.stderr}"
-        assert output in done.stdout + done.stderr, command
+        assert _settled(output, data_dir) in _settled(done.stdout + done.stderr, data_dir), command
 
 
 def _listens(command: str, env: dict[str, str], cwd: Path) -> None:
@@ -117,35 +119,50 @@ def _listens(command: str, env: dict[str, str], cwd: Path) -> None:
         assert first.startswith("Quire listens at http://127.0.0.1:"), first + server.stderr.read()
 
 
+RESTART = "# The server "  # … ends and is started again, with setting = value.
+
+
 def calls(path: Path) -> str:
     """The tool calls a document shows, each with the answer below it: one conversation."""
-    return "".join(block for block in blocks(path.read_text("utf-8"), "text") if block.startswith("> "))
+    return "".join(block for block in blocks(path.read_text("utf-8"), "text") if block.startswith(("> ", RESTART)))
 
 
 def test_the_readme_begins_with_calls() -> None:
-    assert calls(ROOT / "README.md") == blocks(section(read("README.md"), "## First minutes"), "text")[0]
+    assert calls(ROOT / "README.md").startswith(blocks(section(read("README.md"), "## First minutes"), "text")[0])
 
 
 @pytest.mark.parametrize("path", [pytest.param(path, id=name_of(path)) for path in DOCS if calls(path)])
 async def test_the_calls_of_a_document_are_answered_as_shown(path: Path, data_dir: Path, science: None) -> None:
-    shown = calls(path)
-    async with stdio_client(data_dir) as client:
-        for step in re.split(r"^> ", shown, flags=re.MULTILINE)[1:]:
-            call, _, answer = step.partition("\n")
-            said = ast.parse(call, mode="eval").body
-            assert isinstance(said, ast.Call) and isinstance(said.func, ast.Name)
-            arguments = {str(each.arg): ast.literal_eval(each.value) for each in said.keywords}
-            result = await client.call_tool(said.func.id, arguments, raise_on_error=False)
-            got = [block.text if block.type == "text" else f"<{block.mime_type}>" for block in result.content]
-            assert _settled("\n".join(got), data_dir) == _settled(answer.rstrip("\n"), data_dir)
+    """Where it says so, by another server that was started since. None takes snapshots by itself before its end: which
+    there are would depend on the moment."""
+    for part in re.split(rf"^{RESTART}", f"\n{calls(path)}", flags=re.MULTILINE):
+        how, _, shown = part.partition("\n")
+        settings = dict(re.findall(r"(\w+) = (\w+)", how))
+        async with stdio_client(data_dir, snapshot_interval=0, auto_save=DEADLINE, **settings) as client:
+            for step in re.split(r"^> ", shown, flags=re.MULTILINE)[1:]:
+                await _is_answered(client, step, data_dir)
+
+
+async def _is_answered(client: Client[Any], step: str, data_dir: Path) -> None:
+    call, _, answer = step.partition("\n")
+    said = ast.parse(call, mode="eval").body
+    assert isinstance(said, ast.Call) and isinstance(said.func, ast.Name)
+    arguments = {str(each.arg): ast.literal_eval(each.value) for each in said.keywords}
+    result = await client.call_tool(said.func.id, arguments, raise_on_error=False)
+    got = [block.text if block.type == "text" else f"<{block.mime_type}>" for block in result.content]
+    assert _settled("\n".join(got), data_dir) == _settled(answer.rstrip("\n"), data_dir), call
 
 
 def _settled(text: str, data_dir: Path) -> str:
-    """Without what differs from run to run: ids, seconds, sizes of pictures and checkpoints, the data directory."""
+    """Without what differs from run to run: ids, times, seconds, sizes, the data directory."""
     text = re.sub(r"\b(?:[0-9a-f]{32}|[0-9a-f]{12})\b", "ID", text.replace(str(data_dir), "DATA_DIR"))
-    text = re.sub(r"[\d.e-]+ s\]", "N s]", text)
-    text = re.sub(r"[\d.]+ MiB", "N MiB", text)
-    return re.sub(r"png \d+x\d+, [\d,]+ bytes", "png", text)
+    text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "TIME", text)
+    text = re.sub(r"\d[\d.e-]* s\b", "N s", text)
+    text = re.sub(r"\d[\d.]* [KMGT]iB", "N MiB", text)
+    text = re.sub(r"\d[\d,]* (bytes|chunks?)\b", r"N \1", text)
+    text = re.sub(r"^( *TIME .*?) +[\d,]+ +[\d,]+ *$", r"\1 N N", text, flags=re.MULTILINE)  # quire state
+    text = re.sub(r"(?<=\S) +(?= |$)", "", text, flags=re.MULTILINE)  # the widths of its columns
+    return re.sub(r"png \d+x\d+, N bytes", "png", text)
 
 
 def test_the_picture_shows_every_step_of_the_demo() -> None:
@@ -154,9 +171,24 @@ def test_the_picture_shows_every_step_of_the_demo() -> None:
     assert [step.title for step in STEPS if re.sub(r"\s", "", step.title) not in drawn] == []
 
 
-@pytest.mark.parametrize("name", ["embed", "timeline"])
+@pytest.mark.parametrize("name", ["embed", "state", "timeline"])
 def test_a_page_shows_its_example(name: str) -> None:
     assert blocks(read(f"docs/howto/{name}.md"), "python") == [read(f"examples/{name}.py")]
+
+
+async def test_the_state_file_on_the_page_is_what_is_saved(data_dir: Path) -> None:
+    (shown,) = (json.loads(block) for block in blocks(read("docs/howto/state.md"), "json"))
+    async with quire.open(data_dir, preload="") as q:
+        book = await q.notebook(shown["notebook"])
+        for source in shown["history"]:
+            await book.add_cell(source)
+        snapshot = await book.save(shown["name"])
+    (file,) = data_dir.rglob(f"{shown['name']}.json")
+    saved = json.loads(file.read_text("utf-8"))
+    assert saved["variables"]["squares"]["snapshot"] == snapshot.id
+    for each in (saved, shown):
+        del each["saved_at"], each["python"], each["variables"]["squares"]["snapshot"]
+    assert saved == shown
 
 
 # Words and links
@@ -332,8 +364,10 @@ def test_the_page_on_embedding_names_all_an_object_has(kind: type) -> None:
     assert named == {name for name in vars(kind) if not name.startswith("_")}
 
 
-def test_the_table_of_what_survives_is_the_one_that_is_tried() -> None:
-    assert survival.table() in section(read("docs/limitations.md"), "## What survives")
+def test_the_tables_of_what_survives_are_those_that_are_tried() -> None:
+    assert survival.table() in section(read("docs/survival.md"), "## A run, a crash, a restart")
+    assert survival.kinds() in section(read("docs/survival.md"), "## Kinds of objects")
+    assert f"| {survival.count()} |" in section(read("docs/SPECIFICATION.md"), "## Numbers")
 
 
 # Architecture and specification

@@ -19,7 +19,7 @@ QUICK: dict[str, Any] = {"grace": 0.5, "preload": ""}
 """Settings of a server that starts at once and kills soon."""
 
 IN_MEMORY: dict[str, Any] = {"snapshot_interval": 0, "auto_save": 0, "auto_restore": False}
-"""Settings of a server whose namespaces are in its processes only: what a crash there costs is not hidden by the disk."""
+"""Settings of a server whose namespaces are in its processes only: the disk does not hide what a crash costs."""
 
 ROOMY = """
 from quire.cli import main

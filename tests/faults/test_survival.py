@@ -1,19 +1,26 @@
-"""What survives a run, and what survives a restore: every row of the table in docs/limitations.md."""
+"""What survives a run, a crash or a rollback, and a restart: every row of the first table in docs/survival.md."""
 
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import AsyncIterator
 
 import pytest
 
+import quire
+from quire.frontends.python import Quire
 from tests.conftest import text
 from tests.faults.conftest import Book
 from tests.survival import ROWS, Row
 
 
+def _tried(row: Row) -> bool:
+    return not row.needs or importlib.util.find_spec(row.needs) is not None
+
+
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.what)
 async def test_what_survives_a_run_and_what_survives_a_restore(book: Book, row: Row) -> None:
-    if row.needs and importlib.util.find_spec(row.needs) is None:
+    if not _tried(row):
         pytest.skip(f"{row.needs} is not installed")
     made = await book.run(row.setup, timeout=120)
     assert not made.is_error, text(made)
@@ -29,3 +36,26 @@ async def test_what_survives_a_run_and_what_survives_a_restore(book: Book, row: 
         assert held is row.survives, text(restored)
         again = await book.ask("rollback", to=0)
         assert not again.is_error, text(again)
+
+
+@pytest.fixture(scope="module")
+async def restarted(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Quire]:
+    """A notebook for each row, set up by one Quire, in another."""
+    folder = tmp_path_factory.mktemp("restarted") / "data"
+    async with quire.open(folder, preload="", auto_save=60) as first:
+        for row in filter(_tried, ROWS):
+            made = await (await first.notebook(row.what)).add_cell(row.setup, timeout=120)
+            assert made.state == "SUCCESS", await made.text()
+    async with quire.open(folder, preload="") as second:
+        yield second
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.what)
+async def test_what_survives_a_restart(restarted: Quire, row: Row) -> None:
+    if not _tried(row):
+        pytest.skip(f"{row.needs} is not installed")
+    checked = await (await restarted.notebook(row.what)).add_cell(f"bool({row.check})", timeout=60)
+    if row.survives_restart:
+        assert await checked.text() == "True"
+    else:
+        assert row.says and row.says in await checked.text()

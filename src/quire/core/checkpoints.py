@@ -65,7 +65,7 @@ class Listing:
                 current=run == line.head,
                 stale=run not in way,
             )
-            for run, census in ((RunId(name), census) for name, census in kernel.checkpoints.items())
+            for run, census in ((RunId(name), census) for name, census in list(kernel.checkpoints.items()))
             if run in line.steps
         ]
 

@@ -41,11 +41,13 @@ class Idle:
 
     async def _consider(self, notebook: Notebook, seconds: float) -> None:
         after, timeout = self._rules.hibernate_after, self._rules.timeout
+        line = self._kernels.line(notebook)
+        head = line.head if line is not None else None
         if after and seconds >= after and self._saving is not None and await self._saving.whole(notebook):
-            await self._kernels.put_away(notebook, after, f"it was put to sleep after {after:g} s without use")
+            await self._kernels.put_away(notebook, head, f"it was put to sleep after {after:g} s without use")
         elif timeout and seconds >= timeout:
             try:
                 if self._saving is not None:
                     await self._saving.saved(notebook)
             finally:
-                await self._kernels.put_away(notebook, timeout, f"it was closed after {timeout:g} s without use")
+                await self._kernels.put_away(notebook, head, f"it was closed after {timeout:g} s without use")

@@ -166,10 +166,10 @@ class Kernels:
             if slot.kernel is not None and not slot.waiting
         ]
 
-    async def put_away(self, notebook: Notebook, since: float, why: str) -> None:
-        """End a kernel that nobody has used for so many seconds; not if somebody came meanwhile."""
+    async def put_away(self, notebook: Notebook, head: RunId | None, why: str) -> None:
+        """End a kernel that nobody uses; not if somebody came and it stands elsewhere by now."""
         async with self.turn(notebook, asked=False) as slot:
-            if not slot.waiting and anyio.current_time() - slot.used_at >= since:
+            if not slot.waiting and slot.line.head == head:
                 await self._end(notebook.id, slot)
                 slot.gone = why
 

@@ -21,7 +21,9 @@ from quire.core.ports import Kernel, Snapshots, Store
 from quire.core.tasks import background
 
 log = logging.getLogger(__name__)
+_TRIES = 2  # a kernel may end while it is saved
 _REST = 4  # times as long as a snapshot took: nothing is written for so long after it
+_AGAIN, _LATEST = 2.0, 300.0  # seconds until one that failed is tried again: doubled each time, up to this
 _AT_ONCE = 2  # snapshots nobody asked for, of all notebooks
 _KEPT = 10  # snapshots of a notebook without a name that are kept
 _SWEEP = 3600.0  # seconds between sweeps
@@ -46,6 +48,7 @@ class _Book:
     writing: anyio.Lock = field(default_factory=anyio.Lock)
     begun_at: float = float("-inf")
     rests_until: float = float("-inf")
+    failures: int = 0  # one after the other
     told: bool = False  # that it could not be saved
 
 
@@ -87,12 +90,16 @@ class Saving:
         """Write the state the namespace is in under a name, in place of what had it; and where a copy for people to
         read lies. Raises Failed."""
         check_name(name)
-        async with self._kernels.lease(notebook) as lease:
-            if lease.notice:
-                self._kernels.remember(notebook, lease.notice)
-            if lease.line.head is None and notebook.origin is None:
-                raise Refused("No cell has run yet: there is nothing to save.")
-        written = await self._write(notebook, name)
+        written = None
+        for _ in range(_TRIES):
+            async with self._kernels.lease(notebook) as lease:
+                if lease.notice:
+                    self._kernels.remember(notebook, lease.notice)
+                if lease.line.head is None and notebook.origin is None:
+                    raise Refused("No cell has run yet: there is nothing to save.")
+            written = await self._write(notebook, name)
+            if written is not None:
+                break
         if written is None:
             raise Failed("The kernel ended before its state was saved. Call again.")
         runs = await self._store.list_runs(notebook.id)
@@ -137,22 +144,27 @@ class Saving:
                 due = max(book.begun_at + self._rules.interval, book.rests_until)
                 await anyio.sleep(max(0.0, due - anyio.current_time()))
                 book.changed = False
-                await self._save_quietly(book)
+                book.failures = 0 if await self._save_quietly(book) else book.failures + 1
+                if book.failures:
+                    book.changed = True  # the last state is not to stay unwritten
+                    book.rests_until = anyio.current_time() + min(_AGAIN * 2**book.failures, _LATEST)
         finally:
             book.following = False
 
-    async def _save_quietly(self, book: _Book) -> None:
-        """A failure is told once, with the next answer; the last snapshot stands."""
+    async def _save_quietly(self, book: _Book) -> bool:
+        """Whether that went well. A failure is told once, with the next answer; the last snapshot stands."""
         try:
             async with self._at_once:
                 await self.saved(book.notebook)
             book.told = False
+            return True
         except QuireError as error:
             if self._kernels.live(book.notebook) is not None and not book.told:
                 book.told = True
                 self._kernels.remember(book.notebook, f"The namespace is not on disk as it is now: {error}")
         except Exception:
             log.exception("saving notebook %r", book.notebook.name)
+        return False
 
     async def _save_all(self) -> None:
         async with anyio.create_task_group() as group:
@@ -189,6 +201,10 @@ class Saving:
                 snapshot = await self._snapshots.publish(draft, written, run=head, name=name)
             finally:
                 self._snapshots.abandon(draft)
+        except Failed:
+            if self._kernels.live(notebook) is kernel:
+                raise
+            return None  # it ended meanwhile
         finally:
             if passing:
                 kernel.forget(mark)

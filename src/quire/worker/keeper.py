@@ -155,7 +155,7 @@ class Keeper:
         except OSError as error:
             if kept is not None:
                 processes.kill(kept.pid)
-            self._say({"failed": f"Checkpoint {words['name']} did not wake: {error}."})
+            self._say({"failed": f"Checkpoint {words['name']} did not wake: {error}.", "do": words["do"]})
             return  # what is live stays so
         former = self._live
         if former:
@@ -195,7 +195,7 @@ class Keeper:
             while not self._on_news(asked=True):
                 self._nursery.settimeout(max(0.001, end - time.monotonic()))
         except OSError as error:
-            self._say({"failed": f"Checkpoint {words['name']} did not wake: {error}."})
+            self._say({"failed": f"Checkpoint {words['name']} did not wake: {error}.", "do": words["do"]})
         finally:
             self._nursery.settimeout(None)
 

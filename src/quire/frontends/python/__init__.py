@@ -62,7 +62,8 @@ class Notebook:
         if not execute or kind is not CellKind.CODE:
             return self._cell(await self._app.notebooks.add_cell(self._data, source, kind, at))
         active = await self._app.runs.start(self._data, source, at=at, timeout=timeout, author="python")
-        return self._cell(await self._app.runs.wait(active, active.timeout + _OVERTIME))
+        cell = await self._app.runs.wait(active, active.timeout + _OVERTIME)
+        return Cell(self._app, self._data, cell, active.notice)
 
     async def cell(self, which: str | int) -> Cell:
         return self._cell(await self._app.notebooks.cell(self._data, which))
@@ -135,10 +136,11 @@ _OVERTIME = 60.0  # seconds past its timeout a run is waited for: interrupt, gra
 class Cell:
     """A cell as it was when asked for."""
 
-    def __init__(self, app: App, notebook: NotebookData, data: CellData) -> None:
+    def __init__(self, app: App, notebook: NotebookData, data: CellData, notice: str = "") -> None:
         self._app = app
         self._notebook = notebook
         self._data = data
+        self._notice = notice
 
     @property
     def id(self) -> str:
@@ -164,6 +166,11 @@ class Cell:
     def stale(self) -> bool:
         """Whether the namespace was rolled back to before its last run."""
         return self._data.run is not None and self._data.run.stale
+
+    @property
+    def notice(self) -> str:
+        """What is to be said beside its outputs: what came back from disk, what was lost. Of a cell just run only."""
+        return self._notice
 
     @property
     def outputs(self) -> tuple[Output, ...]:

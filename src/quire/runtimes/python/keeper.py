@@ -16,6 +16,7 @@ from quire.wire import packets
 
 _END = 3.0  # seconds a keeper has to kill what is below it, before it is killed itself
 _ANSWER = 15.0  # seconds it has to answer an order
+_ANSWERS = {"start": "live", "wake": "live", "branch": "branched", "write": "writing"}  # late ones are for nobody
 
 
 class Keeper:
@@ -27,6 +28,7 @@ class Keeper:
         self._loop = asyncio.get_running_loop()
         self._gone = asyncio.Event()
         self._one_at_a_time = asyncio.Lock()  # orders that are answered
+        self._asked = ""  # what the order was that is to be answered
         self._answer: asyncio.Future[tuple[int, int]] | None = None  # of start, wake, branch and write: pid and pidfd
         self._weighed: asyncio.Future[tuple[int, dict[str, int]]] | None = None
         self._deaths: dict[int, asyncio.Future[Exit]] = {}
@@ -42,13 +44,19 @@ class Keeper:
     async def launch(self, order: dict[str, Any], descriptors: list[int]) -> tuple[int, int]:
         """Have it start, wake, branch or write: the new process's pid, and a pidfd that is the caller's to close."""
         async with self._one_at_a_time:
-            self._answer = self._loop.create_future()
+            self._answer, self._asked = self._loop.create_future(), order["do"]
             try:
                 packets.send(self._control, order, descriptors)
                 return await asyncio.wait_for(asyncio.shield(self._answer), _ANSWER)
-            except (OSError, TimeoutError) as error:
-                self._kill()  # one that does not answer keeps nothing
+            except TimeoutError as error:
+                if order["do"] != "write":  # which is not worth the kernel
+                    self._kill()  # one that does not answer keeps nothing
                 raise Failed("The process that keeps this kernel does not answer.") from error
+            except OSError as error:
+                self._kill()
+                raise Failed(f"The process that keeps this kernel cannot be reached ({error.strerror}).") from error
+            finally:
+                self._asked = ""
 
     def order(self, **words: Any) -> None:
         with contextlib.suppress(OSError):
@@ -103,12 +111,12 @@ class Keeper:
             case (
                 {"live": int(pid)} | {"branched": int(pid)} | {"writing": int(pid)},
                 [pidfd],
-            ) if self._answer is not None:
+            ) if self._answer is not None and _ANSWERS.get(self._asked) in words:
                 self.live = pid if "live" in words else self.live
                 self._settle(self._answer, (pid, pidfd))
                 return
-            case {"failed": str(why)}, []:
-                if self._answer is not None and not self._answer.done():
+            case {"failed": str(why), "do": str(order)}, []:
+                if self._answer is not None and not self._answer.done() and order == self._asked:
                     self._answer.set_exception(Failed(why))
             case {"gone": str(name)}, []:
                 self.kept.pop(name, None)

@@ -1,0 +1,66 @@
+"""State over restarts: save it, close Quire, open it again, go on. Ends with "ok"."""
+
+import asyncio
+import tempfile
+
+import quire
+from quire.core.errors import NotFound
+from quire.core.model import CellState
+
+
+async def work(data_dir: str) -> None:
+    async with quire.open(data_dir) as q:
+        book = await q.notebook("prices")
+        await book.add_cell("prices = [3, 4, 5]\nsame = prices")
+        await book.add_cell("def dear(least):\n    return [price for price in prices if price >= least]")
+
+        # a name keeps a state; without one the last few are kept
+        saved = await book.save("raw")
+        assert saved.name == "raw" and not saved.lost
+        await book.add_cell("prices = [price * 100 for price in prices]")
+
+        # what cannot be saved is named, with why
+        await book.add_cell("squares = (price * price for price in prices)\nnext(squares)")
+        (lost,) = (await book.save("squares begun")).lost
+        assert (lost.name, lost.what) == ("squares", "a suspended generator")
+        assert [each.name for each in await book.snapshots() if each.name] == ["raw", "squares begun"]
+
+
+async def go_on(data_dir: str) -> None:
+    async with quire.open(data_dir) as q:
+        # the first use of a notebook brings its namespace back, as its last cell left it
+        book = await q.notebook("prices")
+        assert await book.value("prices") == [300, 400, 500]
+
+        # what could not be saved says so when it is used, and which cell makes it again
+        gone = await book.add_cell("next(squares)")
+        assert gone.state is CellState.ERROR and "GoneError" in await gone.text()
+        assert (await gone.text()).endswith("Run cell 3 again.")
+
+        # back to a saved state; cells that ran since stay, and are stale
+        moved = await book.restore("raw")
+        assert moved.stale == (2, 3, 4) and await book.value("prices") == [3, 4, 5]
+        assert await (await book.add_cell("same is prices, dear(4)")).text() == "(True, [4, 5])"
+
+        # a second notebook from a state on disk; the first goes on
+        other = await book.branch("in cents", at="squares begun")
+        assert await other.value("prices") == [300, 400, 500]
+
+        # a state that was never saved is refused, and nothing changes
+        try:
+            await book.restore("row")
+        except NotFound as error:
+            assert "There are: raw, squares begun." in str(error)
+        else:
+            raise AssertionError("a state came back that was never saved")
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as data_dir:
+        asyncio.run(work(data_dir))
+        asyncio.run(go_on(data_dir))
+    print("ok")
+
+
+if __name__ == "__main__":
+    main()
