@@ -341,18 +341,20 @@ concurrency.fill_context_variable concurrency.fill_future concurrency.fill_local
 concurrency.fill_thread concurrency.make_context concurrency.make_context_variable concurrency.make_future
 concurrency.make_local concurrency.make_lock concurrency.make_loop concurrency.make_pool
 concurrency.make_rlock concurrency.make_simple_queue concurrency.make_thread concurrency.make_workers
-files.closed_file files.make_directory files.make_temporary files.make_unnamed files.open_again
-files.open_gzip files.open_zip functions.attribute_of functions.descriptor_of functions.fill_cell
-functions.fill_function functions.fill_module functions.import_module functions.main_module
-functions.make_cell functions.make_code functions.make_function functions.make_method functions.make_module
-functions.scope_of iterators.begin iterators.fill_weak iterators.finished_generator iterators.make_finalizer
-iterators.make_reference iterators.make_weak libraries.fill_array libraries.fill_index libraries.fill_objects
-libraries.make_array libraries.make_array_over libraries.make_array_view libraries.make_block
-libraries.make_client libraries.make_objects libraries.make_refs libraries.make_single libraries.open_map
-loading.gone reducers.bare reducers.named reducers.set_state resources.closed_connection resources.connect
+files.closed_file files.fill_coded files.make_coded files.make_directory files.make_temporary
+files.make_unnamed files.open_again files.open_gzip files.open_zip functions.attribute_of
+functions.attributes_of functions.descriptor_of functions.fill_cell functions.fill_function
+functions.fill_module functions.import_module functions.main_module functions.make_cell functions.make_code
+functions.make_function functions.make_method functions.make_module functions.scope_of iterators.begin
+iterators.fill_weak iterators.finished_generator iterators.make_finalizer iterators.make_key
+iterators.make_pairs iterators.make_reference iterators.make_weak libraries.fill_array libraries.fill_index
+libraries.fill_objects libraries.make_array libraries.make_array_over libraries.make_array_view
+libraries.make_block libraries.make_client libraries.make_masked libraries.make_objects libraries.make_refs
+libraries.make_single libraries.make_ufunc libraries.open_archive libraries.open_map loading.gone
+reducers.bare reducers.named reducers.set_state references.held resources.closed_connection resources.connect
 resources.fill_connection resources.fill_logger resources.get_logger resources.last_resort resources.make_map
-resources.make_process resources.make_row standard.builtin standard.dict_of_class standard.fill_cached
-standard.fill_exception standard.make_alias standard.make_cached standard.make_exception
+resources.make_process resources.make_row resources.map_again standard.builtin standard.dict_of_class
+standard.fill_cached standard.fill_exception standard.make_alias standard.make_cached standard.make_exception
 standard.make_variable standard.make_view standard.match_again standard.module_object standard.view_of
 """
 

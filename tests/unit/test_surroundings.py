@@ -232,6 +232,18 @@ def test_options_of_pandas_and_settings_of_matplotlib_are_put_back_and_code_amon
     assert found == [7, 4, {"color": ["r", "g"]}, "bevel"]
 
 
+def test_what_matplotlib_changes_in_itself_for_polar_bars_is_put_back(two: Two, science: None) -> None:
+    two.take("from matplotlib.path import Path\nPath.unit_rectangle()._interpolation_steps = 100")
+    check = "__import__('matplotlib.path').path.Path.unit_rectangle()._interpolation_steps"
+    assert two.put(check) == ([], 100)
+
+
+def test_the_precision_of_mpmath_is_put_back(two: Two) -> None:
+    pytest.importorskip("mpmath")
+    two.take("import mpmath\nmpmath.mp.dps = 50")
+    assert two.put("__import__('mpmath').mp.dps") == ([], 50)
+
+
 def test_what_is_kept_is_plain_data_and_no_library_is_loaded_by_looking(two: Two) -> None:
     two.take(
         "import os, pickletools\nos.environ['A'] = '1'\nimport random, warnings\nrandom.seed(1)\n"

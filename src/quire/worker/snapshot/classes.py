@@ -49,7 +49,8 @@ def reduce_class(context: Context, cls: type) -> Any:
     attributes = {name: value for name, value in dict_of(cls).items() if not _is_layout(cls, name, value)}
     first = {name: value for name, value in attributes.items() if any(type(value) is kind for kind in _FIRST)}
     rest = {name: value for name, value in attributes.items() if name not in first}
-    arguments = (_meta(cls), name_of(cls), _qualname_of(cls), cls.__module__, _bases_of(cls), _needed(cls))
+    order = () if [*first, *rest] == [*attributes] or _is_of_ctypes(type(cls)) else _order(attributes)
+    arguments = (_meta(cls), name_of(cls), _qualname_of(cls), cls.__module__, _bases_of(cls), _needed(cls), order)
     state = (Filling(cls, first), rest, _virtual(cls))
     return (make_class, arguments, state, None, None, fill_class)
 
@@ -59,6 +60,10 @@ reduces(type, abc.ABCMeta, derived=True)(reduce_class)
 
 def _is_layout(cls: type, name: str, value: Any) -> bool:
     return name in _OF_TYPE or _is_slot(cls, value) or type(value).__name__ == "CField"
+
+
+def _order(attributes: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(name for name in attributes if name != "__doc__" or attributes[name] is not None)  # it comes by itself
 
 
 def _hidden(cls: type) -> Any:
@@ -146,18 +151,27 @@ def _quiet(bases: tuple[type, ...]) -> Iterator[None]:
 
 
 @rebuilds
-def make_class(meta: Any, name: str, qualname: str, module: Any, bases: tuple[Any, ...], needed: dict[str, Any]) -> Any:
+def make_class(
+    meta: Any,
+    name: str,
+    qualname: str,
+    module: Any,
+    bases: tuple[Any, ...],
+    needed: dict[str, Any],
+    order: tuple[str, ...] = (),
+) -> Any:
+    """`order`: its attributes, where filling it would put them in another one."""
     for each in (meta, *bases):
         if tombstones.is_one(each):
             return tombstones.lost(f"class {name}", f"what it derives from is gone: {tombstones.sentence(each)}")
-    content: dict[str, Any] = {"__module__": module, "__qualname__": qualname, **needed}
+    content: dict[str, Any] = {"__module__": module, "__qualname__": qualname, **dict.fromkeys(order), **needed}
     meta = type(bases[meta]) if type(meta) is int else meta
     maker = builtin_base(meta)
     with _quiet(bases):
         cls = maker.__new__(meta, name, bases, content)
         if _is_of_ctypes(meta):
             _inherited(meta, "__init__")(cls, name, bases, content)
-    if "__slots__" in needed:
+    if "__slots__" in needed and not order:
         type.__delattr__(cls, "__slots__")
     if isinstance(cls, abc.ABCMeta):
         _abc._abc_init(cls)
@@ -171,14 +185,34 @@ def fill_methods(cls: Any, attributes: dict[str, Any]) -> None:
     put = _inherited(type(cls), "__setattr__")
     for name, value in attributes.items():
         if name not in _FIELDS or not _is_of_ctypes(type(cls)):
-            put(cls, name, value)
+            with _open(type(cls), name):
+                put(cls, name, value)
+
+
+@contextlib.contextmanager
+def _open(meta: type, name: str) -> Iterator[None]:
+    """While an attribute is put into a class: a property of the metaclass over it would take it, or refuse."""
+    aside = [
+        (each, dict_of(each)[name])
+        for each in mro_of(meta)
+        if each.__flags__ & (1 << 9) and hasattr(type(dict_of(each).get(name)), "__set__")
+    ]
+    for each, _ in aside:
+        _set(each, name, None)
+    try:
+        yield
+    finally:
+        for each, own in aside:
+            _set(each, name, own)
 
 
 @rebuilds
 def fill_class(cls: Any, state: tuple[Any, dict[str, Any], dict[str, Any]]) -> None:
     if tombstones.is_one(cls):
         return
-    _, rest, virtual = state
+    filled, rest, virtual = state
+    if tombstones.is_one(filled):
+        raise ValueError(tombstones.parts(filled)[1])
     fill_methods(cls, rest)
     if "abstract" in virtual or isinstance(cls, abc.ABCMeta):
         cls.__abstractmethods__ = frozenset(virtual.get("abstract", ()))

@@ -6,6 +6,8 @@ nor write what that process is still to write.
 
 from __future__ import annotations
 
+import codecs
+import gc
 import io
 import os
 import stat
@@ -20,11 +22,14 @@ from quire.worker.snapshot.reducers import (
     Refused,
     afterwards,
     described,
+    on_trial,
     rebuilds,
     reduce_itself,
     reduces,
     reduces_named,
 )
+
+__all__ = ["on_trial"]
 
 _open = open
 _CONTENT = 64 << 20  # bytes of a temporary file that are kept with it
@@ -43,7 +48,7 @@ def reduce_binary(context: Context, file: Any) -> Any:
 
 def _reduce_file(file: Any, words: dict[str, Any] | None) -> Any:
     if file.closed:
-        return (closed_file, (file.mode, words))
+        return (closed_file, (file.mode, _layer(file), words, file.name))
     raw = _raw(file)
     if not isinstance(raw, io.FileIO):
         raise Refused("a stream", f"it reads from {described(raw)}")
@@ -51,12 +56,12 @@ def _reduce_file(file: Any, words: dict[str, Any] | None) -> Any:
         return _reduce_unnamed(file, raw, words)
     path = os.path.abspath(os.fsdecode(raw.name))
     _check_path(path, raw)
-    if words is not None and raw.readable():
-        _check_line_ends(path)
     position, unwritten = _standing(file, raw)
     if words is not None:
-        words = {**words, "flags": {"line_buffering": file.line_buffering, "write_through": file.write_through}}
-    return (open_again, (path, file.mode, _layer(file), words, position, unwritten, _print(os.fstat(raw.fileno()))))
+        flags = {"line_buffering": file.line_buffering, "write_through": file.write_through}
+        words = {**words, "newline": _newline(file, path), "flags": flags}
+    same = _print(os.fstat(raw.fileno()))
+    return (open_again, (path, file.mode, _layer(file), words, position, unwritten, same, raw.name))
 
 
 def _reduce_unnamed(file: Any, raw: io.FileIO, words: dict[str, Any] | None) -> Any:
@@ -65,6 +70,7 @@ def _reduce_unnamed(file: Any, raw: io.FileIO, words: dict[str, Any] | None) -> 
     if not stat.S_ISREG(state.st_mode) or state.st_nlink or state.st_size > _CONTENT:
         raise Refused(_FILE, "it is no file with a path")
     position, unwritten = _standing(file, raw)
+    words = None if words is None else {**words, "newline": _newline(file, "")}
     return (make_unnamed, (words, os.pread(raw.fileno(), state.st_size, 0), position, unwritten))
 
 
@@ -104,14 +110,28 @@ def _check_path(path: str, raw: io.FileIO) -> None:
         raise Refused(_FILE, "its path leads to another file by now")
 
 
-def _check_line_ends(path: str) -> None:
-    """How a file treats `\\r` cannot be asked of it, and matters only where there is one."""
+def _newline(file: Any, path: str) -> str | None:
+    """What it was opened with cannot be asked of it; of the texts it holds, between its encoding and how it treats
+    errors, it is the first. The second is what it has read ahead."""
+    parts = gc.get_referents(file)
+    first = next(at for at, part in enumerate(parts) if type(part) is str)
+    texts = [part for part in parts[first + 1 :] if type(part) is str][:-1]
+    universal = any(type(part) is io.IncrementalNewlineDecoder for part in parts)  # it is None or ""
+    if not universal or len(texts) == 2:
+        return texts[0] if texts else None
+    read = any(type(part) is tuple for part in parts)
+    if texts == [""] and read and (not path or _has_returns(path)):
+        raise Refused(_FILE, "how it reads line ends cannot be found")
+    return "" if texts and not read else None
+
+
+def _has_returns(path: str) -> bool:
+    """Only where there is a `\\r` do the two differ."""
     try:
         with _open(path, "rb") as content:
-            if b"\r" in content.read(_CONTENT):
-                raise Refused(_FILE, "how it reads line ends cannot be found")
+            return b"\r" in content.read(_CONTENT)
     except OSError:
-        raise Refused(_FILE, "its path does not lead to it") from None
+        return True
 
 
 def _standing(file: Any, raw: io.FileIO) -> tuple[int, bytes]:
@@ -151,7 +171,14 @@ def _unwritten(file: Any, number: int) -> bytes:
 
 @rebuilds
 def open_again(
-    path: str, mode: str, layer: str, words: Any, position: int, unwritten: bytes, print_: tuple[int, int]
+    path: str,
+    mode: str,
+    layer: str,
+    words: Any,
+    position: int,
+    unwritten: bytes,
+    print_: tuple[int, int],
+    name: Any = None,
 ) -> Any:
     """At the same place; a file that is another one by now is lost, and nothing is truncated."""
     try:
@@ -167,10 +194,15 @@ def open_again(
     except (OSError, ValueError) as error:
         return tombstones.lost(_FILE, f"{path} cannot be opened: {error}")
     _write_later(file, unwritten)
+    return _called(file, mode, path if name is None else name)
+
+
+def _called(file: Any, mode: str, name: Any) -> Any:
+    """With the name and the mode it was opened with."""
+    _raw(file).name = name
+    if isinstance(file, io.TextIOWrapper):
+        file.mode = mode  # type: ignore[misc]
     return file
-
-
-on_trial: list[bool] = []  # what is loaded is thrown away: nothing of it may reach a file
 
 
 def _write_later(file: Any, unwritten: bytes) -> None:
@@ -197,11 +229,31 @@ def _opened(path: str, mode: str, layer: str, words: Any) -> Any:
 
 
 @rebuilds
-def closed_file(mode: str, words: Any) -> Any:
-    binary = {} if words is None else words
-    file = _open(os.devnull, "r" if "b" not in mode and words is not None else "rb", **binary)
+def closed_file(mode: str, layer: str, words: Any, name: Any) -> Any:
+    file = _called(_opened(os.devnull, mode, layer, words), mode, name)
     file.close()
     return file
+
+
+@reduces(codecs.StreamReaderWriter)
+def reduce_coded(context: Context, file: Any) -> Any:
+    """What `codecs.open` makes, with what it has read ahead."""
+    ahead = {key: value for key, value in vars(file.reader).items() if key != "stream"}
+    own = {key: value for key, value in vars(file).items() if key not in ("stream", "reader", "writer")}
+    arguments = (file.stream, type(file.reader), type(file.writer), file.errors)
+    return (make_coded, arguments, (own, ahead), None, None, fill_coded)
+
+
+@rebuilds
+def make_coded(stream: Any, reader: Any, writer: Any, errors: str) -> Any:
+    return stream if tombstones.is_one(stream) else codecs.StreamReaderWriter(stream, reader, writer, errors)
+
+
+@rebuilds
+def fill_coded(file: Any, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    if not tombstones.is_one(file):
+        vars(file).update(state[0])
+        vars(file.reader).update(state[1])
 
 
 # Temporary files: with what is in them, for they go with the process
@@ -210,7 +262,7 @@ def closed_file(mode: str, words: Any) -> Any:
 @reduces(tempfile._TemporaryFileWrapper)
 def reduce_temporary(context: Context, wrapper: Any) -> Any:
     if wrapper.closed:
-        return (closed_file, (wrapper.mode, None))
+        return (closed_file, (wrapper.mode, "buffered", None, wrapper.name))
     raw = _raw(wrapper.file)
     position, unwritten = _standing(wrapper.file, raw)
     size = os.fstat(raw.fileno()).st_size
@@ -218,7 +270,9 @@ def reduce_temporary(context: Context, wrapper: Any) -> Any:
         raise Refused("a temporary file", f"its {size:,} bytes are too many")
     content = _content(raw.fileno(), wrapper.name, size)
     delete = getattr(wrapper, "delete", True)
-    words = {"encoding": wrapper.encoding} if "b" not in wrapper.mode else {}
+    words = {}
+    if isinstance(wrapper.file, io.TextIOWrapper):
+        words = {"encoding": wrapper.encoding, "errors": wrapper.errors, "newline": _newline(wrapper.file, "")}
     return (make_temporary, (wrapper.name, wrapper.mode, words, content, position, unwritten, delete))
 
 

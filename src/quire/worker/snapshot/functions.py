@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from quire.worker.snapshot import tombstones
-from quire.worker.snapshot.reducers import Context, Refused, importable, is_found, rebuilds, reduces
+from quire.worker.snapshot.modules import importable
+from quire.worker.snapshot.reducers import Context, Refused, is_found, on_trial, rebuilds, reduces
 
 _code_bytes, _code_from = marshal.dumps, marshal.loads
 _MAGIC = importlib.util.MAGIC_NUMBER
@@ -99,6 +100,23 @@ def reduce_scope(context: Context, scope: Scope) -> Any:
 @rebuilds
 def scope_of(module: Any) -> Any:
     return {} if tombstones.is_one(module) else module.__dict__
+
+
+class Attributes:
+    """Stands in the stream for the `__dict__` of an object."""
+
+    def __init__(self, owner: Any) -> None:
+        self.owner = owner
+
+
+@reduces(Attributes)
+def reduce_attributes(context: Context, attributes: Attributes) -> Any:
+    return (attributes_of, (attributes.owner,))
+
+
+@rebuilds
+def attributes_of(owner: Any) -> Any:
+    return owner if tombstones.is_one(owner) else object.__getattribute__(owner, "__dict__")
 
 
 # Cells
@@ -253,6 +271,8 @@ def main_module(namespace: dict[str, Any]) -> Any:
     for module in (sys.modules.get("__main__"), namespace.get("__quire_main__")):
         if getattr(module, "__dict__", None) is namespace:
             return module
+    if on_trial:
+        return sys.modules.get("__main__")
     return tombstones.lost("module __main__", "another one has its place")
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import inspect
+import itertools
 import sys
 import types
 import weakref
@@ -70,6 +72,30 @@ def finished_generator(name: str, qualname: str) -> Any:
     list(generator)
     generator.__name__, generator.__qualname__ = name, qualname
     return generator
+
+
+@reduces(type(functools.cmp_to_key(lambda one, other: 0)))
+def reduce_key(context: Context, key: Any) -> Any:
+    return (make_key, tuple(each for each in gc.get_referents(key) if each is not type(key)))
+
+
+@rebuilds
+def make_key(compare: Any, *of: Any) -> Any:
+    made: Any = functools.cmp_to_key(compare)
+    return made(*of) if of else made
+
+
+@reduces(itertools.pairwise)
+def reduce_pairs(context: Context, pairs: Any) -> Any:
+    if sys.version_info >= (3, 12):
+        raise Refused("a pairwise iterator", "what it has read cannot be found")
+    return (make_pairs, tuple(gc.get_referents(pairs)))
+
+
+@rebuilds
+def make_pairs(*parts: Any) -> Any:
+    """Of the iterator it reads from and the item it has read of it, as far as it has any."""
+    return itertools.pairwise(itertools.chain(parts[1:2], *parts[:1]))
 
 
 # Weak references

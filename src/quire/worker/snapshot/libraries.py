@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import sys
@@ -27,6 +28,7 @@ def _numpy() -> Any:
 
 
 @reduces_named("numpy.ndarray", "numpy.memmap", "numpy.matrix", "numpy.recarray", "numpy.rec.recarray", derived=True)
+@reduces_named("patsy.design_info.DesignMatrix")
 def reduce_array(context: Context, array: Any) -> Any:
     """The memory goes with the array that owns it; what shows a part of it is made as a view again."""
     np = _numpy()
@@ -131,6 +133,8 @@ def make_array_view(root: Any, dtype: Any, shape: Any, strides: Any, start: int,
         array = np.ndarray(shape, dtype, buffer=flat, offset=start, strides=strides)
     if kind is not np.ndarray:
         array = array.view(kind)
+    if isinstance(array, np.memmap) and isinstance(root, np.memmap):
+        array.__dict__.update(root.__dict__)  # which file it is a part of
     if not writeable:
         array.flags.writeable = False
     return array
@@ -192,6 +196,77 @@ def open_map(path: str, dtype: Any, mode: str, offset: int, shape: Any, order: s
     if content is not None:
         array.reshape(-1, order="A").view(np.uint8)[:] = np.frombuffer(content, np.uint8)
     return array
+
+
+@reduces_named("numpy.ma.MaskedArray", "numpy.ma.core.MaskedArray")
+def reduce_masked(context: Context, array: Any) -> Any:
+    """Over the memory it shows, which may be another array's, with its mask as it is."""
+    np = _numpy()
+    if isinstance(_root(array, np), np.ma.MaskedArray) or array.dtype.hasobject:
+        return reduce_itself(context, array)
+    return (make_masked, (type(array), array.view(np.ndarray)), dict(array.__dict__), None, None, fill_array)
+
+
+@rebuilds
+def make_masked(kind: Any, data: Any) -> Any:
+    return data if tombstones.is_one(data) else data.view(kind)
+
+
+@reduces_named("numpy.lib.npyio.NpzFile", "numpy.lib._npyio_impl.NpzFile")
+def reduce_archive(context: Context, archive: Any) -> Any:
+    name = getattr(archive.fid, "name", None)
+    if not isinstance(name, (str, os.PathLike)):
+        raise Refused("an archive of arrays", "it is closed, or no file with a path")
+    path = os.path.abspath(name)
+    return (open_archive, (path, os.path.getsize(path), bool(archive.allow_pickle)))
+
+
+@rebuilds
+def open_archive(path: str, size: int, allow_pickle: bool) -> Any:
+    try:
+        if os.path.getsize(path) != size:
+            return tombstones.lost("an archive of arrays", f"{path} was changed since")
+        return _numpy().load(path, allow_pickle=allow_pickle)
+    except OSError as error:
+        return tombstones.lost("an archive of arrays", f"{path} cannot be opened: {error.strerror}")
+
+
+@reduces_named("numpy.ufunc")
+def reduce_ufunc(context: Context, ufunc: Any) -> Any:
+    """One that `frompyfunc` made holds the function it was made of."""
+    made_of = [each for each in gc.get_referents(ufunc) if callable(each)]
+    if len(made_of) != 1 or not ufunc.__name__.endswith(" (vectorized)"):
+        return reduce_itself(context, ufunc)
+    return (make_ufunc, (made_of[0], ufunc.nin, ufunc.nout, ufunc.identity))
+
+
+@rebuilds
+def make_ufunc(function: Any, takes: int, gives: int, identity: Any) -> Any:
+    words = {} if identity is None else {"identity": identity}
+    return function if tombstones.is_one(function) else _numpy().frompyfunc(function, takes, gives, **words)
+
+
+@reduces_named("matplotlib.cbook.CallbackRegistry")
+def reduce_callbacks(context: Context, registry: Any) -> Any:
+    """With what artists and the notebook asked to be told, which matplotlib would leave out."""
+    said = reduce_itself(context, registry)
+    if type(said[2]) is not dict or type(said[2].get("callbacks")) is not dict:
+        return said
+    kept: dict[str, dict[int, Any]] = {}
+    for signal, told in registry.callbacks.items():
+        known = said[2]["callbacks"].get(signal, {})
+        alive = {number: proxy() for number, proxy in told.items()}
+        kept[signal] = {number: each for number, each in alive.items() if number in known or _is_wanted(each)}
+    return (*said[:2], {**said[2], "callbacks": kept}, *said[3:])
+
+
+def _is_wanted(function: Any) -> bool:
+    """Not what a window, a canvas or pyplot asked for: those are made anew, and ask again."""
+    owner = getattr(function, "__self__", None)
+    home = str(getattr(function if owner is None else type(owner), "__module__", ""))
+    if owner is None:
+        return home == "__main__"
+    return not home.startswith(("matplotlib.backend", "matplotlib.pyplot", "matplotlib._pylab"))
 
 
 # pandas: frames that share memory until one is written know of each other by `refs`; without it both would change
@@ -280,3 +355,8 @@ def make_client(kind: Any, words: dict[str, Any], closed: bool) -> Any:
 
 
 reduces_named("numpy.nditer")(refuses("a numpy iterator", "its position cannot be saved"))
+
+
+@reduces_named("patsy.origin.Origin")
+def reduce_origin(context: Context, origin: Any) -> Any:
+    return (type(origin), (origin.code, origin.start, origin.end))

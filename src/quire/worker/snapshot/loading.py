@@ -106,7 +106,7 @@ class Tape:
         self.play(b"")
 
     def play(self, segment: bytes) -> None:
-        self._data = segment
+        self._data = bytes(segment)  # a view of memory is not what every opcode takes
         self._at = 0
 
     def read(self, size: int = -1) -> bytes:
@@ -166,7 +166,7 @@ def name_losses(name: str, value: Any) -> list[Lost]:
     stones = tombstones.taken()
     for stone in stones:
         tombstones.named(stone, name if stone is value else f"A part of {name}")
-    return [Lost(name, *tombstones.parts(stone)[:2]) for stone in stones]
+    return list(dict.fromkeys(Lost(name, *tombstones.parts(stone)[:2]) for stone in stones))
 
 
 @rebuilds
@@ -177,4 +177,6 @@ def gone(what: str, why: str, name: str = "", cell: str = "") -> Any:
 
 @reduces(tombstones.Tombstone)
 def reduce_tombstone(context: Context, stone: Any) -> Any:
+    what, why, *_ = tombstones.parts(stone)
+    context.report(stone, what, why)  # as long as it is there it is missed
     return (gone, tombstones.parts(stone))

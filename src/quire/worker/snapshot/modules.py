@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dis
 import os
 import sys
@@ -39,10 +40,9 @@ def _is_found_again(package: str) -> bool:
 def _search(package: str, spec: Any) -> bool:
     """As an import would, had it not been imported yet."""
     for finder in list(sys.meta_path):
-        try:
+        again = None
+        with contextlib.suppress(BaseException):  # a finder of anyone's
             again = finder.find_spec(package, None)
-        except BaseException:
-            continue
         if again is not None:
             return _is_same(again.origin, getattr(spec, "origin", None))
     return False
@@ -88,13 +88,26 @@ def held(module: types.ModuleType) -> dict[int, dict[int, str]]:
     return index
 
 
-def is_rebound(module: types.ModuleType, name: str) -> bool:
+def marks() -> dict[int, tuple[str, str]]:
+    """Every bare object that some module has: its id, and where it is."""
+    return {
+        id(value): (module_name, name)
+        for module_name, module in list(sys.modules.items())
+        if type(module) is types.ModuleType
+        for name, value in list(vars(module).items())
+        if type(value) is object and type(name) is str and importable(module)
+    }
+
+
+def is_rebound(module: str, name: str) -> bool:
     """By a function of the module: what a new process has there may be another object, or None yet."""
-    for value in list(vars(module).values()):
-        if type(value) is types.FunctionType and name in value.__code__.co_names:
-            for step in dis.get_instructions(value.__code__):
-                if step.opcode == _STORE and step.argval == name:
-                    return True
+    own = vars(sys.modules[module])
+    for value in list(own.values()):
+        if type(value) is types.FunctionType and value.__globals__ is own and name in value.__code__.co_names:
+            at = value.__code__.co_names.index(name) & 0xFF
+            code = value.__code__.co_code
+            if any(code[place + 1] == at for place in range(0, len(code), 2) if code[place] == _STORE):
+                return True
     return False
 
 

@@ -113,6 +113,35 @@ def put_matplotlib(taken: dict[str, Any]) -> list[str]:
     return _put_each("matplotlib", taken, _library("matplotlib").rcParams.__setitem__)
 
 
+def matplotlib_bars() -> int | None:
+    """How finely the one rectangle that all bars share is drawn: bars of a polar plot change it."""
+    shared = getattr(getattr(sys.modules.get("matplotlib.path"), "Path", None), "_unit_rectangle", None)
+    steps = getattr(shared, "_interpolation_steps", 1)
+    return steps if type(steps) is int and steps != 1 else None
+
+
+def put_bars(steps: int) -> list[str]:
+    importlib.import_module("matplotlib.path").Path.unit_rectangle()._interpolation_steps = steps
+    return []
+
+
+def mpmath_precision() -> dict[str, Any] | None:
+    """Of its own context, which is the library's, as it is not when it was loaded."""
+    own = getattr(sys.modules.get("mpmath"), "mp", None)
+    if own is None:
+        return None
+    taken = {"prec": own.prec, "pretty": own.pretty, "trap_complex": own.trap_complex}
+    return plain_ones(taken.items()) if taken != _MPMATH else None
+
+
+_MPMATH = {"prec": 53, "pretty": False, "trap_complex": False}
+
+
+def put_mpmath(taken: dict[str, Any]) -> list[str]:
+    own = _library("mpmath").mp
+    return _put_each("mpmath", taken, lambda name, value: setattr(own, name, value))
+
+
 def _differing(options: list[tuple[str, Any, Any]]) -> dict[str, Any] | None:
     """Name to value, of (name, value, value at the start); what is no plain data is named under ''."""
     found: dict[str, Any] = {}

@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, cast
 
-from quire.worker.snapshot import modules
 from quire.worker.snapshot.modules import importable
 
 Rule = Callable[["Context", Any], Any]
@@ -57,7 +56,7 @@ NAMED: dict[str, Rule] = {}  # "module.Name" of a library's type: it is not impo
 NAMED_DERIVED: dict[str, Rule] = {}
 REBUILDS: dict[str, Callable[..., Any]] = {}
 _held: list[Any] = []  # so that ids stay theirs
-_SAFE = {
+SAFE = {
     id(kind)
     for kind in (
         *(datetime.datetime, datetime.date, datetime.time, datetime.timedelta, datetime.timezone),
@@ -105,6 +104,9 @@ def afterwards(task: Callable[[], None]) -> None:
     _Afterwards.tasks.append(task)
 
 
+on_trial: list[bool] = []  # what is loaded is thrown away: nothing of it may reach a file
+
+
 def begin_load() -> None:
     _Afterwards.tasks = []
 
@@ -138,7 +140,7 @@ def rule_for(kind: type) -> Rule | None:
     rule = EXACT.get(id(kind)) or NAMED.get(full_name(kind))
     if rule is not None:
         return rule
-    if id(kind) in _SAFE:
+    if id(kind) in SAFE:
         return None
     for base in mro_of(kind):
         rule = DERIVED.get(id(base)) or NAMED_DERIVED.get(full_name(base))
@@ -148,53 +150,15 @@ def rule_for(kind: type) -> Rule | None:
             break  # its own word counts
     if _is_plain(kind):
         return None if not _has(mro_of(kind), "__new__") or is_found(kind) else reduce_plainly
-    return reduce_itself
+    return reduce_plainly if _is_unsupported(kind) else reduce_itself
 
 
-def rule_in(context: Context, kind: type) -> Rule | None:
-    """The rule, behind a look at what the library of this kind has by name."""
-    rule = rule_for(kind)
-    if (rule is None and id(kind) not in _SAFE) or rule is reduce_itself:
-        references = _references(context, kind)
-        if references:
-            return _Referring(references, rule)
-    return rule
-
-
-def _references(context: Context, kind: type) -> dict[int, tuple[str, str]]:
-    """The objects of this kind that its library has by name: they are the library's, and no copies of them."""
-    found: dict[int, tuple[str, str]] = {}
-    if module_of(kind) == "builtins" or issubclass(kind, type):
-        return found
-    for name, module in modules.homes(module_of(kind)):
-        index = context.kept.get(("held", name))
-        if index is None:
-            index = context.kept["held", name] = modules.held(module)
-        for key, each in index.get(id(kind), {}).items():
-            if not modules.is_rebound(module, each):
-                found[key] = (name, each)
-    return found
-
-
-class _Referring:
-    def __init__(self, references: dict[int, tuple[str, str]], rule: Rule | None) -> None:
-        self._references = references
-        self._rule = rule
-
-    def __call__(self, context: Context, thing: Any) -> Any:
-        place = self._references.get(id(thing))
-        if place is not None:
-            return (held, (*place, type(thing)))
-        return NotImplemented if self._rule is None else self._rule(context, thing)
-
-
-@rebuilds
-def held(module: str, name: str, kind: type) -> Any:
-    """What a module has by that name, if it is of that kind here too."""
-    thing = named(module, name)
-    if type(thing) is not kind:
-        raise TypeError(f"{module}.{name} is {described(thing)} here")
-    return thing
+def _is_unsupported(kind: type) -> bool:
+    """It refuses only because its library, patsy, has not written it yet."""
+    refusal = getattr(sys.modules.get("patsy.util"), "no_pickling", None)
+    if refusal is None or not _has_dict_only(kind):
+        return False
+    return any(dict_of(each).get("__getstate__") is refusal for each in mro_of(kind))
 
 
 _OWN_WORD = ("__reduce_ex__", "__reduce__", "__getstate__", "__getattribute__", "__class__")
@@ -209,7 +173,7 @@ def _is_plain(kind: type) -> bool:
         return False
     if _has(classes, "__new__") and (_needs_arguments(kind) if is_found(kind) else not _has_dict_only(kind)):
         return False
-    if _has(classes[:-1], *_OWN_WORD) or any(len(dict_of(each)) and not _is_python(each) for each in classes[:-1]):
+    if _has(classes[:-1], *_OWN_WORD) or any(len(dict_of(each)) and not is_python(each) for each in classes[:-1]):
         return False
     return not _in_dispatch(kind)
 
@@ -220,7 +184,7 @@ def _has_dict_only(kind: type) -> bool:
     return builtin_base(kind) is object and kind.__dictoffset__ != 0 and not _has(classes, "__slots__")
 
 
-def _is_python(kind: type) -> bool:
+def is_python(kind: type) -> bool:
     return "__module__" in dict_of(kind) and bool(kind.__flags__ & (1 << 9))
 
 
@@ -260,8 +224,8 @@ def reduce_itself(context: Context, thing: Any) -> Any:
 
 
 def reduce_plainly(context: Context, thing: Any) -> Any:
-    """An instance of a class of the notebook whose `__new__` ran when it was made."""
-    return (_new, (type(thing),), thing.__dict__)
+    """An instance that is what is in its `__dict__`, and whose `__new__` ran when it was made."""
+    return (_new, (type(thing),), thing.__dict__ or None)
 
 
 _new = object.__new__
@@ -306,7 +270,7 @@ def _makes_itself(kind: type) -> bool:
     """Its `__new__` is written in Python, and it does not say what that takes: it ran when the object was made."""
     if type(_first_new(kind)) is not staticmethod or _names_arguments(kind):
         return False
-    return _needs_arguments(kind) or not is_found(kind)
+    return hasattr(builtin_base(kind), "__getnewargs__") or _needs_arguments(kind) or not is_found(kind)
 
 
 def _names_arguments(kind: type) -> bool:

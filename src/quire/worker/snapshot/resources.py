@@ -27,10 +27,10 @@ from quire.worker.snapshot.reducers import (
 
 @reduces_named("sqlite3.Connection")
 def reduce_connection(context: Context, connection: Any) -> Any:
-    return context.on_main(lambda: _connection(connection))
+    return context.on_main(lambda: _connection(context, connection))
 
 
-def _connection(connection: Any) -> Any:
+def _connection(context: Context, connection: Any) -> Any:
     path, content = "", b""
     try:
         databases = list(connection.execute("pragma database_list").fetchall())
@@ -45,6 +45,8 @@ def _connection(connection: Any) -> Any:
         raise Refused("a database connection", "it has an open transaction")
     if not path:
         content = connection.serialize()
+        if connection.in_transaction:
+            context.report(connection, "an open transaction", "what it changed is kept as if it had been committed")
     names = ("isolation_level", "row_factory", "text_factory")
     return (connect, (path, content), {name: getattr(connection, name) for name in names}, None, None, fill_connection)
 
@@ -108,25 +110,61 @@ def _quoted(name: str) -> str:
 def reduce_map(context: Context, memory: mmap.mmap) -> Any:
     if memory.closed:
         raise Refused("mapped memory", "it is closed")
-    path = _mapped_path(memory)
-    if path:
-        raise Refused("a mapped file", f"how {path} was mapped cannot be found")
-    return (make_map, (memory[:], memory.tell()))
-
-
-def _mapped_path(memory: mmap.mmap) -> str:
-    """The file behind it, "" where there is none."""
+    mode, offset, inode, path = _mapping(memory)
+    if not path:
+        return (make_map, (memory[:], memory.tell()))
     try:
-        address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    except TypeError:
-        return "a file"  # read-only memory has one
+        if os.stat(path).st_ino != inode:
+            raise Refused("a mapped file", "its path leads to another file by now")
+    except OSError:
+        raise Refused("a mapped file", "it was deleted") from None
+    own = memory[:] if mode == mmap.ACCESS_COPY else None
+    return (map_again, (path, len(memory), offset, mode, memory.tell(), own))
+
+
+def _mapping(memory: mmap.mmap) -> tuple[int, int, int, str]:
+    """How it is mapped, from where in which file, and the file's path: "" where there is none."""
+    address = _address(memory)
     with open("/proc/self/maps") as lines:
         for line in lines:
-            span, *_, path = line.rstrip("\n").split(maxsplit=5) if line.count("/") else (line.split()[0], "")
+            span, flags, offset, _, inode, *rest = line.rstrip("\n").split(maxsplit=5)
             first, last = (int(part, 16) for part in span.split("-"))
             if first <= address < last:
-                return "" if path.startswith("/dev/zero") or "memfd" in path else path
-    return "a file"
+                path = rest[0] if rest else ""
+                if path.startswith(("/dev/zero", "/memfd:", "[")):
+                    path = ""
+                copied = mmap.ACCESS_COPY if flags[3] == "p" else mmap.ACCESS_WRITE
+                mode = copied if "w" in flags else mmap.ACCESS_READ
+                return mode, int(offset, 16) + address - first, int(inode), path
+    raise Refused("mapped memory", "how it is mapped cannot be found")
+
+
+def _address(memory: mmap.mmap) -> int:
+    """Where it begins; read-only memory too."""
+    room = (ctypes.c_void_p * 16)()  # a Py_buffer, whose first field it is
+    ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(memory), room, 0)
+    try:
+        return int(room[0] or 0)
+    finally:
+        ctypes.pythonapi.PyBuffer_Release(room)
+
+
+@rebuilds
+def map_again(path: str, length: int, offset: int, mode: int, position: int, content: bytes | None) -> Any:
+    try:
+        if os.path.getsize(path) < offset + length:
+            return tombstones.lost("a mapped file", f"{path} is shorter than it was")
+        number = os.open(path, os.O_RDWR if mode == mmap.ACCESS_WRITE else os.O_RDONLY)
+        try:
+            memory = mmap.mmap(number, length, access=mode, offset=offset)
+        finally:
+            os.close(number)
+    except OSError as error:
+        return tombstones.lost("a mapped file", f"{path} cannot be opened: {error.strerror}")
+    if content is not None:
+        memory[:] = content
+    memory.seek(position)
+    return memory
 
 
 @rebuilds

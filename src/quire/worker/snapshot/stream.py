@@ -21,12 +21,14 @@ from quire.worker.snapshot import (
     functions,
     iterators,  # noqa: F401
     libraries,  # noqa: F401
+    modules,
     resources,  # noqa: F401
     standard,  # noqa: F401
     tombstones,
 )
 from quire.worker.snapshot.loading import RESTORED, Lost, gone, known, load_plainly, undisturbed
-from quire.worker.snapshot.reducers import Context, Refused, described, named, rule_in
+from quire.worker.snapshot.reducers import Context, Refused, described, full_name, is_python
+from quire.worker.snapshot.references import held, rule_in
 from quire.worker.snapshot.tolerant import load_tolerantly
 
 __all__ = ["Dumped", "Lost", "dump", "load"]
@@ -34,6 +36,7 @@ __all__ = ["Dumped", "Lost", "dump", "load"]
 _OUTSIDE = 16 * 1024  # bytes from which a buffer is not copied into the stream
 _SHALLOW = 2_000  # calls deep that the stack of any thread can bear
 _DEEP = 2_000_000
+_LAST = 5  # losses among which one is not said again
 _STACKS = (1 << 30, 256 << 20, 64 << 20)
 _start_thread = _thread.start_new_thread
 
@@ -136,6 +139,7 @@ class _Attempt:
     failed: dict[str, _Grave] = field(default_factory=dict)
     too_deep: bool = False
     written: int = 0
+    owned: dict[int, Any] = field(default_factory=dict)  # id of a variable's `__dict__` -> the variable's value
 
     def run(self, *, deep: bool) -> None:
         errands: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -162,6 +166,7 @@ class _Attempt:
         for module in self.values.values():
             if issubclass(type(module), types.ModuleType):
                 context.dynamic[id(module.__dict__)] = module
+        self.owned = _owned(self.values)
         for name, value in self.values.items():
             self.progress(name)
             grave = self.graves.get(name)
@@ -232,12 +237,14 @@ class _Stream(pickle.Pickler):
         self._held: list[Any] = []  # the types whose ids are known
         self._name = ""
         self._value: Any = None
+        context.report = self._report
         self.memo = _numbered(known(context.namespace))
 
     def write(self, name: str, value: Any) -> None:
         self._name, self._value = name, value
         if type(value) is dict:
-            value = _scope(value)
+            owner = self._attempt.owned.get(id(value))
+            value = _scope(value) if owner is None else functions.Attributes(owner)
         self.dump(value)
 
     def reducer_override(self, thing: Any) -> Any:
@@ -265,8 +272,17 @@ class _Stream(pickle.Pickler):
         return rule
 
     def _bury(self, thing: Any, what: str, why: str) -> Any:
-        self._attempt.lost.append(Lost(self._name, what, why))
+        """A tombstone; or where a module has it under the variable's name, the module's."""
+        module = modules.having(self._name, thing) if thing is self._value else ""
+        if module:
+            return (held, (module, self._name, full_name(type(thing))))
+        self._report(thing, what, why)
         return (gone, (what, why, self._name if thing is self._value else f"A part of {self._name}"))
+
+    def _report(self, thing: Any, what: str, why: str) -> None:
+        lost = Lost(self._name, what, why)
+        if lost not in self._attempt.lost[-_LAST:]:
+            self._attempt.lost.append(lost)
 
     def _take(self, buffer: pickle.PickleBuffer) -> bool:
         """Whether it goes into the stream; a large one is kept as it lies in memory."""
@@ -276,6 +292,20 @@ class _Stream(pickle.Pickler):
         self._attempt.buffers.append(flat)
         self._attempt.owners.append(self._context.owners.get(id(flat.obj)))
         return False
+
+
+def _owned(values: dict[str, Any]) -> dict[int, Any]:
+    """Variables whose attributes are a variable too: `d = vars(thing)`."""
+    dicts = {id(value) for value in values.values() if type(value) is dict}
+    owned: dict[int, Any] = {}
+    for value in values.values() if dicts else ():
+        kind = type(value)
+        if kind.__dictoffset__ and is_python(kind) and not issubclass(kind, (type, types.ModuleType)):
+            with contextlib.suppress(AttributeError):
+                at = id(object.__getattribute__(value, "__dict__"))
+                if at in dicts:
+                    owned[at] = value
+    return owned
 
 
 def _scope(value: dict[str, Any]) -> Any:

@@ -338,6 +338,8 @@ _AFTER = {
     "decimal context": _Part(_decimal, _put_decimal),
     "options of pandas": _Part(options.pandas_options, options.put_pandas, from_start=False),
     "settings of matplotlib": _Part(options.matplotlib_settings, options.put_matplotlib, from_start=False),
+    "bars of matplotlib": _Part(options.matplotlib_bars, options.put_bars, from_start=False),
+    "precision of mpmath": _Part(options.mpmath_precision, options.put_mpmath, from_start=False),
     "state of numpy": _Part(options.numpy_state, options.put_numpy),
     "warnings filters": _Part(_filters, _put_filters),
     "state of random": _Part(random.getstate, _none_said(random.setstate)),

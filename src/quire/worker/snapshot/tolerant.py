@@ -10,7 +10,7 @@ from typing import Any
 
 from quire.worker.snapshot import tombstones
 from quire.worker.snapshot.loading import OURS, Lost, Tape, find_ours, name_losses, preamble
-from quire.worker.snapshot.reducers import begin_load, described, end_load
+from quire.worker.snapshot.reducers import begin_load, described, end_load, name_of
 
 _Unpickler: Any = pickle._Unpickler
 _PUTS = {"MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT"}
@@ -59,7 +59,7 @@ def _load(
 def _skip(memo: dict[int, Any], before: int, segment: bytes, stone: Any) -> str:
     """Keep the numbers of later segments right; where that cannot be, say so."""
     try:
-        puts = sum(1 for opcode, _, _ in pickletools.genops(segment) if opcode.name in _PUTS)
+        puts = sum(1 for opcode, _, _ in pickletools.genops(bytes(segment)) if opcode.name in _PUTS)
     except BaseException:
         return "bytes before it cannot be read, and it may refer to them"
     for at in range(len(memo), before + puts):
@@ -69,6 +69,7 @@ def _skip(memo: dict[int, Any], before: int, segment: bytes, stone: Any) -> str:
 
 class _Patient(_Unpickler):  # type: ignore[misc]
     stack: list[Any]
+    metastack: list[list[Any]]
     dispatch: dict[int, Callable[[Any], None]] = dict(_Unpickler.dispatch)  # noqa: RUF012 - as pickle has it
 
     def __init__(self, tape: Tape, buffers: Iterable[Any], namespace: dict[str, Any], hopeless: set[int]) -> None:
@@ -112,6 +113,7 @@ class _Patient(_Unpickler):  # type: ignore[misc]
         sets = len(arguments) == 2 and stack and stack[-1] is arguments[0]  # a state setter: its answer is dropped
         made = self._make(function, *arguments)
         if sets and tombstones.is_one(made) and not tombstones.is_one(arguments[0]):
+            tombstones.described(made, _half(arguments[0]))
             self._bury(made)
         stack.append(made)
 
@@ -173,7 +175,8 @@ class _Patient(_Unpickler):  # type: ignore[misc]
     def _bury(self, stone: Any) -> None:
         """The thing on top of the stack is only half made."""
         half = self.stack[-1]
-        self.stack[-1] = stone
+        for stack in (self.stack, *self.metastack):
+            stack[:] = [stone if thing is half else thing for thing in stack]
         for at, thing in self.memo.items():
             if thing is half:
                 self.memo[at] = stone
@@ -258,6 +261,10 @@ class _Patient(_Unpickler):  # type: ignore[misc]
 
 def _takes_tombstones(make: Any) -> bool:
     return str(getattr(make, "__module__", "")).startswith(OURS)
+
+
+def _half(thing: Any) -> str:
+    return f"class {name_of(thing)}" if issubclass(type(thing), type) else described(thing)
 
 
 def _named(make: Any, arguments: tuple[Any, ...]) -> str:

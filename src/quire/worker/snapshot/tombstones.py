@@ -63,6 +63,11 @@ def named(tombstone: Any, variable: str, cell: str = "") -> None:
     _set(tombstone, "__quire_cell__", cell)
 
 
+def described(tombstone: Any, what: str) -> None:
+    """It was a part of something, and stands for all of it."""
+    _set(tombstone, "__quire_what__", what)
+
+
 def parts(tombstone: Any) -> tuple[str, str, str, str]:
     """What, why, name, cell."""
     return (

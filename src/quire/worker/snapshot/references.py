@@ -1,0 +1,73 @@
+"""What a library has by name is the library's own: it goes by reference, and comes back as no copy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from quire.worker.snapshot import modules
+from quire.worker.snapshot.reducers import (
+    SAFE,
+    Context,
+    Rule,
+    described,
+    full_name,
+    module_of,
+    named,
+    rebuilds,
+    reduce_itself,
+    reduces,
+    rule_for,
+)
+
+
+def rule_in(context: Context, kind: type) -> Rule | None:
+    """The rule, behind a look at what the library of this kind has by name."""
+    rule = rule_for(kind)
+    if (rule is None and id(kind) not in SAFE) or rule is reduce_itself:
+        references = _references(context, kind)
+        if references:
+            return _Referring(references, rule)
+    return rule
+
+
+def _references(context: Context, kind: type) -> dict[int, tuple[str, str]]:
+    """The objects of this kind that its library has by name: they are the library's, and no copies of them."""
+    found: dict[int, tuple[str, str]] = {}
+    if module_of(kind) == "builtins" or issubclass(kind, type):
+        return found
+    for name, module in modules.homes(module_of(kind)):
+        index = context.kept.get(("held", name))
+        if index is None:
+            index = context.kept["held", name] = modules.held(module)
+        found.update((key, (name, each)) for key, each in index.get(id(kind), {}).items())
+    return found
+
+
+class _Referring:
+    def __init__(self, references: dict[int, tuple[str, str]], rule: Rule | None) -> None:
+        self._references = references
+        self._rule = rule
+
+    def __call__(self, context: Context, thing: Any) -> Any:
+        place = self._references.get(id(thing))
+        if place is not None and not modules.is_rebound(*place):
+            return (held, (*place, full_name(type(thing))))
+        return NotImplemented if self._rule is None else self._rule(context, thing)
+
+
+@reduces(object)
+def reduce_mark(context: Context, mark: object) -> Any:
+    """A bare object means something by being itself only: a module's own mark is that of the module."""
+    marks = context.kept.get("marks")
+    if marks is None:
+        marks = context.kept["marks"] = modules.marks()
+    return (held, (*marks[id(mark)], "builtins.object")) if id(mark) in marks else (object, ())
+
+
+@rebuilds
+def held(module: str, name: str, kind: str) -> Any:
+    """What a module has by that name, if it is of that kind here too."""
+    thing = named(module, name)
+    if full_name(type(thing)) != kind:
+        raise TypeError(f"{module}.{name} is {described(thing)} here")
+    return thing
