@@ -184,21 +184,15 @@ class Kernels:
         notice, slot.notice = slot.notice, ""
         if slot.kernel is not None:
             return notice, []
-        if not self._store.hold(notebook.id):
-            raise HeldElsewhere(
-                f"Notebook {notebook.name!r} is being run by another Quire server on this data directory. "
-                "Use another notebook (create_notebook), or end that server."
-            )
+        gone = slot.gone
+        empty = gone == "reset" or not (notebook.runs or notebook.origin)
         try:
-            slot.kernel = await self._runtimes[notebook.runtime].start(self.spec(notebook))
-        except BaseException:
-            self._store.release(notebook.id)
-            raise
-        slot.used_at = math.inf
-        gone, slot.gone = slot.gone, ""
-        if gone == "reset" or not (notebook.runs or notebook.origin):
+            back, damaged = await self._begin(notebook, slot, empty=empty)
+        except Failed:  # it may have been killed as it began
+            back, damaged = await self._begin(notebook, slot, empty=empty)
+        slot.gone = ""
+        if empty:
             return notice, []
-        back, damaged = await self._bring_back(notebook, slot)
         if back is not None:
             again = back.again if self._rules.replay == "always" else []
             return " ".join(filter(None, (notice, sentence(back, self._rules.replay)))), again
@@ -206,16 +200,30 @@ class Kernels:
         fresh = f"This is a fresh kernel: {why}. Variables of earlier cells are gone; run those cells again."
         return " ".join(filter(None, (notice, *damaged, fresh))), []
 
+    async def _begin(self, notebook: Notebook, slot: Slot, *, empty: bool) -> tuple[Back | None, list[str]]:
+        """Start a kernel, and unless it is to be empty bring back what was saved last."""
+        if not self._store.hold(notebook.id):
+            raise HeldElsewhere(
+                f"Notebook {notebook.name!r} is being run by another Quire server on this data directory. "
+                "Use another notebook (create_notebook), or end that server."
+            )
+        try:
+            slot.kernel = await self._runtimes[notebook.runtime].start(self.spec(notebook))
+            slot.used_at = math.inf
+            return (None, []) if empty else await self._bring_back(notebook, slot)
+        except BaseException:
+            await self._end(notebook.id, slot)
+            self._store.release(notebook.id)
+            raise
+
     async def _bring_back(self, notebook: Notebook, slot: Slot) -> tuple[Back | None, list[str]]:
         """Load what was saved last into a kernel just begun."""
         if self._durable is None or not self._rules.restore:
             return None, []
         assert slot.kernel is not None
-        try:
-            back, damaged = await self._durable.bring_back(notebook, slot.kernel)
-        except BaseException:
-            await self._end(notebook.id, slot)
-            raise
+        back, damaged = await self._durable.bring_back(notebook, slot.kernel)
+        if not slot.kernel.alive:
+            raise Failed("The kernel ended as it began. Call again.")
         if back is not None:
             slot.line = back.line
             with contextlib.suppress(Failed):  # a full disk: the answer names them all the same
