@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -83,8 +84,9 @@ class Saving:
                 yield
             finally:
                 deaf()
-                with anyio.CancelScope(shield=True), anyio.move_on_after(self._rules.at_end or 0):
-                    await self._save_all()
+                if self._rules.at_end:
+                    with anyio.CancelScope(shield=True), anyio.move_on_after(self._rules.at_end):
+                        await self._save_all()
 
     async def save(self, notebook: Notebook, name: str) -> tuple[Snapshot, str]:
         """Write the state the namespace is in under a name, in place of what had it; and where a copy for people to
@@ -117,12 +119,12 @@ class Saving:
         """Whether all of a live namespace is on disk, and no thread or child process beside it would be lost."""
         snapshot = await self.saved(notebook)
         kernel, head, passing = await self._checkpoint(notebook)
-        if kernel is None or snapshot is None or snapshot.lost or snapshot.run != head:
+        if kernel is None or snapshot is None:
             return False
         census = kernel.checkpoints.get(head or _BEGINNING)
         if passing:
             kernel.forget(head or _BEGINNING)
-        return census is not None and not census.lost
+        return snapshot.run == head and not snapshot.lost and census is not None and not census.lost
 
     async def sweep(self, *, dry: bool = False) -> Swept:
         """Let go of what no snapshot needs any more; with `dry` only say how much that is."""
@@ -154,8 +156,7 @@ class Saving:
     async def _save_quietly(self, book: _Book) -> bool:
         """Whether that went well. A failure is told once, with the next answer; the last snapshot stands."""
         try:
-            async with self._at_once:
-                await self.saved(book.notebook)
+            await self.saved(book.notebook)
             book.told = False
             return True
         except QuireError as error:
@@ -192,19 +193,13 @@ class Saving:
         if kernel is None:
             return None
         mark, resets = head or _BEGINNING, self._kernels.resets(notebook)
-        base = await self._base(notebook, head)
         try:
-            draft = await self._snapshots.begin(notebook.id, base)
-            try:
-                of = (base.run or _BEGINNING) if base is not None else ""
-                written = await kernel.write(mark, draft, base=of, limit=self._rules.most_bytes, values=bool(name))
-                snapshot = await self._snapshots.publish(draft, written, run=head, name=name)
-            finally:
-                self._snapshots.abandon(draft)
+            async with contextlib.nullcontext() if name else self._at_once:
+                snapshot = await self._drafted(notebook, kernel, head, name)
         except Failed:
-            if self._kernels.live(notebook) is kernel:
+            if self._kernels.live(notebook) is kernel and mark in kernel.checkpoints:
                 raise
-            return None  # it ended meanwhile
+            return None  # it ended meanwhile, or went back to there
         finally:
             if passing:
                 kernel.forget(mark)
@@ -213,6 +208,18 @@ class Saving:
             return None
         await self._thin_out(notebook)
         return snapshot
+
+    async def _drafted(self, notebook: Notebook, kernel: Kernel, head: RunId | None, name: str) -> Snapshot:
+        base = await self._base(notebook, head)
+        of = (base.run or _BEGINNING) if base is not None else ""
+        draft = await self._snapshots.begin(notebook.id, base)
+        try:
+            written = await kernel.write(
+                head or _BEGINNING, draft, base=of, limit=self._rules.most_bytes, values=bool(name)
+            )
+            return await self._snapshots.publish(draft, written, run=head, name=name)
+        finally:
+            self._snapshots.abandon(draft)
 
     async def _checkpoint(self, notebook: Notebook) -> tuple[Kernel | None, RunId | None, bool]:
         """The kernel with a checkpoint of where it stands, that run, and whether the checkpoint is to go afterwards.

@@ -212,7 +212,8 @@ class _Draft:
                 segments = _Shown(dumped.segments)
                 segments.show = lambda name: self._at(name, values)
                 lost = stream.load(segments, dumped.buffers, space, sources=lambda name: None)
-                words = {"lost": [[each.name, each.what, each.why] for each in lost[:_NAMED]]}
+                first = {each.name: [each.name, each.what, each.why] for each in reversed(lost)}
+                words = {"lost": list(first.values())[:_NAMED]}
                 os.write(say, json.dumps({**words, "seconds": time.perf_counter() - begun}).encode())
             finally:
                 _exit(0)
