@@ -33,7 +33,7 @@ class Pack(NamedTuple):
     full: int
 
 
-_SPARE = 8 << 20  # bytes of disk that are left free
+_SPARE = 8 << 20  # bytes of disk that are left free, of a small one a tenth
 
 
 class Row(NamedTuple):
@@ -94,7 +94,8 @@ class Packs:
     def make_room(self, wanted: int) -> None:
         """Raises OSError where that many bytes would fill the disk: the last ones are for cells."""
         disk = os.statvfs(self._folder)
-        if wanted and disk.f_bavail * disk.f_frsize < wanted + _SPARE:
+        spare = min(_SPARE, disk.f_blocks // 10 * disk.f_frsize)
+        if wanted and disk.f_bavail * disk.f_frsize < wanted + spare:
             raise OSError(errno.ENOSPC, "the disk is nearly full")
 
     def create(self) -> Tail:

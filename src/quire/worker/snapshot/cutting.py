@@ -16,7 +16,7 @@ _APART = 16  # of so many small segments about one begins a chunk, the same ones
 _PAYS = 0.9  # compressed to less than this part, it is kept so
 _SAMPLE = 4096  # bytes of a chunk that are tried first
 _QUICK = 16 << 20  # bytes: a larger buffer is not compressed, or it would take seconds to write and to read
-_SPARE = 8 << 20  # bytes of disk that are left free
+_SPARE = 8 << 20  # bytes of disk that are left free, of a small one a tenth
 _BATCH = 1 << 20  # bytes written at once
 
 _crc32, _compress, _write = zlib.crc32, zlib.compress, os.write  # bound before any cell ran
@@ -79,7 +79,8 @@ class Cutter:
 
     def _flush(self) -> None:
         disk = os.fstatvfs(self._file)
-        if disk.f_bavail * disk.f_frsize < self._size + _SPARE:
+        spare = min(_SPARE, disk.f_blocks // 10 * disk.f_frsize)
+        if disk.f_bavail * disk.f_frsize < self._size + spare:
             raise OSError(errno.ENOSPC, "the disk is nearly full")  # the last bytes are for cells
         for part in self._waiting:
             _write_all(self._file, part)
