@@ -769,6 +769,8 @@ def change():
         table.pop(n - 5, None)
         array[n % 1000] = n
         grown.append(n)
+        if len(grown) > 100_000:
+            del grown[:50_000]
 thread = threading.Thread(target=change, daemon=True)
 """
 
