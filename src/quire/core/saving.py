@@ -23,6 +23,7 @@ from quire.core.tasks import background
 
 log = logging.getLogger(__name__)
 _TRIES = 2  # a kernel may end while it is saved
+_MOMENT = 0.5  # seconds after a change that somebody may go on at once
 _REST = 4  # times as long as a snapshot took: nothing is written for so long after it
 _AGAIN, _LATEST = 2.0, 300.0  # seconds until one that failed is tried again: doubled each time, up to this
 _AT_ONCE = 8  # snapshots nobody asked for, of all notebooks: a few large ones must not keep the small ones waiting
@@ -47,6 +48,7 @@ class _Book:
     following: bool = False  # it is looked after by a task
     changed: bool = False  # since that task last looked
     writing: anyio.Lock = field(default_factory=anyio.Lock)
+    changed_at: float = float("-inf")
     begun_at: float = float("-inf")
     rests_until: float = float("-inf")
     failures: int = 0  # one after the other
@@ -135,6 +137,7 @@ class Saving:
     def _heard(self, change: Change) -> None:
         book = self._books.setdefault(change.notebook.id, _Book(change.notebook))
         book.changed = True
+        book.changed_at = anyio.current_time()
         if self._rules.interval and not book.following and self._group is not None:
             book.following = True
             self._group.start_soon(self._follow, book)
@@ -143,8 +146,7 @@ class Saving:
         """Save until nothing has changed since."""
         try:
             while book.changed:
-                due = max(book.begun_at + self._rules.interval, book.rests_until)
-                await anyio.sleep(max(0.0, due - anyio.current_time()))
+                await self._due(book)
                 book.changed = False
                 book.failures = 0 if await self._save_quietly(book) else book.failures + 1
                 if book.failures:
@@ -152,6 +154,16 @@ class Saving:
                     book.rests_until = anyio.current_time() + min(_AGAIN * 2**book.failures, _LATEST)
         finally:
             book.following = False
+
+    async def _due(self, book: _Book) -> None:
+        """Until the next one may be taken: a moment after the last change, so that a quick caller is not disturbed."""
+        latest = anyio.current_time() + self._rules.interval
+        while True:
+            quiet = min(book.changed_at + _MOMENT, latest)
+            left = max(book.begun_at + self._rules.interval, book.rests_until, quiet) - anyio.current_time()
+            if left <= 0:
+                return
+            await anyio.sleep(left)
 
     async def _save_quietly(self, book: _Book) -> bool:
         """Whether that went well. A failure is told once, with the next answer; the last snapshot stands."""

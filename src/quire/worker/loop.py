@@ -162,7 +162,7 @@ class _Worker:
             resource.setrlimit(resource.RLIMIT_DATA, (request.memory, request.memory))
             reserve.limited = True
         self._cpu_seconds = request.cpu
-        surroundings.begin()
+        surroundings.enter()
 
     def _load(self) -> Loaded:
         descriptors, self._recipe = self._recipe, []

@@ -26,6 +26,7 @@ from quire.worker import (
 )
 from quire.worker import loop as worker_loop
 from quire.worker.keeper import Keeper
+from quire.worker.snapshot import surroundings
 
 _NICE = 5  # how far kernels stand back behind the server; more would starve them on a busy machine
 _END = 2.0  # seconds keepers have to end with the server
@@ -42,6 +43,7 @@ def main(arguments: list[str]) -> None:
     if "matplotlib" in sys.modules:
         del os.environ["MPLBACKEND"]  # read when it loaded; for what cells start it would be a riddle
     _give_way()
+    surroundings.begin()  # once for all kernels: each that looked anew would have a copy of what it looked at
     gc.collect()
     gc.freeze()  # without it a collection in a kernel would unshare every page of these objects
     processes.outlive_parent()

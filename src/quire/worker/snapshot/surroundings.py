@@ -52,6 +52,15 @@ def begin() -> None:
     _began = _Began(parts, frozenset(sys.modules))
 
 
+def enter() -> None:
+    """A kernel that began elsewhere is where it works now: its folder and path are how it began."""
+    if _began is None:
+        begin()
+        return
+    for name in ("search path", "current folder"):
+        _began.parts[name] = _BEFORE[name].take()
+
+
 def capture(namespace: dict[str, Any] | None = None) -> dict[str, Any]:
     """How things are now, where that is not as they began; `namespace` says what was imported, by default __main__'s.
 
