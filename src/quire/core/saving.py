@@ -23,7 +23,7 @@ from quire.core.tasks import background
 
 log = logging.getLogger(__name__)
 _TRIES = 2  # a kernel may end while it is saved
-_MOMENT = 0.5  # seconds after a change that somebody may go on at once
+_MOMENT = 0.2  # seconds after a change that somebody may go on at once
 _REST = 4  # times as long as a snapshot took: nothing is written for so long after it
 _AGAIN, _LATEST = 2.0, 300.0  # seconds until one that failed is tried again: doubled each time, up to this
 _AT_ONCE = 8  # snapshots nobody asked for, of all notebooks: a few large ones must not keep the small ones waiting
