@@ -18,6 +18,7 @@ _STUCK = 30.0  # seconds without any progress
 _LOOK = 0.5  # seconds between looks
 _SPOT = 1024  # bytes that say where the writer is
 _TRIES = 5
+_BESIDE = 256 << 20  # bytes a draft may have besides what it describes
 
 Refused = dict[str, tuple[str, str]]
 """Variables that cannot be written: by name, the type they had, and why."""
@@ -68,20 +69,22 @@ class _Writer:
                     files = [theirs.fileno(), self._draft.file, self._spot]
                     files += [self._draft.base] if self._draft.base >= 0 else []
                     _, pidfd = await self._keeper.launch(order, files)
-                return _written(await self._answer(ours))
+                return _written(await self._answer(ours, order["limit"] + _BESIDE))
             finally:
                 if pidfd >= 0:
                     with contextlib.suppress(ProcessLookupError):
                         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
                     os.close(pidfd)
 
-    async def _answer(self, ours: socket.socket) -> dict[str, Any]:
+    async def _answer(self, ours: socket.socket, most: int) -> dict[str, Any]:
         loop = asyncio.get_running_loop()
         answer = loop.create_task(loop.sock_recv(ours, 1 << 16))
         try:
             stands, still = self._stands(), 0.0
             while not (await asyncio.wait([answer], timeout=_LOOK))[0]:
                 now = self._stands()
+                if now[1] > most:  # a cell's code writes there what it likes
+                    raise Failed("The snapshot's writer wrote more than it may. The last snapshot stands.")
                 still = still + _LOOK if now == stands else 0.0
                 stands = now
                 if still >= _STUCK:

@@ -43,8 +43,8 @@ _FUNCTIONS = 500
 _SOURCE = 20_000  # characters
 _VALUES = 1 << 20  # bytes of values that JSON can say
 
-_dumps, _pwrite, _exit, _fork, _getpid = pickle.dumps, os.pwrite, os._exit, os.fork, os.getpid
-_writing: list[int] = []  # the pids of processes that may fork here: this one, and the one that tries
+_dumps, _pwrite, _exit, _fork = pickle.dumps, os.pwrite, os._exit, os.fork  # bound before any cell ran
+_trial: list[bool] = []  # the next fork is ours
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,6 @@ def write(subject: Subject, order: dict[str, Any], descriptors: list[int]) -> No
 
 def _settle() -> None:
     """A quiet process, whose forks end at once: a `__reduce__` that forks must not make a second writer."""
-    _writing.append(_getpid())
     os.register_at_fork(after_in_child=_end_stray)
     gc.disable()
     for number in (signal.SIGINT, signal.SIGALRM, signal.SIGTERM, signal.SIGUSR1):
@@ -89,11 +88,8 @@ def _settle() -> None:
 
 
 def _end_stray() -> None:
-    if _writing and not _trial:
+    if not _trial:
         _exit(0)
-
-
-_trial: list[bool] = []  # the next fork is ours
 
 
 class _Stuck(Exception):
