@@ -49,6 +49,7 @@ async def test_kill_9_loses_no_acknowledged_cell_and_leaves_no_process(data_dir:
             assert result.structured_content["return_value"] == number**2
         await call(client, "execute", code="print('x' * 100_000)")
         server = await Book(client=client).server()
+        await call(client, "save_state")  # so that there is something on disk, however soon it is killed
         async with a_run_in_progress(client):
             family = processes_of(server)
             assert len(family) >= 2  # the zygote and a kernel
