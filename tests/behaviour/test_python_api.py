@@ -72,3 +72,19 @@ async def test_another_interpreter_may_run_the_kernels(data_dir: Path, tmp_path:
         assert await book.value("found") is None  # nothing of Quire's own environment is on its path
         ours = await book.add_cell("import quire")
         assert ours.state is CellState.ERROR
+
+
+async def test_the_state_furthest_on_comes_back_whichever_was_saved_last(data_dir: Path) -> None:
+    async with quire.open(data_dir=data_dir, snapshot_interval=0) as q:
+        book = await q.notebook("x")
+        await book.add_cell("x = 1")
+        await book.add_cell("x = 2")
+        await book.save("late")
+        await book.rollback(0)
+        await book.save("early")
+        await book.rollback(1)
+    async with quire.open(data_dir=data_dir) as q:
+        book = await q.notebook("x")
+        cell = await book.add_cell("x")
+        assert await cell.text() == "2" and "Ran after" not in cell.notice
+        assert [each.stale for each in await book.cells()] == [False] * 3

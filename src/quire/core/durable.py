@@ -48,18 +48,21 @@ class Durable:
         return await self._snapshots.of(notebook.id)
 
     async def standing(self, notebook: Notebook) -> Snapshot | None:
-        """The newest of where the namespace stood: what a first call brings back."""
-        for snapshot in reversed(await self.of(notebook)):
+        """The one furthest on of where the namespace stood: what a first call brings back."""
+        found: tuple[int, Snapshot] | None = None
+        for snapshot in await self.of(notebook):
             run = await self._store.find_run(notebook.id, snapshot.run) if snapshot.run is not None else None
             if snapshot.run is None or (run is not None and not run.stale):
-                return snapshot
-        return None
+                count = run.count if run is not None else 0
+                found = (count, snapshot) if found is None or count >= found[0] else found
+        return found[1] if found is not None else None
 
     async def bring_back(self, notebook: Notebook, kernel: Kernel) -> tuple[Back | None, list[str]]:
         """Load where the namespace stood last, into a kernel just begun; else why that cannot be."""
         runs = {run.id: run for run in await self._store.outline(notebook.id)}
         damaged: list[str] = []
         standing = [each for each in await self.of(notebook) if each.run is None or not _stale(runs, each.run)]
+        standing.sort(key=lambda each: runs[each.run].count if each.run is not None else 0)  # not as they were saved
         for snapshot in standing[::-1][:_TRIED]:
             try:
                 return await self.load(notebook, kernel, snapshot, damaged=tuple(damaged)), damaged
