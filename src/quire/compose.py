@@ -204,6 +204,7 @@ def _spec(settings: Settings) -> Callable[[Notebook], KernelSpec]:
             notebook=notebook.id,
             workspace=workspace(notebook),
             python=own.python,
+            ipython=own.shell == "ipython",
             limits=KernelLimits(
                 memory=settings.max_memory_bytes if own.memory is None else own.memory,
                 cpu=settings.max_cpu_seconds if own.cpu is None else own.cpu,

@@ -17,6 +17,7 @@ from quire.core.model import (
     CellId,
     CellKind,
     CellState,
+    Edit,
     NewCell,
     Notebook,
     NotebookId,
@@ -133,10 +134,10 @@ async def test_a_page_of_cells(store: Store) -> None:
 
 async def test_an_edit_counts_versions_and_a_stale_one_is_refused_with_the_newer_source(store: Store) -> None:
     book, cells = await filled(store, "a")
-    assert (await store.edit_cell(book.id, cells[0].id, "b", None)).version == 2
-    assert (await store.edit_cell(book.id, cells[0].id, "c", 2)).version == 3
+    assert (await store.edit_cell(book.id, cells[0].id, Edit(source="b"), None)).version == 2
+    assert (await store.edit_cell(book.id, cells[0].id, Edit(source="c"), 2)).version == 3
     with pytest.raises(Stale, match=r"(?s)version 3.*\nc"):
-        await store.edit_cell(book.id, cells[0].id, "d", 2)
+        await store.edit_cell(book.id, cells[0].id, Edit(source="d"), 2)
     assert await sources(store, book) == ["c"]
 
 
@@ -145,7 +146,7 @@ async def test_what_is_gone_is_not_found(store: Store) -> None:
     await store.delete_cell(book.id, cells[0].id)
     for change in (
         store.delete_cell(book.id, cells[0].id),
-        store.edit_cell(book.id, cells[0].id, "b", None),
+        store.edit_cell(book.id, cells[0].id, Edit(source="b"), None),
         store.move_cell(book.id, cells[0].id, 0),
         store.begin_run(book.id, cells[0], a_run(), limit=9),
     ):

@@ -112,7 +112,7 @@ def test_news_come_once_and_again_where_they_were_not_kept() -> None:
     news, dropped = transcript.news()
     assert [output.type for output in news.values()] == [OutputType.STREAM, OutputType.HTML] and not dropped
     assert transcript.news()[0] == {} and not transcript.has_news
-    transcript.not_kept(news)
+    transcript.not_kept(news, range(0))
     assert transcript.has_news and transcript.news()[0] == news
     transcript.add(out("b"))
     assert [output.bundle for output in transcript.news()[0].values()] == [{"text/plain": "b"}]

@@ -56,6 +56,7 @@ def check_policy(policy: Policy) -> Policy:
     for name, value, known in (
         ("isolation", policy.isolation, ("session", "cell")),
         ("on_error", policy.on_error, ("keep", "rollback")),
+        ("shell", policy.shell, ("", "ipython")),
     ):
         if value not in known:
             raise Refused(f"{name} is {' or '.join(map(repr, known))}; got {value!r}.")

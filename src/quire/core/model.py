@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NewType
 
@@ -58,18 +58,26 @@ Data = str | bytes | Blob
 """One entry of a MIME bundle: text, bytes just arrived, or where kept bytes are."""
 
 
+Attachments = dict[str, dict[str, Data]]
+"""Files a cell's text refers to, by name, each a MIME bundle."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Output:
     """One thing a run showed, with its whole MIME bundle.
 
     `name` is the stream's (stdout, stderr) or the exception's; `result` marks the last expression's value.
+    `metadata` is the document's; `about` what Quire knows of it: a picture's width, height and source, an
+    exception's message, a table's name.
     """
 
     type: OutputType
     bundle: dict[str, Data]
     metadata: dict[str, Any] = field(default_factory=dict)
+    about: dict[str, Any] = field(default_factory=dict)
     name: str = ""
     result: bool = False
+    display_id: str = ""  # what a later update names it by
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +100,7 @@ class Policy:
     cpu: float | None = None  # seconds a run
     processes: int | None = None
     output: int | None = None  # bytes kept of a run
+    shell: str = ""  # or "ipython": IPython itself runs every cell
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +115,7 @@ class Notebook:
     metadata: dict[str, Any] = field(default_factory=dict)
     policy: Policy = Policy()
     origin: Origin | None = None  # where it branched off
+    mirror: str = ""  # the ipynb file that is kept as it is
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +148,13 @@ class Cell:
     version: int = 1  # grows with each edit
     run: Run | None = None  # the last one
     metadata: dict[str, Any] = field(default_factory=dict)
+    attachments: Attachments = field(default_factory=dict)
+    behind: bool = False  # it, or a cell before it, was changed after it ran
+
+    @property
+    def stale(self) -> bool:
+        """What it shows is not what its notebook would show now, run from the top."""
+        return self.behind or (self.run is not None and self.run.stale)
 
     @property
     def state(self) -> CellState:
@@ -150,12 +167,36 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class NewCell:
-    """A cell to be added; `run` only where it comes with one, from an ipynb."""
+    """A cell to be added; `run` only where it comes with one, from an ipynb, as does the id it is given if free."""
 
     source: str
     kind: CellKind = CellKind.CODE
     run: Run | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
+    attachments: Attachments = field(default_factory=dict)
+    id: CellId = CellId("")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edit:
+    """What is to be different about a cell; None leaves it as it is. A metadata key given as None is removed."""
+
+    source: str | None = None
+    kind: CellKind | None = None
+    metadata: dict[str, Any] | None = None
+
+    def of(self, cell: Cell) -> Cell:
+        """The cell edited. Once its source is another, what it shows is from before that."""
+        changed = (self.source, self.kind) != (None, None)
+        merged = {**cell.metadata, **(self.metadata or {})}
+        return replace(
+            cell,
+            source=cell.source if self.source is None else self.source,
+            kind=cell.kind if self.kind is None else self.kind,
+            metadata={key: value for key, value in merged.items() if value is not None},
+            version=cell.version + 1,
+            behind=cell.behind or (changed and cell.kind is CellKind.CODE),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,5 +278,6 @@ class KernelSpec:
     notebook: NotebookId
     workspace: str  # the folder its code works in
     python: str = ""  # the interpreter; "" is the runtime's own
+    ipython: bool = False  # IPython itself runs every cell
     limits: KernelLimits = KernelLimits()
     checkpoint_bytes: int = 0  # memory all its checkpoints may hold; the newest is kept all the same

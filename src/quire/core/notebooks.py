@@ -17,6 +17,7 @@ from quire.core.model import (
     CellKind,
     CellState,
     Data,
+    Edit,
     NewCell,
     Notebook,
     NotebookId,
@@ -25,7 +26,7 @@ from quire.core.model import (
     Principal,
     RunId,
 )
-from quire.core.outputs import keep
+from quire.core.outputs import keep, keep_bundle
 from quire.core.ports import Blobs, Store
 
 MAIN = "main"
@@ -91,6 +92,9 @@ class Notebooks:
         return added
 
     async def _kept(self, cell: NewCell) -> NewCell:
+        if cell.attachments:
+            kept = {name: await keep_bundle(self._blobs, bundle) for name, bundle in cell.attachments.items()}
+            cell = replace(cell, attachments=kept)
         if cell.run is None:
             return cell
         outputs = tuple([await keep(self._blobs, output) for output in cell.run.outputs])
@@ -98,7 +102,10 @@ class Notebooks:
 
     async def cell(self, notebook: Notebook, which: str | int) -> Cell:
         """By id or by number; a number may come as text."""
-        found = await self._store.find_cell(notebook.id, _reference(which))
+        reference = _reference(which)
+        found = await self._store.find_cell(notebook.id, reference)
+        if found is None and isinstance(reference, int):  # some documents' ids are digits
+            found = await self._store.find_cell(notebook.id, CellId(str(which).strip()))
         if found is None:
             raise NotFound(await self._no_cell(notebook, which))
         return found
@@ -113,10 +120,13 @@ class Notebooks:
             raise Refused("start must be 0 or more and limit 1 or more.")
         return await self._store.list_cells(notebook.id, start, limit)
 
-    async def edit_cell(self, notebook: Notebook, which: str | int, source: str, expected: int | None = None) -> Cell:
+    async def edit_cell(self, notebook: Notebook, which: str | int, edit: Edit, expected: int | None = None) -> Cell:
         cell = await self.cell(notebook, which)
-        self._limits.check_code(source, empty=cell.kind is not CellKind.CODE)
-        edited = await self._store.edit_cell(notebook.id, cell.id, source, expected)
+        if edit.source is not None:
+            self._limits.check_code(edit.source, empty=(edit.kind or cell.kind) is not CellKind.CODE)
+        if cell.state is CellState.RUNNING and edit.kind not in (None, cell.kind):
+            raise Refused(f"Cell {cell.number} is running. Call interrupt first, then change its kind.")
+        edited = await self._store.edit_cell(notebook.id, cell.id, edit, expected)
         self._feed.tell(Change(notebook=notebook, cell=cell.id, number=cell.number))
         return edited
 
@@ -157,14 +167,17 @@ class Notebooks:
                 return data
 
     async def loaded(self, cell: Cell) -> Cell:
-        """The cell with the bytes of its outputs in place of where they are kept."""
+        """The cell with the bytes of its outputs and attachments in place of where they are kept."""
+        if cell.attachments:
+            attached = {name: await self._load_bundle(bundle) for name, bundle in cell.attachments.items()}
+            cell = replace(cell, attachments=attached)
         if cell.run is None:
             return cell
-        outputs = [
-            replace(output, bundle={mime: await self._load(data) for mime, data in output.bundle.items()})
-            for output in cell.outputs
-        ]
+        outputs = [replace(output, bundle=await self._load_bundle(output.bundle)) for output in cell.outputs]
         return replace(cell, run=replace(cell.run, outputs=tuple(outputs)))
+
+    async def _load_bundle(self, bundle: dict[str, Data]) -> dict[str, Data]:
+        return {mime: await self._load(data) for mime, data in bundle.items()}
 
     async def _load(self, data: Data) -> Data:
         if not isinstance(data, Blob):
@@ -201,7 +214,7 @@ def picture(output: Output) -> tuple[str, Data, str | None] | None:
     """The MIME type, bytes and source of an output's picture, where it has one."""
     for mime in FORMATS:
         if mime in output.bundle:
-            source = output.metadata.get("source")
+            source = output.about.get("source")
             return mime, output.bundle[mime], source if isinstance(source, str) else "display"
     return None
 

@@ -11,12 +11,16 @@ _INLINE_CHARS = 32_000  # text up to this stays in the store; longer text and al
 
 
 async def keep(blobs: Blobs, output: Output) -> Output:
-    bundle: dict[str, Data] = {}
-    for mime, data in output.bundle.items():
+    return replace(output, bundle=await keep_bundle(blobs, output.bundle))
+
+
+async def keep_bundle(blobs: Blobs, bundle: dict[str, Data]) -> dict[str, Data]:
+    kept: dict[str, Data] = {}
+    for mime, data in bundle.items():
         if isinstance(data, bytes):
-            bundle[mime] = await blobs.put(data)
+            kept[mime] = await blobs.put(data)
         elif isinstance(data, str) and len(data) > _INLINE_CHARS:
-            bundle[mime] = replace(await blobs.put(data.encode("utf-8")), text=True)
+            kept[mime] = replace(await blobs.put(data.encode("utf-8")), text=True)
         else:
-            bundle[mime] = data
-    return replace(output, bundle=bundle)
+            kept[mime] = data
+    return kept

@@ -12,6 +12,7 @@ from quire.core.model import (
     CellId,
     Census,
     Died,
+    Edit,
     KernelSpec,
     NewCell,
     Notebook,
@@ -47,7 +48,7 @@ class Kernel(Protocol):
         """The next event of the run, in order; the last is Finished or Died. Safe to cancel and call again."""
         ...
 
-    async def ask(self, question: messages.Inspect | messages.Read) -> messages.Event | Died:
+    async def ask(self, question: messages.Inspect | messages.Read | messages.Page) -> messages.Event | Died:
         """The answer to a question about the namespace, between runs."""
         ...
 
@@ -129,13 +130,21 @@ class Store(Protocol):
         """The owner's notebooks, oldest first."""
         ...
 
+    async def update_notebook(self, notebook: Notebook) -> None:
+        """Keep its metadata and its mirror as they are here."""
+
+    async def list_mirrored(self) -> list[Notebook]:
+        """Those of all owners that have a mirror."""
+        ...
+
     async def clear_notebook(self, notebook: NotebookId) -> None:
         """Drop its cells and its journal."""
 
     async def add_cells(self, notebook: NotebookId, cells: list[NewCell], *, at: int | None, limit: int) -> list[Cell]:
         """Insert before cell `at`, or append; all or none. Raises Refused past `limit` cells, or past the end.
 
-        A run a cell comes with is journaled, but is none of this notebook's: it does not count.
+        A run a cell comes with is journaled, but is none of this notebook's: it does not count. An id a cell comes
+        with is its id, unless the notebook has it already. Cells after an inserted one fall behind.
         """
         ...
 
@@ -143,8 +152,10 @@ class Store(Protocol):
 
     async def list_cells(self, notebook: NotebookId, start: int, limit: int | None) -> list[Cell]: ...
 
-    async def edit_cell(self, notebook: NotebookId, cell: CellId, source: str, expected: int | None) -> Cell:
-        """Replace its source. Raises Stale, naming the newer source, where `expected` is not its version."""
+    async def edit_cell(self, notebook: NotebookId, cell: CellId, edit: Edit, expected: int | None) -> Cell:
+        """Change it. Raises Stale, naming the newer source, where `expected` is not its version. Where the source of
+        code is another, it and those after it that have run fall behind, as they do when a cell is moved or deleted,
+        until they run again."""
         ...
 
     async def move_cell(self, notebook: NotebookId, cell: CellId, to: int) -> Cell: ...
@@ -184,6 +195,10 @@ class Store(Protocol):
 
     async def list_runs(self, notebook: NotebookId) -> list[Run]:
         """The journal, oldest first."""
+        ...
+
+    async def find_displayed(self, notebook: NotebookId, display_id: str) -> list[Run]:
+        """Ended runs that have shown something under this display id."""
         ...
 
     async def mark_unfinished(self) -> int:

@@ -10,7 +10,7 @@ import anyio
 from quire.core import transcript as transcripts
 from quire.core.active import ActiveRun
 from quire.core.errors import QuireError
-from quire.core.model import Data, NotebookId, Output, OutputType, Run
+from quire.core.model import CellId, Data, NotebookId, Output, OutputType, Run
 from quire.core.outputs import keep
 from quire.core.ports import Blobs, Store
 
@@ -71,6 +71,18 @@ class Recorder:
             self._owed.append((active.notebook.id, ended))
         return ended
 
+    async def update_elsewhere(self, active: ActiveRun) -> list[CellId]:
+        """What the run showed anew under a display id takes the old one's place in cells before; which those are."""
+        touched: dict[CellId, None] = {}
+        for display_id, event in active.transcript.updates.items():
+            shown = await keep(self._blobs, transcripts.display(event))
+            for run in await self._store.find_displayed(active.notebook.id, display_id):
+                if active.cell is None or active.cell.run is None or run.id != active.cell.run.id:
+                    outputs = tuple(_updated(each, shown) for each in run.outputs)
+                    await self._store.finish_run(active.notebook.id, replace(run, outputs=outputs))
+                    touched[run.cell] = None
+        return list(touched)
+
     async def pay(self) -> None:
         """Record what could not be recorded when it ended."""
         owed, self._owed = self._owed, []  # taken at once: another notebook may come to pay meanwhile
@@ -97,7 +109,7 @@ class Recorder:
             await self._store.keep_outputs(active.notebook.id, active.cell.run.id, rested, dropped)
             wait = min((anyio.current_time() - begun) / _SHARE, _RARELY)
         except QuireError:  # a full disk: if it still is when the run ends, the answer says so
-            active.transcript.not_kept(news)
+            active.transcript.not_kept(news, dropped)
         except Exception:  # a fault of ours costs what was shown, not the run
             log.exception("keeping what a run in notebook %r has shown", active.notebook.name)
         kept.not_before = anyio.current_time() + wait
@@ -117,3 +129,7 @@ class Recorder:
                 left_out = f"[{mime} of {len(data):,} bytes: too much to be kept before the end of the run]"
                 bundle["text/plain"] = "\n".join(filter(None, (str(bundle.get("text/plain", "")), left_out)))
         return replace(output, bundle=bundle)
+
+
+def _updated(output: Output, shown: Output) -> Output:
+    return replace(shown, result=output.result) if output.display_id == shown.display_id else output

@@ -190,7 +190,7 @@ class Runs:
         return answer
 
     async def _ask(
-        self, notebook: Notebook, question: messages.Inspect | messages.Read
+        self, notebook: Notebook, question: messages.Inspect | messages.Read | messages.Page
     ) -> messages.Event | Died | None:
         async with self._kernels.lease(notebook) as lease:
             if lease.notice:
@@ -262,7 +262,12 @@ class Runs:
         died: Died | None = None
         try:
             await lease.kernel.begin(
-                messages.Run(run=run.id, code=run.source, name=f"cell {active.cell.number}, run {run.count}")
+                messages.Run(
+                    run=run.id,
+                    code=run.source,
+                    name=f"cell {active.cell.number}, run {run.count}",
+                    count=run.count,
+                )
             )
             died = await self._follow(active, lease.kernel)
         except anyio.get_cancelled_exc_class():  # only the server's end cancels a run from outside
@@ -357,7 +362,17 @@ class Runs:
             imports=tuple(map(transcripts.clean, finished.imports)) if finished else (),
             functions=tuple(map(transcripts.clean, finished.functions)) if finished else (),
         )
-        return await self._recorder.finish(active, recorded, outputs)
+        done = await self._recorder.finish(active, recorded, outputs)
+        if active.transcript.updates:
+            await self._update_elsewhere(active)
+        return done
+
+    async def _update_elsewhere(self, active: ActiveRun) -> None:
+        try:
+            for cell in await self._recorder.update_elsewhere(active):
+                self._feed.tell(Change(notebook=active.notebook, cell=cell))
+        except QuireError as error:  # a full disk: the run itself is recorded
+            active.error = active.error or error
 
     async def _recover(self, active: ActiveRun, lease: Lease, state: CellState) -> str:
         """Put the namespace back to before the run; the sentence that says how far that went."""

@@ -313,6 +313,7 @@ class Timeline:
                 source=cell.source,
                 kind=cell.kind,
                 metadata=cell.metadata,
+                attachments=cell.attachments,
                 run=replace(cell.run, id=RunId(uuid4().hex[:12]), parent=None, stale=False) if cell.run else None,
             )
             for cell in await self._store.list_cells(notebook.id, 0, None)

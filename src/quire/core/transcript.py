@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import deque
+from dataclasses import replace
 from typing import Any
 
 from quire.core import images
 from quire.core.model import Data, Output, OutputType
-from quire.wire.messages import Displayed, Event, Finished, Printed, Raised
+from quire.wire.messages import Cleared, Displayed, Event, Finished, Printed, Raised
 
 _OVERHEAD = 64  # what an entry costs besides its bytes, so that a flood of empty ones is bounded too
 _PIECE = 1 << 14  # bytes of a stream in one entry: what is new since is little, however much there is
 _NEWS = 1 << 18  # bytes of news at once
+_UPDATES = 256  # display ids whose updates are kept for other cells
 
 
 class Transcript:
@@ -25,17 +26,28 @@ class Transcript:
         self._tail: deque[_Entry] = deque()
         self._tail_size = 0
         self._dropped = 0
-        self._places = itertools.count()
+        self._places = 0  # given so far
+        self._cleared = range(0)  # places of what was taken back, until that is told
+        self._clear_next = False
         self._gap = -1  # the place between head and tail, where it is said what was dropped
         self._new: dict[int, _Entry] = {}  # by place, what changed since the news were asked for
+        self.updates: dict[str, Displayed] = {}  # by display id, the last one: other cells may show it too
         self.finished: Finished | None = None
 
     def add(self, event: Event) -> None:
+        if self._clear_next and isinstance(event, (Printed, Displayed, Raised)):
+            self._clear()
         match event:
             case Printed(stream=name, data=data):
                 self._printed(name, data)
+            case Displayed(update=True):
+                self._update(event)
             case Displayed() | Raised():
                 self._shown(event)
+            case Cleared(wait=True):
+                self._clear_next = True
+            case Cleared():
+                self._clear()
             case Finished():
                 self.finished = event
             case _:
@@ -58,14 +70,19 @@ class Transcript:
             size += entry.size
         if self._dropped:
             news[self._gap] = self._note().output()
+        if self._cleared:
+            cleared, self._cleared = self._cleared, range(0)
+            return news, cleared
         return news, range(self._gap + 1, self._tail[0].place) if self._tail else range(0)
 
     @property
     def has_news(self) -> bool:
         return bool(self._new)
 
-    def not_kept(self, news: dict[int, Output]) -> None:
+    def not_kept(self, news: dict[int, Output], dropped: range) -> None:
         """These are news still."""
+        if dropped.start == 0 and dropped:
+            self._cleared = dropped
         self._new.update({entry.place: entry for entry in (*self._head, *self._tail) if entry.place in news})
 
     def _note(self) -> _Entry:
@@ -99,6 +116,33 @@ class Transcript:
             self._tail_size += entry.size
             self._trim()
 
+    def _update(self, event: Displayed) -> None:
+        """In place of what was shown under its id; where that was in another cell is for others to find."""
+        if event.display_id in self.updates or len(self.updates) < _UPDATES:
+            self.updates[event.display_id] = event
+        for entry in (*self._head, *self._tail):
+            if isinstance(entry.what, Displayed) and entry.what.display_id == event.display_id:
+                before = entry.size
+                old, entry.what = entry.what, replace(event, result=entry.what.result, update=False)
+                grown = entry.size - before
+                if grown > 0 and self._head_size + self._tail_size + grown > 4 * self._half:
+                    entry.what = old  # many small ones that grow: the cap holds for them too
+                    self._dropped += grown
+                    continue
+                if entry in self._head:
+                    self._head_size += grown
+                else:
+                    self._tail_size += grown
+                self._new[entry.place] = entry
+
+    def _clear(self) -> None:
+        self._clear_next = False
+        self._head, self._tail = [], deque()
+        self._head_size = self._tail_size = self._dropped = 0
+        self._gap = -1
+        self._new = {}
+        self._cleared = range(self._places)
+
     def _append(self, entries: list[_Entry] | deque[_Entry], name: str, data: bytes) -> int:
         """Lengthen the last stretch of the same stream, or begin one; how many bytes that took."""
         last = entries[-1] if entries else None
@@ -112,10 +156,14 @@ class Transcript:
 
     def _place(self, entries: list[_Entry] | deque[_Entry], entry: _Entry) -> None:
         if entries is self._tail and self._gap < 0:
-            self._gap = next(self._places)
-        entry.place = next(self._places)
+            self._gap = self._next_place()
+        entry.place = self._next_place()
         entries.append(entry)
         self._new[entry.place] = entry
+
+    def _next_place(self) -> int:
+        self._places += 1
+        return self._places - 1
 
     def _trim(self) -> None:
         while self._tail_size > self._half:
@@ -163,7 +211,7 @@ class _Entry:
             case bytearray():
                 return _stream(self.name, self.what)
             case Displayed():
-                return _display(self.what)
+                return display(self.what)
             case Raised(name=name, message=message, traceback=traceback):
                 return error(clean(name), clean(message), clean(traceback))
 
@@ -205,7 +253,7 @@ def error(name: str, message: str, traceback: str = "") -> Output:
         type=OutputType.ERROR,
         name=name,
         bundle={"text/plain": traceback or f"{name}: {message}"},
-        metadata={"message": message},
+        about={"message": message},
     )
 
 
@@ -223,16 +271,23 @@ def _stream(name: str, data: bytearray) -> Output:
     return Output(type=OutputType.STREAM, name=name, bundle=bundle)
 
 
-def _display(event: Displayed) -> Output:
+def display(event: Displayed) -> Output:
     bundle: dict[str, Data] = {
         clean(mime): clean(data) if isinstance(data, str) else data for mime, data in event.bundle.items()
     }
-    metadata: dict[str, Any] = dict(event.metadata)
+    about: dict[str, Any] = {clean(key): clean(said) for key, said in event.about.items()}
     for mime in images.FORMATS:
         if mime in bundle:
             data = bundle[mime]
             whole = data.encode() if isinstance(data, str) else data
             assert isinstance(whole, bytes)
-            metadata["width"], metadata["height"] = images.dimensions(whole, mime)
+            about["width"], about["height"] = images.dimensions(whole, mime)
             break
-    return Output(type=OutputType(event.kind), bundle=bundle, metadata=metadata, result=event.result)
+    return Output(
+        type=OutputType(event.kind),
+        bundle=bundle,
+        metadata=event.metadata,
+        about=about,
+        result=event.result,
+        display_id=clean(event.display_id),
+    )

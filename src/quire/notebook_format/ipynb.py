@@ -81,7 +81,7 @@ def _output(output: Output, run: Run | None) -> dict[str, Any]:
             return {
                 "output_type": "error",
                 "ename": output.name,
-                "evalue": str(output.metadata.get("message", "")),
+                "evalue": str(output.about.get("message", "")),
                 "traceback": _text(output.bundle["text/plain"]).split("\n"),
             }
     shown: dict[str, Any] = {
@@ -152,7 +152,7 @@ def _read_output(output: Any) -> Output:
                 type=OutputType.ERROR,
                 name=str(output["ename"]),
                 bundle={"text/plain": "\n".join(output["traceback"])},
-                metadata={"message": str(output["evalue"])},
+                about={"message": str(output["evalue"])},
             )
     bundle = {str(mime): _read_data(mime, data) for mime, data in output["data"].items()}
     return Output(type=_type(bundle), bundle=bundle, result=output["output_type"] == "execute_result")

@@ -8,12 +8,14 @@ from dataclasses import asdict
 from typing import Any
 
 from quire.core.model import (
+    Attachments,
     Blob,
     Cell,
     CellId,
     CellKind,
     CellState,
     Data,
+    NewCell,
     Notebook,
     NotebookId,
     Origin,
@@ -48,14 +50,36 @@ def shown(row: str) -> Output:
 
 def _output_row(output: Output) -> dict[str, Any]:
     row = asdict(output)
-    row["bundle"] = {mime: asdict(data) if isinstance(data, Blob) else data for mime, data in output.bundle.items()}
+    row["bundle"] = _bundle_row(output.bundle)
     return row
 
 
+def attachments(given: Attachments) -> str:
+    return json.dumps({name: _bundle_row(bundle) for name, bundle in given.items()})
+
+
+def brought(cell: NewCell) -> tuple[str, str]:
+    """What a document brings with a cell."""
+    return json.dumps(cell.metadata), attachments(cell.attachments)
+
+
+def display_id(name: str) -> str:
+    """As it stands in the row of a run that showed something under it."""
+    return f'"display_id": {json.dumps(name)}'
+
+
+def _bundle_row(bundle: dict[str, Data]) -> dict[str, Any]:
+    return {mime: asdict(data) if isinstance(data, Blob) else data for mime, data in bundle.items()}
+
+
+def _bundle(row: dict[str, Any]) -> dict[str, Data]:
+    return {mime: Blob(**data) if isinstance(data, dict) else data for mime, data in row.items()}
+
+
 def _output(row: dict[str, Any]) -> Output:
-    bundle: dict[str, Data] = {
-        mime: Blob(**data) if isinstance(data, dict) else data for mime, data in row["bundle"].items()
-    }
+    bundle = _bundle(row["bundle"])
+    if "about" not in row:  # as rows were at first
+        row = {**row, "about": row["metadata"], "metadata": {}}
     return Output(**{**row, "type": OutputType(row["type"]), "bundle": bundle})
 
 
@@ -71,6 +95,7 @@ def notebook(row: sqlite3.Row) -> Notebook:
         metadata=json.loads(row["metadata"]),
         policy=Policy(**json.loads(row["policy"])),
         origin=_origin(row) if row["origin"] else None,
+        mirror=row["mirror"],
     )
 
 
@@ -87,6 +112,8 @@ def cell(row: sqlite3.Row) -> Cell:
         version=row["version"],
         run=run(row) if row["run"] else None,
         metadata=json.loads(row["metadata"]),
+        attachments={name: _bundle(each) for name, each in json.loads(row["attachments"]).items()},
+        behind=bool(row["behind"]),
     )
 
 

@@ -12,7 +12,9 @@ from quire.core.model import (
     Blob,
     Cell,
     CellId,
+    CellKind,
     CellState,
+    Edit,
     NewCell,
     Notebook,
     NotebookId,
@@ -49,6 +51,13 @@ class MemoryStore:
         books = (book for book in self._books.values() if book.notebook.owner == owner)
         return [replace(book.notebook, cells=len(book.cells)) for book in books]
 
+    async def update_notebook(self, notebook: Notebook) -> None:
+        book = self._books[notebook.id]
+        book.notebook = replace(book.notebook, metadata=notebook.metadata, mirror=notebook.mirror)
+
+    async def list_mirrored(self) -> list[Notebook]:
+        return [book.notebook for book in self._books.values() if book.notebook.mirror]
+
     async def clear_notebook(self, notebook: NotebookId) -> None:
         book = self._books[notebook]
         book.cells, book.runs, book.shown = [], [], {}
@@ -62,13 +71,17 @@ class MemoryStore:
         if not 0 <= at <= len(book.cells):
             raise Refused(wording.no_such_place(at, len(book.cells)))
         added = []
+        if at < len(book.cells):
+            self._fall_behind(book, at)
+        taken = {cell.id for cell in book.cells}
         for new in cells:
-            id_ = CellId(uuid4().hex[:12])
+            id_ = new.id if new.id and new.id not in taken else CellId(uuid4().hex[:12])
+            taken.add(id_)
             run = None
             if new.run is not None:
                 run = replace(new.run, cell=id_)
                 book.runs.append(run)
-            added.append(Cell(id=id_, number=0, kind=new.kind, source=new.source, run=run, metadata=new.metadata))
+            added.append(wording.added(new, id_, 0, run))
         book.cells[at:at] = added
         self._number(book)
         return book.cells[at : at + len(added)]
@@ -82,23 +95,29 @@ class MemoryStore:
     async def list_cells(self, notebook: NotebookId, start: int, limit: int | None) -> list[Cell]:
         return self._books[notebook].cells[start : None if limit is None else start + limit]
 
-    async def edit_cell(self, notebook: NotebookId, cell: CellId, source: str, expected: int | None) -> Cell:
+    async def edit_cell(self, notebook: NotebookId, cell: CellId, edit: Edit, expected: int | None) -> Cell:
         book, number = self._place(notebook, cell)
         old = book.cells[number]
         wording.check_version(old, expected)
-        book.cells[number] = replace(old, source=source, version=old.version + 1)
+        book.cells[number] = edit.of(old)
+        if book.cells[number].behind:
+            self._fall_behind(book, number)
         return book.cells[number]
 
     async def move_cell(self, notebook: NotebookId, cell: CellId, to: int) -> Cell:
         book, number = self._place(notebook, cell)
         if not 0 <= to < len(book.cells):
             raise Refused(wording.no_such_place(to, len(book.cells) - 1))
+        if book.cells[number].kind is CellKind.CODE and to != number:
+            self._fall_behind(book, min(to, number))
         book.cells.insert(to, book.cells.pop(number))
         self._number(book)
         return book.cells[to]
 
     async def delete_cell(self, notebook: NotebookId, cell: CellId) -> None:
         book, number = self._place(notebook, cell)
+        if book.cells[number].run is not None:
+            self._fall_behind(book, number)
         del book.cells[number]
         self._number(book)
 
@@ -109,7 +128,7 @@ class MemoryStore:
         book.notebook = replace(book.notebook, runs=book.notebook.runs + 1)
         run = replace(run, cell=cell.id, count=book.notebook.runs)
         book.runs.append(run)
-        book.cells[number] = replace(book.cells[number], run=run)
+        book.cells[number] = replace(book.cells[number], run=run, behind=False)
         return book.cells[number]
 
     async def keep_outputs(
@@ -142,6 +161,10 @@ class MemoryStore:
     async def list_runs(self, notebook: NotebookId) -> list[Run]:
         return list(self._books[notebook].runs)
 
+    async def find_displayed(self, notebook: NotebookId, display_id: str) -> list[Run]:
+        runs = self._books[notebook].runs
+        return [run for run in runs if any(each.display_id == display_id for each in run.outputs)]
+
     async def mark_unfinished(self) -> int:
         count = 0
         for id_, book in self._books.items():
@@ -166,6 +189,10 @@ class MemoryStore:
             if each.id == cell:
                 return book, number
         raise NotFound(wording.cell_gone(cell))
+
+    def _fall_behind(self, book: _Book, start: int) -> None:
+        late = [replace(cell, behind=True) if cell.run is not None else cell for cell in book.cells[start:]]
+        book.cells[start:] = late
 
     def _number(self, book: _Book) -> None:
         book.cells = [replace(cell, number=number) for number, cell in enumerate(book.cells)]

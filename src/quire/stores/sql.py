@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,8 @@ from quire.core.errors import Failed, NotFound, Refused
 from quire.core.model import (
     Cell,
     CellId,
+    CellKind,
+    Edit,
     NewCell,
     Notebook,
     NotebookId,
@@ -27,11 +28,11 @@ from quire.core.model import (
 )
 from quire.stores import as_rows, wording
 from quire.stores.aside import Aside
-from quire.stores.lane import Busy, Express, Lane, connect, rows
+from quire.stores.lane import Busy, Express, Lane, rows
+from quire.stores.schema import alone, migrate
 
-_MIGRATIONS = Path(__file__).parent / "migrations"
 _CELLS = """
-    SELECT c.id, c.position, c.kind, c.source, c.version, c.metadata,
+    SELECT c.id, c.position, c.kind, c.source, c.version, c.metadata, c.attachments, c.behind,
            r.id AS run, r.count, r.source AS run_source, r.author, r.started_at, r.seconds, r.state, r.cause,
            r.value, r.outputs, r.imports, r.functions, r.cell AS run_cell, r.parent, r.stale
     FROM cells c LEFT JOIN runs r ON r.id = c.run
@@ -86,6 +87,15 @@ class SqlStore:
         rows = await self._rows("SELECT * FROM notebooks WHERE owner = ? ORDER BY created_at, name", owner)
         return [as_rows.notebook(row) for row in rows]
 
+    async def update_notebook(self, notebook: Notebook) -> None:
+        values = (json.dumps(notebook.metadata), notebook.mirror, notebook.id)
+        await self._writer.do(
+            lambda db: db.execute("UPDATE notebooks SET metadata = ?, mirror = ? WHERE id = ?", values)
+        )
+
+    async def list_mirrored(self) -> list[Notebook]:
+        return [as_rows.notebook(row) for row in await self._rows("SELECT * FROM notebooks WHERE mirror != ''")]
+
     async def clear_notebook(self, notebook: NotebookId) -> None:
         def job(db: sqlite3.Connection) -> None:
             db.execute("DELETE FROM cells WHERE notebook = ?", (notebook,))
@@ -109,15 +119,18 @@ class SqlStore:
         )
         return [as_rows.cell(row) for row in rows]
 
-    async def edit_cell(self, notebook: NotebookId, cell: CellId, source: str, expected: int | None) -> Cell:
+    async def edit_cell(self, notebook: NotebookId, cell: CellId, edit: Edit, expected: int | None) -> Cell:
         def job(db: sqlite3.Connection) -> Cell:
             old = _find(db, notebook, cell)
             wording.check_version(old, expected)
+            new = edit.of(old)
             db.execute(
-                "UPDATE cells SET source = ?, version = version + 1 WHERE notebook = ? AND id = ?",
-                (source, notebook, cell),
+                "UPDATE cells SET source = ?, kind = ?, metadata = ?, version = ? WHERE notebook = ? AND id = ?",
+                (new.source, new.kind, json.dumps(new.metadata), new.version, notebook, cell),
             )
-            return replace(old, source=source, version=old.version + 1)
+            if new.behind:
+                _fall_behind(db, notebook, old.number)
+            return new
 
         return await self._writer.do(job)
 
@@ -130,7 +143,9 @@ class SqlStore:
             _shift(db, notebook, old.number + 1, None, -1)
             _shift(db, notebook, to, old.id, +1)
             db.execute("UPDATE cells SET position = ? WHERE notebook = ? AND id = ?", (to, notebook, cell))
-            return replace(old, number=to)
+            if old.kind is CellKind.CODE and to != old.number:
+                _fall_behind(db, notebook, min(to, old.number))
+            return _find(db, notebook, cell)
 
         return await self._writer.do(job)
 
@@ -139,6 +154,8 @@ class SqlStore:
             old = _find(db, notebook, cell)
             db.execute("DELETE FROM cells WHERE notebook = ? AND id = ?", (notebook, cell))
             _shift(db, notebook, old.number + 1, None, -1)
+            if old.run is not None:
+                _fall_behind(db, notebook, old.number)
             db.execute("UPDATE notebooks SET cells = cells - 1 WHERE id = ?", (notebook,))
 
         await self._writer.do(job)
@@ -150,8 +167,10 @@ class SqlStore:
             else:
                 there = _find(db, notebook, cell.id)
                 count = _one(db, "UPDATE notebooks SET runs = runs + 1 WHERE id = ? RETURNING runs", notebook)[0]
-                there = replace(there, run=replace(run, cell=there.id, count=count))
-                db.execute("UPDATE cells SET run = ? WHERE notebook = ? AND id = ?", (run.id, notebook, cell.id))
+                there = replace(there, run=replace(run, cell=there.id, count=count), behind=False)
+                db.execute(
+                    "UPDATE cells SET run = ?, behind = 0 WHERE notebook = ? AND id = ?", (run.id, notebook, cell.id)
+                )
             assert there.run is not None
             _insert_run(db, notebook, there.run)
             return there
@@ -189,6 +208,15 @@ class SqlStore:
         rows = await self._rows(
             "SELECT *, id AS run, cell AS run_cell, source AS run_source FROM runs WHERE notebook = ? ORDER BY rowid",
             notebook,
+        )
+        return [as_rows.run(row) for row in rows]
+
+    async def find_displayed(self, notebook: NotebookId, display_id: str) -> list[Run]:
+        rows = await self._rows(
+            "SELECT *, id AS run, cell AS run_cell, source AS run_source FROM runs WHERE notebook = ?"
+            " AND instr(outputs, ?)",
+            notebook,
+            as_rows.display_id(display_id),
         )
         return [as_rows.run(row) for row in rows]
 
@@ -242,48 +270,6 @@ class SqlStore:
         return await self._reader.do(lambda db: rows(db, query, *values))
 
 
-def migrate(path: Path, migrations: Path = _MIGRATIONS) -> None:
-    """Bring the database to today's schema; a newer one than we know is refused, not guessed at."""
-    steps = sorted(migrations.glob("*.sql"))
-    try:
-        db = connect(path)
-    except sqlite3.Error as error:
-        raise Failed(f"The data directory's database cannot be opened: {path} ({error}).") from error
-    try:
-        db.execute("BEGIN IMMEDIATE")
-        done = db.execute("PRAGMA user_version").fetchone()[0]
-        if done > len(steps):
-            raise Failed(f"{path} was written by a newer Quire (schema {done}, this one knows {len(steps)}). Upgrade.")
-        for number, step in enumerate(steps[done:], done + 1):
-            for statement in _statements(step.read_text("utf-8")):
-                db.execute(statement)
-            db.execute(f"PRAGMA user_version = {number}")
-        db.execute("COMMIT")
-    except sqlite3.Error as error:
-        raise Failed(f"The data directory's database is damaged or not ours: {path} ({error}).") from error
-    finally:
-        db.close()
-
-
-@contextlib.contextmanager
-def alone(path: Path) -> Iterator[None]:
-    """One store at a time: SQLite does not wait for another that turns a new database to WAL, or closes it."""
-    with path.open("wb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def _statements(script: str) -> list[str]:
-    # not executescript: it would commit the transaction the migration runs in
-    statements, rest = [], ""
-    for line in script.splitlines(keepends=True):
-        rest += line
-        if sqlite3.complete_statement(rest):
-            statements.append(rest)
-            rest = ""
-    return statements
-
-
 def _add(db: sqlite3.Connection, notebook: NotebookId, cells: list[NewCell], at: int | None, limit: int) -> list[Cell]:
     there = _size(db, notebook)
     if there + len(cells) > limit:
@@ -293,19 +279,29 @@ def _add(db: sqlite3.Connection, notebook: NotebookId, cells: list[NewCell], at:
         raise Refused(wording.no_such_place(at, there))
     if at < there:
         _shift(db, notebook, at, None, len(cells))
+        _fall_behind(db, notebook, at)
     added = []
     for number, new in enumerate(cells, at):
-        id_ = CellId(uuid4().hex[:12])
+        taken = new.id and _one(db, "SELECT 1 FROM cells WHERE notebook = ? AND id = ?", notebook, new.id)
+        id_ = new.id if new.id and not taken else CellId(uuid4().hex[:12])
         run = replace(new.run, cell=id_) if new.run is not None else None
         if run is not None:
             _insert_run(db, notebook, run)
         db.execute(
-            "INSERT INTO cells (notebook, id, position, kind, source, run, metadata) VALUES (?,?,?,?,?,?,?)",
-            (notebook, id_, number, new.kind, new.source, run and run.id, json.dumps(new.metadata)),
+            "INSERT INTO cells (notebook, id, position, kind, source, run, metadata, attachments)"
+            " VALUES (?,?,?,?,?,?,?,?)",
+            (notebook, id_, number, new.kind, new.source, run and run.id, *as_rows.brought(new)),
         )
-        added.append(Cell(id=id_, number=number, kind=new.kind, source=new.source, run=run, metadata=new.metadata))
+        added.append(wording.added(new, id_, number, run))
     db.execute("UPDATE notebooks SET cells = cells + ? WHERE id = ?", (len(cells), notebook))
     return added
+
+
+def _fall_behind(db: sqlite3.Connection, notebook: NotebookId, start: int) -> None:
+    """What cells from `start` on show is from before a change."""
+    db.execute(
+        "UPDATE cells SET behind = 1 WHERE notebook = ? AND position >= ? AND run IS NOT NULL", (notebook, start)
+    )
 
 
 def _append(db: sqlite3.Connection, notebook: NotebookId, new: NewCell, run: Run, limit: int) -> Cell:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from quire.core import transcript
 from quire.core.errors import Stale
-from quire.core.model import Cell, CellState, Output, OutputType, Run
+from quire.core.model import Cell, CellId, CellState, NewCell, Output, OutputType, Run
 
 
 def name_taken(name: str) -> str:
@@ -39,6 +39,18 @@ def check_version(cell: Cell, expected: int | None) -> None:
             f"Cell {cell.number} is at version {cell.version}, not {expected}: it was edited meanwhile. "
             f"Nothing was changed. Its source now:\n{cell.source}"
         )
+
+
+def added(new: NewCell, id_: CellId, number: int, run: Run | None) -> Cell:
+    return Cell(
+        id=id_,
+        number=number,
+        kind=new.kind,
+        source=new.source,
+        run=run,
+        metadata=new.metadata,
+        attachments=new.attachments,
+    )
 
 
 def unfinished(run: Run, shown: list[Output]) -> Run:

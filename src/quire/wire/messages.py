@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, get_args
 
 VERSION = 1
 
@@ -62,6 +62,7 @@ class Run:
     run: str = _says(_one(str))
     code: str = _says(_one(str))
     name: str = _says(_one(str))
+    count: int = _says(_one(int), default=0)  # its execution count, the n of Out[n]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,12 +78,22 @@ class Read:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Page:
+    """Some rows of a table that was shown; answered by Paged."""
+
+    table: str = _says(_one(str))
+    start: int = _says(_one(int))
+    rows: int = _says(_one(int))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Enter:
     """Work in this folder, under these limits; 0 is none. The first request, once, without an answer."""
 
     workspace: str = _says(_one(str))
     memory: int = _says(_one(int), default=0)  # bytes of data a process may have
     cpu: float = _says(_one(int, float), default=0)  # seconds of processor time a run may take
+    ipython: bool = _says(_one(bool), default=False)  # every cell is IPython's to run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +117,7 @@ class Answer:
     why: str = _says(_one(str), default="")
 
 
-Request = Enter | Load | Run | Inspect | Read | Checkpoint | Answer
+Request = Enter | Load | Run | Inspect | Read | Page | Checkpoint | Answer
 
 # Events: worker to parent
 
@@ -129,12 +140,26 @@ class Printed:
 
 @dataclass(frozen=True, kw_only=True)
 class Displayed:
-    """Something shown: `kind` is one of the output types, `result` marks the last expression's value."""
+    """Something shown: `kind` is one of the output types, `result` marks the last expression's value.
+
+    With `update` it takes the place of all that was shown under its `display_id`, in whichever cell. `metadata` is
+    the document's, `about` what is known besides: source, table.
+    """
 
     kind: str = _says(lambda value: value in ("execute_result", "image", "html", "dataframe"))
     bundle: Bundle = _says(_bundle)
     metadata: dict[str, Any] = _says(lambda value: type(value) is dict and _shallow(value), default_factory=dict)
+    about: dict[str, str] = _says(_bundle, default_factory=dict)
     result: bool = _says(_one(bool), default=False)
+    display_id: str = _says(_one(str), default="")
+    update: bool = _says(_one(bool), default=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cleared:
+    """What the cell has shown so far is taken back: at once, or with `wait` when it shows something next."""
+
+    wait: bool = _says(_one(bool), default=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,6 +207,15 @@ class Value:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Paged:
+    """Rows of a table as text, and how many it has; or why there are none."""
+
+    text: str = _says(_one(str), default="")
+    total: int = _says(_one(int), default=0)
+    why_not: str = _says(_one(str), default="")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Checkpointed:
     """A copy was made, or why none could be; how good it is, and what it will not have."""
 
@@ -204,13 +238,23 @@ class Loaded:
     seconds: float = _says(_one(int, float), default=0)
 
 
-Event = Ready | Printed | Displayed | Raised | Asked | Finished | Inspected | Value | Checkpointed | Loaded
+Event = (
+    Ready
+    | Printed
+    | Displayed
+    | Cleared
+    | Raised
+    | Asked
+    | Finished
+    | Inspected
+    | Value
+    | Paged
+    | Checkpointed
+    | Loaded
+)
 
-REQUESTS: dict[str, type] = {kind.__name__: kind for kind in (Enter, Load, Run, Inspect, Read, Checkpoint, Answer)}
-EVENTS: dict[str, type] = {
-    kind.__name__: kind
-    for kind in (Ready, Printed, Displayed, Raised, Asked, Finished, Inspected, Value, Checkpointed, Loaded)
-}
+REQUESTS: dict[str, type] = {kind.__name__: kind for kind in get_args(Request)}
+EVENTS: dict[str, type] = {kind.__name__: kind for kind in get_args(Event)}
 
 
 def dump(message: Any) -> tuple[dict[str, Any], list[bytes]]:

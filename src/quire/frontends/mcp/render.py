@@ -42,7 +42,7 @@ class Renderer:
             "stderr": seen.streams["stderr"],
             "return_value": _value(cell, seen),
             "error_type": error.name if error and failed else None,
-            "error_message": str(error.metadata.get("message", "")) if error and failed else None,
+            "error_message": str(error.about.get("message", "")) if error and failed else None,
             "notebook": notebook.name,
             "cell_id": cell.id,
             "cell_number": cell.number,
@@ -135,7 +135,7 @@ def describe(notebook: Notebook, cell: Cell) -> CellInfo:
         "execution_count": cell.run.count if cell.run else None,
         "seconds": _seconds(cell),
     }
-    if cell.run is not None and cell.run.stale:
+    if cell.stale:
         info["stale"] = True
     return info
 
@@ -161,7 +161,7 @@ def row(cell: Cell) -> str:
 
 
 def _stale(cell: Cell) -> str:
-    return " (stale)" if cell.run is not None and cell.run.stale else ""
+    return " (stale)" if cell.stale else ""
 
 
 def cell_uri(notebook: Notebook, cell: Cell) -> str:
@@ -221,8 +221,8 @@ def _reference(output: Output, uri: str) -> Any:
     return {
         "uri": uri,
         "format": FORMATS[mime],
-        "width": output.metadata.get("width"),
-        "height": output.metadata.get("height"),
+        "width": output.about.get("width"),
+        "height": output.about.get("height"),
         "size": _size(data),
         "source": source,
     }

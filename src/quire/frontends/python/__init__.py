@@ -165,7 +165,7 @@ class Cell:
     @property
     def stale(self) -> bool:
         """Whether the namespace was rolled back to before its last run."""
-        return self._data.run is not None and self._data.run.stale
+        return self._data.stale
 
     @property
     def notice(self) -> str:

@@ -51,7 +51,11 @@ class PythonKernel:
     async def enter(self, spec: KernelSpec) -> None:
         """Become this notebook's: its folder, its limits."""
         self._spec = spec
-        await self._live.send(messages.Enter(workspace=spec.workspace, memory=spec.limits.memory, cpu=spec.limits.cpu))
+        await self._live.send(
+            messages.Enter(
+                workspace=spec.workspace, memory=spec.limits.memory, cpu=spec.limits.cpu, ipython=spec.ipython
+            )
+        )
 
     @property
     def alive(self) -> bool:
@@ -67,7 +71,7 @@ class PythonKernel:
             self._unwatch()
         return event
 
-    async def ask(self, question: messages.Inspect | messages.Read) -> Event | Died:
+    async def ask(self, question: messages.Inspect | messages.Read | messages.Page) -> Event | Died:
         return await self._live.ask(question)
 
     async def answer(self, answer: messages.Answer) -> None:

@@ -32,6 +32,8 @@ from quire.wire.messages import (
     Inspected,
     Load,
     Loaded,
+    Page,
+    Paged,
     Printed,
     Read,
     Value,
@@ -137,10 +139,10 @@ class Live:
             self._loop.add_reader(self._sock.fileno(), self._on_frames)
         return event
 
-    async def ask(self, question: Inspect | Read | Checkpoint | Load) -> Event | Died:
+    async def ask(self, question: Inspect | Read | Page | Checkpoint | Load) -> Event | Died:
         await self.send(question)
         kept: list[Event] = []
-        while not isinstance(answer := await self.event(), (Inspected, Value, Checkpointed, Loaded, Died)):
+        while not isinstance(answer := await self.event(), (Inspected, Value, Paged, Checkpointed, Loaded, Died)):
             kept.append(answer)
         self._events.extendleft(reversed(kept))  # shown between runs: the next run's
         self._backlog += sum(map(_weight, kept))

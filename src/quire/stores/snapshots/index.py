@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from quire.core.model import Loss, NotebookId, RunId, Snapshot, SnapshotId
 from quire.stores.lane import Lane, rows
+from quire.stores.schema import alone, migrate
 from quire.stores.snapshots.packs import Pack, Row
-from quire.stores.sql import alone, migrate
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _TOGETHER = 1000  # rows that are read or written at once: others wait so long

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict
 
 from quire.core import workspaces
-from quire.core.model import Cell, CellKind, Notebook, Policy
+from quire.core.model import Cell, CellKind, Edit, Notebook, Policy
 from quire.frontends.mcp import render
 from quire.frontends.mcp.desk import Desk
 from quire.frontends.mcp.results import (
@@ -155,7 +155,7 @@ def _edits(shelf: Shelf, desk: Desk) -> None:
     ) -> ToolResult:
         """Replace a cell's source; it is not run. With expected_version, refused if it was edited meanwhile."""
         book = await desk.notebook(ctx, notebook)
-        cell = await desk.app.notebooks.edit_cell(book, cell_id_or_number, code, expected_version)
+        cell = await desk.app.notebooks.edit_cell(book, cell_id_or_number, Edit(source=code), expected_version)
         return _short(book, cell, f"Cell {cell.number} is now version {cell.version}; execute_cell runs it.")
 
     async def move_cell(

@@ -1,0 +1,56 @@
+"""A database's schema: numbered migrations, brought up to date by one process at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from quire.core.errors import Failed
+from quire.stores.lane import connect
+
+_MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+def migrate(path: Path, migrations: Path = _MIGRATIONS) -> None:
+    """Bring the database to today's schema; a newer one than we know is refused, not guessed at."""
+    steps = sorted(migrations.glob("*.sql"))
+    try:
+        db = connect(path)
+    except sqlite3.Error as error:
+        raise Failed(f"The data directory's database cannot be opened: {path} ({error}).") from error
+    try:
+        db.execute("BEGIN IMMEDIATE")
+        done = db.execute("PRAGMA user_version").fetchone()[0]
+        if done > len(steps):
+            raise Failed(f"{path} was written by a newer Quire (schema {done}, this one knows {len(steps)}). Upgrade.")
+        for number, step in enumerate(steps[done:], done + 1):
+            for statement in _statements(step.read_text("utf-8")):
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version = {number}")
+        db.execute("COMMIT")
+    except sqlite3.Error as error:
+        raise Failed(f"The data directory's database is damaged or not ours: {path} ({error}).") from error
+    finally:
+        db.close()
+
+
+@contextlib.contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """One store at a time: SQLite does not wait for another that turns a new database to WAL, or closes it."""
+    with path.open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _statements(script: str) -> list[str]:
+    # not executescript: it would commit the transaction the migration runs in
+    statements, rest = [], ""
+    for line in script.splitlines(keepends=True):
+        rest += line
+        if sqlite3.complete_statement(rest):
+            statements.append(rest)
+            rest = ""
+    return statements
