@@ -6,7 +6,10 @@ import asyncio
 import importlib
 import sys
 
-NAMES = ("surface", "execute", "start", "order", "crowd", "protect", "recover", "rollback", "idle", "flood", "snapshot")
+NAMES = (
+    "surface", "execute", "start", "order", "crowd", "protect", "recover", "rollback", "idle", "flood", "snapshot",
+    "corpus",
+)  # fmt: skip
 
 
 def main() -> int:

@@ -53,6 +53,9 @@ _SERVE_FLAGS = [
 ]
 
 
+_RUN = "Run a notebook or a script from the first cell to the last"
+
+
 def main(argv: list[str] | None = None) -> None:
     """`quire` alone serves MCP over stdio: what a client's configuration starts."""
     arguments = sys.argv[1:] if argv is None else argv
@@ -89,6 +92,13 @@ def parser() -> argparse.ArgumentParser:
     execute.add_argument("code", help="Python source, or - to read it from standard input")
     execute.add_argument("--notebook", default="main", metavar="NAME")
     execute.add_argument("--timeout", type=float, metavar="SECONDS")
+    run = commands.add_parser("run", help=_RUN, description=_RUN)
+    run.set_defaults(command=_run_file)
+    run.add_argument("file", metavar="NOTEBOOK.ipynb|SCRIPT.py", help="What to run; - reads it from standard input")
+    run.add_argument("-o", "--output", metavar="OUT", help="File to write, saved as it goes; - for standard output")
+    run.add_argument("-p", "--parameter", action="append", default=[], metavar="NAME=VALUE", help="Set a parameter")
+    run.add_argument("--timeout", type=float, metavar="SECONDS", help="What each cell may take; no limit unless set")
+    run.add_argument("--allow-errors", action="store_true", help="Go on after a cell that raised an exception")
     command("list", _list, "List notebooks")
     export = command("export", _export, "Write a notebook as ipynb")
     export.add_argument("name")
@@ -200,6 +210,20 @@ def _exec(parsed: argparse.Namespace) -> int:
 
     code = sys.stdin.read() if parsed.code == "-" else parsed.code
     return _with_app(parsed, lambda app: commands.execute(app, parsed.notebook, code, parsed.timeout))
+
+
+def _run_file(parsed: argparse.Namespace) -> int:
+    from quire import compose
+    from quire.frontends.terminal import run
+
+    job = run.job(
+        parsed.file,
+        output=parsed.output,
+        given=parsed.parameter,
+        allow_errors=parsed.allow_errors,
+        timeout=parsed.timeout,
+    )
+    return asyncio.run(run.run(compose.app(load(job.settings)), job))
 
 
 def _list(parsed: argparse.Namespace) -> int:

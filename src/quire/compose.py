@@ -11,16 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 from quire import __version__
 from quire.core.app import App
+from quire.core.batches import Batches
 from quire.core.current import Current
+from quire.core.documents import Documents
 from quire.core.durable import Durable
 from quire.core.errors import Failed
 from quire.core.feed import Feed
 from quire.core.idle import Idle, IdleRules
 from quire.core.kernels import KernelRules, Kernels
 from quire.core.limits import Limits
-from quire.core.model import LOCAL, KernelLimits, KernelSpec, Notebook
+from quire.core.mirrors import Mirrors
+from quire.core.model import LOCAL, Cell, KernelLimits, KernelSpec, Notebook
 from quire.core.notebooks import Notebooks
 from quire.core.ports import Blobs, Snapshots, Store
+from quire.core.questions import Questions
 from quire.core.runs import Runs
 from quire.core.saving import Saving, SavingRules
 from quire.core.tasks import background
@@ -59,14 +63,21 @@ async def app(settings: Settings, *, kernels: bool = True) -> AsyncIterator[App]
             saving = Saving(snapshots, store, durable, keeping, feed, _saving_rules(settings))
             await stack.enter_async_context(saving.open())
         runs = Runs(store, blobs, keeping, feed, limits)
+        notebooks = Notebooks(store, blobs, feed, limits, [settings.runtime])
+        documents = Documents(store, blobs, notebooks, feed, runs.live)
+        mirrors = Mirrors(documents, store, feed, _mirrored, keeping.remember)
+        await stack.enter_async_context(mirrors.open(restore=kernels))  # before the runs: it writes how they ended
         await stack.enter_async_context(runs.open())
         group = await stack.enter_async_context(background())
         idle = IdleRules(hibernate_after=settings.hibernate_after, timeout=settings.idle_timeout)
         group.start_soon(Idle(keeping, saving, idle).watch)
-        notebooks = Notebooks(store, blobs, feed, limits, [settings.runtime])
         yield App(
             notebooks=notebooks,
             runs=runs,
+            questions=Questions(keeping),
+            batches=Batches(runs, limits.patience, group.start_soon),
+            documents=documents,
+            mirrors=mirrors,
             timeline=Timeline(store, keeping, notebooks, feed, group.start_soon, durable),
             saving=saving,
             durable=durable,
@@ -184,6 +195,12 @@ async def _python(settings: Settings, stack: AsyncExitStack) -> PythonRuntime:
 
     runtime = PythonRuntime(python=settings.python, preload=settings.preload, spares=settings.spare_kernels)
     return await stack.enter_async_context(runtime.open())
+
+
+def _mirrored(notebook: Notebook, cells: list[Cell]) -> str:
+    from quire.notebook_format import files
+
+    return files.mirrored(notebook, cells)
 
 
 def _workspace(settings: Settings) -> Callable[[Notebook], str]:

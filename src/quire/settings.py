@@ -38,7 +38,7 @@ class Settings(BaseModel):
     runtime: Literal["python"] = Field("python", description="Runtime of notebooks that name none")
     python: str = Field(default_factory=lambda: sys.executable, description="Interpreter of the kernels, 3.11 or newer")
     preload: tuple[str, ...] = Field(
-        ("numpy", "pandas", "matplotlib.pyplot"),
+        ("IPython", "numpy", "pandas", "matplotlib.pyplot"),
         description="Modules imported ahead, once for all kernels, where installed",
     )
     workspace: Path | None = Field(

@@ -113,7 +113,7 @@ async def test_a_dataframe_is_text_for_the_model_and_html_beside_it(stdio: Clien
     output = result.structured_content["outputs"][0]
     assert output["type"] == "dataframe" and "a" in output["text"]
     read = await stdio.read_resource(output["uri"])
-    assert {content.mime_type for content in read} == {"text/plain", "text/html"}
+    assert {content.mime_type for content in read} == {"text/plain", "text/html", "text/vnd.quire.table"}
 
 
 async def test_rich_objects_keep_their_whole_bundle(stdio: Client[Any]) -> None:

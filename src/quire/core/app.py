@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from quire.core.batches import Batches
 from quire.core.current import Current
+from quire.core.documents import Documents
 from quire.core.durable import Durable
 from quire.core.feed import Feed
 from quire.core.kernels import Kernels
 from quire.core.limits import Limits
+from quire.core.mirrors import Mirrors
 from quire.core.model import Notebook
 from quire.core.notebooks import Notebooks
+from quire.core.questions import Questions
 from quire.core.runs import Runs
 from quire.core.saving import Saving
 from quire.core.timeline import Timeline
@@ -21,6 +25,10 @@ from quire.core.timeline import Timeline
 class App:
     notebooks: Notebooks
     runs: Runs
+    questions: Questions
+    batches: Batches
+    documents: Documents
+    mirrors: Mirrors
     timeline: Timeline
     saving: Saving | None  # None where nothing is kept
     durable: Durable | None

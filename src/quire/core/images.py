@@ -11,8 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-FORMATS = {"image/png": "png", "image/jpeg": "jpeg", "image/svg+xml": "svg"}
+FORMATS = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/svg+xml": "svg"}
 """MIME type to format, in the order a bundle with several is looked through."""
+
+PREVIEW = "image/vnd.quire.preview+png"
+"""A smaller copy of a large picture, or a picture of what a model cannot see, made where that was made."""
 
 MIMES = {name: mime for mime, name in FORMATS.items()}
 
@@ -21,7 +24,7 @@ MIMES = {name: mime for mime, name in FORMATS.items()}
 class ImageBase(ABC):
     """What is known of a picture without its bytes."""
 
-    format: str  # png, jpeg or svg
+    format: str  # png, jpeg, gif or svg
     width: int | None = None  # pixels
     height: int | None = None
     source: str | None = None  # what made it: matplotlib, display
@@ -86,6 +89,9 @@ def dimensions(data: bytes, mime: str) -> tuple[int | None, int | None]:
                 return width, height
             case "image/jpeg":
                 return _jpeg(data)
+            case "image/gif" if data[:3] == b"GIF":
+                width, height = struct.unpack("<HH", data[6:10])
+                return width, height
             case "image/svg+xml":
                 return _svg(data[:4096].decode("utf-8", "replace"))
     except (struct.error, IndexError, ValueError, OverflowError):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import replace
 from uuid import uuid4
 
 from quire.core.errors import NotFound, Refused
 from quire.core.feed import Change, Feed
-from quire.core.images import FORMATS, Image
+from quire.core.images import FORMATS, PREVIEW, Image
 from quire.core.limits import Limits, check_name, check_policy
 from quire.core.model import (
     Blob,
@@ -120,6 +121,20 @@ class Notebooks:
             raise Refused("start must be 0 or more and limit 1 or more.")
         return await self._store.list_cells(notebook.id, start, limit)
 
+    async def span(self, notebook: Notebook, which: str | int) -> list[Cell] | None:
+        """The code cells of "2-5", "3-" or "all" that can run, in order; None where `which` is one cell."""
+        found = re.fullmatch(r"all|(\d{1,9})\s*-\s*(\d{1,9})?", which.strip()) if isinstance(which, str) else None
+        if found is None or await self._store.find_cell(notebook.id, CellId(str(which).strip())) is not None:
+            return None
+        start = int(found[1] or 0)
+        limit = int(found[2]) + 1 - start if found[2] else None
+        if limit is not None and limit < 1:
+            raise Refused(f"{which!r} names no cells: say the first and the last one, as in 2-5.")
+        cells = [cell for cell in await self.cells(notebook, start, limit) if _runs(cell)]
+        if not cells:
+            raise NotFound(f"There is no code to run in cells {which} of notebook {notebook.name!r}.")
+        return cells
+
     async def edit_cell(self, notebook: Notebook, which: str | int, edit: Edit, expected: int | None = None) -> Cell:
         cell = await self.cell(notebook, which)
         if edit.source is not None:
@@ -216,7 +231,15 @@ def picture(output: Output) -> tuple[str, Data, str | None] | None:
         if mime in output.bundle:
             source = output.about.get("source")
             return mime, output.bundle[mime], source if isinstance(source, str) else "display"
+    if PREVIEW in output.bundle:
+        return "image/png", output.bundle[PREVIEW], "preview"
     return None
+
+
+def _runs(cell: Cell) -> bool:
+    """Whether it is code, and not tagged to be left out, as nbclient has it."""
+    tags = cell.metadata.get("tags")
+    return cell.kind is CellKind.CODE and bool(cell.source.strip()) and "skip-execution" not in (tags or [])
 
 
 def _reference(which: str | int) -> CellId | int:

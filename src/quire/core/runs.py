@@ -46,7 +46,6 @@ from quire.wire.messages import Answer, Asked, Finished
 
 log = logging.getLogger(__name__)
 _LAST_WORDS = 5.0  # seconds a killed kernel's end is waited for
-_ASK = 5.0  # seconds a question about the namespace may take
 _ANSWER = 300.0  # seconds a person has to answer
 _PROMPT = 2_000  # characters of a question
 
@@ -174,33 +173,6 @@ class Runs:
 
     def _is_active(self, notebook: Notebook, cell: Cell) -> bool:
         return any(run.cell is not None and run.cell.id == cell.id for run in self._active.get(notebook.id, ()))
-
-    async def inspect(self, notebook: Notebook) -> messages.Inspected | None:
-        """What the namespace holds; None while a cell runs or where there is no kernel."""
-        if self._kernels.busy(notebook) or self._kernels.live(notebook) is None:
-            return None
-        answer = await self._ask(notebook, messages.Inspect())
-        return answer if isinstance(answer, messages.Inspected) else None
-
-    async def value(self, notebook: Notebook, name: str) -> messages.Value:
-        """One variable's value, after the runs that were asked for before."""
-        answer = await self._ask(notebook, messages.Read(name=name))
-        if not isinstance(answer, messages.Value):
-            raise Failed(f"The kernel did not say what {name!r} is.")
-        return answer
-
-    async def _ask(
-        self, notebook: Notebook, question: messages.Inspect | messages.Read | messages.Page
-    ) -> messages.Event | Died | None:
-        async with self._kernels.lease(notebook) as lease:
-            if lease.notice:
-                self._kernels.remember(notebook, lease.notice)
-            with anyio.move_on_after(_ASK):
-                answer = await lease.kernel.ask(question)
-                if not isinstance(answer, Died):
-                    return answer
-            await lease.kernel.kill()  # it answers nothing: leaving the lease revives it, and the next answer says so
-        return None
 
     async def _drive(self, active: ActiveRun) -> None:
         notebook = active.notebook
@@ -350,7 +322,8 @@ class Runs:
             active.notice = " ".join(filter(None, (active.notice, fate)))
         cause = " ".join(filter(None, (cause, fate, advice)))
         outputs = list(active.transcript.outputs())
-        if cause and state not in (CellState.SUCCESS, CellState.ERROR):
+        told = died is not None or active.stopping is not None  # the code may have raised KeyboardInterrupt itself
+        if cause and told and state not in (CellState.SUCCESS, CellState.ERROR):
             outputs.append(transcripts.error(state.value.capitalize(), cause))
         finished = active.transcript.finished
         recorded = replace(

@@ -276,12 +276,13 @@ def display(event: Displayed) -> Output:
         clean(mime): clean(data) if isinstance(data, str) else data for mime, data in event.bundle.items()
     }
     about: dict[str, Any] = {clean(key): clean(said) for key, said in event.about.items()}
-    for mime in images.FORMATS:
+    for mime in (*images.FORMATS, images.PREVIEW):
         if mime in bundle:
             data = bundle[mime]
             whole = data.encode() if isinstance(data, str) else data
             assert isinstance(whole, bytes)
-            about["width"], about["height"] = images.dimensions(whole, mime)
+            kind = "image/png" if mime == images.PREVIEW else mime
+            about["width"], about["height"] = images.dimensions(whole, kind)
             break
     return Output(
         type=OutputType(event.kind),

@@ -1,14 +1,26 @@
-"""Files in a notebook's workspace, read and written for a caller: inside it or not at all."""
+"""Files in a notebook's workspace, read and written for a caller: inside it or not at all, whole or not at all."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import hashlib
+import os
+import shutil
+import stat
+import time
 from pathlib import Path
+from uuid import uuid4
 
-import anyio
+import anyio.to_thread
 
 from quire.core.errors import Failed, NotFound, Refused
 
 READ_LIMIT = 50_000_000  # bytes of a file taken in at once
+_NAME_CHARS = 200  # of a path in a message
+_MARK = "user.quire.written"  # on a file Quire wrote: the digest of what it wrote
+_LEFT = ".quire-new"  # ends the name of a file that is being written
+_LEFT_SECONDS = 60.0  # after which such a file is one that a killed server left
 
 
 def inside(workspace: str, path: str) -> Path:
@@ -19,29 +31,154 @@ def inside(workspace: str, path: str) -> Path:
     try:
         real = (root / path).resolve()
     except (OSError, RuntimeError):
-        raise Refused(f"{path!r} is not a path that can be followed.") from None
+        raise Refused(f"{_shown(path)} is not a path that can be followed.") from None
     if real != root and root not in real.parents:
-        raise Refused(f"{path!r} is outside the notebook's workspace {workspace}. Give a path inside it.")
+        raise Refused(f"{_shown(path)} is outside the notebook's workspace {workspace}. Give a path inside it.")
     return real
 
 
 async def write(workspace: str, path: str, text: str) -> Path:
+    """All of it or nothing: a reader sees the file as it was or as it is."""
     target = inside(workspace, path)
-    try:
-        await anyio.Path(target.parent).mkdir(parents=True, exist_ok=True)
-        await anyio.Path(target).write_text(text, "utf-8")
-    except OSError as error:
-        raise Failed(f"{path!r} could not be written: {error.strerror}.") from error
+    await anyio.to_thread.run_sync(write_file, target, text)
     return target
 
 
 async def read(workspace: str, path: str) -> str:
-    source = anyio.Path(inside(workspace, path))
-    if not await source.is_file():
-        raise NotFound(f"There is no file {path!r} in the notebook's workspace {workspace}.")
-    if (await source.stat()).st_size > READ_LIMIT:
-        raise Refused(f"{path!r} has more than {READ_LIMIT:,} bytes.")
+    return await read_file(inside(workspace, path), f"{_shown(path)} in the notebook's workspace {workspace}")
+
+
+async def read_file(path: Path, name: str = "") -> str:
+    """The text of a file that is not too large, whatever it says of its size."""
+    return await anyio.to_thread.run_sync(_read, path, name or _shown(str(path)))
+
+
+def write_file(path: Path, text: str) -> None:
+    """Raises Failed, and leaves what was there, where it cannot be written."""
     try:
-        return await source.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise Refused(f"{path!r} cannot be read as text: {error}.") from error
+        path.parent.mkdir(parents=True, exist_ok=True)
+        overwrite(path, text.encode("utf-8", "backslashreplace"))
+    except OSError as error:
+        raise Failed(f"{_shown(str(path))} could not be written: {error.strerror}. Nothing was changed.") from error
+
+
+def overwrite(path: Path, data: bytes) -> os.stat_result:
+    """Beside its place, synced, then renamed into it, with the rights of what was there; how the file is then."""
+    before = _there(path)
+    left = path.with_name(f".{path.name[:150]}.{uuid4().hex[:8]}{_LEFT}")
+    handle = os.open(left, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            if before is not None:
+                with contextlib.suppress(PermissionError):
+                    os.fchown(handle, before.st_uid, before.st_gid)
+                os.fchmod(handle, stat.S_IMODE(before.st_mode))
+            _mark(handle, data)
+            os.fsync(handle)
+            written = os.fstat(handle)
+        left.replace(path)
+    except BaseException:
+        left.unlink(missing_ok=True)
+        raise
+    _sync(path.parent)
+    return written
+
+
+def is_as_written(path: Path, *digests: str) -> bool:
+    """Whether the file is one that a Quire wrote and nobody has changed since, or has one of these digests."""
+    try:
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        return found in digests or found == os.getxattr(path, _MARK).decode("ascii", "replace")
+    except (OSError, AttributeError):  # not every system has such marks
+        return False
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def keep_aside(path: Path) -> Path:
+    """The file under a second name beside it, which says when; the first may then be overwritten."""
+    moment = time.strftime("%Y%m%d-%H%M%S")
+    for number in range(1, 100):
+        more = f"-{number}" if number > 1 else ""
+        aside = path.with_name(f"{path.stem}.{moment}{more}.theirs{path.suffix}")
+        if not aside.exists():
+            _second_name(path, aside)
+            return aside
+    raise OSError(errno.EEXIST, "there are too many versions of it", str(path))
+
+
+def _second_name(path: Path, aside: Path) -> None:
+    try:
+        aside.hardlink_to(path)
+    except OSError:  # not every file system has that
+        shutil.copy2(path, aside)
+
+
+def tidy(folder: Path) -> None:
+    """Remove what a server that was killed while it wrote has left there."""
+    with contextlib.suppress(OSError):
+        for left in folder.glob(f".*{_LEFT}"):
+            if time.time() - left.lstat().st_mtime > _LEFT_SECONDS:
+                left.unlink()
+
+
+def _there(path: Path) -> os.stat_result | None:
+    try:
+        there = path.stat()
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(there.st_mode):
+        raise OSError(errno.EISDIR, "it is there and is no file", str(path))
+    if not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+    return there
+
+
+def _mark(handle: int, data: bytes) -> None:
+    if hasattr(os, "setxattr"):
+        with contextlib.suppress(OSError):  # not every file system has room for it
+            os.setxattr(handle, _MARK, digest(data).encode("ascii"))
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _read(path: Path, name: str) -> str:
+    try:
+        data = _bytes(path, name)
+        return data.decode("utf-8-sig")
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ENXIO):
+            raise NotFound(f"There is no file {name}.") from None
+        raise Refused(f"{name} cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise Refused(f"{name} is not UTF-8 text: byte {error.start} cannot be read.") from None
+
+
+def _bytes(path: Path, name: str) -> bytes:
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe is not waited for
+    there = os.fstat(handle)
+    if not stat.S_ISREG(there.st_mode):
+        os.close(handle)
+        raise NotFound(f"There is no file {name}.")
+    with os.fdopen(handle, "rb") as file:
+        if there.st_size > READ_LIMIT:
+            raise Refused(f"{name} has {there.st_size:,} bytes, over the limit of {READ_LIMIT:,}. It was not read.")
+        data = file.read(READ_LIMIT + 1)
+    if len(data) > READ_LIMIT:
+        raise Refused(f"{name} has more than {READ_LIMIT:,} bytes, the limit. It was not read.")
+    return data
+
+
+def _shown(path: str) -> str:
+    return repr(path if len(path) <= _NAME_CHARS else f"{path[:_NAME_CHARS]}...")

@@ -1,173 +1,255 @@
-"""Cells to a valid nbformat 4.5 document and back, with their outputs, counts and metadata."""
+"""Cells to a valid nbformat 4.5 document and back, with their outputs, counts and metadata.
+
+What is read is kept: a document that is read and written is the same as before, as nbformat sees it. It is written
+as nbformat writes it, so that a difference shows what was changed.
+"""
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
-import time
+import math
+from itertools import groupby
 from typing import Any
-from uuid import uuid4
 
-import nbformat
+from quire.core.model import Cell, CellKind, Notebook, Output, OutputType, Run
+from quire.notebook_format import bundles
+from quire.notebook_format.bundles import text_of
+from quire.notebook_format.document import Document, check_text
+from quire.notebook_format.reading import KIND, Reader, wrong
 
-from quire.core.errors import Refused
-from quire.core.model import (
-    Cell,
-    CellId,
-    CellKind,
-    CellState,
-    Data,
-    NewCell,
-    Notebook,
-    Output,
-    OutputType,
-    Run,
-    RunId,
-)
-
-_BINARY = ("image/png", "image/jpeg", "application/pdf")
-_OWN = ("application/octet-stream", "image/vnd.quire.preview+png")  # ours alone, not for a document
-_SOURCE_LIMIT = 1_000_000  # characters of one cell
+_DEPTH = 200  # lists and objects inside each other
+_SPLIT = ("application/javascript", "image/svg+xml")  # written as a list of lines, besides text/*
+_WIDGETS = "application/vnd.jupyter.widget-state+json"
+_PYTHON = {
+    "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"},
+    "language_info": {"name": "python"},
+}
 
 
-def dumps(notebook: Notebook, cells: list[Cell]) -> str:
-    """The document's text. Outputs must hold their data: bytes and str, no blobs."""
+def dumps(notebook: Notebook, cells: list[Cell], *, lines: bool = True) -> str:
+    """The document's text. Outputs must hold their data: bytes and str, no blobs. Without `lines` text is not split
+    into them, which is shorter to read for a model."""
+    named = "kernelspec" in notebook.metadata or "language_info" in notebook.metadata
+    written = [_cell(cell) for cell in cells]
     document = {
+        "cells": [_in_lines(cell) for cell in written] if lines else written,
+        "metadata": _with_widgets({**({} if named else _PYTHON), **notebook.metadata}, cells),
         "nbformat": 4,
         "nbformat_minor": 5,
-        "metadata": {
-            "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"},
-            "language_info": {"name": "python"},
-            **notebook.metadata,
-        },
-        "cells": [_cell(cell) for cell in cells],
     }
-    nbformat.validate(nbformat.from_dict(document))  # type: ignore[no-untyped-call]  # nbformat is half typed
-    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
-
-
-def loads(text: str) -> list[NewCell]:
-    """The cells of a document of nbformat 3 to 4.5; anything else is refused with the reason."""
     try:
-        document = nbformat.reads(text, as_version=4)  # type: ignore[no-untyped-call]
-        nbformat.validate(document)
+        return _json(document)
+    except ValueError:  # a number that JSON does not have
+        return _json(_finite(document))
+
+
+def loads(text: str) -> Document:
+    """A document of any nbformat up to 4; anything else is refused with the reason."""
+    document = _parsed(check_text(KIND, text))
+    try:
+        version, minor = _version(document)
+        if version < 4:
+            from quire.notebook_format.upgrade import upgraded
+
+            document = upgraded(document, version)
+        read = Reader(has_ids=(version, minor) >= (4, 5)).read(document)
     except RecursionError:
-        raise Refused("This is not a notebook: it is nested too deeply.") from None
-    except Exception as error:  # nbformat raises many kinds, none of them ours
-        reason = str(error).strip().split("\n")[0][:300]
-        raise Refused(f"This is not a valid ipynb document: {reason}. Nothing was imported.") from None
-    return [_new_cell(cell) for cell in document["cells"]]
+        raise wrong("it is nested too deeply") from None
+    notes = []
+    if version < 4:
+        notes = [f"upgraded from nbformat {version}"]
+    elif minor > 5:
+        notes = [f"written by a newer Jupyter (nbformat 4.{minor}), read as 4.5"]
+    return Document(metadata=read.metadata, cells=read.cells, notes=(*notes, *read.notes))
+
+
+def _json(document: Any) -> str:
+    return json.dumps(document, indent=1, ensure_ascii=False, sort_keys=True, allow_nan=False) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    match value:
+        case float() if not math.isfinite(value):
+            return None
+        case dict():
+            return {key: _finite(each) for key, each in value.items()}
+        case list():
+            return [_finite(each) for each in value]
+        case _:
+            return value
+
+
+# Writing
 
 
 def _cell(cell: Cell) -> dict[str, Any]:
     written: dict[str, Any] = {
         "cell_type": cell.kind.value,
         "id": cell.id,
-        "metadata": dict(cell.metadata),
+        "metadata": cell.metadata,
         "source": cell.source,
     }
     if cell.kind is CellKind.CODE:
-        written["execution_count"] = cell.run.count if cell.run else None
-        written["outputs"] = [_output(output, cell.run) for output in cell.outputs]
+        written["execution_count"] = _count(cell.run)
+        written["outputs"] = [each for output in _joined(cell.outputs) for each in _output(output, cell.run)]
+    elif cell.attachments:
+        written["attachments"] = {name: bundles.hand_out(bundle) for name, bundle in cell.attachments.items()}
     return written
 
 
-def _output(output: Output, run: Run | None) -> dict[str, Any]:
+def _count(run: Run | None) -> int | None:
+    if run is None or (run.count == 0 and run.outputs and run.outputs[0].about.get("uncounted")):
+        return None
+    return run.count
+
+
+def _joined(outputs: tuple[Output, ...]) -> list[tuple[Output, ...]]:
+    """Each output alone, pieces of one stream side by side together."""
+    groups: list[tuple[Output, ...]] = []
+    for stream, group in groupby(outputs, _stream):
+        together = tuple(group)
+        groups += [together] if stream else [(output,) for output in together]
+    return groups
+
+
+def _stream(output: Output) -> str:
+    return str(output.about.get("stream", output.name)) or " " if output.type is OutputType.STREAM else ""
+
+
+def _output(outputs: tuple[Output, ...], run: Run | None) -> list[dict[str, Any]]:
+    output = outputs[0]
     match output.type:
         case OutputType.STREAM:
-            return {"output_type": "stream", "name": output.name, "text": _text(output.bundle["text/plain"])}
+            text = "".join(text_of(each.bundle["text/plain"]) for each in outputs)
+            name = str(output.about.get("stream", output.name))
+            return [{"output_type": "stream", "name": name, "text": text}]
         case OutputType.ERROR:
-            return {
-                "output_type": "error",
-                "ename": output.name,
-                "evalue": str(output.about.get("message", "")),
-                "traceback": _text(output.bundle["text/plain"]).split("\n"),
-            }
+            return [_error(output)]
     shown: dict[str, Any] = {
         "output_type": "execute_result" if output.result else "display_data",
-        "data": {mime: _data(mime, data) for mime, data in output.bundle.items() if mime not in _OWN},
-        "metadata": {},
+        "data": bundles.hand_out(output.bundle, output.about.get("base64")),
+        "metadata": output.metadata,
     }
     if output.result:
-        shown["execution_count"] = run.count if run else None
-    return shown
+        shown["execution_count"] = output.about.get("execution_count", _count(run))
+    return [shown]
 
 
-def _data(mime: str, data: Data) -> Any:
-    if isinstance(data, bytes):
-        return base64.b64encode(data).decode("ascii")
-    text = _text(data)
-    if mime == "application/json" or mime.endswith("+json"):
-        try:
-            return json.loads(text)
-        except ValueError:
-            return text
-    return text
+def _error(output: Output) -> dict[str, Any]:
+    lines = text_of(output.bundle["text/plain"]).split("\n")
+    sizes = output.about.get("entries")
+    if isinstance(sizes, list):
+        rest = iter(lines)
+        lines = ["\n".join(next(rest, "") for _ in range(size)) for size in sizes]
+    return {
+        "output_type": "error",
+        "ename": output.name,
+        "evalue": str(output.about.get("message", "")),
+        "traceback": lines,
+    }
 
 
-def _text(data: Data) -> str:
-    if not isinstance(data, str):
-        raise TypeError("an output's data must be loaded before it is written")
-    return data
+def _in_lines(cell: dict[str, Any]) -> dict[str, Any]:
+    """The cell with its text as lists of lines, where nbformat writes it so."""
+    cell["source"] = cell["source"].splitlines(True)
+    for output in cell.get("outputs", ()):
+        if "text" in output:
+            output["text"] = output["text"].splitlines(True)
+        _split(output.get("data", {}))
+    for bundle in cell.get("attachments", {}).values():
+        _split(bundle)
+    return cell
 
 
-def _new_cell(cell: Any) -> NewCell:
-    source = str(cell["source"])
-    if len(source) > _SOURCE_LIMIT or "\x00" in source:
-        raise Refused("A cell of the document is too large or holds a NUL byte. Nothing was imported.")
-    kind = CellKind(cell["cell_type"])
-    return NewCell(
-        source=source,
-        kind=kind,
-        run=_run(cell) if kind is CellKind.CODE and (cell["outputs"] or cell["execution_count"]) else None,
-        metadata=json.loads(json.dumps(cell["metadata"])),
-    )
+def _split(data: dict[str, Any]) -> None:
+    for mime, value in data.items():
+        if isinstance(value, str) and (mime.startswith("text/") or mime in _SPLIT):
+            data[mime] = value.splitlines(True)
 
 
-def _run(cell: Any) -> Run:
-    """What the document shows of a cell's last run, as a run nobody here did."""
-    outputs = tuple(_read_output(output) for output in cell["outputs"])
-    failed = any(output.type is OutputType.ERROR for output in outputs)
-    return Run(
-        id=RunId(uuid4().hex[:12]),
-        cell=CellId(""),
-        count=int(cell["execution_count"] or 0),
-        source=str(cell["source"]),
-        author="import",
-        started_at=time.time(),
-        seconds=0.0,
-        state=CellState.ERROR if failed else CellState.SUCCESS,
-        outputs=outputs,
-    )
+def _with_widgets(metadata: dict[str, Any], cells: list[Cell]) -> dict[str, Any]:
+    """With the state of the widgets that outputs show, where Jupyter looks for it."""
+    state: dict[str, Any] = {}
+    for output in (output for cell in cells if cell.kind is CellKind.CODE for output in cell.outputs):
+        if bundles.WIDGETS in output.bundle:
+            models = bundles.parsed(text_of(output.bundle[bundles.WIDGETS]))
+            state.update(models if isinstance(models, dict) else {})
+    if not state:
+        return metadata
+    widgets = metadata.get("widgets") if isinstance(metadata.get("widgets"), dict) else {}
+    there = widgets.get(_WIDGETS) if isinstance(widgets, dict) else None
+    there = there if isinstance(there, dict) and isinstance(there.get("state"), dict) else {"state": {}}
+    merged = {"version_major": 2, "version_minor": 0, **there, "state": {**there["state"], **state}}
+    return {**metadata, "widgets": {**(widgets or {}), _WIDGETS: merged}}
 
 
-def _read_output(output: Any) -> Output:
-    match output["output_type"]:
-        case "stream":
-            name = "stderr" if output["name"] == "stderr" else "stdout"
-            return Output(type=OutputType.STREAM, name=name, bundle={"text/plain": str(output["text"])})
-        case "error":
-            return Output(
-                type=OutputType.ERROR,
-                name=str(output["ename"]),
-                bundle={"text/plain": "\n".join(output["traceback"])},
-                about={"message": str(output["evalue"])},
-            )
-    bundle = {str(mime): _read_data(mime, data) for mime, data in output["data"].items()}
-    return Output(type=_type(bundle), bundle=bundle, result=output["output_type"] == "execute_result")
+# Reading
 
 
-def _read_data(mime: str, data: Any) -> Data:
-    if mime in _BINARY and isinstance(data, str):
-        try:
-            return base64.b64decode(data)
-        except binascii.Error:
-            raise Refused(f"An output's {mime} is not base64. Nothing was imported.") from None
-    return data if isinstance(data, str) else json.dumps(data)
+def _parsed(text: str) -> dict[str, Any]:
+    if not text.strip():
+        raise wrong("it is empty")
+    try:
+        document = json.loads(text, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        raise wrong(f"at line {error.lineno}, column {error.colno} the JSON is broken ({error.msg})") from None
+    except RecursionError:
+        raise wrong("it is nested too deeply") from None
+    except ValueError:  # Python's limit on the digits of a number
+        raise wrong("it holds a number of too many digits") from None
+    if not isinstance(document, dict):
+        raise wrong("it is JSON, but no object with cells")
+    _check_depth(document)
+    if "\\u" in text:
+        _check_surrogates(document)
+    return document
 
 
-def _type(bundle: dict[str, Data]) -> OutputType:
-    if any(mime.startswith("image/") for mime in bundle):
-        return OutputType.IMAGE
-    return OutputType.HTML if "text/html" in bundle else OutputType.EXECUTE_RESULT
+def _no_constant(name: str) -> Any:
+    raise wrong(f"it holds {name}, which JSON does not have")
+
+
+def _check_depth(document: Any) -> None:
+    level = [document]
+    for _ in range(_DEPTH):
+        level = [
+            child
+            for each in level
+            for child in (each.values() if isinstance(each, dict) else each)
+            if isinstance(child, (dict, list))
+        ]
+        if not level:
+            return
+    raise wrong("it is nested too deeply")
+
+
+def _check_surrogates(document: Any) -> None:
+    try:
+        json.dumps(document, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        raise wrong("it holds a lone surrogate (as \\ud800), which UTF-8 cannot say") from None
+
+
+def _version(document: dict[str, Any]) -> tuple[int, int]:
+    version, minor = document.get("nbformat", 1), document.get("nbformat_minor", 0)
+    if not _is_version(version) or not _is_version(minor):
+        raise wrong("its nbformat is not a whole number")
+    if "nbformat" not in document and not _is_first(document):
+        raise wrong("it is JSON, but no notebook: it has no nbformat")
+    if version > 4:
+        raise wrong(f"its nbformat {version} is newer than 4.5, the newest known here")
+    if version < 1:
+        raise wrong(f"there is no nbformat {version}")
+    return version, minor
+
+
+def _is_version(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value < 1_000
+
+
+def _is_first(document: dict[str, Any]) -> bool:
+    """Whether it is of nbformat 1, which did not say so."""
+    cells = document.get("cells")
+    if not isinstance(cells, list) or not cells:
+        return False
+    return all(isinstance(each, dict) and {"code", "text"} & each.keys() for each in cells)

@@ -74,7 +74,9 @@ class Channel:
         self._send(None)
 
     def before_write(self, stream: str) -> None:
-        """Python code is about to write: what the other stream holds goes first."""
+        """Python code is about to write: a message kept for the next, and what the other stream holds, go first."""
+        if self._unsent:
+            self._send(None, streams=False)
         for name, pipe in self._pipes:
             if name != stream and _waiting(pipe):
                 self._send(None, streams=False)
@@ -154,7 +156,7 @@ class _Tap(io.BufferedWriter):
 
     def __init__(self, channel: Channel, name: str, fd: int) -> None:
         raw = io.FileIO(fd, "wb", closefd=False)
-        raw.name = f"<{name}>"
+        raw.name = name  # as ipykernel has it
         super().__init__(raw, 1 << 16)
         self._channel = channel
         self._stream = name
@@ -171,7 +173,7 @@ class _Tap(io.BufferedWriter):
 def open_stream(channel: Channel, name: str, fd: int) -> io.TextIOWrapper:
     """A text stream over stdout or stderr, line by line, surviving text that UTF-8 cannot say."""
     tap = _Tap(channel, name, fd)
-    return io.TextIOWrapper(tap, encoding="utf-8", errors="backslashreplace", line_buffering=True)
+    return io.TextIOWrapper(tap, encoding="UTF-8", errors="backslashreplace", line_buffering=True)
 
 
 def usable(stream: io.TextIOWrapper | None) -> bool:

@@ -1,73 +1,100 @@
-"""Objects to MIME bundles: what a value shows as, asked of the value itself."""
+"""What cells show, sent as it is shown: MIME bundles, with what a model needs besides."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import json
+from collections.abc import Callable
 from typing import Any
 
-from quire.wire.messages import Bundle, Displayed
+from quire.wire.messages import Bundle, Cleared, Displayed
+from quire.worker import tables
 from quire.worker.previews import with_preview
 
-_REPRS = (
-    ("_repr_html_", "text/html"),
-    ("_repr_markdown_", "text/markdown"),
-    ("_repr_svg_", "image/svg+xml"),
-    ("_repr_png_", "image/png"),
-    ("_repr_jpeg_", "image/jpeg"),
-    ("_repr_latex_", "text/latex"),
-    ("_repr_json_", "application/json"),
-)
-_IMAGES = ("image/png", "image/jpeg", "image/svg+xml")
-_FRAMES = ("pandas", "polars", "pyarrow")
+NOW = "text/vnd.quire.now"
+"""A widget's text as it is now; its text/plain is from when it was shown."""
+
+_BINARY = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf")
+_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/svg+xml")
 
 
-def displayed(value: Any, *, result: bool) -> Displayed:
-    """The event that shows `value`; an error its own `__repr__` raises is the user's to see."""
-    bundle, metadata = bundle_of(value)
-    return Displayed(kind=_kind(value, bundle), bundle=with_preview(bundle), metadata=metadata, result=result)
+class Display:
+    """One for a kernel. A widget that shows what is shown inside it puts itself into `catchers`."""
+
+    def __init__(self, emit: Callable[..., None]) -> None:
+        self._emit = emit
+        self.catchers: list[Catcher] = []
+        self.widgets: Callable[[dict[str, Any], str], dict[str, Any]] | None = None
+        self.at_end: Callable[[], None] | None = None  # due when a cell has ended
+        self._number = 0
+
+    def publish(
+        self,
+        data: dict[str, Any],
+        metadata: dict[str, Any] | None = None,
+        transient: dict[str, Any] | None = None,
+        update: bool = False,
+        *,
+        value: Any = None,
+        result: bool = False,
+    ) -> None:
+        """Show a bundle; `value` is what it was made of, where that is known."""
+        if self.catchers:
+            self.catchers[-1].shown(data, metadata or {}, result)
+            return
+        display_id = str((transient or {}).get("display_id") or "")
+        if WIDGET in data and self.widgets is not None:
+            self._number += 1
+            display_id = display_id or f"widget-{self._number}"
+            data = {**data, **self.widgets(data, display_id)}
+        self._emit(self._event(data, metadata or {}, value, result, display_id, update), more=result)
+
+    def _event(
+        self, data: dict[str, Any], metadata: dict[str, Any], value: Any, result: bool, display_id: str, update: bool
+    ) -> Displayed:
+        bundle = clean(data)
+        about: dict[str, str] = {}
+        if type(value).__module__ == "matplotlib.figure":
+            about["source"] = "matplotlib"
+        table = tables.shown(value)
+        if table is not None:
+            bundle[tables.TABLE], about["table"] = table
+        return Displayed(
+            kind=_kind(bundle),
+            bundle=with_preview(bundle, value),
+            metadata=metadata,
+            about=about,
+            result=result,
+            display_id=display_id,
+            update=update,
+        )
+
+    def clear(self, wait: bool = False) -> None:
+        if self.catchers:
+            self.catchers[-1].cleared(wait)
+        else:
+            self._emit(Cleared(wait=bool(wait)))
 
 
-def shown(bundle: dict[str, Any], metadata: dict[str, Any] | None = None) -> Displayed:
-    """The event that shows a bundle as it was given."""
-    clean = _clean(bundle)
-    return Displayed(kind=_kind(None, clean), bundle=with_preview(clean), metadata=dict(metadata or {}))
+WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
-def bundle_of(value: Any) -> tuple[Bundle, dict[str, Any]]:
-    bundle: dict[str, Any] = {}
-    metadata: dict[str, Any] = {}
-    kind = type(value)
-    for method, mime in _REPRS:
-        data = _ask(value, kind, method)
-        if isinstance(data, tuple) and len(data) == 2 and isinstance(data[1], dict):
-            data, metadata[mime] = data
-        if data is not None:
-            bundle[mime] = data
-    whole = _ask(value, kind, "_repr_mimebundle_")
-    if isinstance(whole, tuple) and len(whole) == 2:
-        whole, more = whole
-        metadata.update(more or {})
-    if isinstance(whole, dict):
-        bundle.update(whole)
-    if "text/plain" not in bundle:
-        bundle["text/plain"] = repr(value)
-    return _clean(bundle), metadata
+class Catcher:
+    """Takes what would have been shown."""
+
+    def shown(self, data: dict[str, Any], metadata: dict[str, Any], result: bool) -> None:
+        raise NotImplementedError
+
+    def cleared(self, wait: bool) -> None:
+        raise NotImplementedError
+
+    def failed(self, name: str, message: str, traceback: str) -> None:
+        raise NotImplementedError
 
 
-def _ask(value: Any, kind: type, method: str) -> Any:
-    # looked up on the type: an object that answers every attribute (a mock, a proxy) is not asked
-    if not hasattr(kind, method) or isinstance(value, type):
-        return None
-    try:
-        return getattr(value, method)()
-    except Exception:  # a broken rich form must not cost the plain one
-        return None
-
-
-def _kind(value: Any, bundle: Bundle) -> str:
-    if type(value).__module__.split(".")[0] in _FRAMES and type(value).__name__ in ("DataFrame", "Table"):
+def _kind(bundle: Bundle) -> str:
+    if tables.TABLE in bundle:
         return "dataframe"
     if any(mime in bundle for mime in _IMAGES):
         return "image"
@@ -76,19 +103,32 @@ def _kind(value: Any, bundle: Bundle) -> str:
     return "execute_result"
 
 
-def _clean(bundle: dict[str, Any]) -> Bundle:
-    """Text as text, pictures as bytes; JSON and other objects as their JSON text."""
-    clean: Bundle = {}
-    for mime, data in bundle.items():
-        if mime in ("image/png", "image/jpeg") and isinstance(data, str):
-            try:
-                data = base64.b64decode(data, validate=False)
-            except binascii.Error:
-                continue
-        if isinstance(data, (bytes, bytearray)):
-            clean[str(mime)] = bytes(data)
-        elif isinstance(data, str):
-            clean[str(mime)] = data.encode("utf-8", "backslashreplace").decode("utf-8")
+def clean(data: dict[str, Any]) -> Bundle:
+    """Text as text, pictures as bytes, JSON and other objects as their JSON text."""
+    bundle: Bundle = {}
+    for mime, each in data.items():
+        mime = str(mime)
+        if is_json(mime):
+            bundle[mime] = json.dumps(each, default=repr)
+        elif isinstance(each, (bytes, bytearray)):
+            bundle[mime] = bytes(each)
+        elif isinstance(each, str):
+            bundle[mime] = _picture(each) if mime in _BINARY else _text(each)
         else:
-            clean[str(mime)] = json.dumps(data, default=repr)
-    return clean
+            bundle[mime] = json.dumps(each, default=repr)
+    return bundle
+
+
+def is_json(mime: str) -> bool:
+    return mime == "application/json" or mime.endswith("+json")
+
+
+def _picture(data: str) -> str | bytes:
+    try:
+        return base64.b64decode(data, validate=False)
+    except binascii.Error:
+        return _text(data)
+
+
+def _text(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,129 +1,198 @@
-"""Compile, execute, report: one cell in one namespace."""
+"""Compile, execute, report: one cell in one namespace.
+
+Plain Python takes the short way. A cell of IPython's syntax is made Python by the shell first; the shell also
+says what a value looks like, where that is more than its repr.
+"""
 
 from __future__ import annotations
 
 import ast
-import asyncio
 import builtins
-import inspect
 import linecache
 import os
+import re
 import sys
-import traceback
 import types
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 from quire.wire.messages import Finished, Raised, Run
-from quire.worker import display, figures, namespace, pip, reserve, tracking
+from quire.worker import errors, evaluation, figures, namespace, reserve, tracking
+from quire.worker.display import Display
+from quire.worker.errors import raised
+from quire.worker.history import History
+from quire.worker.shells import Shells
 
-_TRACEBACK_CHARS = 20_000
-_OURS = os.path.dirname(os.path.dirname(__file__))  # worker and wire
+_MAYBE = re.compile(r"[%!?]|^\s|^In \[|>>>")  # what IPython's syntax has and plain Python may have too
 
 
 class Executor:
     def __init__(self, emit: Callable[..., None]) -> None:
         self._emit = emit
         module = types.ModuleType("__main__")
-        module.__dict__["__builtins__"] = __builtins__
+        module.__dict__["__builtins__"] = builtins
         sys.modules["__main__"] = module
         self.namespace: dict[str, Any] = module.__dict__  # ours to keep: a cell can replace __main__
         self.bound: set[str] = set()  # names that the last cell's code binds
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self.ipython = False  # whether IPython itself runs every cell
+        self.display = Display(emit)
+        self.history = History(self.namespace)
+        self._evaluation = evaluation.Evaluation(self.namespace)
+        self._value: list[Any] = []
+        self._quiet = False
+        self._reported: BaseException | None = None  # by the shell, while the cell runs
+        self.shells = Shells(module, self.display, self.history, self._set_up)
+
+    def _set_up(self, shell: Any) -> None:
+        shell.report = self._report
+        shell.show_result = self._show
+        shell.loop_runner = self._evaluation.wait_for
 
     def execute(self, run: Run) -> Finished:
         """Run the cell; whatever it raises is reported, and only a dying process escapes."""
-        imports: list[str] = []
-        functions: list[str] = []
-        value: list[Any] = []
-        outcome = "success"
-        name = f"<{run.name}>"
-        process = os.getpid()
+        outcome, process = "success", os.getpid()
+        self._value, self._reported, self.bound, self._quiet = [], None, set(), False
+        cell = _Cell()
         reserve.save()
-        self.bound = set()
+        self.history.begin(run.count, run.code)
+        sys.displayhook = self._hook
         try:
-            tree = self._parse(run.code, name)
-            self.bound = tracking.bound_names(tree)
-            imports, functions = tracking.imports_and_functions(tree, run.code)
-            value = self._run(tree, name)
-            figures.flush()
+            self._before(run)
+            self._run(run, cell)
         except BaseException as error:
             reserve.spend()  # there may be no memory left even to say so
             if os.getpid() != process:
                 _end_child(error)
             outcome = "interrupted" if isinstance(error, KeyboardInterrupt) else "error"
-            if outcome == "error":
-                self._flush_figures()
-            self._emit(raised(error))
+            cell.error = error
+            self._raised(error)
         if os.getpid() != process:
             _end_child(None)
-        return Finished(run=run.run, outcome=outcome, value=value, imports=imports, functions=functions)
+        self._after(run, cell)
+        if self._reported is not None and outcome == "success":
+            outcome = "error"
+        return Finished(run=run.run, outcome=outcome, value=self._value, imports=cell.imports, functions=cell.functions)
 
-    def _parse(self, code: str, name: str) -> ast.Module:
-        lines = [f"{line}\n" for line in code.split("\n")]  # the last one too, or carets are one off
-        linecache.cache[name] = (len(code), None, lines, name)  # no mtime: checkcache leaves it alone
-        try:
-            return ast.parse(code, name)
-        except SyntaxError:
-            plain = pip.rewritten(code)
-            if plain is None:
-                raise
-            setattr(builtins, pip.CALL, pip.run)
-            return ast.parse(plain, name)
-
-    def _run(self, tree: ast.Module, name: str) -> list[Any]:
-        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-        parts: list[ast.Module | ast.Expression] = [tree] if tree.body else []
-        if isinstance(last, ast.Expr):
-            parts.append(ast.Expression(last.value))
-        value = self._exec([_compiled(part, name) for part in parts])
-        if value is None or last is None:
-            return []
-        self.namespace["_"] = value
-        self._emit(display.displayed(value, result=True), more=True)
-        return namespace.as_json(value)
-
-    def _exec(self, codes: list[types.CodeType]) -> Any:
-        """The last one's value; where any of them awaits, all of them run in the event loop."""
-        if any(code.co_flags & inspect.CO_COROUTINE for code in codes):
-            return self._await(self._exec_awaiting(codes))
-        value = None
-        for code in codes:
-            value = eval(code, self.namespace)  # noqa: S307 - the user's own code
-        return value
-
-    async def _exec_awaiting(self, codes: list[types.CodeType]) -> Any:
-        value = None
-        for code in codes:
-            value = eval(code, self.namespace)  # noqa: S307 - the user's own code
-            if code.co_flags & inspect.CO_COROUTINE:
-                value = await value
-        return value
-
-    def _await(self, coroutine: Any) -> Any:
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()  # one for all cells: what a cell opened stays open
-            asyncio.set_event_loop(self._loop)
-        task = self._loop.create_task(coroutine)
-        try:
-            return self._loop.run_until_complete(task)
-        except KeyboardInterrupt:
-            if not task.done():  # or it would go on in the next cell that awaits
-                task.cancel()
-                self._loop.run_until_complete(asyncio.wait([task], timeout=1))
-            raise
-
-    def _flush_figures(self) -> None:
-        try:
-            figures.flush()
-        except Exception as error:
+    def _raised(self, error: BaseException) -> None:
+        sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
+        shell = self.shells.made
+        if error is self._reported:
+            return
+        if shell is not None and isinstance(error, shell.custom_exceptions):
+            shell.CustomTB(type(error), error, error.__traceback__)
+        else:
             self._emit(raised(error))
 
+    def _before(self, run: Run) -> None:
+        shell = self.shells.made
+        if shell is not None:
+            shell.execution_count = run.count + 1  # as IPython counts while a cell runs
+            if not self.ipython:
+                evaluation.trigger(shell, "pre_execute")
+                evaluation.trigger(shell, "pre_run_cell", lambda: evaluation.info(run.code))
 
-def _compiled(part: ast.Module | ast.Expression, name: str) -> types.CodeType:
-    mode = "exec" if isinstance(part, ast.Module) else "eval"
-    code: types.CodeType = compile(part, name, mode, ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
-    return code
+    def _after(self, run: Run, cell: _Cell) -> None:
+        """What is due when a cell has ended, however it did: figures above all. Its errors are the cell's."""
+        shell = self.shells.made
+        try:
+            if shell is not None and not self.ipython:
+                evaluation.trigger(shell, "post_execute")
+                evaluation.trigger(shell, "post_run_cell", lambda: evaluation.result(run, self._value, cell.error))
+            figures.flush()
+            if self.display.at_end is not None:
+                self.display.at_end()
+        except Exception as error:
+            self._reported = error
+            self._emit(raised(error))
+
+    def _run(self, run: Run, cell: _Cell) -> None:
+        name = f"<{run.name}>"
+        if self.ipython:
+            self._run_by_ipython(run)
+            return
+        tree, code = self._parse(run.code, name)
+        self.history.parsed(code)
+        self.bound = tracking.bound_names(tree)
+        cell.imports, cell.functions = tracking.imports_and_functions(tree, code)
+        self._quiet = evaluation.ends_quietly(tree, code)
+        shell = self.shells.made
+        if shell is None:
+            self._evaluation.run(tree, code, name, "last_expr")
+            return
+        shell.quiet = self._quiet
+        tree = shell.transform_ast(tree)
+        with shell.display_trap:  # its own code runs cells within ours
+            self._evaluation.run(tree, code, name, shell.ast_node_interactivity)
+
+    def _run_by_ipython(self, run: Run) -> None:
+        shell = self.shells.get()
+        shell.quiet = run.code.rstrip().endswith(";")
+        result = shell.run_cell(run.code, store_history=False)
+        error = result.error_before_exec or result.error_in_exec
+        if error is not None:
+            raise error
+
+    def _parse(self, code: str, name: str) -> tuple[ast.Module, str]:
+        lines = [f"{line}\n" for line in code.split("\n")]  # the last one too, or carets are one off
+        linecache.cache[name] = (len(code), None, lines, name)  # no mtime: checkcache leaves it alone
+        shell = self.shells.made
+        try:
+            if shell is None or not shell.transforms_all():
+                tree = ast.parse(code, name)
+                if not self._is_magic_word(tree):
+                    return tree, code
+        except SyntaxError:
+            if _MAYBE.search(code) is None and "\n" in code.strip():
+                raise
+            plain = self.shells.get().transform(code)
+            if plain.rstrip("\n") == code.rstrip("\n"):
+                raise
+            return ast.parse(plain, name), plain
+        plain = self.shells.get().transform(code)
+        return ast.parse(plain, name), plain
+
+    def _is_magic_word(self, tree: ast.Module) -> bool:
+        """A lone word that is no variable, such as `ls` or `pwd`: IPython takes it for a magic of that name, or runs
+        the macro it names."""
+        match tree.body:
+            case [ast.Expr(value=ast.Name(id=word))]:
+                if word in self.namespace:
+                    return type(self.namespace[word]).__name__ == "Macro"
+                return not hasattr(builtins, word) and self.shells.get().find_line_magic(word) is not None
+        return False
+
+    def _hook(self, value: Any) -> None:
+        """sys.displayhook while a cell runs."""
+        if value is not None and not self._quiet:
+            self._show(value)
+
+    def _show(self, value: Any) -> None:
+        text = evaluation.simple_text(value, self.shells.made)
+        if text is not None:
+            data, metadata = {"text/plain": text}, {}
+        else:
+            data, metadata = self.shells.get().format(value)
+        self.history.result(value, str(data.get("text/plain", "")))
+        self._value = namespace.as_json(value)
+        if data:
+            self.display.publish(data, metadata, value=value, result=True)
+
+    def _report(self, error: BaseException, text: str) -> None:
+        """The shell has caught an error of the cell's and would print it."""
+        if self.display.catchers:
+            self.display.catchers[-1].failed(type(error).__name__, str(error), text)
+            return
+        self._reported = error
+        self._emit(Raised(**{**vars(raised(error)), "traceback": errors.text(text)}))
+
+
+class _Cell:
+    """What is known of the cell that runs."""
+
+    def __init__(self) -> None:
+        self.imports: list[str] = []
+        self.functions: list[str] = []
+        self.error: BaseException | None = None
 
 
 def _end_child(error: BaseException | None) -> NoReturn:
@@ -132,48 +201,7 @@ def _end_child(error: BaseException | None) -> NoReturn:
     if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
         code = error.code or 0
     elif error is not None:
-        sys.stderr.write(f"{_format(error)}\n")
+        sys.stderr.write(f"{errors.formatted(error)}\n")
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(code & 0xFF)
-
-
-def raised(error: BaseException) -> Raised:
-    name = type(error).__name__
-    message = _say(error)
-    if isinstance(error, SystemExit):
-        message = f"exit code {message or 0}; the kernel goes on and its variables are kept"
-    return Raised(name=name, message=_text(message)[:4_000], traceback=_text(_format(error)))
-
-
-def _say(error: BaseException) -> str:
-    try:
-        return str(error)
-    except BaseException:
-        return "<its __str__ raised too>"
-
-
-def _format(error: BaseException) -> str:
-    """The traceback as Python prints it, from the cell's first line on."""
-    try:
-        whole = traceback.TracebackException(type(error), error, _user_part(error), compact=True)
-        whole.stack[:] = [frame for frame in whole.stack if not frame.filename.startswith(_OURS)]
-        text = "".join(whole.format()).rstrip()
-    except Exception:
-        text = f"{type(error).__name__}: {_say(error)}"
-    if len(text) > _TRACEBACK_CHARS:
-        half = _TRACEBACK_CHARS // 2
-        text = f"{text[:half]}\n... {len(text) - 2 * half:,} characters left out ...\n{text[-half:]}"
-    return text
-
-
-def _user_part(error: BaseException) -> types.TracebackType | None:
-    """Skip our own frames at the top; none left means the cell did not even compile."""
-    trace = error.__traceback__
-    while trace is not None and not trace.tb_frame.f_code.co_filename.startswith("<cell "):
-        trace = trace.tb_next
-    return trace
-
-
-def _text(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable
 from typing import Any
 
-from quire.wire.messages import Bundle, Displayed
-from quire.worker.previews import with_preview
+from quire.worker.display import Display
 
-show_event: Callable[[Displayed], None] | None = None
+shows: Display | None = None
 """Set by the worker's loop: where a shown figure goes."""
 
 
@@ -44,19 +42,22 @@ def _define() -> None:
 def flush() -> None:
     """Show and close every open pyplot figure, in the order they were made."""
     pyplot = sys.modules.get("matplotlib.pyplot")
-    if pyplot is None or show_event is None:
+    if pyplot is None or shows is None or not _is_backend():
         return
     for number in pyplot.get_fignums():
         figure = pyplot.figure(number)
         try:
-            show_event(figure_event(figure))
+            shows.publish(*bundle_of(figure), value=figure)
         finally:
             pyplot.close(figure)
 
 
-def figure_event(figure: Any) -> Displayed:
+def _is_backend() -> bool:
+    matplotlib = sys.modules["matplotlib"]
+    return str(dict.get(matplotlib.rcParams, "backend", "")).startswith("module://quire")
+
+
+def bundle_of(figure: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     picture = io.BytesIO()
     figure.savefig(picture, format="png", bbox_inches="tight")
-    plain = f"<Figure size {figure.bbox.width:.0f}x{figure.bbox.height:.0f}>"
-    bundle: Bundle = {"image/png": picture.getvalue(), "text/plain": plain}
-    return Displayed(kind="image", bundle=with_preview(bundle), metadata={"source": "matplotlib"})
+    return {"image/png": picture.getvalue(), "text/plain": repr(figure)}, {}

@@ -7,6 +7,7 @@ import getpass
 import io
 import math
 import os
+import pathlib
 import platform
 import resource
 import signal
@@ -27,16 +28,20 @@ from quire.wire.messages import (
     Inspected,
     Load,
     Loaded,
+    Page,
+    Paged,
     Read,
     Ready,
     Request,
     Run,
     Value,
 )
-from quire.worker import census, display, figures, namespace, processes, repairs, reserve
+from quire.worker import census, figures, namespace, processes, repairs, reserve, tables
 from quire.worker import channel as channels
 from quire.worker.checkpoints import LIVE, Checkpoints
-from quire.worker.executor import Executor, raised
+from quire.worker.errors import raised
+from quire.worker.executor import Executor
+from quire.worker.history import is_ours
 from quire.worker.keeper import Live
 from quire.worker.snapshot import reader, surroundings, writer
 from quire.worker.snapshot.pages import Watch
@@ -84,7 +89,7 @@ class _Worker:
         self._streams: dict[str, io.TextIOWrapper] = {}
         self._given_up: list[io.TextIOWrapper | None] = []
         self._own_streams()
-        figures.show_event = channel.send
+        figures.shows = self._executor.display
         builtins.display = self._display  # type: ignore[attr-defined]
         builtins.input = self._input
         getpass.getpass = _no_password
@@ -152,6 +157,8 @@ class _Worker:
                 self._channel.send(Inspected(variables=variables, functions=functions))
             case Read(name=name):
                 self._channel.send(self._read(name))
+            case Page():
+                self._channel.send(_page(request))
             case Load():
                 self._channel.send(self._load())
 
@@ -162,11 +169,13 @@ class _Worker:
             resource.setrlimit(resource.RLIMIT_DATA, (request.memory, request.memory))
             reserve.limited = True
         self._cpu_seconds = request.cpu
+        self._executor.ipython = request.ipython
+        self._executor.history.folders[:] = [pathlib.Path(request.workspace)]
         surroundings.enter()
 
     def _load(self) -> Loaded:
         descriptors, self._recipe = self._recipe, []
-        for name in [name for name in self._executor.namespace if name not in writer.OURS]:
+        for name in [name for name in self._executor.namespace if name not in writer.OURS and not is_ours(name)]:
             del self._executor.namespace[name]  # of a branch, which does not begin empty
         self._running = True  # what is loaded may be code, and that may be stopped
         try:
@@ -175,6 +184,7 @@ class _Worker:
             return Loaded(why_not=f"{type(error).__name__}: {error}"[:500])
         finally:
             self._running = False
+        self._executor.history.adopt()
         self._makers.makers = found.makers
         self._cells.update(found.cells)
         lost = [
@@ -241,10 +251,12 @@ class _Worker:
         else:
             raise KeyboardInterrupt
 
-    def _display(self, *values: Any, raw: bool = False, metadata: dict[str, Any] | None = None) -> None:
-        """Show each value now; with raw=True each is a MIME bundle."""
-        for value in values:
-            self._channel.send(display.shown(value, metadata) if raw else display.displayed(value, result=False))
+    def _display(self, *values: Any, **given: Any) -> Any:
+        """IPython's display(), or the shim's: as builtins have it until the one or the other is loaded."""
+        self._executor.shells.get()
+        from IPython.display import display
+
+        return display(*values, **given)
 
     def _read(self, name: str) -> Value:
         if name not in self._executor.namespace:
@@ -262,6 +274,16 @@ class _Worker:
                 self._streams[name] = channels.open_stream(self._channel, name, fd)
             setattr(sys, name, self._streams[name])
             setattr(sys, f"__{name}__", self._streams[name])
+
+
+def _page(request: Page) -> Paged:
+    try:
+        text, total = tables.page(request.table, request.start, request.rows)
+    except LookupError as error:
+        return Paged(why_not=str(error))
+    except Exception as error:
+        return Paged(why_not=f"its rows cannot be read ({type(error).__name__}: {error}).")
+    return Paged(text=text, total=total)
 
 
 def _no_password(prompt: str = "Password: ", stream: Any = None) -> str:

@@ -9,6 +9,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from quire.worker import history
+
 _SIZED = (str, bytes, bytearray, list, tuple, dict, set, frozenset, range)
 _SHAPED = ("numpy", "pandas", "polars", "torch", "xarray", "scipy", "jax", "pyarrow")
 _JSON_CHARS = 20_000
@@ -25,6 +27,8 @@ def describe(namespace: dict[str, Any]) -> tuple[dict[str, str], list[dict[str, 
     left_out = 0
     for name, value in list(namespace.items()):
         if type(name) is not str or name.startswith("_") or issubclass(type(value), types.ModuleType):
+            continue
+        if history.is_ours(name):
             continue
         if len(variables) + len(functions) >= _NAMES:
             left_out += 1

@@ -1,9 +1,15 @@
-"""A smaller copy of a picture too large to show a model, made here so that no server decodes a cell's bytes."""
+"""A smaller copy of a picture too large to show a model, or one of what a model cannot see at all.
+
+Made here, so that no server decodes a cell's bytes.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import io
+import json
 import struct
+import sys
 from typing import Any
 
 from quire.wire.messages import Bundle
@@ -13,15 +19,40 @@ _BYTES = 300_000
 _SIDE = 1_568  # pixels; models look at no more
 
 
-def with_preview(bundle: Bundle) -> Bundle:
-    """The bundle, with a preview where its picture is large and Pillow is there to shrink it."""
-    for mime in ("image/png", "image/jpeg"):
+def with_preview(bundle: Bundle, value: Any = None) -> Bundle:
+    """The bundle, with a preview where its picture is large, or where it is of a kind that only browsers draw."""
+    for mime in ("image/png", "image/jpeg", "image/gif"):
         data = bundle.get(mime)
-        if isinstance(data, bytes) and (len(data) > _BYTES or _longest_side(data) > _SIDE):
-            small = _shrunk(data)
-            if small is not None:
-                return {**bundle, PREVIEW: small}
-    return bundle
+        if isinstance(data, bytes):
+            if len(data) > _BYTES or _longest_side(data) > _SIDE:
+                small = _shrunk(data)
+                return {**bundle, PREVIEW: small} if small is not None else bundle
+            return bundle
+    drawn = _drawn(bundle, value)
+    return {**bundle, PREVIEW: drawn} if drawn is not None else bundle
+
+
+def _drawn(bundle: Bundle, value: Any) -> bytes | None:
+    """A figure as a picture, where what its library needs to draw one is there."""
+    try:
+        if type(value).__module__ == "matplotlib.figure":
+            picture = io.BytesIO()
+            value.savefig(picture, format="png", bbox_inches="tight", dpi=72)
+            return _small(picture.getvalue())
+        plotly = bundle.get("application/vnd.plotly.v1+json")
+        if isinstance(plotly, str) and importlib.util.find_spec("kaleido") is not None:
+            return _small(sys.modules["plotly.io"].to_image(json.loads(plotly), format="png", validate=False))
+        if type(value).__module__.startswith("altair.") and importlib.util.find_spec("vl_convert") is not None:
+            import vl_convert
+
+            return _small(bytes(vl_convert.vegalite_to_png(value.to_dict())))
+    except Exception:  # it is shown by its other forms
+        return None
+    return None
+
+
+def _small(data: bytes) -> bytes | None:
+    return data if len(data) <= _BYTES and _longest_side(data) <= _SIDE else _shrunk(data)
 
 
 def _longest_side(data: bytes) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import importlib.util
 import os
 import resource
 import selectors
@@ -23,6 +24,7 @@ from quire.wire import packets
 from quire.worker import (
     figures,  # noqa: F401 - matplotlib finds its backend among the loaded modules
     processes,
+    shells,
 )
 from quire.worker import loop as worker_loop
 from quire.worker.keeper import Keeper
@@ -37,10 +39,12 @@ def main(arguments: list[str]) -> None:
     processes.die_with_parent(int(arguments[1]))  # while it warms up; later it sees the end of `control`
     processes.adopt_orphans()
     os.environ.pop("PYTHONHASHSEED", None)  # ours, not for what cells start
-    os.environ["MPLBACKEND"] = "module://quire.worker.figures"
+    os.environ["MPLBACKEND"] = _figures()
+    shells.prepare()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal is the server's to handle
     loaded = [name for name in arguments[2:] if _preload(name)]
     if "matplotlib" in sys.modules:
+        shells.draw_early()
         del os.environ["MPLBACKEND"]  # read when it loaded; for what cells start it would be a riddle
     _give_way()
     surroundings.begin()  # once for all kernels: each that looked anew would have a copy of what it looked at
@@ -63,9 +67,17 @@ def _give_way() -> None:
 def _preload(name: str) -> bool:
     try:
         importlib.import_module(name)
+        if name == "IPython":
+            shells.make_early()
     except Exception:  # not installed, or broken: the cell that imports it will say so
         return False
     return True
+
+
+def _figures() -> str:
+    """Where figures are drawn to: IPython's own backend, which its users know how to set, or ours."""
+    theirs = all(importlib.util.find_spec(name) is not None for name in ("IPython", "matplotlib_inline"))
+    return "module://matplotlib_inline.backend_inline" if theirs else "module://quire.worker.figures"
 
 
 class _Zygote:

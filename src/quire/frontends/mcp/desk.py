@@ -13,6 +13,7 @@ from fastmcp.tools import ToolResult
 
 from quire.core.active import ActiveRun
 from quire.core.app import App
+from quire.core.batches import Batch
 from quire.core.current import Client
 from quire.core.errors import QuireError, Refused
 from quire.core.model import LOCAL, Cell, CellState, Notebook, RunId, Snapshot
@@ -79,6 +80,30 @@ class Desk:
         if active.cell is None:
             return cell, "It waits for its turn: another cell of this notebook runs. get_cell shows when it has run."
         return cell, active.notice
+
+    async def run_several(
+        self, ctx: Context, notebook: Notebook, cells: list[Cell], timeout: float | None
+    ) -> ToolResult:
+        """Run these in order until one fails, telling the client every second how far it is."""
+
+        async def tick(batch: Batch) -> None:
+            last = batch.active.transcript.last_line() if batch.active is not None else ""
+            with anyio.move_on_after(_SAY):
+                await ctx.report_progress(len(batch.ran), len(cells), last or "running")
+
+        batch = await self.app.batches.run(notebook, cells, timeout, tick)
+        notices = [*batch.notices, *([str(batch.error)] if batch.error is not None else [])]
+        if not batch.ran:
+            notices.append("The first of them waits for its turn: another cell of this notebook runs.")
+            return await self.render.several(notebook, cells[:1], " ".join(notices))
+        left = len(cells) - len(batch.ran)
+        if batch.ran[-1].state.failed and left:
+            notices.append(f"Stopped at the failed cell; {left} more did not run.")
+        elif left:
+            notices.append(
+                f"{left} more follow by themselves: list_cells shows how far they are, interrupt stops them."
+            )
+        return await self.render.several(notebook, batch.ran, " ".join(notices))
 
     def saving(self) -> Saving:
         if self.app.saving is None:

@@ -10,14 +10,12 @@ from urllib.parse import quote
 from fastmcp.tools import ToolResult
 from mcp_types import ContentBlock, ImageContent, TextContent
 
-from quire.core.images import FORMATS
+from quire.core import reading
+from quire.core.images import FORMATS, PREVIEW
 from quire.core.model import Blob, Cell, CellKind, CellState, Notebook, Output, OutputType
 from quire.core.notebooks import Notebooks, picture
 from quire.core.timeline import Moved
 from quire.frontends.mcp.results import CellInfo, ExecutionResult, OutputInfo, ShownCell
-
-PREVIEW = "image/vnd.quire.preview+png"
-"""A smaller copy of a large picture, made where the picture was made."""
 
 _PICTURES = 4  # shown with one answer; the others by reference
 _PICTURE_BYTES = 700_000  # a picture larger than this is only referred to
@@ -74,15 +72,30 @@ class Renderer:
         content: list[ContentBlock] = [TextContent(type="text", text=text), *seen.pictures]
         return ToolResult(content=content, structured_content=structure, is_error=cell.state.failed)
 
-    async def _see(self, notebook: Notebook, cell: Cell) -> _Seen:
+    async def several(self, notebook: Notebook, cells: list[Cell], notice: str) -> ToolResult:
+        """The answer of a tool that ran several cells: what each showed, shortened together; the last one whole."""
+        lines, pictures = [f"Note: {notice}"] if notice else [], []
+        for cell in cells:
+            seen = await self._see(notebook, cell, max(300, self._limit // len(cells)))
+            lines += [*seen.lines, footer(notebook, cell)]
+            pictures += seen.pictures
+        info = cast(ShownCell, {**describe(notebook, cells[-1]), "outputs": seen.outputs})
+        info["ran"] = [cell.number for cell in cells]
+        if notice:
+            info["notice"] = notice
+        content: list[ContentBlock] = [TextContent(type="text", text="\n".join(lines)), *pictures[:_PICTURES]]
+        return ToolResult(content=content, structured_content=dict(info), is_error=cells[-1].state.failed)
+
+    async def _see(self, notebook: Notebook, cell: Cell, limit: int = 0) -> _Seen:
         """Every output once: its line of text, its entry, its picture."""
         seen = _Seen()
-        share = max(500, self._limit // max(1, len(cell.outputs)))
+        limit = limit or self._limit
+        share = max(500, limit // max(1, len(cell.outputs)))
         pictures = 0
         for index, output in enumerate(cell.outputs):
             uri = output_uri(notebook, cell, index)
-            text = _clip(await self._notebooks.text_of(output.bundle.get("text/plain", "")), share, uri)
-            if seen.chars + len(text) > self._limit + share:
+            text = _clip(await self._text(output), share, uri)
+            if seen.chars + len(text) > limit + share:
                 seen.lines.append(f"[output {index}: {output.type}, left out for length; whole: {uri}]")
                 seen.outputs.append({"type": output.type.value, "uri": uri})
                 continue
@@ -96,8 +109,10 @@ class Renderer:
                 seen.lines.append(_image_line(pictures, info["image"]))
                 await self._look(output, found[0], seen)
                 pictures += 1
-                if output.result and text:
+                if output.result and text and found[2] != "preview":
                     seen.lines.append(text)
+            elif output.type is OutputType.DATAFRAME and "table" in output.about:
+                seen.lines += [text, f"[other rows: {uri}/rows/0]"] if "\n… " in text else [text]
             else:
                 seen.lines.append(text or f"[{', '.join(output.bundle)}: {uri}]")
             if output.type is not OutputType.STREAM or "image" not in info:
@@ -105,10 +120,16 @@ class Renderer:
             seen.outputs.append(info)
         return seen
 
+    async def _text(self, output: Output) -> str:
+        """What a model reads of it."""
+        mime = reading.best(output)
+        text = await self._notebooks.text_of(output.bundle.get(mime, ""))
+        return reading.settled(reading.as_text(mime, text))
+
     async def _look(self, output: Output, mime: str, seen: _Seen) -> None:
         shown = PREVIEW if PREVIEW in output.bundle else mime
         data = output.bundle[shown]
-        if len(seen.pictures) >= _PICTURES or mime == "image/svg+xml" or _size(data) > _PICTURE_BYTES:
+        if len(seen.pictures) >= _PICTURES or shown == "image/svg+xml" or _size(data) > _PICTURE_BYTES:
             return
         whole = await self._notebooks.bytes_of(data)
         kind = "image/png" if shown == PREVIEW else mime

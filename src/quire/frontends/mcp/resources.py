@@ -18,13 +18,24 @@ from quire.frontends.mcp.desk import Desk
 from quire.frontends.mcp.toolsets.notebook import document
 
 CURRENT = "current"
+Book = Callable[..., Awaitable[Notebook]]
+Offer = Callable[..., None]
 _JSON = "application/json"
+_ROWS = 100
 
 
 def register(server: FastMCP[Any], desk: Desk) -> None:
     async def book(ctx: Context, name: str = CURRENT) -> Notebook:
         return await desk.notebook(ctx, None if name == CURRENT else name)
 
+    def offer(uri: str, read: Callable[..., Awaitable[Any]], name: str, mime: str = _JSON) -> None:
+        server.resource(uri, name=name, mime_type=mime)(_translated(read))
+
+    _notebooks(desk, book, offer)
+    _cells(desk, book, offer)
+
+
+def _notebooks(desk: Desk, book: Book, offer: Offer) -> None:
     async def notebooks(ctx: Context) -> str:
         """All notebooks."""
         found = await desk.app.notebooks.of(desk.client(ctx).principal)
@@ -44,6 +55,14 @@ def register(server: FastMCP[Any], desk: Desk) -> None:
         """A notebook as Jupyter's ipynb."""
         return await document(desk, await book(ctx, name))
 
+    offer("notebook://notebooks", notebooks, "notebooks")
+    for place, of in (("current", "current notebook"), ("{name}", "a notebook")):
+        offer(f"notebook://{place}/cells", cells if place != "current" else _here(cells), f"cells of {of}")
+        offer(f"notebook://{place}/info", info if place != "current" else _here(info), f"info of {of}")
+        offer(f"notebook://{place}/ipynb", ipynb if place != "current" else _here(ipynb), f"ipynb of {of}")
+
+
+def _cells(desk: Desk, book: Book, offer: Offer) -> None:
     async def cell(ctx: Context, which: str, name: str = CURRENT) -> str:
         """A cell with its source and outputs."""
         notebook = await book(ctx, name)
@@ -65,18 +84,21 @@ def register(server: FastMCP[Any], desk: Desk) -> None:
         whole = (await desk.app.notebooks.loaded(found)).outputs[index]
         return ResourceResult([ResourceContent(data, mime_type=mime) for mime, data in whole.bundle.items()])
 
-    def offer(uri: str, read: Callable[..., Awaitable[Any]], name: str, mime: str = _JSON) -> None:
-        server.resource(uri, name=name, mime_type=mime)(_translated(read))
+    async def rows(ctx: Context, which: str, index: int, start: int, name: str = CURRENT) -> str:
+        """A hundred rows of a data frame that a cell showed, from `start` on, as CSV."""
+        notebook = await book(ctx, name)
+        found = await desk.cell(notebook, which)
+        table = found.outputs[index].about.get("table") if 0 <= index < len(found.outputs) else None
+        if not isinstance(table, str):
+            raise NotFound(f"Output {index} of cell {found.number} is no table.")
+        paged = await desk.app.questions.page(notebook, table, max(0, start), _ROWS)
+        return f"{paged.text}\n[rows {start:,} to {min(start + _ROWS, paged.total):,} of {paged.total:,}]"
 
-    offer("notebook://notebooks", notebooks, "notebooks")
-    for place, of in (("current", "current notebook"), ("{name}", "a notebook")):
-        offer(f"notebook://{place}/cells", cells if place != "current" else _here(cells), f"cells of {of}")
-        offer(f"notebook://{place}/info", info if place != "current" else _here(info), f"info of {of}")
-        offer(f"notebook://{place}/ipynb", ipynb if place != "current" else _here(ipynb), f"ipynb of {of}")
     for place, of in (("cell", ""), ("{name}/cell", " of a notebook")):
         offer(f"notebook://{place}/{{which}}", cell, f"cell{of}")
         offer(f"notebook://{place}/{{which}}/image/{{index}}", image, f"cell image{of}", "image/png")
         offer(f"notebook://{place}/{{which}}/output/{{index}}", output, f"cell output{of}", "text/plain")
+        offer(f"notebook://{place}/{{which}}/output/{{index}}/rows/{{start}}", rows, f"table rows{of}", "text/csv")
 
 
 def register_completions(server: FastMCP[Any], desk: Desk) -> None:

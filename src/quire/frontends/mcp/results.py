@@ -38,6 +38,7 @@ class ShownCell(CellInfo):
     outputs: list[OutputInfo]
     code: NotRequired[str]
     notice: NotRequired[str]
+    ran: NotRequired[list[int]]
 
 
 class ExecutionResult(TypedDict):

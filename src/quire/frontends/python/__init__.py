@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+from anyio import Path as AsyncPath
+from anyio import to_thread
+
+from quire.core import workspaces
 from quire.core.app import App
 from quire.core.checkpoints import Checkpoint
 from quire.core.errors import NotFound, Refused
@@ -14,6 +21,9 @@ from quire.core.model import Notebook as NotebookData
 from quire.core.notebooks import MAIN, picture
 from quire.core.saving import Saving
 from quire.core.timeline import Moved
+from quire.notebook_format import files
+
+log = logging.getLogger(__name__)
 
 
 class Quire:
@@ -73,7 +83,7 @@ class Notebook:
 
     async def value(self, name: str) -> Any:
         """A variable's value. Only what JSON can say leaves a kernel; NotFound where there is no such name."""
-        answer = await self._app.runs.value(self._data, name)
+        answer = await self._app.questions.value(self._data, name)
         if answer.value:
             return answer.value[0]
         if not answer.what:
@@ -114,6 +124,31 @@ class Notebook:
     async def snapshots(self) -> list[Snapshot]:
         """Its states on disk, oldest first; those with a name were saved by `save`."""
         return await self._app.durable.of(self._data) if self._app.durable is not None else []
+
+    async def load(self, path_or_text: str | Path) -> list[Cell]:
+        """Append the cells of a notebook: an ipynb or a script with `# %%` cells, as a file or as its text."""
+        if isinstance(path_or_text, Path):
+            text = await workspaces.read_file(path_or_text)
+            given = await to_thread.run_sync(files.loads, path_or_text.name, text)
+        else:
+            given = await files.document(path_or_text, lambda path: workspaces.read_file(Path(path)))
+        for note in given.notes:
+            log.warning("%s: %s", self.name, note)
+        return [
+            self._cell(cell) for cell in await self._app.documents.bring_in(self._data, given.cells, given.metadata)
+        ]
+
+    async def export(self, path: str | Path | None = None) -> str:
+        """The notebook as an ipynb, or for a path that ends with .py as a script; written there where there is one."""
+        text = await self._app.documents.text(self._data, partial(files.dumps, str(path or "")))
+        if path is not None:
+            target = Path(await AsyncPath(path).resolve())  # what a link leads to is written, and the link stays
+            await to_thread.run_sync(workspaces.write_file, target, text)
+        return text
+
+    async def mirror(self, path: str | Path) -> None:
+        """Keep the file as the notebook is, from now on; "" ends that."""
+        self._data = await self._app.mirrors.set(self._data, path)
 
     def _saving(self) -> Saving:
         if self._app.saving is None:

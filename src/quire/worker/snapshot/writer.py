@@ -25,8 +25,8 @@ from typing import Any, NoReturn
 
 from quire.wire import chunks, packets
 from quire.wire.chunks import Manifest, Whole
+from quire.worker import history, processes
 from quire.worker import namespace as namespaces
-from quire.worker import processes
 from quire.worker.snapshot import files, stream, surroundings, tombstones
 from quire.worker.snapshot.cutting import Cutter, read_whole
 from quire.worker.snapshot.pages import Watch
@@ -169,7 +169,7 @@ class _Draft:
             except _Stuck as stuck:
                 refused[stuck.name] = stuck.why
                 continue
-            every = {each.name: each for each in (*_gone(values), *lost, *dumped.lost)}
+            every = {each.name: each for each in (*_gone(values), *lost, *dumped.lost) if each.name not in history.KEPT}
             return dumped, list(every.values()), seconds
         raise RuntimeError("too many variables cannot be loaded again")
 
@@ -177,7 +177,7 @@ class _Draft:
         """Those bound last come last: what lies before them in the stream stays as it was."""
         space = self._subject.namespace
         names = [*(name for name in space if name not in self._subject.makers.makers), *self._subject.makers.makers]
-        return {name: space[name] for name in names if type(name) is str and name in space and name not in OURS}
+        return {name: space[name] for name in names if type(name) is str and name in space and _is_kept(name)}
 
     def _at(self, name: str, values: dict[str, Any]) -> None:
         said = f"{name}\0{namespaces.type_of(values[name])}".encode("utf-8", "replace")[: SPOT - 1]
@@ -286,3 +286,7 @@ def _sources() -> Iterator[tuple[str, list[str]]]:
 
 def _name(spot: bytes) -> str:
     return spot.partition(b"\0")[0].decode("utf-8", "replace")
+
+
+def _is_kept(name: str) -> bool:
+    return name not in OURS and (name in history.KEPT or not history.is_ours(name))

@@ -1,6 +1,6 @@
 """The `notebook` tool set: notebooks of cells, kept on disk."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastmcp import Context
 from fastmcp.tools import ToolResult
@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict
 
 from quire.core import workspaces
+from quire.core.errors import Refused
 from quire.core.model import Cell, CellKind, Edit, Notebook, Policy
 from quire.frontends.mcp import render
 from quire.frontends.mcp.desk import Desk
@@ -22,6 +23,8 @@ from quire.frontends.mcp.results import (
     ShownCell,
 )
 from quire.frontends.mcp.toolsets import Shelf
+
+Kind = Literal["code", "markdown", "raw"]
 
 
 class Limits(TypedDict, total=False):
@@ -51,13 +54,14 @@ def _notebooks(shelf: Shelf, desk: Desk) -> None:
         isolation: Literal["session", "cell"] = "session",
         on_error: Literal["keep", "rollback"] = "keep",
         python: str | None = None,
+        shell: Literal["ipython"] | None = None,
         limits: Limits | None = None,
         use: bool = True,
     ) -> ToolResult:
         """Make a notebook with a namespace of its own, and (use) make it current. isolation="cell" gives every cell a
         process of its own; on_error="rollback" undoes what a failed cell did; python is an interpreter's path, or
-        "venv" for an environment of its own that %pip installs into."""
-        policy = _policy(isolation, on_error, python, limits or {})
+        "venv" for an environment of its own that %pip installs into; shell="ipython" has IPython run every cell."""
+        policy = _policy(isolation, on_error, python, shell, limits or {})
         book = await desk.app.notebooks.create(desk.client(ctx).principal, name, runtime, policy)
         if use:
             desk.app.current.use(desk.client(ctx), book)
@@ -101,11 +105,12 @@ def _notebooks(shelf: Shelf, desk: Desk) -> None:
     shelf.put(clear_notebook, "Clear notebook", Done, destroys=True, repeats=True)
 
 
-def _policy(isolation: str, on_error: str, python: str | None, limits: Limits) -> Policy:
+def _policy(isolation: str, on_error: str, python: str | None, shell: str | None, limits: Limits) -> Policy:
     return Policy(
         isolation=isolation,
         on_error=on_error,
         python=python or "",
+        shell=shell or "",
         memory=limits.get("memory_bytes"),
         cpu=limits.get("cpu_seconds"),
         processes=limits.get("processes"),
@@ -120,7 +125,7 @@ def _runs(shelf: Shelf, desk: Desk) -> None:
         execute: bool = True,
         cell_number: int | None = None,
         timeout: float | None = None,
-        cell_type: Literal["code", "markdown"] = "code",
+        cell_type: Kind = "code",
         notebook: str | None = None,
     ) -> ToolResult:
         """Append a cell, or insert it at cell_number (from 0), and run it."""
@@ -134,8 +139,11 @@ def _runs(shelf: Shelf, desk: Desk) -> None:
     async def execute_cell(
         ctx: Context, cell_id_or_number: int | str, timeout: float | None = None, notebook: str | None = None
     ) -> ToolResult:
-        """Run a cell that is there, again or for the first time."""
+        """Run a cell that is there, or several until one fails: "2-5", "3-" (from there on), "all"."""
         book = await desk.notebook(ctx, notebook)
+        several = await desk.app.notebooks.span(book, cell_id_or_number)
+        if several is not None:
+            return await desk.run_several(ctx, book, several, timeout)
         cell, notice = await desk.run(
             ctx, book, await desk.app.notebooks.cell(book, cell_id_or_number), timeout=timeout
         )
@@ -149,14 +157,20 @@ def _edits(shelf: Shelf, desk: Desk) -> None:
     async def edit_cell(
         ctx: Context,
         cell_id_or_number: int | str,
-        code: str,
+        code: str | None = None,
+        cell_type: Kind | None = None,
+        metadata: dict[str, Any] | None = None,
         expected_version: int | None = None,
         notebook: str | None = None,
     ) -> ToolResult:
-        """Replace a cell's source; it is not run. With expected_version, refused if it was edited meanwhile."""
+        """Change a cell's source, kind or metadata (tags too; null removes a key); it is not run. With
+        expected_version, refused if it was edited meanwhile."""
         book = await desk.notebook(ctx, notebook)
-        cell = await desk.app.notebooks.edit_cell(book, cell_id_or_number, Edit(source=code), expected_version)
-        return _short(book, cell, f"Cell {cell.number} is now version {cell.version}; execute_cell runs it.")
+        edit = Edit(source=code, kind=CellKind(cell_type) if cell_type else None, metadata=metadata)
+        cell = await desk.app.notebooks.edit_cell(book, cell_id_or_number, edit, expected_version)
+        said = f"Cell {cell.number} is now version {cell.version}"
+        said += "; execute_cell runs it." if cell.kind is CellKind.CODE and code is not None else "."
+        return _short(book, cell, said)
 
     async def move_cell(
         ctx: Context, cell_id_or_number: int | str, to_number: int, notebook: str | None = None
@@ -210,47 +224,46 @@ def _views(shelf: Shelf, desk: Desk) -> None:
 
 def _documents(shelf: Shelf, desk: Desk) -> None:
     async def export_notebook_as_ipynb(
-        ctx: Context, path: str | None = None, notebook: str | None = None
+        ctx: Context, path: str | None = None, mirror: bool = False, notebook: str | None = None
     ) -> ToolResult:
-        """The notebook as Jupyter's ipynb: its text, or written to a path in the workspace."""
+        """The notebook as Jupyter's ipynb: its text, or written to a path in the workspace (.py: as a script). mirror
+        keeps the file current."""
         book = await desk.notebook(ctx, notebook)
-        text = await document(desk, book)
         found: Document = {"notebook": book.name, "cells": book.cells, "uri": render.ipynb_uri(book)}
         if path is not None:
-            found["path"] = str(await workspaces.write(desk.app.workspace(book), path, text))
-            text = f"Wrote {render.count(book.cells, 'cell')} to {found['path']}."
-        elif len(text) > _DOCUMENT_CHARS:
+            target = workspaces.inside(desk.app.workspace(book), path)
+            kept = await _keep(desk, book, str(target), mirror=mirror)
+            found["path"] = str(target)
+            text = f"Wrote {render.count(book.cells, 'cell')} to {target}{kept}."
+        elif mirror:
+            raise Refused("mirror needs a path: the file that is to be kept current. Nothing was written.")
+        elif len(text := await document(desk, book)) > _DOCUMENT_CHARS:
             text = f"The document has {len(text):,} characters: read {found['uri']}, or give a path to write it to."
         return ToolResult(content=text, structured_content=dict(found))
 
     async def import_ipynb(
         ctx: Context, path_or_json: str, execute: bool = False, notebook: str | None = None
     ) -> ToolResult:
-        """Append the cells of an ipynb, given as JSON text or as a path in the workspace, and (execute) run them."""
-        from quire.notebook_format import ipynb
+        """Append the cells of an ipynb, given as JSON text or as a path in the workspace (also .py), and (execute) run
+        them."""
+        from quire.notebook_format import files
 
         book = await desk.notebook(ctx, notebook)
-        text = path_or_json
-        if not path_or_json.lstrip().startswith("{"):
-            text = await workspaces.read(desk.app.workspace(book), path_or_json)
-        added = await desk.app.notebooks.add_cells(book, ipynb.loads(text))
-        ran = 0
-        for cell in added if execute else []:
-            if cell.kind is not CellKind.CODE or not cell.source.strip():
-                continue
-            done, _ = await desk.run(ctx, book, cell, asks=False)
-            ran += 1
-            if done.state.failed:
-                answer = await desk.render.cell(
-                    book, done, f"Imported {render.count(len(added), 'cell')}; ran {ran}, the last one failed."
-                )
-                answer.structured_content = {"notebook": book.name, "cells": len(added), "uri": render.ipynb_uri(book)}
-                return answer
+        where = desk.app.workspace(book)
+        given = await files.document(path_or_json, lambda path: workspaces.read(where, path))
+        added = await desk.app.documents.bring_in(book, given.cells, given.metadata)
+        done = f"Imported {render.count(len(added), 'cell')}"
+        notes = "".join(f" {note[0].upper()}{note[1:]}." for note in given.notes)
         found: Document = {"notebook": book.name, "cells": len(added), "uri": render.ipynb_uri(book)}
-        return ToolResult(
-            content=f"Imported {render.count(len(added), 'cell')}" + (f", ran {ran}." if execute else "."),
-            structured_content=dict(found),
-        )
+        ran, failed = await _run_all(desk, ctx, book, added) if execute else (0, None)
+        if failed is not None:
+            answer = await desk.render.cell(book, failed, f"{done}; ran {ran}, the last one failed.{notes}")
+            answer.structured_content = dict(found)
+            return answer
+        if not execute and any(cell.run for cell in added):
+            notes = f" Outputs and counts are the document's.{notes}"
+        text = f"{done}, ran {ran}.{notes}" if execute else f"{done}.{notes}"
+        return ToolResult(content=text, structured_content=dict(found))
 
     async def get_cell_image(
         ctx: Context, cell_id_or_number: int | str, index: int = 0, notebook: str | None = None
@@ -269,10 +282,36 @@ def _documents(shelf: Shelf, desk: Desk) -> None:
 
 async def document(desk: Desk, book: Notebook) -> str:
     """The notebook's ipynb text."""
-    from quire.notebook_format import ipynb  # nbformat takes 90 ms to import
+    from quire.notebook_format import ipynb
 
-    cells = [await desk.app.notebooks.loaded(cell) for cell in await desk.app.notebooks.cells(book)]
-    return ipynb.dumps(book, cells)
+    return await desk.app.documents.text(book, lambda fresh, cells: ipynb.dumps(fresh, cells, lines=False))
+
+
+async def _run_all(desk: Desk, ctx: Context, book: Notebook, cells: list[Cell]) -> tuple[int, Cell | None]:
+    """Run those that are code until one fails: how many ran, and the one that failed."""
+    ran = 0
+    for cell in cells:
+        if cell.kind is CellKind.CODE and cell.source.strip():
+            last, _ = await desk.run(ctx, book, cell, asks=False)
+            ran += 1
+            if last.state.failed:
+                return ran, last
+    return ran, None
+
+
+async def _keep(desk: Desk, book: Notebook, path: str, *, mirror: bool) -> str:
+    """Write the document, once or from now on; what to say about that."""
+    from quire.notebook_format import files
+
+    if mirror:
+        await desk.app.mirrors.set(book, path)
+        return ", which is kept current from now on"
+    ended = (await desk.app.documents.fresh(book)).mirror == path
+    if ended:
+        await desk.app.mirrors.set(book, "")
+    text = await desk.app.documents.text(book, lambda fresh, cells: files.dumps(path, fresh, cells))
+    await workspaces.write(desk.app.workspace(book), path, text)
+    return ", which is no longer kept current" if ended else ""
 
 
 def _short(book: Notebook, cell: Cell, text: str) -> ToolResult:

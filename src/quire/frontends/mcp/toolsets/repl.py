@@ -26,7 +26,7 @@ def register(shelf: Shelf, desk: Desk) -> None:
         """What the namespace holds now: variables with type and size, functions, and how the kernel is."""
         book = await desk.notebook(ctx, notebook)
         kernel, asleep = await kernel_state(desk.app, book)
-        found = asleep if asleep is not None else await desk.app.runs.inspect(book)
+        found = asleep if asleep is not None else await desk.app.questions.inspect(book)
         info: StateInfo = {
             "notebook": book.name,
             "kernel": kernel,

@@ -1,0 +1,180 @@
+"""A document performed cell by cell: run, watched, saved, and stopped when told to."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+
+from quire.core.active import ActiveRun, Stop
+from quire.core.app import App
+from quire.core.errors import QuireError
+from quire.core.model import Cell, CellState, Notebook
+from quire.core.tasks import background
+from quire.core.transcript import Transcript
+from quire.frontends.terminal import parameters
+from quire.frontends.terminal.progress import Watching
+from quire.frontends.terminal.saved import Saved
+from quire.wire.messages import Event
+
+_MAY_FAIL = "raises-exception"
+_OVER = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Performance:
+    """One document, cell by cell."""
+
+    def __init__(
+        self,
+        app: App,
+        notebook: Notebook,
+        watching: Watching,
+        stopping: Stopping,
+        *,
+        output: Path | None,
+        allow_errors: bool,
+    ) -> None:
+        self._app = app
+        self._notebook = notebook
+        self._output = output
+        self._allow_errors = allow_errors
+        self._watching = watching
+        self._stopping = stopping
+        self._saved = Saved(output, self._text, watching.say) if output is not None else None
+        self.ran = 0
+        self.failed: list[tuple[int, CellState]] = []  # in which places, and how
+        stopping.kill = self._kill
+
+    async def run_all(self, cells: list[Cell]) -> None:
+        """Until one fails that may not, or it is told to stop. What ran is saved, however it ends."""
+        try:
+            async with background() as group:
+                for place, cell in enumerate(cells, 1):
+                    if self._stopping.told or await self._run(place, cell, group):
+                        break
+        except QuireError:
+            if self.ran:
+                await self._save()
+            raise
+        if self.ran or not self._stopping.told:
+            await self._save()
+
+    async def _run(self, place: int, cell: Cell, group: TaskGroup) -> bool:
+        """Run one; whether it was the last."""
+        active = await self._app.runs.start(self._notebook, cell, author="command line")
+        active.transcript = _Overheard(self._app.limits.max_output_bytes, self._heard)
+        self._stopping.active = active
+        self._watching.begun(place, active)
+        await active.begun.wait()
+        if self._saved is not None and place == 1:  # not before: where no kernel starts, the file stays as it is
+            group.start_soon(self._saved.keep)
+        await active.done.wait()
+        self._stopping.active = None
+        if active.error is not None:
+            raise active.error
+        if active.cell is None:
+            return True  # stopped before it began
+        return self._ended(place, await self._app.notebooks.loaded(active.now()))
+
+    def _ended(self, place: int, cell: Cell) -> bool:
+        self.ran = place
+        own = cell.state is CellState.ERROR or (cell.state is CellState.INTERRUPTED and not self._stopping.told)
+        expected = own and parameters.tagged(cell.metadata, _MAY_FAIL)
+        if cell.state.failed and not expected:
+            self.failed.append((place, cell.state))
+        fatal = cell.state.failed and not expected and not (own and self._allow_errors)
+        if self._saved is not None:
+            self._saved.ended()
+        self._watching.ended(place, cell, fatal=fatal)
+        return fatal
+
+    def _heard(self, event: Event) -> None:
+        self._watching.heard(event)
+        if self._saved is not None:
+            self._saved.heard()
+
+    async def _save(self) -> None:
+        if self._saved is not None:
+            await self._saved.finish()
+
+    async def _text(self) -> str:
+        """The document as it is this moment."""
+        cells = [self._app.runs.live(self._notebook, cell) for cell in await self._app.notebooks.cells(self._notebook)]
+        whole = [_timed(await self._app.notebooks.loaded(cell)) for cell in cells]
+        if self._output is not None and self._output.suffix.lower() == ".py":
+            from quire.notebook_format import percent
+
+            return percent.dumps(self._notebook, whole)
+        from quire.notebook_format import ipynb
+
+        return ipynb.dumps(self._notebook, whole)
+
+    async def _kill(self) -> None:
+        kernel = self._app.kernels.live(self._notebook)
+        if kernel is not None:
+            await kernel.kill()
+
+
+class _Overheard(Transcript):
+    """Tells what it is told."""
+
+    def __init__(self, cap: int, tell: Callable[[Event], None]) -> None:
+        super().__init__(cap)
+        self._tell = tell
+
+    def add(self, event: Event) -> None:
+        super().add(event)
+        self._tell(event)
+
+
+def _timed(cell: Cell) -> Cell:
+    """With when it ran, where JupyterLab looks for that."""
+    if cell.run is None or cell.run.seconds is None or cell.run.author == "import" or cell.state is CellState.RUNNING:
+        return cell
+    begun, ended = (
+        datetime.fromtimestamp(at, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        for at in (cell.run.started_at, cell.run.started_at + cell.run.seconds)
+    )
+    times = {
+        "iopub.status.busy": begun,
+        "iopub.execute_input": begun,
+        "shell.execute_reply": ended,
+        "iopub.status.idle": ended,
+    }
+    return replace(cell, metadata={**cell.metadata, "execution": times})
+
+
+class Stopping:
+    """Told to stop by a signal: the first time the running cell is interrupted, the second time it is killed."""
+
+    def __init__(self) -> None:
+        self.told = 0  # the first signal
+        self.unwritable: OSError | None = None  # why standard output takes no more
+        self.active: ActiveRun | None = None
+        self.kill: Callable[[], Awaitable[None]] | None = None
+
+    async def watch(self, *, task_status: TaskStatus[None]) -> None:
+        """Listen until cancelled. A signal that whoever started us ignores stays ignored."""
+        heeded = [number for number in _OVER if signal.getsignal(number) is not signal.SIG_IGN]
+        with anyio.open_signal_receiver(*heeded) as signals:
+            task_status.started()
+            async for number in signals:
+                if not self.told:
+                    self.stop(number)
+                elif self.active is not None and self.kill is not None:
+                    await self.kill()
+
+    def stop(self, number: int) -> None:
+        self.told = self.told or number
+        if self.active is not None:
+            self.active.stop(Stop.INTERRUPT)
+
+    def unheard(self, error: OSError) -> None:
+        """Nobody takes what the cells show."""
+        self.unwritable = self.unwritable or error
+        self.stop(signal.SIGPIPE)

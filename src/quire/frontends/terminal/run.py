@@ -1,0 +1,165 @@
+"""`quire run`: a document's cells from the first to the last, in a fresh kernel of a notebook nobody keeps."""
+
+from __future__ import annotations
+
+import math
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quire.core.app import App
+from quire.core.errors import Failed, Refused
+from quire.core.model import LOCAL, Cell, CellKind, CellState, NewCell
+from quire.core.tasks import background
+from quire.frontends.terminal import parameters, progress, saved
+from quire.frontends.terminal.performance import Performance, Stopping
+
+if TYPE_CHECKING:
+    from quire.notebook_format.document import Document
+
+STDIN = "-"
+_NOT_RUN = "skip-execution"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What is to be run, and how."""
+
+    text: str
+    script: bool  # Python with `# %%` between its cells, not an ipynb document
+    folder: Path  # where its code works
+    values: dict[str, parameters.Value]
+    output: Path | None
+    allow_errors: bool
+    timeout: float | None  # seconds a cell may take
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Nothing is kept but the document, and nothing loaded that it does not load."""
+        return {
+            "store": "memory",
+            "workspace": self.folder,
+            "preload": (),
+            "spare_kernels": 0,
+            "checkpoint_bytes": 0,
+            "hibernate_after": 0,
+            "idle_timeout": 0,
+            "cell_timeout": self.timeout or math.inf,
+        }
+
+
+def job(
+    file: str, *, output: str | None, given: Sequence[str], allow_errors: bool = False, timeout: float | None = None
+) -> Job:
+    """Read what is to be run; what cannot be is refused here, before anything is."""
+    if timeout is not None and not timeout > 0:
+        raise Refused(f"--timeout is a number of seconds above 0; got {timeout:g}. Nothing was run.")
+    text = _read(file)
+    path = Path(file)
+    suffix = path.suffix.lower() if file != STDIN else ""
+    return Job(
+        text=text,
+        script=suffix == ".py" or (suffix != ".ipynb" and not text.lstrip().startswith("{")),
+        folder=path.absolute().parent if file != STDIN and path.is_file() else Path.cwd(),
+        values=parameters.parse(given),
+        output=saved.checked(output) if output is not None else None,
+        allow_errors=allow_errors,
+        timeout=timeout,
+    )
+
+
+def _read(file: str) -> str:
+    try:
+        data = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
+        return data.decode("utf-8-sig")
+    except OSError as error:
+        raise Refused(f"{file} cannot be read: {error.strerror}. Nothing was run.") from error
+    except UnicodeDecodeError as error:
+        raise Refused(f"{file} is not UTF-8 text (byte {error.start}). Nothing was run.") from error
+
+
+async def run(opening: AbstractAsyncContextManager[App], job: Job) -> int:
+    """Run it; the exit code says how that went."""
+    async with background() as group:
+        stopping = Stopping()
+        await group.start(stopping.watch)
+        async with opening as app:
+            return await _run(app, job, stopping)
+
+
+async def _run(app: App, job: Job, stopping: Stopping) -> int:
+    document = _document(job)  # meanwhile the kernel's Python starts
+    doubts = [*document.notes, *parameters.doubts(document.cells, job.values)]
+    notebook = replace(await app.notebooks.create(LOCAL), metadata=document.metadata)
+    fresh = [_as_new(cell) for cell in parameters.injected(document.cells, job.values)]
+    cells = await app.notebooks.add_cells(notebook, fresh)
+    todo = [cell for cell in cells if _is_run(cell)]
+    with closing(_watching(job, len(todo), stopping)) as watching:
+        for doubt in doubts:
+            watching.say(f"quire: {doubt}")
+        performance = Performance(app, notebook, watching, stopping, output=job.output, allow_errors=job.allow_errors)
+        async with background() as group:
+            group.start_soon(watching.keep)
+            await performance.run_all(todo)
+        watching.close()
+        return _conclude(performance, len(todo), job, watching, stopping)
+
+
+def _document(job: Job) -> Document:
+    from quire.notebook_format.document import language_note
+
+    if job.script:
+        from quire.notebook_format import percent
+
+        document = percent.loads(job.text)
+    else:
+        from quire.notebook_format import ipynb
+
+        document = ipynb.loads(job.text)
+    for why in language_note(document.metadata):
+        raise Refused(f"This notebook cannot be run here: {why}. Nothing was run.")
+    return document
+
+
+def _as_new(cell: NewCell) -> NewCell:
+    """Without what it showed when it last ran, unless it is not to be run."""
+    return cell if parameters.tagged(cell.metadata, _NOT_RUN) else replace(cell, run=None)
+
+
+def _is_run(cell: Cell) -> bool:
+    return cell.kind is CellKind.CODE and bool(cell.source.strip()) and not parameters.tagged(cell.metadata, _NOT_RUN)
+
+
+def _watching(job: Job, total: int, stopping: Stopping) -> progress.Watching:
+    if job.output is None:
+        return progress.Shown(stopping.unheard)
+    return progress.Bar(total) if sys.stderr.isatty() else progress.Lines(total)
+
+
+def _conclude(done: Performance, total: int, job: Job, watching: progress.Watching, stopping: Stopping) -> int:
+    """The last words, and the exit code."""
+    if stopping.unwritable is not None and not isinstance(stopping.unwritable, BrokenPipeError):
+        raise Failed(f"Standard output cannot be written: {stopping.unwritable.strerror}.")
+    if stopping.told == signal.SIGPIPE:  # whoever read it has read enough
+        return 128 + signal.SIGPIPE
+    where = f" What ran is in {job.output}." if job.output and saved.is_file(job.output) and done.ran else ""
+    if stopping.told:
+        watching.say(f"quire: stopped in cell {done.ran} of {total}.{where}" if done.ran else "quire: nothing was run.")
+        return 128 + stopping.told
+    if done.failed:
+        rest = f" {total - done.ran} not run." if total > done.ran else ""
+        watching.say(f"quire: {_failures(done.failed, total)}{rest}{where}")
+        return 1
+    if job.output is not None:
+        watching.say(f"quire: ran {total} cell{'s' * (total != 1)}.{where}")
+    return 0
+
+
+def _failures(failed: list[tuple[int, CellState]], total: int) -> str:
+    if len(failed) == 1:
+        return f"cell {failed[0][0]} of {total} failed ({failed[0][1]})."
+    return f"{len(failed)} of {total} cells failed: {', '.join(f'{place} ({state})' for place, state in failed)}."

@@ -1,0 +1,112 @@
+"""MIME bundles, as a document has them and as Quire does: JSON as its text, pictures and sound as bytes."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import Any
+
+from quire.core.model import Data
+
+WIDGETS = "application/vnd.quire.widget-state+json"
+"""The models behind a widget view, by id: kept by us beside the view, by a document in its metadata."""
+
+_VERBATIM = "application/vnd.quire.verbatim+json"  # {mime: text} that says it is binary and is not
+_WRAPPED = 76  # characters of a line of base64, where there are lines
+
+
+def is_json(mime: str) -> bool:
+    return mime == "application/json" or (mime.startswith("application/") and mime.endswith("+json"))
+
+
+def is_private(mime: str) -> bool:
+    """Ours alone, not for a document."""
+    return "/vnd.quire." in mime
+
+
+def take_in(data: dict[str, Any]) -> tuple[dict[str, Data], dict[str, str]]:
+    """Our bundle of a document's, and how the base64 of each was laid out where that was not in one line."""
+    bundle: dict[str, Data] = {}
+    layouts: dict[str, str] = {}
+    verbatim: dict[str, str] = {}
+    for mime, value in data.items():
+        if is_private(mime):
+            continue
+        if is_json(mime):
+            bundle[mime] = json.dumps(value, ensure_ascii=False)
+        elif not is_binary(mime):
+            bundle[mime] = as_text(value)
+        elif (found := _decoded(as_text(value))) is None:
+            verbatim[mime] = as_text(value)
+        else:
+            bundle[mime], layout = found
+            if layout:
+                layouts[mime] = layout
+    if verbatim:
+        bundle[_VERBATIM] = json.dumps(verbatim)
+    return bundle, layouts
+
+
+def hand_out(bundle: dict[str, Data], layouts: Any = None) -> dict[str, Any]:
+    """A document's bundle of ours."""
+    data: dict[str, Any] = {}
+    if _VERBATIM in bundle:
+        data.update(json.loads(text_of(bundle[_VERBATIM])))
+    for mime, value in bundle.items():
+        if is_private(mime):
+            continue
+        if isinstance(value, bytes):
+            data[mime] = _encoded(value, layouts.get(mime, "") if isinstance(layouts, dict) else "")
+        else:
+            data[mime] = parsed(text_of(value)) if is_json(mime) else text_of(value)
+    return data
+
+
+def is_binary(mime: str) -> bool:
+    kind = mime.partition("/")[0]
+    return mime == "application/pdf" or (kind in ("image", "audio", "video") and not mime.endswith(("+xml", "+json")))
+
+
+def as_text(value: Any) -> str:
+    """Lines are joined; what should be text and is not is said as JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(line, str) for line in value):
+        return "".join(value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def text_of(data: Data) -> str:
+    if not isinstance(data, str):
+        raise TypeError("an output's data must be loaded before it is written")
+    return data
+
+
+def parsed(text: str) -> Any:
+    """What JSON text says; what is no JSON, as the text it is."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _decoded(text: str) -> tuple[bytes, str] | None:
+    """The bytes and the layout that give exactly this text again; None where there are none."""
+    if not text:
+        return None
+    try:
+        data = binascii.a2b_base64(text)
+    except (binascii.Error, ValueError):
+        return None
+    body = text.removesuffix("\n")
+    layout = ", ".join(["lines"] * ("\n" in body) + ["end"] * (body != text))
+    return (data, layout) if _encoded(data, layout) == text else None
+
+
+def _encoded(data: bytes, layout: str) -> str:
+    """In one line or in several, with or without a line's end after the last."""
+    text = base64.b64encode(data).decode("ascii")
+    if "lines" in layout:
+        text = "\n".join(text[place : place + _WRAPPED] for place in range(0, len(text), _WRAPPED))
+    return text + "\n" if "end" in layout else text

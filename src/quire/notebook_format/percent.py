@@ -1,0 +1,181 @@
+"""Scripts whose cells begin with `# %%`, as VS Code, Spyder and jupytext have them, in and out.
+
+A blank line or two before the next marker belong to no cell. Lines of IPython's own are comments in the script:
+`# %magic`, `# !command`. What looks like a marker or a magic in a comment gets one more `# `.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from quire.core.model import Cell, CellKind, NewCell, Notebook
+from quire.notebook_format import marker
+from quire.notebook_format.document import Document, check_source, check_text, language_note
+
+_KIND = "script"
+_HEADER = re.compile(r"\A(?:#!.*\n)?(?:#.*coding[:=].*\n)?# ---[ \t]*\n(?:#.*\n)*?# ---[ \t]*(?:\n|\Z)")
+_BLANKS = 2  # lines around a cell that are not the cell's
+_MARK = r"%%%*(?:\s|$)|In\[[\d ]*\]:?\s*$|<codecell>\s*$"
+_SHELL = r"!!?[\w.~$\\/{(\"']"
+_NAME = r"%%?(?:[A-Za-z_]\w|R\b)"  # of one letter there is only R's: `%d` in a comment is no magic
+_MAGIC = rf"{_NAME}|{_SHELL}|\?\??[A-Za-z_%]|[A-Za-z_][\w.]*\s*=\s*(?:{_SHELL}|{_NAME})"
+_LINE = re.compile(rf"([ \t]*)((?:#[ \t]*)*)(?:{_MAGIC})")
+_MARK_LINE = re.compile(rf"([ \t]*)((?:#[ \t]*)+)(?:{_MARK})")
+_TEXT_MARK = re.compile(rf"([ \t]*)(\\*)(?:{_MARK})")  # in markdown, which has a # before it in the script
+_PYTHON_MAGICS = ("capture", "memit", "mprun", "prun", "time", "timeit")  # what follows is Python still
+_LANGUAGES = ("bash", "sh", "html", "HTML", "javascript", "js", "latex", "markdown", "perl", "ruby", "R", "sql", "svg")
+
+
+def loads(text: str) -> Document:
+    """The cells of a script; one without markers is one cell."""
+    text = check_text(_KIND, text).replace("\r\n", "\n")
+    found = _HEADER.match(text)
+    header = found[0] if found else ""
+    pieces = _pieces(text[len(header) :])
+    marked = any(mark is not None for mark, _ in pieces)
+    read = [_cell(mark, lines, marked) for mark, lines in pieces]
+    if read and pieces[0][0] is None and marked and not read[0].source:
+        read = read[1:]  # nothing stands before the first marker
+    cells = [cell for cell in read if marked or cell.source]
+    for number, cell in enumerate(cells):
+        check_source(_KIND, number, cell.source)
+    metadata = _metadata(header)
+    notes = [] if cells else ["it is empty"]
+    return Document(metadata=metadata, cells=cells, notes=(*notes, *language_note(metadata)))
+
+
+def dumps(notebook: Notebook, cells: list[Cell]) -> str:
+    """The script. Outputs, ids and attachments are not in it."""
+    ours = notebook.metadata.get("quire")
+    header = ours.get("header") if isinstance(ours, dict) else None
+    whole = isinstance(header, str) and _HEADER.fullmatch(header)
+    lines = [*header.removesuffix("\n").split("\n"), ""] if isinstance(header, str) and whole else []
+    for cell in cells:
+        written = _script(cell.source) if cell.kind is CellKind.CODE else _comments(cell.source)
+        lines += [marker.written(cell.kind, cell.metadata), *written, ""]
+    if lines[-2:] == ["", ""]:  # the last one only ends the line before it
+        lines.append("")
+    return "\n".join(lines)
+
+
+def is_marked(text: str) -> bool:
+    """Whether it has a marker of cells."""
+    return any(marker.is_one(line.removesuffix("\r")) for line in text.split("\n"))
+
+
+# Reading
+
+
+def _pieces(text: str) -> list[tuple[str | None, list[str]]]:
+    """What each marker says with the lines below it; None: what stands before the first."""
+    pieces: list[tuple[str | None, list[str]]] = [(None, [])]
+    for line in text.removesuffix("\n").split("\n"):
+        if marker.is_one(line):
+            pieces.append((line, []))
+        else:
+            pieces[-1][1].append(line)
+    return pieces
+
+
+def _cell(mark: str | None, lines: list[str], marked: bool) -> NewCell:
+    lines = _trimmed(lines)
+    if mark is None and (not marked or not lines):
+        return NewCell(source="\n".join(lines))
+    if mark is None:  # of which the first line may say what runs it
+        first = [lines[0]] if lines[0].startswith("#!") else []
+        return NewCell(source="\n".join([*first, _code(lines[len(first) :])]))
+    kind, metadata = marker.read(mark)
+    if kind is not CellKind.CODE:
+        return NewCell(source=_text(lines), kind=kind, metadata=metadata)
+    language = metadata.get("language")
+    if language in _LANGUAGES and all(line.startswith("#") or not line for line in lines):
+        del metadata["language"]
+        return NewCell(source="\n".join([f"%%{language}", *map(_uncommented, lines)]), metadata=metadata)
+    return NewCell(source=_code(lines), metadata=metadata)
+
+
+def _trimmed(lines: list[str]) -> list[str]:
+    """Without the blank lines around a cell. Only more than the usual are its own."""
+    first = next((place for place, line in enumerate(lines) if line), len(lines))
+    if first == len(lines):
+        return lines[2 * _BLANKS :]
+    last = next(place for place, line in enumerate(reversed(lines)) if line)
+    return lines[min(first, _BLANKS) : len(lines) - min(last, _BLANKS)]
+
+
+def _code(lines: list[str]) -> str:
+    magic = re.match(r"# %%(\w+)", lines[0]) if lines else None
+    if magic and magic[1] not in _PYTHON_MAGICS and all(line.startswith("#") for line in lines):
+        return "\n".join(map(_uncommented, lines))
+    return "\n".join(map(_unescaped, lines))
+
+
+def _unescaped(line: str) -> str:
+    found = _LINE.match(line) or _MARK_LINE.match(line)
+    if not found or not found[2]:
+        return line
+    indent = found[1]
+    return indent + line[len(indent) :].removeprefix("#").removeprefix(" ")
+
+
+def _uncommented(line: str) -> str:
+    return line[2:] if line.startswith("# ") else line.removeprefix("#")
+
+
+def _text(lines: list[str]) -> str:
+    """Of comments, or of a string in three quotes."""
+    quoted = re.fullmatch(r'[rR]?("""|\'\'\')\n?(.*?)\n?\1\s*', "\n".join(lines), re.DOTALL)
+    if quoted:
+        return quoted[2]
+    return "\n".join(_text_line(line) for line in lines)
+
+
+def _text_line(line: str) -> str:
+    line = _uncommented(line)
+    found = _TEXT_MARK.match(line)
+    return found[1] + line[len(found[1]) + 1 :] if found and found[2] else line
+
+
+def _metadata(header: str) -> dict[str, Any]:
+    """The header as it is, and of what it says the kernel."""
+    if not header:
+        return {}
+    spec = re.search(r"^# +kernelspec:\n((?:#     +\w.*\n)+)", header, re.MULTILINE)
+    said = dict(re.findall(r"^# +(\w+): *(.*?) *$", spec[1], re.MULTILINE)) if spec else {}
+    kernel = {"kernelspec": said} if {"name", "display_name"} <= said.keys() else {}
+    return {**kernel, "quire": {"header": header}}
+
+
+# Writing
+
+
+def _script(source: str) -> list[str]:
+    if not source:
+        return []
+    lines = source.split("\n")
+    magic = re.match(r"%%(\w+)", lines[0])
+    if magic and magic[1] not in _PYTHON_MAGICS:
+        return [f"# {line}" if line else "#" for line in lines]
+    return _padded([_escaped(line) for line in lines])
+
+
+def _padded(lines: list[str]) -> list[str]:
+    """With more blank lines at an end that has some: they are the cell's."""
+    before = [""] * _BLANKS if not lines[0] else []
+    after = [""] * (_BLANKS - 1) if not lines[-1] else []  # and one that is there anyway
+    return [*before, *lines, *after]
+
+
+def _escaped(line: str) -> str:
+    found = _LINE.match(line) or _MARK_LINE.match(line)
+    return f"{found[1]}# {line[len(found[1]) :]}" if found else line
+
+
+def _comments(source: str) -> list[str]:
+    return [f"# {line}" if line else "#" for line in map(_escaped_text, source.split("\n"))] if source else []
+
+
+def _escaped_text(line: str) -> str:
+    found = _TEXT_MARK.match(line)
+    return f"{found[1]}\\{line[len(found[1]) :]}" if found else line

@@ -1,0 +1,50 @@
+"""Documents of nbformat 1 to 3 as nbformat 4 has them, by nbformat's own means."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from typing import Any
+
+from quire.notebook_format.document import wrong
+
+_KIND = "ipynb document"
+
+
+def upgraded(document: dict[str, Any], version: int) -> dict[str, Any]:
+    """Refused where nbformat cannot make sense of it."""
+    import nbformat  # takes 90 ms, and old documents are rare
+    from nbformat.converter import convert
+
+    _complete(document, version)
+    logging.getLogger("traitlets").addFilter(_is_news)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            node = nbformat.versions[version].to_notebook_json(document, minor=document.get("nbformat_minor", 0))
+            new: dict[str, Any] = convert(node, 4)  # type: ignore[no-untyped-call]  # nbformat is half typed
+    except RecursionError:
+        raise wrong(_KIND, "it is nested too deeply") from None
+    except Exception as error:  # nbformat raises many kinds, none of them ours
+        reason = str(error).strip().split("\n")[0][:200]
+        raise wrong(_KIND, f"nbformat {version} could not be upgraded ({type(error).__name__}: {reason})") from None
+    return new
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Not what nbformat says of an old document that is not quite as it should be."""
+    return "Notebook JSON is" not in str(record.msg)
+
+
+def _complete(document: dict[str, Any], version: int) -> None:
+    """Fill in what nbformat's conversion takes for granted and old documents often lack."""
+    if not isinstance(document.get("metadata"), dict):
+        document["metadata"] = {}
+    if version == 1:
+        return
+    sheets = document.setdefault("worksheets", [])
+    for sheet in sheets if isinstance(sheets, list) else []:
+        cells = sheet.setdefault("cells", []) if isinstance(sheet, dict) else None
+        for cell in cells if isinstance(cells, list) else []:
+            if isinstance(cell, dict) and cell.get("cell_type") == "code" and not isinstance(cell.get("outputs"), list):
+                cell["outputs"] = []

@@ -1,0 +1,149 @@
+"""Shell commands of a cell: in a terminal of their own and relayed as they come, or read into lines."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import fcntl
+import importlib
+import importlib.util
+import os
+import re
+import select
+import shlex
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Callable
+
+from quire.worker.shim.slist import SList
+
+_ENVIRONMENT = {"PAGER": "cat", "GIT_PAGER": "cat", "TERM": "xterm-color"}
+_SIZE = struct.pack("HHHH", 24, 80, 0, 0)
+_INTERRUPT_SECONDS = 2.0
+_PYTHON = r"""(?P<quote>["']?)(?:[^\s"'|&;()]*/)?python[\d.]*(?P=quote)"""
+_PIP = re.compile(rf"(?P<before>^\s*|[|&;(]\s*)(?:pip3?|{_PYTHON}\s+-m\s+pip)(?=\s|$)")
+
+
+def system(command: str) -> int:
+    """Run it by the shell in a terminal and print what it says; its exit code, -n where signal n ended it."""
+    text = codecs.getincrementaldecoder("utf-8")("replace")
+    held = ""  # a "\r" whose "\n" may come with the next bytes
+
+    def relay(data: bytes, last: bool = False) -> None:
+        nonlocal held
+        words = held + text.decode(data, last)
+        held = "\r" if words.endswith("\r") and not last else ""
+        words = words[: len(words) - len(held)].replace("\r\n", "\n")
+        if words:
+            sys.stdout.write(words)
+            sys.stdout.flush()
+
+    sys.stdout.flush()
+    code = _run(command, relay, terminal=True)
+    relay(b"", last=True)
+    return 128 - code if code > 128 else code  # a shell says so of a signal
+
+
+def getoutput(command: str) -> SList:
+    """Run it by the shell and give the lines it writes, to either stream."""
+    return SList(output_text(command).splitlines())
+
+
+def output_text(command: str) -> str:
+    data = bytearray()
+    _run(command, data.extend, terminal=False)
+    return data.decode("utf-8", "replace").replace("\r\n", "\n")
+
+
+def _run(command: str, sink: Callable[[bytes], object], *, terminal: bool) -> int:
+    installs = _PIP.search(command) is not None
+    ours, theirs = _ends(terminal)
+    try:
+        process = subprocess.Popen(
+            [_shell(), "-c", _with_pip(command) if installs else command],
+            stdin=subprocess.DEVNULL,
+            stdout=theirs,
+            stderr=theirs,
+            env={**os.environ, **_ENVIRONMENT},
+            start_new_session=True,
+        )
+    except BaseException:
+        os.close(ours)
+        raise
+    finally:
+        os.close(theirs)
+    try:
+        return _follow(process, ours, sink)
+    finally:
+        os.close(ours)
+        if installs:
+            importlib.invalidate_caches()
+
+
+def _shell() -> str:
+    """The user's own, as IPython has it."""
+    return shutil.which(os.environ.get("SHELL", "sh")) or "/bin/sh"
+
+
+def _ends(terminal: bool) -> tuple[int, int]:
+    """What we read and what the command writes to."""
+    if terminal:
+        with contextlib.suppress(OSError):  # a sandbox may have no terminals to give
+            ours, theirs = os.openpty()
+            fcntl.ioctl(theirs, termios.TIOCSWINSZ, _SIZE)
+            return ours, theirs
+    return os.pipe()
+
+
+def _follow(process: subprocess.Popen[bytes], end: int, sink: Callable[[bytes], object]) -> int:
+    try:
+        while _pass_on(process, end, sink):
+            pass
+        return process.wait()
+    except BaseException:
+        _stop(process)
+        raise
+
+
+def _pass_on(process: subprocess.Popen[bytes], end: int, sink: Callable[[bytes], object]) -> bool:
+    """Relay what there is; False when all is said, though a child in the background may hold the other end."""
+    over = process.poll() is not None  # asked first: what it wrote before its end is there to read by then
+    if not select.select([end], [], [], 0 if over else 0.05)[0]:
+        return not over
+    try:
+        data = os.read(end, 1 << 16)
+    except OSError:  # how a terminal says that nobody holds its other end
+        return False
+    if data:
+        sink(data)
+    return bool(data)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Interrupt the command, and kill what does not heed it."""
+    _signal(process, signal.SIGINT)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_INTERRUPT_SECONDS)
+    _signal(process, signal.SIGKILL)
+    process.wait()
+
+
+def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
+
+
+def _with_pip(command: str) -> str:
+    """The command, in which `pip` is the kernel's own: what it installs can be imported here."""
+    here = shlex.quote(sys.executable)
+    uv = os.environ.get("UV") or shutil.which("uv")
+    own = f'{shlex.quote(uv)} pip "$@" --python {here}' if uv and not _has_pip() else f'{here} -m pip "$@"'
+    return f"pip() {{ {own}; }}; {_PIP.sub(lambda found: found['before'] + 'pip', command)}"
+
+
+def _has_pip() -> bool:
+    return importlib.util.find_spec("pip") is not None

@@ -1,0 +1,63 @@
+"""What a cell raised, as its reader sees it: cell source in the traceback, our own frames left out."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+import types
+
+from quire.wire.messages import Raised
+
+_TRACEBACK_CHARS = 20_000
+_OURS = os.path.dirname(os.path.dirname(__file__))  # worker and wire
+
+
+def raised(error: BaseException) -> Raised:
+    name = type(error).__name__
+    message = _say(error)
+    if isinstance(error, SystemExit):
+        message = f"exit code {message or 0}; the kernel goes on and its variables are kept"
+    return Raised(name=name, message=text(message)[:4_000], traceback=text(formatted(error)))
+
+
+def formatted(error: BaseException) -> str:
+    """The traceback as Python prints it, from the cell's first line on."""
+    if type(error).__name__ == "UsageError":  # of a magic: how it came about says nothing
+        return f"UsageError: {_say(error)}"
+    try:
+        whole = traceback.TracebackException(type(error), error, _user_part(error), compact=True)
+        whole.stack[:] = [frame for frame in whole.stack if not _is_ours(frame.filename)]
+        said = "".join(whole.format()).rstrip()
+    except Exception:
+        said = f"{type(error).__name__}: {_say(error)}"
+    if len(said) > _TRACEBACK_CHARS:
+        half = _TRACEBACK_CHARS // 2
+        said = f"{said[:half]}\n... {len(said) - 2 * half:,} characters left out ...\n{said[-half:]}"
+    return said
+
+
+def text(said: str) -> str:
+    return said.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _say(error: BaseException) -> str:
+    try:
+        return str(error)
+    except BaseException:
+        return "<its __str__ raised too>"
+
+
+def _is_ours(filename: str) -> bool:
+    """Our own, or the shell's that stands between a cell and its magic."""
+    ipython = sys.modules.get("IPython")
+    shell = os.path.dirname(getattr(ipython, "__file__", None) or "\0")
+    return filename.startswith((_OURS, shell))
+
+
+def _user_part(error: BaseException) -> types.TracebackType | None:
+    """Skip our own frames at the top; none left means the cell did not even compile."""
+    trace = error.__traceback__
+    while trace is not None and not trace.tb_frame.f_code.co_filename.startswith("<cell "):
+        trace = trace.tb_next
+    return trace

@@ -1,0 +1,91 @@
+"""In, Out and the underscores: what cells were, and what came of them, as notebooks name it."""
+
+from __future__ import annotations
+
+import builtins
+import re
+from typing import Any
+
+_TEXT = 2_000  # characters of what a result was shown as
+_RESULTS = 1_000  # that Out holds; then a fifth, the oldest, are let go
+_NUMBERED = re.compile(r"_i?\d+")
+_NAMES = frozenset(("In", "Out", "_ih", "_oh", "_dh", "_i", "_ii", "_iii", "__", "___", "get_ipython"))
+
+
+KEPT = ("In", "Out")
+"""Of those, what a snapshot has: the others follow from it."""
+
+
+def is_ours(name: str) -> bool:
+    """A name that a kernel keeps in the namespace by itself."""
+    return name in _NAMES or _NUMBERED.fullmatch(name) is not None
+
+
+class History:
+    def __init__(self, namespace: dict[str, Any]) -> None:
+        self._namespace = namespace
+        self.inputs: list[str] = [""]  # as Python
+        self.sources: list[str] = [""]  # as written
+        self.results: dict[int, Any] = {}
+        self.texts: dict[int, str] = {}
+        self.folders: list[Any] = []
+        self.count = 0
+        self.source = ""  # of the cell that runs
+        self._results: dict[str, Any] = {}  # what the underscores would be
+        self._put: dict[str, Any] = {}  # what we last made them
+        self._before = ("", "")  # the two sources before this one
+        self.put()
+
+    def put(self) -> None:
+        names = {"In": self.inputs, "_ih": self.inputs, "Out": self.results, "_oh": self.results, "_dh": self.folders}
+        self._namespace.update(names)
+
+    def adopt(self) -> None:
+        """After the namespace was loaded: what is in it goes on."""
+        inputs, results = self._namespace.get("In"), self._namespace.get("Out")
+        if type(inputs) is list:
+            self.inputs[:] = inputs
+        if type(results) is dict:
+            self.results.clear()
+            self.results.update(results)
+            self._namespace.update({f"_{count}": value for count, value in results.items() if type(count) is int})
+        self._put = {name: self._namespace[name] for name in ("_",) if name in self._namespace}
+        self.put()
+
+    def begin(self, count: int, source: str) -> None:
+        """A cell begins; what Python it is comes with `parsed`."""
+        last, self.count, self.source = self.source, count, source
+        self._namespace.update({"_i": last, "_ii": self._before[0], "_iii": self._before[1], f"_i{count}": source})
+        self._before = (last, self._before[0])
+        for inputs in (self.inputs, self.sources):
+            inputs += [""] * (count + 1 - len(inputs))
+            inputs[count] = source.rstrip("\n")
+
+    def parsed(self, python: str) -> None:
+        self.inputs[self.count] = python.rstrip("\n")
+
+    def result(self, value: Any, text: str) -> None:
+        """The cell's value, under its number and the underscores, unless these are the user's own."""
+        if value is self.results:
+            return
+        if len(self.results) >= _RESULTS:
+            self._cull()
+        names = ("_", "__", "___")
+        ours = all(self._is_ours(name) for name in names) and not hasattr(builtins, "_")
+        self._results = {"_": value, "__": self._results.get("_", ""), "___": self._results.get("__", "")}
+        if ours:
+            self._put = self._results
+            self._namespace.update(self._put)
+        self._namespace[f"_{self.count}"] = self.results[self.count] = value
+        self.texts[self.count] = text[:_TEXT]
+
+    def _is_ours(self, name: str) -> bool:
+        if name not in self._namespace:
+            return True
+        return any(name in each and each[name] is self._namespace[name] for each in (self._put, self._results))
+
+    def _cull(self) -> None:
+        for count in sorted(each for each in self.results if type(each) is int)[: _RESULTS // 5]:
+            self._namespace.pop(f"_{count}", None)
+            del self.results[count]
+            self.texts.pop(count, None)

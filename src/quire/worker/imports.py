@@ -1,0 +1,62 @@
+"""Something to be done right after a module is first imported, by whoever imports it."""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+
+
+def after(name: str, do: Callable[[ModuleType], None]) -> None:
+    """Call `do` with the module once it is there; at once where it is."""
+    if name in sys.modules:
+        do(sys.modules[name])
+    else:
+        sys.meta_path.insert(0, _Finder(name, do))
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Stands before the others for one module, and steps aside to let them find it."""
+
+    def __init__(self, name: str, do: Callable[[ModuleType], None]) -> None:
+        self._name = name
+        self._do = do
+        self._aside = False
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name != self._name or self._aside:
+            return None
+        self._aside = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._aside = False
+        if spec is None or spec.loader is None:
+            return None
+        spec.loader = _Loader(spec.loader, self._after)
+        return spec
+
+    def _after(self, module: ModuleType) -> None:
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+            self._do(module)
+
+
+class _Loader(importlib.abc.Loader):
+    def __init__(self, loader: importlib.abc.Loader, after: Callable[[ModuleType], None]) -> None:
+        self._loader = loader
+        self._after = after
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        if module.__spec__ is not None:
+            module.__spec__.loader = module.__loader__ = self._loader  # as if nobody had stood before
+        self._loader.exec_module(module)
+        self._after(module)

@@ -1,0 +1,1 @@
+"""IPython itself over a kernel's namespace, where it is installed. Imported only then."""

@@ -1,0 +1,293 @@
+"""A real InteractiveShell that shows, runs commands and reports errors the way this kernel does.
+
+It is made once, if possible ahead of all kernels, and takes over a kernel's namespace when that begins.
+"""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+from IPython.core.displayhook import DisplayHook
+from IPython.core.displaypub import DisplayPublisher
+from IPython.core.error import UsageError
+from IPython.core.formatters import DisplayFormatter
+from IPython.core.interactiveshell import ExecutionResult, InteractiveShell, InteractiveShellABC
+from IPython.utils.text import SList
+from traitlets import Any as AnyTrait
+from traitlets import Type
+from traitlets.config import Config
+
+from quire.worker import commands, imports, pip, scripts
+from quire.worker.display import Display
+from quire.worker.history import History
+
+_Base: Any = InteractiveShell  # its types say None of what is always there
+
+
+class Formatter(DisplayFormatter):
+    """Remembers what it formatted last: whoever publishes the bundle knows what it is of."""
+
+    last: Any = AnyTrait()
+
+    def format(self, obj: Any, include: Any = None, exclude: Any = None) -> Any:
+        made = super().format(obj, include=include, exclude=exclude)
+        self.last = (made[0], obj)
+        return made
+
+    def value_of(self, data: dict[str, Any]) -> Any:
+        (made, value), self.last = self.last or (None, None), None
+        return value if made is data else None
+
+
+class _Publisher(DisplayPublisher):
+    def publish(  # type: ignore[override]
+        self, data: Any, metadata: Any = None, *, transient: Any = None, update: bool = False, **more: Any
+    ) -> None:
+        self._validate_data(data, metadata)
+        shell = self.shell
+        shell.shows.publish(data, metadata, transient, update, value=shell.display_formatter.value_of(data))
+
+    def clear_output(self, wait: bool = False) -> None:
+        self.shell.shows.clear(wait)
+
+
+class _Hook(DisplayHook):
+    """The value of an expression: where IPython runs code itself, it is shown as the executor shows it."""
+
+    def __call__(self, result: Any = None) -> None:
+        shell: Any = self.shell
+        if result is not None and not shell.quiet:
+            self.fill_exec_result(result)
+            shell.show_result(result)
+
+
+class ZMQInteractiveShell(_Base):
+    """Called as ipykernel's is: libraries look at the name to know that they are in a notebook."""
+
+    displayhook_class = Type(_Hook)
+    display_pub_class = Type(_Publisher)
+    kernel = AnyTrait()
+
+    def __init__(self, **given: Any) -> None:
+        self.shows: Any = None
+        self.quiet = False
+        self.show_result: Callable[[Any], None] = lambda value: None
+        self.report: Callable[[BaseException, str], None] = lambda error, text: None
+        super().__init__(**given)
+        self.db = _Db(rootmodules_cache={})
+        self.last_execution_result = ExecutionResult(None)
+        self._plain = dict(self.display_formatter.formatters["text/plain"].type_printers)
+        self._transformers = (*self.input_transformers_cleanup, *self.input_transformers_post)
+        self.kernel = IPythonKernel(self)
+
+    def init_ipython_dir(self, ipython_dir: Any) -> None:
+        """Nothing of ours is kept in the user's home."""
+
+    def init_profile_dir(self, profile_dir: Any) -> None:
+        pass
+
+    def init_virtualenv(self) -> None:
+        pass
+
+    def init_hooks(self) -> None:
+        super().init_hooks()
+        self.set_hook("show_in_pager", self._page, 0)
+
+    def _page(self, shell: Any, data: Any, start: int = 0, screen_lines: int = 0) -> None:
+        """`obj?` shows what a pager would."""
+        given = dict(data) if isinstance(data, dict) else {"text/plain": str(data)}
+        if any(given.values()):
+            self.shows.publish({mime: each for mime, each in given.items() if each is not None})
+
+    def init_display_formatter(self) -> None:
+        self.display_formatter = Formatter(parent=self)
+        self.configurables.append(self.display_formatter)
+
+    def init_magics(self) -> None:
+        super().init_magics()
+        for name in ("script", *scripts.PROGRAMS):
+            self.register_magic_function(self._script(name), "cell", name)  # IPython's own start a thread
+        self.register_magic_function(pip.run, "line", "pip")
+        self.register_magic_function(self._autosave, "line", "autosave")
+
+    def _autosave(self, line: str) -> None:
+        """%autosave N is for a browser; everything is kept here as it is."""
+        seconds = int(line.split()[0]) if line.split() else 0
+        script = f"IPython.notebook.set_autosave_interval({seconds * 1000})"
+        self.shows.publish({"application/javascript": script})
+        print(f"Autosaving every {seconds} seconds" if seconds else "Autosave disabled")
+
+    def _script(self, program: str) -> Callable[[str, str], None]:
+        def script(line: str, cell: str) -> None:
+            """Give the cell's text to a program; see --out, --err, --bg and --no-raise-error."""
+            try:
+                scripts.run(line if program == "script" else f"{program} {line}", cell, self.user_ns)
+            except scripts.BadOption as error:
+                raise UsageError(str(error)) from None
+
+        return script
+
+    # What the executor asks
+
+    def attach(self, module: types.ModuleType, shows: Display, history: History) -> None:
+        """Be the shell of this kernel."""
+        self.shows = shows
+        self.user_module, self.user_ns = module, module.__dict__
+        manager = self.history_manager
+        manager.input_hist_parsed, manager.input_hist_raw = history.inputs, history.sources
+        manager.output_hist, manager.dir_hist = history.results, history.folders
+        manager.output_hist_reprs = history.texts
+        hidden = ("In", "Out", "_ih", "_oh", "_dh", "get_ipython", "__builtins__")
+        self.user_ns_hidden = {name: self.user_ns[name] for name in hidden if name in self.user_ns}
+
+    def transforms_all(self) -> bool:
+        """Whether somebody has a say about every cell's text."""
+        return (*self.input_transformers_cleanup, *self.input_transformers_post) != self._transformers
+
+    def transform(self, code: str) -> str:
+        return self.transform_cell(code)
+
+    def is_plain(self, kind: type) -> bool:
+        """Whether nobody registered a form of his own for this builtin type."""
+        formatter: Any = self.display_formatter
+        formatters = formatter.formatters
+        plain = formatters["text/plain"]
+        if kind is float and plain.float_format != "%r":
+            return False
+        return (
+            plain.type_printers.get(kind) is self._plain.get(kind)
+            and plain.pprint
+            and all(kind not in each.type_printers for mime, each in formatters.items() if mime != "text/plain")
+            and kind not in formatter.mimebundle_formatter.type_printers
+            and kind not in formatter.ipython_display_formatter.type_printers
+        )
+
+    def format(self, value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        formatter: Any = self.display_formatter
+        data, metadata = formatter.format(value)
+        formatter.last = None
+        return data, metadata
+
+    # What magics and libraries ask, done here
+
+    def system(self, cmd: str) -> None:
+        self.user_ns["_exit_code"] = commands.system(self.var_expand(cmd, depth=1))
+
+    system_piped = system_raw = system
+
+    def getoutput(self, cmd: str, split: bool = True, depth: int = 0) -> Any:
+        lines = commands.getoutput(self.var_expand(cmd, depth=depth + 1))
+        return SList(lines) if split else "\n".join(lines)
+
+    def run_line_magic(self, magic_name: str, line: str, _stack_depth: int = 1) -> Any:
+        self._check_magic("line", "%", magic_name)
+        return super().run_line_magic(magic_name, line, _stack_depth=_stack_depth + 1)
+
+    def run_cell_magic(self, magic_name: str, line: str, cell: str) -> Any:
+        self._check_magic("cell", "%%", magic_name)
+        return super().run_cell_magic(magic_name, line, cell)
+
+    def _check_magic(self, kind: str, mark: str, name: str) -> None:
+        if name == "store":
+            self.extension_manager.load_extension("storemagic")
+        if self.find_magic(name, kind) is not None:
+            return
+        other = "cell" if kind == "line" else "line"
+        if self.find_magic(name, other) is not None:
+            raise UsageError(f"{mark}{name} is a {other} magic: write {'%%' if other == 'cell' else '%'}{name}.")
+        magics = self.magics_manager.lsmagic()[kind]
+        near = difflib.get_close_matches(name, list(magics), 1)
+        hint = f" The nearest is {mark}{near[0]}." if near else ""
+        raise UsageError(f"There is no magic {mark}{name}.{hint} %lsmagic lists them.")
+
+    def _showtraceback(self, etype: Any, evalue: Any, stb: Any) -> None:
+        self.report(evalue, self.InteractiveTB.stb2text(stb))
+
+    def show_usage_error(self, exc: BaseException) -> None:
+        self.report(exc, f"UsageError: {exc}")
+
+    def set_next_input(self, s: str, replace: bool = False) -> None:
+        """The text of a next cell, which is for whoever reads to run."""
+        self.shows.publish({"text/plain": s})
+
+    def get_parent(self) -> dict[str, Any]:
+        return self.kernel.get_parent()
+
+    def set_parent(self, parent: Any) -> None:
+        pass
+
+    def enable_gui(self, gui: Any = None) -> None:
+        if gui not in (None, "inline", "agg", "asyncio"):
+            raise UsageError(f"There is no display for {gui!r} here; figures are shown inline.")
+
+    def ask_exit(self) -> None:
+        raise SystemExit(0)
+
+
+ZMQInteractiveShell.__module__ = "ipykernel.zmqshell"
+_known: Any = types.ModuleType("ipykernel.zmqshell")  # tqdm and others look for it among the loaded modules
+_known.ZMQInteractiveShell = ZMQInteractiveShell
+sys.modules.setdefault("ipykernel.zmqshell", _known)
+imports.after("ipykernel", lambda package: setattr(package, "zmqshell", _known))
+InteractiveShellABC.register(ZMQInteractiveShell)
+
+
+class _Db(dict[str, Any]):
+    """What magics keep for next time, for as long as the kernel lives."""
+
+    def keys(self, pattern: str = "*") -> Any:
+        return [name for name in self if fnmatch.fnmatch(name, pattern)]
+
+
+class IPythonKernel:
+    """What libraries look for in a kernel."""
+
+    def __init__(self, shell: ZMQInteractiveShell) -> None:
+        self.shell = shell
+        self.shell_streams: list[Any] = []
+        self.session = types.SimpleNamespace(session="quire", send=lambda *args, **kwargs: None)
+        self.iopub_socket = None
+        self.implementation = "ipython"
+        self.eventloop = None
+
+    @property
+    def comm_manager(self) -> Any:
+        import comm
+
+        return comm.get_comm_manager()
+
+    def get_parent(self, channel: Any = None) -> dict[str, Any]:
+        header = {"msg_id": f"run-{self.shell.execution_count}", "msg_type": "execute_request"}
+        return {"header": header, "content": {"code": self.shell.user_ns.get("In", [""])[-1]}}
+
+    @property
+    def execution_count(self) -> int:
+        return int(self.shell.execution_count) - 1
+
+    @property
+    def _parent_header(self) -> dict[str, Any]:
+        return self.get_parent()
+
+    @property
+    def user_ns(self) -> dict[str, Any]:
+        return self.shell.user_ns
+
+
+def make() -> ZMQInteractiveShell:
+    """The one shell of this process; its namespace is a placeholder until it is attached to a kernel's."""
+    config = Config()
+    config.HistoryManager.enabled = False  # or it starts a thread and a database
+    config.HistoryManager.hist_file = ":memory:"
+    config.InteractiveShell.colors = "nocolor"
+    config.IPKernelApp.name = "quire"  # tqdm and others look for the word
+    main = sys.modules["__main__"]
+    shell: ZMQInteractiveShell = ZMQInteractiveShell.instance(
+        config=config, user_module=types.ModuleType("__main__"), ipython_dir=""
+    )
+    sys.modules["__main__"] = main
+    return shell

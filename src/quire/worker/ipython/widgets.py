@@ -1,0 +1,174 @@
+"""ipywidgets without a browser: they keep their state, are shown as text, and travel with the notebook.
+
+Nobody answers a widget here, so nothing may wait for an answer. What is shown of a widget is brought up to date when
+a cell has ended; its whole state goes with it, for whoever opens the exported notebook.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from typing import Any
+
+from quire.worker import display as displays
+from quire.worker import imports
+from quire.worker.display import WIDGET, Catcher, Display
+
+STATE = "application/vnd.quire.widget-state+json"
+_SHOWN = 200  # widgets whose state is followed
+
+
+def begin(shows: Display) -> None:
+    """Be there for widgets, once somebody imports what they are made with."""
+    imports.after("comm", lambda module: _Widgets(shows).take_over(module))
+
+
+class _Widgets:
+    def __init__(self, shows: Display) -> None:
+        self._display = shows
+        self._shown: dict[str, tuple[dict[str, Any], str]] = {}  # by display id: its bundle, and what was sent of it
+        self._touched = False
+        self._catchers: dict[str, _Inside] = {}  # by widget, while its `with` block runs
+        self._caught: list[tuple[str, _Inside]] = []  # that widgets have yet to be told
+
+    def take_over(self, comm: Any) -> None:
+        widgets = self
+
+        class BaseComm(comm.base_comm.BaseComm):
+            def publish_msg(self, msg_type: str, data: Any = None, *args: Any, **keys: Any) -> None:
+                widgets.heard(self.comm_id, data if isinstance(data, dict) else {})
+
+        comm.create_comm = BaseComm
+        self._display.widgets = self.describe
+        self._display.at_end = self.update
+
+    def heard(self, widget: str, data: dict[str, Any]) -> None:
+        """A widget tells its browser something: what it is now, or that it is to catch what is shown."""
+        self._touched = True
+        state = data.get("state")
+        if isinstance(state, dict) and "msg_id" in state:
+            if state["msg_id"] and widget not in self._catchers:
+                self._catchers[widget] = _Inside(self._display)
+            elif not state["msg_id"] and widget in self._catchers:
+                caught = self._catchers.pop(widget)
+                caught.end()
+                self._caught.append((widget, caught))  # as from a browser: not before the cell has ended
+
+    def _keep(self, widget: str, caught: _Inside) -> None:
+        found = _instance(widget)
+        if found is not None:
+            before = () if caught.replaces else tuple(found.outputs)
+            found.outputs = (*before, *caught.outputs)
+
+    def describe(self, data: dict[str, Any], display_id: str) -> dict[str, Any]:
+        """What goes with a widget that is shown."""
+        more = _now(data)
+        self._shown[display_id] = (data, json.dumps(more, default=repr))
+        if len(self._shown) > _SHOWN:
+            del self._shown[next(iter(self._shown))]
+        return more
+
+    def update(self) -> None:
+        """Send what is different about those that were shown."""
+        caught, self._caught = self._caught, []
+        for widget, inside in caught:
+            self._keep(widget, inside)
+        if not self._touched:
+            return
+        self._touched = False
+        for display_id, (data, sent) in list(self._shown.items()):
+            more = _now(data)
+            said = json.dumps(more, default=repr)
+            if said != sent and more:
+                self._shown[display_id] = (data, said)
+                self._display.publish({**data, **more}, None, {"display_id": display_id}, True)
+
+
+def _now(data: dict[str, Any]) -> dict[str, Any]:
+    """A widget's text and state as they are now."""
+    found = _instance(str(data[WIDGET].get("model_id", "")))
+    if found is None:
+        return {}
+    try:
+        from ipywidgets.embed import dependency_state
+
+        text = found._repr_mimebundle_().get("text/plain", repr(found))
+        return {displays.NOW: text, STATE: dependency_state([found])}
+    except Exception:  # a widget of an odd kind: its view stays as it was shown
+        return {}
+
+
+def _instance(model: str) -> Any:
+    module = sys.modules.get("ipywidgets.widgets.widget")
+    return module._instances.get(model) if module is not None else None
+
+
+class _Inside(Catcher):
+    """What is printed and shown inside an Output widget, as its outputs."""
+
+    def __init__(self, shows: Display) -> None:
+        self.outputs: list[dict[str, Any]] = []
+        self.replaces = False
+        self._clear_next = False
+        self._display = shows
+        self._streams = (sys.stdout, sys.stderr)
+        shows.catchers.append(self)
+        sys.stdout, sys.stderr = _Stream(self, "stdout"), _Stream(self, "stderr")
+
+    def end(self) -> None:
+        sys.stdout, sys.stderr = self._streams
+        if self in self._display.catchers:
+            self._display.catchers.remove(self)
+
+    def shown(self, data: dict[str, Any], metadata: dict[str, Any], result: bool) -> None:
+        clean = {mime: _as_json(mime, each) for mime, each in displays.clean(data).items()}
+        self._add({"output_type": "display_data", "metadata": metadata, "data": clean})
+
+    def printed(self, name: str, text: str) -> None:
+        last = self.outputs[-1] if self.outputs and not self._clear_next else {}
+        if last.get("name") == name:
+            last["text"] += text
+        else:
+            self._add({"output_type": "stream", "name": name, "text": text})
+
+    def failed(self, name: str, message: str, traceback: str) -> None:
+        said = {"output_type": "error", "ename": name, "evalue": message, "traceback": traceback.split("\n")}
+        self._add(said)
+
+    def cleared(self, wait: bool) -> None:
+        if wait:
+            self._clear_next = True
+        else:
+            self.outputs, self.replaces = [], True
+
+    def _add(self, output: dict[str, Any]) -> None:
+        if self._clear_next:
+            self._clear_next = False
+            self.outputs, self.replaces = [], True
+        self.outputs.append(output)
+
+
+def _as_json(mime: str, data: str | bytes) -> Any:
+    if isinstance(data, bytes):
+        import base64
+
+        return base64.b64encode(data).decode("ascii")
+    return json.loads(data) if displays.is_json(mime) else data
+
+
+class _Stream(io.TextIOBase):
+    encoding = "utf-8"
+
+    def __init__(self, inside: _Inside, name: str) -> None:
+        super().__init__()
+        self._inside = inside
+        self._name = name
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        if text:
+            self._inside.printed(self._name, str(text))
+        return len(text)

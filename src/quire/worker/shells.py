@@ -1,0 +1,105 @@
+"""The shell a cell can ask for: IPython's own where it is installed, our shim where not; made on first need."""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import importlib.util
+import os
+import pkgutil
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+from quire.worker import imports
+from quire.worker.display import Display
+from quire.worker.history import History
+
+_early: list[Any] = []  # made ahead of all kernels
+
+
+def prepare() -> None:
+    """In the zygote, before anything else: without IPython the shim is loaded, while there is a way to its modules."""
+    builtins.get_ipython = lambda: types.SimpleNamespace(kernel=True)  # type: ignore[attr-defined] # pandas looks once
+    if importlib.util.find_spec("IPython") is None:
+        package = _ours("quire.worker.shim")
+        for each in pkgutil.walk_packages(package.__path__, "quire.worker.shim."):
+            _ours(each.name)
+
+
+def _ours(name: str) -> Any:
+    """A module of the worker's, loaded late: the package it is in is not on any path, see __main__."""
+    house, there = types.ModuleType("quire"), sys.modules.get("quire")
+    house.__path__ = [os.path.dirname(os.path.dirname(__file__))]
+    sys.modules["quire"] = house
+    try:
+        return importlib.import_module(name)
+    finally:
+        del sys.modules["quire"]
+        if there is not None:
+            sys.modules["quire"] = there
+
+
+def make_early() -> None:
+    """In the zygote, once IPython is loaded: each kernel then begins with a shell."""
+    if "IPython" in sys.modules and not _early:
+        _early.append(_ours("quire.worker.ipython.shell").make())
+        builtins.get_ipython = _early[0].get_ipython  # type: ignore[attr-defined]
+
+
+def draw_early() -> None:
+    """In the zygote, once matplotlib is loaded: its backend for notebooks, which sets up the shell too."""
+    if _early and importlib.util.find_spec("matplotlib_inline") is not None:
+        importlib.import_module("matplotlib_inline.backend_inline")
+
+
+class Shells:
+    """One for a kernel; `set_up` is told of the shell when there is one."""
+
+    def __init__(
+        self, module: types.ModuleType, display: Display, history: History, set_up: Callable[[Any], None]
+    ) -> None:
+        self._module = module
+        self._display = display
+        self._history = history
+        self._set_up = set_up
+        self._has_ipython = bool(_early) or importlib.util.find_spec("IPython") is not None
+        self._name(self.get)
+        self.made: Any = None
+        if _early:
+            self._attach(_early[0])
+        elif self._has_ipython:
+            imports.after("IPython", lambda found: self._real())
+        else:
+            from quire.worker.shim import finder
+
+            finder.install()
+
+    def get(self) -> Any:
+        """What get_ipython() says."""
+        if self.made is None:
+            self._real() if self._has_ipython else self._shim()
+        return self.made
+
+    def _real(self) -> None:
+        importlib.import_module("IPython")  # which may come here by itself when it is there
+        if self.made is None:
+            self._attach(_ours("quire.worker.ipython.shell").make())
+
+    def _shim(self) -> None:
+        from quire.worker.shim.shell import Shell
+
+        self.made = Shell(self._module.__dict__, self._display.publish, self._display.clear)
+        self._set_up(self.made)
+
+    def _attach(self, shell: Any) -> None:
+        self.made = shell
+        self._name(shell.get_ipython)
+        shell.attach(self._module, self._display, self._history)
+        _ours("quire.worker.ipython.widgets").begin(self._display)
+        self._set_up(shell)
+
+    def _name(self, get: Callable[[], Any]) -> None:
+        builtins.get_ipython = get  # type: ignore[attr-defined]
+        self._module.__dict__["get_ipython"] = get

@@ -1,0 +1,159 @@
+"""Shell commands in a terminal of their own, and the values filled into them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from IPython.utils.text import DollarFormatter
+from IPython.utils.text import SList as Theirs
+
+from quire.worker.commands import getoutput, system
+from quire.worker.shim.expansion import expanded
+from quire.worker.shim.slist import SList
+
+Captured = pytest.CaptureFixture[str]
+
+
+def test_a_command_writes_to_a_terminal_and_both_streams_come_in_order(capsys: Captured) -> None:
+    assert system("test -t 1 && echo out; echo err >&2; printf 'no end'") == 0
+    assert capsys.readouterr().out == "out\nerr\nno end"
+
+
+def test_the_terminal_is_80_by_24_and_pages_nothing(capsys: Captured) -> None:
+    system("stty size <&1; echo $PAGER $GIT_PAGER $TERM")
+    assert capsys.readouterr().out == "24 80\ncat cat xterm-color\n"
+
+
+def test_carriage_returns_are_kept_and_line_ends_are_plain(capsys: Captured) -> None:
+    system(r"printf '1\r2\r3\nend\n'")
+    assert capsys.readouterr().out == "1\r2\r3\nend\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "code"), [("true", 0), ("exit 3", 3), ("kill -9 $$", -9), ("no-such-command-x", 127)]
+)
+def test_the_exit_code_is_given(command: str, code: int, capsys: Captured) -> None:
+    assert system(command) == code
+
+
+def test_letters_cut_in_two_are_put_together(capsys: Captured) -> None:
+    system(r"printf '\303'; sleep 0.2; printf '\274\n'")
+    assert capsys.readouterr().out == "ü\n"
+
+
+def test_a_child_in_the_background_is_not_waited_for(capsys: Captured) -> None:
+    begun = time.monotonic()
+    assert system("sleep 30 & echo started") == 0
+    assert getoutput("sleep 30 & echo started") == ["started"]
+    assert time.monotonic() - begun < 10
+    assert capsys.readouterr().out == "started\n"
+
+
+def test_nothing_can_be_typed_and_a_program_that_reads_sees_the_end(capsys: Captured) -> None:
+    assert system("cat; echo over") == 0
+    assert capsys.readouterr().out == "over\n"
+
+
+@pytest.mark.parametrize("command", ["sleep 60", "trap '' INT; echo deaf; sleep 60; sleep 60"])
+def test_an_interrupt_ends_the_command_and_is_passed_on(command: str, capsys: Captured) -> None:
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        system(command)
+    assert time.monotonic() - begun < 20
+
+
+def test_no_descriptor_is_left_open(capsys: Captured) -> None:
+    system("true")
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        system("echo x")
+        getoutput("echo x")
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize(
+    "command", ["pip --version", "pip3 --version", "python -m pip --version", "pip --version | cat"]
+)
+def test_pip_is_that_of_the_kernel(command: str, capsys: Captured) -> None:
+    assert system(command) == 0
+    assert sys.prefix in capsys.readouterr().out
+
+
+def test_output_of_both_streams_as_lines() -> None:
+    lines = getoutput("echo a b; echo c d >&2; test -t 1 || echo no terminal")
+    assert lines == ["a b", "c d", "no terminal"]
+    assert isinstance(lines, SList)
+
+
+LISTING = ["-rw 10 alpha.py", "drw 9 beta", "-rw 7 Gamma.PY", ""]
+ASKED: list[Any] = [
+    lambda lines: lines.n,
+    lambda lines: lines.s,
+    lambda lines: lines.l,
+    lambda lines: lines.p,
+    lambda lines: lines.nlstr + lines.spstr,
+    lambda lines: lines.grep("py"),
+    lambda lines: lines.grep("py", prune=True),
+    lambda lines: lines.grep("^1", field=1),
+    lambda lines: lines.grep(lambda line: "a" in line),
+    lambda lines: lines.fields(),
+    lambda lines: lines.fields(2, 0),
+    lambda lines: lines.fields(9),
+    lambda lines: lines.grep("r").sort(1, nums=True),
+    lambda lines: lines.sort(),
+]
+
+
+@pytest.mark.parametrize("ask", ASKED, ids=range(len(ASKED)))
+def test_lines_answer_as_those_of_ipython_do(ask: Any) -> None:
+    assert ask(SList(LISTING)) == ask(Theirs(LISTING))
+
+
+class Thing:
+    a = 5
+
+
+NAMES: dict[str, Any] = {"x": 1, "s": "a b", "o": Thing(), "l": [1, 2], "d": {"k": "v"}, "f": 1.5}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("echo $x", "echo {x}", "echo $$x", "echo $HOME", "echo $HOME {x}", "echo {{x}}", "echo {l[0]}", "{}", "{0}"),
+        *('echo {d["k"]}', "echo {d['k']}", "{f!r}", "{x+1}", "$o.a", "$x.", "$x.y", "{", "}", "awk '{print $1}'"),
+        *("echo '$x'", "echo '$x' $x", '"$x"', "it's $x", "a'b' $x 'c'", "${x}", "$s$x", "echo $1", "$$$x", "$$"),
+        *("{x} {nope}", "$x!", "$(ls)", "`ls` $x", "$x 'a", "'$x' '$$x' {x}", '{", ".join(map(str,l))}', "$l[0]", "$d"),
+    ],
+)
+def test_values_are_filled_in_as_ipython_does(text: str) -> None:
+    try:
+        wanted = DollarFormatter().vformat(text, [], dict(NAMES))
+    except Exception:  # then IPython leaves the text as it is
+        wanted = text
+    assert expanded(text, dict(NAMES)) == wanted
+
+
+def test_a_number_can_be_formatted() -> None:
+    assert expanded("{f:.3f}", NAMES) == "1.500"
+
+
+def test_it_needs_no_terminals_of_the_machine(tmp_path: Path) -> None:
+    code = (
+        "import os, sys\n"
+        "def none(): raise OSError('no terminals')\n"
+        "os.openpty = none\n"
+        "from quire.worker.commands import system\n"
+        "sys.exit(system('echo piped; exit 4'))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (4, "piped\n")
