@@ -14,11 +14,15 @@ NOW = "text/vnd.quire.now"
 TABLE = "text/vnd.quire.table"
 """A data frame in few characters."""
 
-_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_ESCAPE = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])"
+_SPECIAL = re.compile("[\x1b\r\b]")
+_TOKEN = re.compile(f"{_ESCAPE}|\x1b|\r|\b|[^\x1b\r\b]+".replace("\b", r"\x08"))
 _NOTHING = re.compile(r"<[\w.]+ object(?: at 0x[0-9a-f]+)?>")
-_UNSEEN = re.compile(r"<(script|style|head)\b.*?</\1\s*>|<!--.*?-->", re.DOTALL | re.IGNORECASE)
+_UNSEEN = re.compile(r"<(?:script|style|head)(?=[\s>])|<!--", re.IGNORECASE)
+_ENDS = {"<script": "</script>", "<style": "</style>", "<head": "</head>", "<!--": "-->"}
+_HTML = 200_000  # characters of it that are looked at
 _BREAK = re.compile(r"</(?:p|div|tr|li|h[1-6]|table|ul|ol|pre)\s*>|<br\s*/?>", re.IGNORECASE)
-_TAG = re.compile(r"<[^>]*>")
+_TAG = re.compile(r"<[^<>]*>")
 
 
 def best(output: Output) -> str:
@@ -44,27 +48,55 @@ def as_text(mime: str, text: str) -> str:
 
 def settled(text: str) -> str:
     """A stream as a terminal leaves it: colours gone, and of a line that was overwritten what stayed."""
-    if "\x1b" in text:
-        text = _ESCAPE.sub("", text)
-    if "\r" not in text and "\b" not in text:
+    if not _SPECIAL.search(text):
         return text
     return "\n".join(_line(line) for line in text.replace("\r\n", "\n").split("\n"))
 
 
 def _line(line: str) -> str:
-    while "\b" in line:
-        shorter = re.sub(r"[^\b]\b", "", line)
-        line = shorter if shorter != line else line.replace("\b", "")
-    if "\r" not in line:
+    if not _SPECIAL.search(line):
         return line
-    shown = ""
-    for part in line.split("\r"):
-        shown = part + shown[len(part) :]
-    return shown.rstrip()
+    shown: list[str] = []
+    at = 0
+    for token in _TOKEN.finditer(line):
+        match token[0]:
+            case "\r":
+                at = 0
+            case "\b":
+                at = max(0, at - 1)
+            case "\x1b[K" | "\x1b[0K":
+                del shown[at:]
+            case "\x1b[2K":
+                shown = [" "] * at
+            case said if not said.startswith("\x1b"):
+                shown[at : at + len(said)] = said
+                at += len(said)
+    return "".join(shown).rstrip() if "\r" in line or "\b" in line else "".join(shown)
 
 
 def from_html(text: str) -> str:
-    """The words of a piece of HTML, a line for a block."""
-    words = _TAG.sub(" ", _BREAK.sub("\n", _UNSEEN.sub("", text)))
+    """The words of a piece of HTML, a line for a block; of a long one the first."""
+    words = _TAG.sub(" ", _BREAK.sub("\n", _seen(text[:_HTML])))
     lines = (" ".join(line.split()) for line in html.unescape(words).split("\n"))
     return "\n".join(line for line in lines if line)
+
+
+def _seen(text: str) -> str:
+    """Without what a browser does not show. Each kind of end is looked for in vain once."""
+    parts, at, gone = [], 0, set[str]()
+    for begin in _UNSEEN.finditer(text):
+        end = _ENDS[begin[0].lower()]
+        if begin.start() < at or end in gone:
+            continue
+        found = _find(text, end, begin.end())
+        if found < 0:
+            gone.add(end)
+            continue
+        parts.append(text[at : begin.start()])
+        at = found + len(end)
+    return "".join([*parts, text[at:]])
+
+
+def _find(text: str, end: str, start: int) -> int:
+    found = re.compile(re.escape(end), re.IGNORECASE).search(text, start)
+    return found.start() if found else -1

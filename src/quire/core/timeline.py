@@ -181,6 +181,7 @@ class Timeline:
                 runs=0,
                 cells=0,
                 origin=Origin(notebook=notebook.id, run=run, root=root),
+                mirror="",
             )
             if isinstance(point, Snapshot):
                 census = census_of(point)

@@ -52,7 +52,7 @@ def loads(text: str) -> Document:
             from quire.notebook_format.upgrade import upgraded
 
             document = upgraded(document, version)
-        read = Reader(has_ids=(version, minor) >= (4, 5)).read(document)
+        read = Reader(minor if version == 4 else 0).read(document)
     except RecursionError:
         raise wrong("it is nested too deeply") from None
     notes = []

@@ -90,8 +90,8 @@ def _cell(mark: str | None, lines: list[str], marked: bool) -> NewCell:
         return NewCell(source=_text(lines), kind=kind, metadata=metadata)
     language = metadata.get("language")
     if language in _LANGUAGES and all(line.startswith("#") or not line for line in lines):
-        del metadata["language"]
-        return NewCell(source="\n".join([f"%%{language}", *map(_uncommented, lines)]), metadata=metadata)
+        magic = f"%%{metadata.pop('language')} {metadata.pop('magic_args', '')}".rstrip()
+        return NewCell(source="\n".join([magic, *map(_uncommented, lines)]), metadata=metadata)
     return NewCell(source=_code(lines), metadata=metadata)
 
 

@@ -48,8 +48,9 @@ def wrong(why: str) -> Refused:
 class Reader:
     """One for a document."""
 
-    def __init__(self, has_ids: bool) -> None:
-        self._has_ids = has_ids  # before 4.5 there are none, though some programs write them
+    def __init__(self, minor: int) -> None:
+        self._has_ids = minor >= 5  # before there are none, though some programs write them
+        self._newer = minor > 5  # there may be kinds of cells that nobody knows yet
         self._notes: Counter[str] = Counter()
         self._ids: dict[str, int] = {}
 
@@ -76,7 +77,7 @@ class Reader:
         where = f"cell {number}"
         if not isinstance(given, dict):
             raise wrong(f"{where} is {_kind(given)}, not an object")
-        kind = given.get("cell_type")
+        kind = self._kind(number, given)
         if not isinstance(kind, str) or kind not in _OF_KIND:
             raise wrong(f"{where} has cell_type {str(kind)[:50]!r}, which is none of code, markdown and raw")
         source = _text(given.get("source", given.get("input", "")), f"the source of {where}")
@@ -89,6 +90,13 @@ class Reader:
             attachments={} if kind == "code" else self._attachments(where, given.get("attachments")),
             id=self._id(number, given),
         )
+
+    def _kind(self, number: int, given: dict[str, Any]) -> Any:
+        kind = given.get("cell_type")
+        if self._newer and isinstance(kind, str) and kind not in _OF_KIND:
+            self._notes[f"taken as raw: cell {number}, of type {kind[:50]!r}"] += 1
+            return "raw"
+        return kind
 
     def _id(self, number: int, given: dict[str, Any]) -> CellId:
         id_ = given.get("id")

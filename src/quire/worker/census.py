@@ -40,7 +40,7 @@ class Census:
     hostile: list[str] = field(default_factory=list)
     degraded: bool = False
     talking: list[int] = field(default_factory=list)  # descriptors of sockets, pipes and the like
-    files: list[int] = field(default_factory=list)
+    files: dict[int, tuple[int, int]] = field(default_factory=dict)  # by descriptor, which file it is
 
     @property
     def quality(self) -> str:
@@ -60,17 +60,18 @@ def take(ours: set[int], carried: list[str]) -> Census:
     return Census(alone, [*gone, *connections, *hostile], hostile, bool(gone), talking, files)
 
 
-def _descriptors(ours: set[int]) -> tuple[list[int], list[int]]:
-    talking, files = [], []
+def _descriptors(ours: set[int]) -> tuple[list[int], dict[int, tuple[int, int]]]:
+    talking: list[int] = []
+    files: dict[int, tuple[int, int]] = {}
     for fd in map(int, os.listdir("/proc/self/fd")):
         if fd <= 2 or fd in ours:
             continue
         with contextlib.suppress(OSError):  # the folder's own is closed by now
-            path, mode = os.readlink(f"/proc/self/fd/{fd}"), os.fstat(fd).st_mode
-            if path.startswith(("socket:", "pipe:", "anon_inode:")) or stat.S_ISFIFO(mode):
+            path, what = os.readlink(f"/proc/self/fd/{fd}"), os.fstat(fd)
+            if path.startswith(("socket:", "pipe:", "anon_inode:")) or stat.S_ISFIFO(what.st_mode):
                 talking.append(fd)
-            elif path.startswith("/") and stat.S_ISREG(mode):
-                files.append(fd)
+            elif path.startswith("/") and stat.S_ISREG(what.st_mode):
+                files[fd] = (what.st_dev, what.st_ino)
     return talking, files
 
 

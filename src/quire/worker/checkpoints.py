@@ -139,9 +139,9 @@ def _let_go(found: Census) -> None:
     _open_anew(found.files)
 
 
-def _keep_off(files: list[int]) -> None:
+def _keep_off(files: dict[int, tuple[int, int]]) -> None:
     """Nothing can be written to these from now on: to ask a file for its place may write what it has buffered."""
-    for fd in files:
+    for fd in _still(files):
         if fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY:
             place = os.lseek(fd, 0, os.SEEK_CUR)
             try:
@@ -153,12 +153,23 @@ def _keep_off(files: list[int]) -> None:
             os.close(anew)
 
 
-def _open_anew(files: list[int]) -> None:
+def _open_anew(files: dict[int, tuple[int, int]]) -> None:
     """Each a second time, at the same place: two processes that share one move each other in it."""
-    for fd in files:
+    for fd in _still(files):
         with contextlib.suppress(OSError):  # it may not be opened again: then it is shared
             flags = fcntl.fcntl(fd, fcntl.F_GETFL) & _FLAGS
             anew = os.open(f"/proc/self/fd/{fd}", flags | os.O_CLOEXEC)
             os.lseek(anew, os.lseek(fd, 0, os.SEEK_CUR), os.SEEK_SET)
             os.dup2(anew, fd, inheritable=os.get_inheritable(fd))
             os.close(anew)
+
+
+def _still(files: dict[int, tuple[int, int]]) -> list[int]:
+    """Those that are the same file here: a library may close some in every fork, and the number is given anew."""
+    found = []
+    for fd, which in files.items():
+        with contextlib.suppress(OSError):
+            now = os.fstat(fd)
+            if (now.st_dev, now.st_ino) == which:
+                found.append(fd)
+    return found

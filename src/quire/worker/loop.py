@@ -63,7 +63,7 @@ def live(begin: Live) -> None:
     """Be a kernel's live process: answer requests until the parent closes the socket."""
     quiet_stdin()
     processes.oom_score("self", LIVE)
-    sys.path.insert(0, "")
+    sys.path.insert(_after_standard(), "")
     sys.argv = [""]
     _reseed()
     channel = channels.Channel()
@@ -90,7 +90,8 @@ class _Worker:
         self._given_up: list[io.TextIOWrapper | None] = []
         self._own_streams()
         figures.shows = self._executor.display
-        builtins.display = self._display  # type: ignore[attr-defined]
+        if self._executor.shells.made is None:
+            builtins.display = self._display  # type: ignore[attr-defined]
         builtins.input = self._input
         getpass.getpass = _no_password
         signal.signal(signal.SIGXCPU, self._on_cpu)
@@ -284,6 +285,13 @@ def _page(request: Page) -> Paged:
     except Exception as error:
         return Paged(why_not=f"its rows cannot be read ({type(error).__name__}: {error}).")
     return Paged(text=text, total=total)
+
+
+def _after_standard() -> int:
+    """The working folder comes after the standard library, as in a notebook: its random.py is not Python's."""
+    standard = os.path.dirname(os.__file__)
+    places = [at for at, path in enumerate(sys.path) if path.startswith(standard) or path.endswith(".zip")]
+    return max((at for at in places if "-packages" not in sys.path[at]), default=-1) + 1
 
 
 def _no_password(prompt: str = "Password: ", stream: Any = None) -> str:

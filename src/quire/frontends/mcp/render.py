@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 from urllib.parse import quote
 
+import anyio
+import anyio.to_thread
 from fastmcp.tools import ToolResult
 from mcp_types import ContentBlock, ImageContent, TextContent
 
@@ -17,6 +19,7 @@ from quire.core.notebooks import Notebooks, picture
 from quire.core.timeline import Moved
 from quire.frontends.mcp.results import CellInfo, ExecutionResult, OutputInfo, ShownCell
 
+_MUCH = 200_000  # characters
 _PICTURES = 4  # shown with one answer; the others by reference
 _PICTURE_BYTES = 700_000  # a picture larger than this is only referred to
 
@@ -124,6 +127,8 @@ class Renderer:
         """What a model reads of it."""
         mime = reading.best(output)
         text = await self._notebooks.text_of(output.bundle.get(mime, ""))
+        if len(text) > _MUCH:  # aside, so that nobody waits for it
+            return await anyio.to_thread.run_sync(reading.settled, reading.as_text(mime, text))
         return reading.settled(reading.as_text(mime, text))
 
     async def _look(self, output: Output, mime: str, seen: _Seen) -> None:
@@ -131,6 +136,8 @@ class Renderer:
         data = output.bundle[shown]
         if len(seen.pictures) >= _PICTURES or shown == "image/svg+xml" or _size(data) > _PICTURE_BYTES:
             return
+        if output.about.get("width") is None:
+            return  # no picture, whatever it says: some would refuse the whole answer for it
         whole = await self._notebooks.bytes_of(data)
         kind = "image/png" if shown == PREVIEW else mime
         seen.pictures.append(ImageContent(type="image", data=base64.b64encode(whole).decode("ascii"), mime_type=kind))

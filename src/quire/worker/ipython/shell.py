@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
+import importlib.machinery
+import importlib.util
 import sys
 import types
 from collections.abc import Callable
@@ -22,7 +24,7 @@ from traitlets import Any as AnyTrait
 from traitlets import Type
 from traitlets.config import Config
 
-from quire.worker import commands, imports, pip, scripts
+from quire.worker import commands, pip, scripts
 from quire.worker.display import Display
 from quire.worker.history import History
 
@@ -81,7 +83,11 @@ class ZMQInteractiveShell(_Base):
         super().__init__(**given)
         self.db = _Db(rootmodules_cache={})
         self.last_execution_result = ExecutionResult(None)
-        self._plain = dict(self.display_formatter.formatters["text/plain"].type_printers)
+        formatter: Any = self.display_formatter
+        self._text = formatter.formatters["text/plain"]
+        self._plain = dict(self._text.type_printers)
+        others = [*formatter.formatters.values(), formatter.mimebundle_formatter, formatter.ipython_display_formatter]
+        self._printers = [each.type_printers for each in others if each is not self._text]
         self._transformers = (*self.input_transformers_cleanup, *self.input_transformers_post)
         self.kernel = IPythonKernel(self)
 
@@ -154,18 +160,12 @@ class ZMQInteractiveShell(_Base):
 
     def is_plain(self, kind: type) -> bool:
         """Whether nobody registered a form of his own for this builtin type."""
-        formatter: Any = self.display_formatter
-        formatters = formatter.formatters
-        plain = formatters["text/plain"]
+        plain = self._text
+        if plain.type_printers.get(kind) is not self._plain.get(kind) or not plain.pprint:
+            return False
         if kind is float and plain.float_format != "%r":
             return False
-        return (
-            plain.type_printers.get(kind) is self._plain.get(kind)
-            and plain.pprint
-            and all(kind not in each.type_printers for mime, each in formatters.items() if mime != "text/plain")
-            and kind not in formatter.mimebundle_formatter.type_printers
-            and kind not in formatter.ipython_display_formatter.type_printers
-        )
+        return not any(kind in printers for printers in self._printers)
 
     def format(self, value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         formatter: Any = self.display_formatter
@@ -230,10 +230,19 @@ class ZMQInteractiveShell(_Base):
 
 
 ZMQInteractiveShell.__module__ = "ipykernel.zmqshell"
-_known: Any = types.ModuleType("ipykernel.zmqshell")  # tqdm and others look for it among the loaded modules
-_known.ZMQInteractiveShell = ZMQInteractiveShell
-sys.modules.setdefault("ipykernel.zmqshell", _known)
-imports.after("ipykernel", lambda package: setattr(package, "zmqshell", _known))
+
+
+def _seem_loaded() -> None:
+    """Libraries look for ipykernel among the loaded modules to know that they are in a notebook."""
+    found = importlib.util.find_spec("ipykernel")
+    package: Any = sys.modules.setdefault("ipykernel", types.ModuleType("ipykernel"))
+    package.__path__ = list(found.submodule_search_locations or []) if found is not None else []
+    package.zmqshell = sys.modules.setdefault("ipykernel.zmqshell", types.ModuleType("ipykernel.zmqshell"))
+    package.zmqshell.ZMQInteractiveShell = ZMQInteractiveShell
+    package.__version__, package.__spec__ = "7", found or importlib.machinery.ModuleSpec("ipykernel", None)
+
+
+_seem_loaded()
 InteractiveShellABC.register(ZMQInteractiveShell)
 
 
