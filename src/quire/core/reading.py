@@ -17,7 +17,7 @@ TABLE = "text/vnd.quire.table"
 _ESCAPE = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])"
 _SPECIAL = re.compile("[\x1b\r\b]")
 _TOKEN = re.compile(f"{_ESCAPE}|\x1b|\r|\b|[^\x1b\r\b]+".replace("\b", r"\x08"))
-_NOTHING = re.compile(r"<[\w.]+ object(?: at 0x[0-9a-f]+)?>")
+_NOTHING = re.compile(r"<[\w.<>]+ (?:object(?: at 0x[0-9a-f]+)?|at 0x[0-9a-f]+)>")
 _UNSEEN = re.compile(r"<(?:script|style|head)(?=[\s>])|<!--", re.IGNORECASE)
 _ENDS = {"<script": "</script>", "<style": "</style>", "<head": "</head>", "<!--": "-->"}
 _HTML = 200_000  # characters of it that are looked at

@@ -15,6 +15,8 @@ from quire.worker.previews import with_preview
 NOW = "text/vnd.quire.now"
 """A widget's text as it is now; its text/plain is from when it was shown."""
 
+_PLAIN = "text/plain"
+_CHARS = 2_000_000  # of a plain text
 _BINARY = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf")
 _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/svg+xml")
 
@@ -113,10 +115,18 @@ def clean(data: dict[str, Any]) -> Bundle:
         elif isinstance(each, (bytes, bytearray)):
             bundle[mime] = bytes(each)
         elif isinstance(each, str):
-            bundle[mime] = _picture(each) if mime in _BINARY else _text(each)
+            bundle[mime] = _picture(each) if mime in _BINARY else _text(_shortened(each) if mime == _PLAIN else each)
         else:
             bundle[mime] = json.dumps(each, default=repr)
     return bundle
+
+
+def _shortened(text: str) -> str:
+    """The repr of something vast: its beginning and its end."""
+    if len(text) <= _CHARS:
+        return text
+    half = _CHARS // 2
+    return f"{text[:half]}\n[... {len(text) - 2 * half:,} characters left out ...]\n{text[-half:]}"
 
 
 def is_json(mime: str) -> bool:

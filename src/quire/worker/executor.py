@@ -41,6 +41,7 @@ class Executor:
         self._value: list[Any] = []
         self._quiet = False
         self._reported: BaseException | None = None  # by the shell, while the cell runs
+        self._misshapen: BaseException | None = None  # of a value that was asked for its forms
         self.shells = Shells(module, self.display, self.history, self._set_up)
 
     def _set_up(self, shell: Any) -> None:
@@ -169,20 +170,31 @@ class Executor:
     def _show(self, value: Any) -> None:
         text = evaluation.simple_text(value, self.shells.made)
         if text is not None:
-            data, metadata = {"text/plain": text}, {}
+            data, metadata = {"text/plain": text}, dict[str, Any]()
         else:
-            data, metadata = self.shells.get().format(value)
+            data, metadata = self._formatted(value)
         self.history.result(value, str(data.get("text/plain", "")))
         self._value = namespace.as_json(value)
         if data:
             self.display.publish(data, metadata, value=value, result=True)
+
+    def _formatted(self, value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Its forms; one that fails is reported, and is the cell's failure where there is no other."""
+        self._misshapen = None
+        data, metadata = self.shells.get().format(value)
+        if not data:
+            self._reported = self._misshapen or self._reported
+        return data, metadata
 
     def _report(self, error: BaseException, text: str) -> None:
         """The shell has caught an error of the cell's and would print it."""
         if self.display.catchers:
             self.display.catchers[-1].failed(type(error).__name__, str(error), text)
             return
-        self._reported = error
+        if getattr(self.shells.made, "formatting", 0):
+            self._misshapen = error
+        else:
+            self._reported = error
         self._emit(Raised(**{**vars(raised(error)), "traceback": errors.text(text)}))
 
 

@@ -91,8 +91,11 @@ def _cells(desk: Desk, book: Book, offer: Offer) -> None:
         table = found.outputs[index].about.get("table") if 0 <= index < len(found.outputs) else None
         if not isinstance(table, str):
             raise NotFound(f"Output {index} of cell {found.number} is no table.")
-        paged = await desk.app.questions.page(notebook, table, max(0, start), _ROWS)
-        return f"{paged.text}\n[rows {start:,} to {min(start + _ROWS, paged.total):,} of {paged.total:,}]"
+        start = max(0, start)
+        paged = await desk.app.questions.page(notebook, table, start, _ROWS)
+        if start >= paged.total:
+            return f"[no rows from {start:,} on: there are {paged.total:,}]"
+        return f"{paged.text}\n[rows {start:,} to {min(start + _ROWS, paged.total) - 1:,} of {paged.total:,}]"
 
     for place, of in (("cell", ""), ("{name}/cell", " of a notebook")):
         offer(f"notebook://{place}/{{which}}", cell, f"cell{of}")

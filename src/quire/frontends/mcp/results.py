@@ -147,19 +147,21 @@ class Done(TypedDict):
 
 def schema(kind: Any) -> dict[str, Any]:
     """The JSON Schema of a result in few characters: no titles, `X or null` as one type."""
-    found: dict[str, Any] = _short(TypeAdapter(kind).json_schema())
+    found: dict[str, Any] = short(TypeAdapter(kind).json_schema())
     return found
 
 
-def _short(node: Any) -> Any:
+def short(node: Any) -> Any:
+    """A schema that says the same in fewer characters."""
     if isinstance(node, list):
-        return [_short(item) for item in node]
+        return [short(item) for item in node]
     if not isinstance(node, dict):
         return node
     if "anyOf" in node and all(each.keys() == {"type"} for each in node["anyOf"]):
-        return {"type": [each["type"] for each in node["anyOf"]]}
+        rest = {key: value for key, value in node.items() if key not in ("anyOf", "title")}
+        return {"type": [each["type"] for each in node["anyOf"]], **rest}
     return {
-        key: {name: _short(each) for name, each in value.items()} if key == "properties" else _short(value)
+        key: {name: short(each) for name, each in value.items()} if key == "properties" else short(value)
         for key, value in node.items()
         if key != "title"
     }

@@ -266,12 +266,15 @@ class Live:
             self._loop.remove_reader(descriptor)
         if self._fetching is not None:
             self._fetching.cancel()
-        ended = await self._keeper.status_of(self._pid)  # and what the cell started is gone too
-        self._take_printed()
-        reason = self._broken or exit_reason(ended)
-        self._close_descriptors()
-        self._put(reason)
-        self._gone.set()
+        ended = Exit()
+        try:
+            ended = await self._keeper.status_of(self._pid)  # and what the cell started is gone too
+            self._take_printed()
+        finally:  # whatever comes between: somebody waits for this
+            reason = self._broken or exit_reason(ended)
+            self._close_descriptors()
+            self._put(reason)
+            self._gone.set()
 
     def _close_descriptors(self) -> None:
         for descriptor in (self._pidfd, self._lock, *(pipe for _, pipe in self._pipes)):

@@ -91,6 +91,7 @@ class _Writer:
                     raise _Lost("did not get on and was ended")
         finally:
             answer.cancel()
+            await asyncio.wait([answer])  # it lets go of the descriptor, before another is opened under its number
         with contextlib.suppress(OSError):
             if data := answer.result():
                 return packets.parse(data)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
+import importlib
 import importlib.machinery
 import importlib.util
 import sys
@@ -37,7 +38,12 @@ class Formatter(DisplayFormatter):
     last: Any = AnyTrait()
 
     def format(self, obj: Any, include: Any = None, exclude: Any = None) -> Any:
-        made = super().format(obj, include=include, exclude=exclude)
+        shell: Any = self.parent
+        shell.formatting += 1
+        try:
+            made = super().format(obj, include=include, exclude=exclude)
+        finally:
+            shell.formatting -= 1
         self.last = (made[0], obj)
         return made
 
@@ -78,6 +84,7 @@ class ZMQInteractiveShell(_Base):
     def __init__(self, **given: Any) -> None:
         self.shows: Any = None
         self.quiet = False
+        self.formatting = 0  # values, one within the other
         self.show_result: Callable[[Any], None] = lambda value: None
         self.report: Callable[[BaseException, str], None] = lambda error, text: None
         super().__init__(**given)
@@ -239,7 +246,11 @@ def _seem_loaded() -> None:
     package.__path__ = list(found.submodule_search_locations or []) if found is not None else []
     package.zmqshell = sys.modules.setdefault("ipykernel.zmqshell", types.ModuleType("ipykernel.zmqshell"))
     package.zmqshell.ZMQInteractiveShell = ZMQInteractiveShell
-    package.__version__, package.__spec__ = "7", found or importlib.machinery.ModuleSpec("ipykernel", None)
+    package.__spec__ = found or importlib.machinery.ModuleSpec("ipykernel", None)
+    if found is None:
+        package.__version__, package.version_info = "7.0.0", (7, 0, 0)
+    else:
+        package.__getattr__ = lambda name: getattr(importlib.import_module("ipykernel._version"), name)
 
 
 _seem_loaded()

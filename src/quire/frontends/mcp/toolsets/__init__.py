@@ -4,10 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 from fastmcp import FastMCP
+from fastmcp.tools import Tool
 from mcp_types import ToolAnnotations
 
 from quire.frontends.mcp.desk import refusals
-from quire.frontends.mcp.results import schema
+from quire.frontends.mcp.results import schema, short
 
 
 class Shelf:
@@ -38,9 +39,10 @@ class Shelf:
             idempotent_hint=repeats or reads,
             open_world_hint=runs,
         )
-        self._server.tool(
+        offered = Tool.from_function(
             refusals(tool),
             title=title,
             annotations=hints,
             output_schema=schema(result) if result is not None else None,
         )
+        self._server.add_tool(offered.model_copy(update={"parameters": short(offered.parameters)}))

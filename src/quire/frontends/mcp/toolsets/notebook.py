@@ -2,6 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
+import anyio
 from fastmcp import Context
 from fastmcp.tools import ToolResult
 from mcp_types import ImageContent, TextContent
@@ -56,15 +57,19 @@ def _notebooks(shelf: Shelf, desk: Desk) -> None:
         python: str | None = None,
         shell: Literal["ipython"] | None = None,
         limits: Limits | None = None,
+        mirror: str | None = None,
         use: bool = True,
     ) -> ToolResult:
         """Make a notebook with a namespace of its own, and (use) make it current. isolation="cell" gives every cell a
         process of its own; on_error="rollback" undoes what a failed cell did; python is an interpreter's path, or
-        "venv" for an environment of its own that %pip installs into; shell="ipython" has IPython run every cell."""
+        "venv" for an environment of its own that %pip installs into; shell="ipython" has IPython run every cell;
+        mirror is an ipynb in the workspace to be kept as the notebook is."""
         policy = _policy(isolation, on_error, python, shell, limits or {})
         book = await desk.app.notebooks.create(desk.client(ctx).principal, name, runtime, policy)
         if use:
             desk.app.current.use(desk.client(ctx), book)
+        if mirror is not None:
+            await _mirror(desk, book, mirror)
         info = await desk.info(ctx, book)
         return ToolResult(
             content=f"Made notebook {book.name!r}" + (", now current." if use else "."),
@@ -103,6 +108,16 @@ def _notebooks(shelf: Shelf, desk: Desk) -> None:
     shelf.put(list_notebooks, "List notebooks", NotebookList, reads=True)
     shelf.put(use_notebook, "Use notebook", NotebookInfo, repeats=True)
     shelf.put(clear_notebook, "Clear notebook", Done, destroys=True, repeats=True)
+
+
+async def _mirror(desk: Desk, book: Notebook, path: str) -> None:
+    target = workspaces.inside(desk.app.workspace(book), path)
+    if await anyio.Path(target).exists():
+        raise Refused(
+            f"Made notebook {book.name!r}, but without a mirror: there is a file {path} already. import_ipynb brings "
+            "it in; export_notebook_as_ipynb with mirror=true overwrites it."
+        )
+    await desk.app.mirrors.set(book, str(target))
 
 
 def _policy(isolation: str, on_error: str, python: str | None, shell: str | None, limits: Limits) -> Policy:
