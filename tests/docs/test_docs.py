@@ -162,7 +162,7 @@ def _settled(text: str, data_dir: Path) -> str:
     text = re.sub(r"\d[\d,]* (bytes|chunks?)\b", r"N \1", text)
     text = re.sub(r"^( *TIME .*?) +[\d,]+ +[\d,]+ *$", r"\1 N N", text, flags=re.MULTILINE)  # quire state
     text = re.sub(r"(?<=\S) +(?= |$)", "", text, flags=re.MULTILINE)  # the widths of its columns
-    return re.sub(r"png \d+x\d+, N bytes", "png", text)
+    return re.sub(r"(png|svg) \d+x\d+, N bytes", r"\1", text)
 
 
 def test_the_picture_shows_every_step_of_the_demo() -> None:
@@ -171,7 +171,7 @@ def test_the_picture_shows_every_step_of_the_demo() -> None:
     assert [step.title for step in STEPS if re.sub(r"\s", "", step.title) not in drawn] == []
 
 
-@pytest.mark.parametrize("name", ["embed", "state", "timeline"])
+@pytest.mark.parametrize("name", ["embed", "notebook", "state", "timeline"])
 def test_a_page_shows_its_example(name: str) -> None:
     assert blocks(read(f"docs/howto/{name}.md"), "python") == [read(f"examples/{name}.py")]
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from quire.core.errors import Failed
 from quire.core.model import Died
-from quire.runtimes.python.exits import exit_reason, hung_up, protocol_broken
+from quire.runtimes.python.exits import Exit, exit_reason, hung_up, protocol_broken
 from quire.runtimes.python.keeper import Keeper
 from quire.wire import frames, messages
 from quire.wire.messages import (
