@@ -460,3 +460,104 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "quire.db").write_bytes(b"not a database at all" * 100)
     with pytest.raises(Failed, match=r"damaged|cannot be opened"):
         SqlStore(tmp_path)
+
+
+def displayed(text: str, id_: str) -> Output:
+    return Output(type=OutputType.EXECUTE_RESULT, bundle={"text/plain": text}, display_id=id_)
+
+
+IDS = ("a", "a%", "a_", 'a"b', "a\\b", "é☃", "display_id", "A", "' OR 1=1 --", "*")
+
+
+async def test_what_was_shown_under_an_id_is_found_by_that_id_alone(store: Store) -> None:
+    book, cells = await filled(store, *IDS)
+    for number, id_ in enumerate(IDS):
+        begun = await store.begin_run(book.id, cells[number], a_run(f"r{number}"), limit=99)
+        assert begun.run is not None
+        shown = (printed(f'"display_id": "{id_}"'), displayed(str(number), id_))
+        await store.finish_run(book.id, replace(begun.run, state=CellState.SUCCESS, outputs=shown))
+    for number, id_ in enumerate(IDS):
+        assert [run.id for run in await store.find_displayed(book.id, id_)] == [f"r{number}"], id_
+    assert await store.find_displayed(book.id, "none") == []
+
+
+async def test_what_was_shown_is_found_in_its_own_notebook_and_with_its_outputs(store: Store) -> None:
+    book, cells = await filled(store, "a")
+    other = await store.create_notebook(a_notebook("other"))
+    begun = await store.begin_run(book.id, cells[0], a_run("r1"), limit=9)
+    assert begun.run is not None
+    ended = replace(begun.run, state=CellState.SUCCESS, outputs=(displayed("1", "x"), displayed("2", "x")))
+    await store.finish_run(book.id, ended)
+    assert await store.find_displayed(other.id, "x") == []
+    assert await store.find_displayed(book.id, "x") == [ended]
+    await store.finish_run(book.id, replace(ended, outputs=(displayed("new", "x"),)))
+    found = await store.find_cell(book.id, 0)
+    assert found is not None and found.outputs == (displayed("new", "x"),)
+
+
+async def ran(store: Store, *kinds: CellKind) -> tuple[Notebook, list[Cell]]:
+    """A notebook of these cells, of which the code has run."""
+    book = await store.create_notebook(a_notebook())
+    cells = await store.add_cells(book.id, [NewCell(source="x", kind=kind) for kind in kinds], at=None, limit=99)
+    for cell in cells:
+        if cell.kind is CellKind.CODE:
+            await again(store, book, cell)
+    return book, cells
+
+
+async def again(store: Store, book: Notebook, cell: Cell) -> None:
+    begun = await store.begin_run(book.id, cell, a_run(f"r{time.monotonic_ns()}"), limit=99)
+    assert begun.run is not None
+    await store.finish_run(book.id, replace(begun.run, state=CellState.SUCCESS))
+
+
+async def behind(store: Store, book: Notebook) -> list[int]:
+    return [cell.number for cell in await store.list_cells(book.id, 0, None) if cell.stale]
+
+
+CODE, TEXT = CellKind.CODE, CellKind.MARKDOWN
+
+
+async def test_code_after_a_change_falls_behind_until_it_runs_again(store: Store) -> None:
+    book, cells = await ran(store, CODE, CODE, TEXT, CODE)
+    assert await behind(store, book) == []
+    await store.edit_cell(book.id, cells[1].id, Edit(source="y"), None)
+    assert await behind(store, book) == [1, 3]
+    await again(store, book, cells[1])
+    assert await behind(store, book) == [3]
+    await again(store, book, cells[3])
+    assert await behind(store, book) == []
+    await store.move_cell(book.id, cells[0].id, 1)
+    assert await behind(store, book) == [0, 1, 3]
+    await store.delete_cell(book.id, cells[0].id)
+    await store.add_cells(book.id, [NewCell(source="new")], at=None, limit=99)
+    assert await behind(store, book) == [0, 2]  # the last one, which never ran, is not
+
+
+async def test_text_makes_no_code_fall_behind(store: Store) -> None:
+    book, cells = await ran(store, TEXT, CODE, TEXT, CODE)
+    await store.edit_cell(book.id, cells[0].id, Edit(source="other words"), None)
+    await store.edit_cell(book.id, cells[1].id, Edit(metadata={"tags": ["x"]}), None)
+    await store.move_cell(book.id, cells[2].id, 0)
+    await store.delete_cell(book.id, cells[2].id)
+    assert await behind(store, book) == []
+    await store.add_cells(book.id, [NewCell(source="words", kind=TEXT)], at=0, limit=99)
+    assert await behind(store, book) == []  # BUG 10
+
+
+async def test_an_edit_merges_metadata_and_none_takes_a_key_away(store: Store) -> None:
+    book, cells = await filled(store, "a")
+    await store.edit_cell(book.id, cells[0].id, Edit(metadata={"tags": ["x"], "deep": {"a": [1]}}), None)
+    edited = await store.edit_cell(book.id, cells[0].id, Edit(kind=TEXT, metadata={"deep": None, "n": 0}), 2)
+    assert (edited.kind, edited.metadata, edited.source, edited.version) == (TEXT, {"tags": ["x"], "n": 0}, "a", 3)
+    assert await store.find_cell(book.id, 0) == edited and not edited.stale  # BUG 15
+
+
+async def test_what_was_cleared_from_an_unfinished_run_is_not_kept(store: Store) -> None:
+    book, cells = await filled(store, "a")
+    await store.begin_run(book.id, cells[0], a_run(), limit=9)
+    await store.keep_outputs(book.id, RunId("r1"), {0: printed("old"), 1: displayed("old", "x")}, range(0))
+    await store.keep_outputs(book.id, RunId("r1"), {2: printed("new")}, range(2))
+    await store.mark_unfinished()
+    found = await store.find_cell(book.id, 0)
+    assert found is not None and found.outputs[:-1] == (printed("new"),)

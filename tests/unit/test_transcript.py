@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from quire.core.model import Output, OutputType
 from quire.core.transcript import Transcript
-from quire.wire.messages import Displayed, Finished, Printed, Raised
+from quire.wire.messages import Cleared, Displayed, Finished, Printed, Raised
 
 
 def folded(*events: object, cap: int = 1_000_000) -> Transcript:
@@ -152,3 +152,138 @@ def in_one_line(outputs: Iterable[Output]) -> list[tuple[str, str]]:
         else:
             line.append((name, text))
     return line
+
+
+def shown(text: str, id_: str = "", *, update: bool = False, result: bool = False) -> Displayed:
+    return Displayed(kind="execute_result", bundle={"text/plain": text}, display_id=id_, update=update, result=result)
+
+
+def plain(transcript: Transcript) -> list[object]:
+    return [output.bundle["text/plain"] for output in transcript.outputs()]
+
+
+def test_an_update_takes_the_place_of_all_that_were_shown_under_its_id() -> None:
+    transcript = folded(
+        shown("a", "x"), out("between"), shown("b", "x"), shown("c", "y"), shown("d"), shown("new", "x", update=True)
+    )
+    assert plain(transcript) == ["new", "between", "new", "c", "d"]
+    assert [output.display_id for output in transcript.outputs()] == ["x", "", "x", "y", ""]
+
+
+def test_an_update_of_a_result_stays_the_result() -> None:
+    first = folded(shown("a", "x", result=True), shown("b", "x", update=True)).outputs()[0]
+    assert first.result and first.bundle == {"text/plain": "b"}
+
+
+def test_an_update_of_what_was_never_shown_shows_nothing_and_is_for_others() -> None:
+    transcript = folded(shown("a"), shown("b", "x", update=True), shown("c", "x", update=True))
+    assert plain(transcript) == ["a"]
+    assert {id_: event.bundle for id_, event in transcript.updates.items()} == {"x": {"text/plain": "c"}}
+
+
+def test_an_update_without_an_id_changes_nothing() -> None:
+    transcript = folded(shown("a"), shown("b"), shown("c", update=True))
+    assert plain(transcript) == ["a", "b"] and transcript.updates == {}  # BUG 14
+
+
+def test_a_flood_of_updates_is_bounded() -> None:
+    transcript = Transcript(100_000)
+    for number in range(1_000):
+        transcript.add(shown(f"{number}", f"id {number}"))
+    for number in range(3_000):
+        transcript.add(shown("x" * 3_000, f"id {number}", update=True))
+    assert len(transcript.updates) <= 256
+    kept = sum(len(str(output.bundle["text/plain"])) for output in transcript.outputs())
+    assert kept < 300_000
+    single = folded(shown("a", "x"), cap=10_000)
+    for number in range(20_000):
+        single.add(shown(f"{number}", "x", update=True))
+    assert plain(single) == ["19999"]
+    assert single.outputs() == single.outputs()
+
+
+def test_an_update_after_much_was_dropped_finds_what_is_left() -> None:
+    transcript = Transcript(10_000)
+    transcript.add(shown("first", "x"))
+    for number in range(10_000):
+        transcript.add(out(f"line {number}\n"))
+    transcript.add(shown("last", "y"))
+    transcript.add(shown("FIRST", "x", update=True))
+    transcript.add(shown("LAST", "y", update=True))
+    assert plain(transcript)[0] == "FIRST" and plain(transcript)[-1] == "LAST"
+
+
+def test_a_clear_takes_all_back_at_once_or_when_the_next_comes() -> None:
+    events = [out("a"), shown("b", "x"), Raised(name="E", message="m", traceback="t")]
+    assert folded(*events, Cleared(wait=False)).outputs() == ()
+    assert len(folded(*events, Cleared(wait=True)).outputs()) == 3
+    assert plain(folded(*events, Cleared(wait=True), out("c"))) == ["c"]
+    assert plain(folded(*events, Cleared(wait=True), shown("c"))) == ["c"]
+    assert plain(folded(*events, Cleared(wait=True), Finished(run="r", outcome="success")))[0] == "a"
+    both = folded(*events, Cleared(wait=True), Cleared(wait=False), out("d"), out("e"))
+    assert plain(both) == ["de"]
+
+
+def test_an_update_after_a_clear_brings_nothing_back() -> None:
+    transcript = folded(shown("a", "x"), Cleared(wait=False), shown("b", "x", update=True))
+    assert transcript.outputs() == ()
+
+
+def test_a_clear_that_waits_is_not_come_for_by_an_update_of_another_cells_display() -> None:
+    transcript = folded(out("progress"), Cleared(wait=True), shown("b", "elsewhere", update=True))
+    assert plain(transcript) in (["progress"], [])
+
+
+def test_clearing_gives_back_the_room_and_the_count_of_what_was_dropped() -> None:
+    transcript = Transcript(10_000)
+    for _ in range(50):
+        transcript.add(out("x" * 5_000))
+        transcript.add(Cleared(wait=False))
+    transcript.add(out("y" * 4_000))
+    assert plain(transcript) == ["y" * 4_000]
+
+
+def test_the_news_with_updates_and_clears_put_together_are_the_outputs() -> None:
+    chance = random.Random(11)
+    for cap in (1_000_000, 40_000):
+        transcript, kept = Transcript(cap), {}
+        for number in range(4_000):
+            transcript.add(any_event(chance, number))
+            if chance.random() < 0.03:
+                if chance.random() < 0.3:  # the disk was full
+                    transcript.not_kept(*transcript.news())
+                else:
+                    take(transcript, kept)
+        while transcript.has_news:
+            take(transcript, kept)
+        take(transcript, kept)
+        assert in_one_line(kept[place] for place in sorted(kept)) == in_one_line(transcript.outputs())
+
+
+def test_a_clear_is_news_though_nothing_was_shown_since() -> None:
+    transcript, kept = folded(out("old"), shown("old")), {}
+    take(transcript, kept)
+    assert len(kept) == 2
+    transcript.add(Cleared(wait=False))
+    take(transcript, kept)
+    assert kept == {}
+
+
+def test_a_clear_that_was_not_kept_is_news_again() -> None:
+    transcript, kept = folded(out("old")), {}
+    take(transcript, kept)
+    transcript.add(Cleared(wait=False))
+    transcript.add(out("new"))
+    transcript.not_kept(*transcript.news())
+    transcript.add(out("er"))
+    take(transcript, kept)
+    assert in_one_line(kept[place] for place in sorted(kept)) == [("stdout", "newer")]
+
+
+def any_event(chance: random.Random, number: int) -> Printed | Displayed | Cleared:
+    kind = chance.random()
+    if kind < 0.002:
+        return Cleared(wait=chance.random() < 0.5)
+    if kind < 0.2:
+        return shown(f"{number} " * chance.randrange(40), f"id {chance.randrange(6)}", update=chance.random() < 0.6)
+    return an_event(chance, number)

@@ -154,7 +154,7 @@ class Cell:
     @property
     def stale(self) -> bool:
         """What it shows is not what its notebook would show now, run from the top."""
-        return self.behind or (self.run is not None and self.run.stale)
+        return self.kind is CellKind.CODE and (self.behind or (self.run is not None and self.run.stale))
 
     @property
     def state(self) -> CellState:
@@ -185,9 +185,12 @@ class Edit:
     kind: CellKind | None = None
     metadata: dict[str, Any] | None = None
 
+    def changes(self, cell: Cell) -> bool:
+        """Whether code is another now: what it and later cells show is from before that."""
+        return (self.source, self.kind) != (None, None) and CellKind.CODE in (cell.kind, self.kind)
+
     def of(self, cell: Cell) -> Cell:
-        """The cell edited. Once its source is another, what it shows is from before that."""
-        changed = (self.source, self.kind) != (None, None)
+        """The cell edited."""
         merged = {**cell.metadata, **(self.metadata or {})}
         return replace(
             cell,
@@ -195,7 +198,7 @@ class Edit:
             kind=cell.kind if self.kind is None else self.kind,
             metadata={key: value for key, value in merged.items() if value is not None},
             version=cell.version + 1,
-            behind=cell.behind or (changed and cell.kind is CellKind.CODE),
+            behind=cell.behind or (self.changes(cell) and cell.run is not None),
         )
 
 

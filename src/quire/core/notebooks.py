@@ -239,7 +239,8 @@ def picture(output: Output) -> tuple[str, Data, str | None] | None:
 def _runs(cell: Cell) -> bool:
     """Whether it is code, and not tagged to be left out, as nbclient has it."""
     tags = cell.metadata.get("tags")
-    return cell.kind is CellKind.CODE and bool(cell.source.strip()) and "skip-execution" not in (tags or [])
+    skipped = isinstance(tags, list) and "skip-execution" in tags
+    return cell.kind is CellKind.CODE and bool(cell.source.strip()) and not skipped
 
 
 def _reference(which: str | int) -> CellId | int:

@@ -19,7 +19,10 @@ _SPECIAL = re.compile("[\x1b\r\b]")
 _TOKEN = re.compile(f"{_ESCAPE}|\x1b|\r|\b|[^\x1b\r\b]+".replace("\b", r"\x08"))
 _NOTHING = re.compile(r"<[\w.<>]+ (?:object(?: at 0x[0-9a-f]+)?|at 0x[0-9a-f]+)>")
 _UNSEEN = re.compile(r"<(?:script|style|head)(?=[\s>])|<!--", re.IGNORECASE)
-_ENDS = {"<script": "</script>", "<style": "</style>", "<head": "</head>", "<!--": "-->"}
+_ENDS = {
+    "<!--": re.compile("-->"),
+    **{f"<{tag}": re.compile(rf"</{tag}\s*>", re.IGNORECASE) for tag in ("script", "style", "head")},
+}
 _HTML = 200_000  # characters of it that are looked at
 _BREAK = re.compile(r"</(?:p|div|tr|li|h[1-6]|table|ul|ol|pre)\s*>|<br\s*/?>", re.IGNORECASE)
 _TAG = re.compile(r"<[^<>]*>")
@@ -85,18 +88,13 @@ def _seen(text: str) -> str:
     """Without what a browser does not show. Each kind of end is looked for in vain once."""
     parts, at, gone = [], 0, set[str]()
     for begin in _UNSEEN.finditer(text):
-        end = _ENDS[begin[0].lower()]
-        if begin.start() < at or end in gone:
+        kind = begin[0].lower()
+        if begin.start() < at or kind in gone:
             continue
-        found = _find(text, end, begin.end())
-        if found < 0:
-            gone.add(end)
+        end = _ENDS[kind].search(text, begin.end())
+        if end is None:
+            gone.add(kind)
             continue
         parts.append(text[at : begin.start()])
-        at = found + len(end)
+        at = end.end()
     return "".join([*parts, text[at:]])
-
-
-def _find(text: str, end: str, start: int) -> int:
-    found = re.compile(re.escape(end), re.IGNORECASE).search(text, start)
-    return found.start() if found else -1

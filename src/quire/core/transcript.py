@@ -41,7 +41,8 @@ class Transcript:
             case Printed(stream=name, data=data):
                 self._printed(name, data)
             case Displayed(update=True):
-                self._update(event)
+                if event.display_id:
+                    self._update(event)
             case Displayed() | Raised():
                 self._shown(event)
             case Cleared(wait=True):

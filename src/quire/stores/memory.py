@@ -71,7 +71,7 @@ class MemoryStore:
         if not 0 <= at <= len(book.cells):
             raise Refused(wording.no_such_place(at, len(book.cells)))
         added = []
-        if at < len(book.cells):
+        if at < len(book.cells) and any(new.kind is CellKind.CODE for new in cells):
             self._fall_behind(book, at)
         taken = {cell.id for cell in book.cells}
         for new in cells:
@@ -100,7 +100,7 @@ class MemoryStore:
         old = book.cells[number]
         wording.check_version(old, expected)
         book.cells[number] = edit.of(old)
-        if book.cells[number].behind:
+        if edit.changes(old):
             self._fall_behind(book, number)
         return book.cells[number]
 

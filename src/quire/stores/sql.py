@@ -128,7 +128,7 @@ class SqlStore:
                 "UPDATE cells SET source = ?, kind = ?, metadata = ?, version = ? WHERE notebook = ? AND id = ?",
                 (new.source, new.kind, json.dumps(new.metadata), new.version, notebook, cell),
             )
-            if new.behind:
+            if edit.changes(old):
                 _fall_behind(db, notebook, old.number)
             return new
 
@@ -279,7 +279,8 @@ def _add(db: sqlite3.Connection, notebook: NotebookId, cells: list[NewCell], at:
         raise Refused(wording.no_such_place(at, there))
     if at < there:
         _shift(db, notebook, at, None, len(cells))
-        _fall_behind(db, notebook, at)
+        if any(new.kind is CellKind.CODE for new in cells):
+            _fall_behind(db, notebook, at)
     added = []
     for number, new in enumerate(cells, at):
         taken = new.id and _one(db, "SELECT 1 FROM cells WHERE notebook = ? AND id = ?", notebook, new.id)

@@ -23,8 +23,6 @@ def raised(error: BaseException) -> Raised:
 
 def formatted(error: BaseException) -> str:
     """The traceback as Python prints it, from the cell's first line on."""
-    if type(error).__name__ == "UsageError":  # of a magic: how it came about says nothing
-        return f"UsageError: {_say(error)}"
     try:
         whole = traceback.TracebackException(type(error), error, _user_part(error), compact=True)
         whole.stack[:] = [frame for frame in whole.stack if not _is_ours(frame.filename)]

@@ -24,6 +24,7 @@ from quire.worker.history import History
 from quire.worker.shells import Shells
 
 _MAYBE = re.compile(r"[%!?]|^\s|^In \[|>>>")  # what IPython's syntax has and plain Python may have too
+_WARNS = re.compile(r"""\\[^\n\\'"abfnrtv0-7xNuU]|\bis\s+(?:not\s+)?[\d'"]|[\d'"]\s+is\b|\bassert\s*\(""")
 
 
 class Executor:
@@ -81,11 +82,14 @@ class Executor:
             return
         if shell is not None and isinstance(error, shell.custom_exceptions):
             shell.CustomTB(type(error), error, error.__traceback__)
+        elif type(error).__name__ == "UsageError":  # of a magic: said as notebooks say it
+            print(f"UsageError: {error}", file=sys.stderr)
         else:
             self._emit(raised(error))
 
     def _before(self, run: Run) -> None:
         shell = self.shells.made
+        self.shells.name()  # a cell before may have deleted what every magic calls
         if shell is not None:
             shell.execution_count = run.count + 1  # as IPython counts while a cell runs
             if not self.ipython:
@@ -95,10 +99,12 @@ class Executor:
     def _after(self, run: Run, cell: _Cell) -> None:
         """What is due when a cell has ended, however it did: figures above all. Its errors are the cell's."""
         shell = self.shells.made
+        reported = self._reported
         try:
             if shell is not None and not self.ipython:
                 evaluation.trigger(shell, "post_execute")
                 evaluation.trigger(shell, "post_run_cell", lambda: evaluation.result(run, self._value, cell.error))
+                self._reported = reported  # a callback's error is shown, and is not the cell's
             figures.flush()
             if self.display.at_end is not None:
                 self.display.at_end()
@@ -139,6 +145,7 @@ class Executor:
         shell = self.shells.made
         try:
             if shell is None or not shell.transforms_all():
+                _warn_as_ipython(code)
                 tree = ast.parse(code, name)
                 if not self._is_magic_word(tree):
                     return tree, code
@@ -188,6 +195,10 @@ class Executor:
 
     def _report(self, error: BaseException, text: str) -> None:
         """The shell has caught an error of the cell's and would print it."""
+        if type(error).__name__ == "UsageError":
+            self._reported = error
+            print(text, file=sys.stderr)
+            return
         if self.display.catchers:
             self.display.catchers[-1].failed(type(error).__name__, str(error), text)
             return
@@ -196,6 +207,13 @@ class Executor:
         else:
             self._reported = error
         self._emit(Raised(**{**vars(raised(error)), "traceback": errors.text(text)}))
+
+
+def _warn_as_ipython(code: str) -> None:
+    """What the compiler warns of is said three times in a notebook: IPython compiles a cell twice to look at it."""
+    if _WARNS.search(code) is not None:
+        for _ in range(2):
+            compile(code, "<>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
 
 
 class _Cell:

@@ -38,7 +38,8 @@ class History:
 
     def put(self) -> None:
         names = {"In": self.inputs, "_ih": self.inputs, "Out": self.results, "_oh": self.results, "_dh": self.folders}
-        self._namespace.update(names)
+        for name, value in names.items():
+            self._namespace.setdefault(name, value)
 
     def adopt(self) -> None:
         """After the namespace was loaded: what is in it goes on."""
@@ -50,6 +51,8 @@ class History:
             self.results.update(results)
             self._namespace.update({f"_{count}": value for count, value in results.items() if type(count) is int})
         self._put = {name: self._namespace[name] for name in ("_",) if name in self._namespace}
+        for name in ("In", "Out", "_ih", "_oh", "_dh"):
+            self._namespace.pop(name, None)
         self.put()
 
     def begin(self, count: int, source: str) -> None:

@@ -67,13 +67,12 @@ def _shrunk(data: bytes) -> bytes | None:
         from PIL import Image
 
         picture: Any = Image.open(io.BytesIO(data))
-        picture.thumbnail((_SIDE, _SIDE))
-        small = io.BytesIO()
-        picture.save(small, "PNG", optimize=True)
-        if small.tell() > _BYTES:  # a photograph: fewer pixels still
-            picture.thumbnail((_SIDE // 2, _SIDE // 2))
+        for side in (_SIDE, _SIDE // 2, _SIDE // 4, _SIDE // 8):  # of a photograph fewer pixels still
+            picture.thumbnail((side, side))
             small = io.BytesIO()
             picture.save(small, "PNG", optimize=True)
+            if small.tell() <= _BYTES:
+                break
         return small.getvalue()
     except Exception:  # no Pillow, or not a picture it can read: shown by reference only
         return None

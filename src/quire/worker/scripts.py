@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import codecs
+import contextlib
 import os
 import selectors
 import shlex
@@ -133,10 +134,10 @@ def _feed(fd: int, given: bytes) -> bytes:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    for number, seconds in ((signal.SIGINT, _PATIENCE), (signal.SIGKILL, None)):
-        try:
-            os.killpg(process.pid, number)
-            process.wait(seconds)
-        except (subprocess.TimeoutExpired, ProcessLookupError):
-            continue
-        return
+    """Interrupted, then killed, with all that it left in the background."""
+    with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+        os.killpg(process.pid, signal.SIGINT)
+        process.wait(_PATIENCE)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

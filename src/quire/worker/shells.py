@@ -65,7 +65,8 @@ class Shells:
         self._history = history
         self._set_up = set_up
         self._has_ipython = bool(_early) or importlib.util.find_spec("IPython") is not None
-        self._name(self.get)
+        self._get: Callable[[], Any] = self.get
+        self.name()
         self.made: Any = None
         if _early:
             self._attach(_early[0])
@@ -95,11 +96,15 @@ class Shells:
 
     def _attach(self, shell: Any) -> None:
         self.made = shell
-        self._name(shell.get_ipython)
+        self._get = shell.get_ipython
+        self._module.__dict__.pop("get_ipython", None)
+        self.name()
         shell.attach(self._module, self._display, self._history)
         _ours("quire.worker.ipython.widgets").begin(self._display)
         self._set_up(shell)
 
-    def _name(self, get: Callable[[], Any]) -> None:
-        builtins.get_ipython = get  # type: ignore[attr-defined]
-        self._module.__dict__["get_ipython"] = get
+    def name(self) -> None:
+        """What cells call it by is there, unless the name is theirs by now."""
+        builtins.get_ipython = self._get  # type: ignore[attr-defined]
+        self._module.__dict__.setdefault("get_ipython", self._get)
+        self._history.put()

@@ -31,6 +31,14 @@ from quire.worker.keeper import Keeper
 from quire.worker.snapshot import surroundings
 
 _NICE = 5  # how far kernels stand back behind the server; more would starve them on a busy machine
+_ENVIRONMENT = {  # as ipykernel sets it: no pager waits for a key, and colours are on
+    "TERM": "xterm-color",
+    "CLICOLOR": "1",
+    "FORCE_COLOR": "1",
+    "CLICOLOR_FORCE": "1",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+}
 _END = 2.0  # seconds keepers have to end with the server
 
 
@@ -45,7 +53,9 @@ def main(arguments: list[str]) -> None:
     loaded = [name for name in arguments[2:] if _preload(name)]
     if "matplotlib" in sys.modules:
         shells.draw_early()
-        del os.environ["MPLBACKEND"]  # read when it loaded; for what cells start it would be a riddle
+        if "quire" in os.environ["MPLBACKEND"]:
+            del os.environ["MPLBACKEND"]  # read when it loaded; for what cells start it would be a riddle
+    os.environ.update(_ENVIRONMENT)
     _give_way()
     surroundings.begin()  # once for all kernels: each that looked anew would have a copy of what it looked at
     gc.collect()

@@ -275,6 +275,9 @@ class IPythonKernel:
         self.implementation = "ipython"
         self.eventloop = None
 
+    def do_shutdown(self, restart: bool = False) -> None:
+        raise SystemExit(0)
+
     @property
     def comm_manager(self) -> Any:
         import comm
@@ -303,7 +306,6 @@ def make() -> ZMQInteractiveShell:
     config = Config()
     config.HistoryManager.enabled = False  # or it starts a thread and a database
     config.HistoryManager.hist_file = ":memory:"
-    config.InteractiveShell.colors = "nocolor"
     config.IPKernelApp.name = "quire"  # tqdm and others look for the word
     main = sys.modules["__main__"]
     shell: ZMQInteractiveShell = ZMQInteractiveShell.instance(

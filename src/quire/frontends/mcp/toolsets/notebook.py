@@ -70,11 +70,8 @@ def _notebooks(shelf: Shelf, desk: Desk) -> None:
             desk.app.current.use(desk.client(ctx), book)
         if mirror is not None:
             await _mirror(desk, book, mirror)
-        info = await desk.info(ctx, book)
-        return ToolResult(
-            content=f"Made notebook {book.name!r}" + (", now current." if use else "."),
-            structured_content=dict(info),
-        )
+        said = f"Made notebook {book.name!r}" + (", now current." if use else ".")
+        return ToolResult(content=said, structured_content=dict(await desk.info(ctx, book)))
 
     async def list_notebooks(ctx: Context) -> ToolResult:
         """Your notebooks; the current one is marked."""
