@@ -103,7 +103,7 @@ async def test_an_update_of_an_id_that_nobody_showed_shows_nothing(book: Book) -
 async def test_an_update_that_names_no_id_changes_nothing(book: Book) -> None:
     await outputs(book, "display('stays')")
     await outputs(book, "display('too')\nget_ipython().display_pub.publish({'text/plain': 'x'}, update=True)")
-    assert (await kept(book, 0), await kept(book, 1)) == (["'stays'"], ["'too'"])  # BUG 14
+    assert (await kept(book, 0), await kept(book, 1)) == (["'stays'"], ["'too'"])
 
 
 async def test_ids_that_are_no_words_find_their_own_cell_only(book: Book) -> None:
@@ -237,7 +237,7 @@ class Bundle:
         return {'text/markdown': '**m**', 'text/html': '<b>h</b>'}
 """
     await outputs(book, code)
-    assert await read(book, "display(Told(), Silent(), Bundle())") == ["Told(1)", "html", "**m**"]  # BUG 6
+    assert await read(book, "display(Told(), Silent(), Bundle())") == ["Told(1)", "html", "**m**"]
     assert (await read(book, "Bare()"))[0].startswith("<__main__.Bare")
 
 
@@ -252,7 +252,7 @@ async def test_a_long_output_is_clipped_and_many_are_counted(book: Book) -> None
 
 async def test_html_made_to_be_slow_does_not_hold_up_the_server(book: Book) -> None:
     with anyio.fail_after(20):
-        await outputs(book, "display({'text/html': '<script>' * 20_000}, raw=True)")  # BUG 3
+        await outputs(book, "display({'text/html': '<script>' * 20_000}, raw=True)")
         await call(book.client, "list_notebooks")
 
 
@@ -291,8 +291,8 @@ async def test_a_frame_is_read_in_few_characters_and_paged_through(book: Book, l
     assert first.text.splitlines()[-1] == "[rows 0 to 99 of 250]"
     assert (await rows(book, 0, 200)).splitlines()[1].startswith("200,200,")
     assert "[rows 200 to 249 of 250]" in await rows(book, 0, 200)
-    past = (await rows(book, 0, 900)).splitlines()
-    assert past[0] == ",n,s" and len(past) == 2 and "900 to" not in past[1] and "250" in past[1]  # BUG 4
+    for past in (250, 900, 10**12):
+        assert (await rows(book, 0, past)).splitlines()[-1].endswith("there are 250]")
     assert not any(mime.startswith("text/vnd.quire") for mime in (await exported(book)).cells[0].outputs[0].data)
 
 
@@ -300,7 +300,7 @@ async def test_rows_that_cannot_be_read_say_why(book: Book, tmp_path: Path) -> N
     await outputs(book, "import pandas as pd\npd.DataFrame({'n': range(50)})")
     await outputs(book, "frame = pd.DataFrame({'n': range(50)})\ndisplay(frame)\nprint('text')")
     assert "to 49 of 50]" in await rows(book, 1, 0)
-    assert "[rows 0 to 49 of 50]" in await rows(book, 1, -5)  # BUG 4
+    assert "[rows 0 to 49 of 50]" in await rows(book, 1, -5)
     assert "is no table" in await no_rows(book, 1, index=1) and "is no table" in await no_rows(book, 1, index=9)
     for bad in ("x", "1.5"):
         assert await no_rows(book, 1, start=bad)

@@ -542,7 +542,7 @@ async def test_text_makes_no_code_fall_behind(store: Store) -> None:
     await store.delete_cell(book.id, cells[2].id)
     assert await behind(store, book) == []
     await store.add_cells(book.id, [NewCell(source="words", kind=TEXT)], at=0, limit=99)
-    assert await behind(store, book) == []  # BUG 10
+    assert await behind(store, book) == []
 
 
 async def test_an_edit_merges_metadata_and_none_takes_a_key_away(store: Store) -> None:
@@ -550,7 +550,7 @@ async def test_an_edit_merges_metadata_and_none_takes_a_key_away(store: Store) -
     await store.edit_cell(book.id, cells[0].id, Edit(metadata={"tags": ["x"], "deep": {"a": [1]}}), None)
     edited = await store.edit_cell(book.id, cells[0].id, Edit(kind=TEXT, metadata={"deep": None, "n": 0}), 2)
     assert (edited.kind, edited.metadata, edited.source, edited.version) == (TEXT, {"tags": ["x"], "n": 0}, "a", 3)
-    assert await store.find_cell(book.id, 0) == edited and not edited.stale  # BUG 15
+    assert await store.find_cell(book.id, 0) == edited and not edited.stale
 
 
 async def test_what_was_cleared_from_an_unfinished_run_is_not_kept(store: Store) -> None:

@@ -183,7 +183,7 @@ def test_an_update_of_what_was_never_shown_shows_nothing_and_is_for_others() -> 
 
 def test_an_update_without_an_id_changes_nothing() -> None:
     transcript = folded(shown("a"), shown("b"), shown("c", update=True))
-    assert plain(transcript) == ["a", "b"] and transcript.updates == {}  # BUG 14
+    assert plain(transcript) == ["a", "b"] and transcript.updates == {}
 
 
 def test_a_flood_of_updates_is_bounded() -> None:
