@@ -319,6 +319,20 @@ async def test_rows_that_cannot_be_read_say_why(book: Book, tmp_path: Path) -> N
     assert "Run the cell again" in await no_rows(book, 0)
 
 
+async def test_rows_of_large_cells_do_not_cost_the_kernel(book: Book) -> None:
+    await outputs(book, "import pandas as pd\nframe = pd.DataFrame({'s': ['x' * 1_500_000] * 100})\nframe")
+    with contextlib.suppress(McpError):
+        assert len(await rows(book, 0, 0)) < 20_000_000
+    after = await book.run("len(frame)")
+    assert after.structured_content["return_value"] == 100 and "notice" not in after.structured_content  # BUG 19
+
+
+async def test_an_update_from_a_thread_reaches_its_cell(book: Book) -> None:
+    await outputs(book, "import threading\nshown = display('old', display_id='t')")
+    assert await read(book, "t = threading.Thread(target=shown.update, args=['new'])\nt.start()\nt.join()") == []
+    assert await kept(book, 0) == ["'new'"]
+
+
 async def test_a_frame_that_is_updated_in_place_is_a_frame_again(book: Book) -> None:
     await outputs(book, "import pandas as pd\nshown = display(pd.DataFrame({'a': [1]}), display_id='f')")
     await outputs(book, "other = pd.DataFrame({'b': [2, 3]})\nshown.update(other)")

@@ -120,6 +120,13 @@ def test_a_page_shows_the_table_as_it_is_now_and_cells_whole(pandas: Any) -> Non
     assert tables.page(found[1], 0, 1)[0].splitlines()[1] == "0," + "y" * 1_000
 
 
+def test_a_page_of_large_cells_is_bounded(library: str) -> None:
+    value = frame(library, {"s": ["x" * 1_000_000] * 30})
+    found = tables.shown(value)
+    assert found is not None
+    assert len(tables.page(found[1], 0, 100)[0]) < 10_000_000  # BUG 19
+
+
 def test_a_table_is_not_kept_alive_for_its_pages(library: str) -> None:
     value = frame(library, {"n": [1]})
     found = tables.shown(value)

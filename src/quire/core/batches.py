@@ -10,6 +10,7 @@ import anyio
 
 from quire.core.active import ActiveRun, Stop
 from quire.core.errors import QuireError
+from quire.core.kernels import Kernels
 from quire.core.model import Cell, Notebook
 from quire.core.runs import Runs
 
@@ -32,8 +33,9 @@ class Batch:
 
 
 class Batches:
-    def __init__(self, runs: Runs, patience: float, start_soon: Callable[..., Any]) -> None:
+    def __init__(self, runs: Runs, kernels: Kernels, patience: float, start_soon: Callable[..., Any]) -> None:
         self._runs = runs
+        self._kernels = kernels
         self._patience = patience  # seconds a caller waits
         self._start_soon = start_soon
 
@@ -68,6 +70,7 @@ class Batches:
             for cell in batch.cells:
                 if batch.stopped:
                     break
+                self._kernels.hurry(batch.notebook)
                 batch.active = await self._runs.start(batch.notebook, cell, timeout=timeout)
                 await batch.active.done.wait()
                 if batch.active.notice:

@@ -50,6 +50,10 @@ class Line:
         """Somebody wants the kernel, so many seconds after it was last used."""
         self.hurry = self.hurry + 1 if 0 <= idle < _PAUSE else 0
 
+    def hurried(self) -> None:
+        """The next run is one of many."""
+        self.hurry = max(self.hurry, _BURST)
+
     def patience(self) -> float:
         """How long nobody must want the kernel before a checkpoint is taken: in a long burst, or over a namespace
         that is dear to copy, it must not cost a hurried caller more than what it protects is worth."""

@@ -173,7 +173,7 @@ class _Tap(io.BufferedWriter):
 def open_stream(channel: Channel, name: str, fd: int) -> io.TextIOWrapper:
     """A text stream over stdout or stderr, line by line, surviving text that UTF-8 cannot say."""
     tap = _Tap(channel, name, fd)
-    return io.TextIOWrapper(tap, encoding="UTF-8", errors="backslashreplace", line_buffering=True)
+    return io.TextIOWrapper(tap, encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
 
 def usable(stream: io.TextIOWrapper | None) -> bool:

@@ -304,6 +304,7 @@ async def _run_all(desk: Desk, ctx: Context, book: Notebook, cells: list[Cell]) 
     ran = 0
     for cell in cells:
         if cell.kind is CellKind.CODE and cell.source.strip():
+            desk.app.kernels.hurry(book)
             last, _ = await desk.run(ctx, book, cell, asks=False)
             ran += 1
             if last.state.failed:
