@@ -54,7 +54,8 @@ SEE = """
   repr(value(3)) if type(value).__name__ == 'function' else
   repr(value.tolist() if value.size < 50 else [value.size, float(value.sum())]) if hasattr(value, 'tolist') else
   repr(value)]
- for name, value in sorted(globals().items()) if name[0] != '_' and name not in ('In', 'Out', 'get_ipython') and type(value).__name__ != 'module'
+ for name, value in sorted(globals().items())
+ if name[0] != '_' and name not in ('In', 'Out', 'get_ipython') and type(value).__name__ != 'module'
 ] + [globals().get('both') is globals().get('items'),
      {'arr', 'view'} <= set(globals()) and bool(np.shares_memory(arr, view))]
 """

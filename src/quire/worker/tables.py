@@ -18,6 +18,8 @@ _WHOLE = 12  # rows of a table that is shown whole
 _ENDS = 5  # rows at either end of a longer one
 _COLUMNS = 20
 _CELL = 40  # characters
+_LONG = 10_000  # characters of one on a page
+_PAGE = 1_000_000  # characters
 _KNOWN = 200  # tables that can be paged through
 
 _tables: dict[str, weakref.ref[Any]] = {}
@@ -54,8 +56,13 @@ def page(name: str, start: int, rows: int) -> tuple[str, int]:
         raise LookupError("it is no longer in the kernel. Run the cell again, or read the rows with code.")
     total = len(value) if not hasattr(value, "num_rows") else value.num_rows
     lines = [_csv_line(["", *_names(value)])]
+    size = 0
     for label, row in zip(_labels(value, start, rows), _rows(value, start, rows), strict=False):
-        lines.append(_csv_line([label, *map(_full, row)]))
+        lines.append(_csv_line([label, *(_cut(_full(each), _LONG) for each in row)]))
+        size += len(lines[-1])
+        if size > _PAGE:
+            lines.append(f"[the page is full: go on at {start + len(lines) - 1}]")
+            break
     return "\n".join(lines), total
 
 
@@ -127,8 +134,11 @@ def _rows(value: Any, start: int, rows: int) -> list[list[Any]]:
 
 
 def _cell(value: Any) -> str:
-    text = " ".join(_full(value).split())
-    return text if len(text) <= _CELL else f"{text[: _CELL - 1]}…"
+    return _cut(" ".join(_full(value).split()), _CELL)
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def _full(value: Any) -> str:

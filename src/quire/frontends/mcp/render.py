@@ -36,14 +36,15 @@ class Renderer:
         seen = await self._see(notebook, cell)
         error = next((output for output in reversed(cell.outputs) if output.type is OutputType.ERROR), None)
         failed = cell.state.failed
+        name, message = _failure(error, seen) if failed else (None, None)
         result: ExecutionResult = {
             "success": cell.state is CellState.SUCCESS,
             "state": cell.state.value,
             "stdout": seen.streams["stdout"],
             "stderr": seen.streams["stderr"],
             "return_value": _value(cell, seen),
-            "error_type": error.name if error and failed else None,
-            "error_message": str(error.about.get("message", "")) if error and failed else None,
+            "error_type": name,
+            "error_message": message,
             "notebook": notebook.name,
             "cell_id": cell.id,
             "cell_number": cell.number,
@@ -233,6 +234,14 @@ def moved(moved: Moved) -> str:
 def stale(moved: Moved) -> str:
     cells = ", ".join(map(str, moved.stale))
     return f" Stale now, outputs kept: cells {cells}." if cells else ""
+
+
+def _failure(error: Output | None, seen: _Seen) -> tuple[str | None, str | None]:
+    """The kind and the words of what a run failed with; a magic's misuse is said on stderr alone."""
+    if error is not None:
+        return error.name, str(error.about.get("message", ""))
+    name, _, message = seen.streams["stderr"].rstrip().rpartition("\n")[2].partition(": ")
+    return (name, message) if message else (None, None)
 
 
 def _value(cell: Cell, seen: _Seen) -> Any:
