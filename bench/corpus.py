@@ -30,7 +30,6 @@ from quire.settings import load
 LIMIT = 0.8
 IMPORT_LIMIT = 1.0  # seconds
 ADD_LIMIT = 1.2
-_HANDFUL = ("last_expression", "python_language", "story_exploration", "story_learning", "story_teaching")
 _CELLS = 300
 _BYTES = 10_000_000
 _ADDED = 100  # cells
@@ -54,11 +53,11 @@ async def notebooks() -> tuple[float, float]:
 
 
 async def commands() -> float:
-    """A handful, each a fresh process: `quire run` over `jupyter execute`, in sum."""
+    """Each in a fresh process: `quire run` over `jupyter execute`, in sum."""
     ours = theirs = 0.0
     with tempfile.TemporaryDirectory() as folder:
         env = reference.environment(folder)
-        for name in _HANDFUL:
+        for name in corpus.NAMES:
             file = Path(folder, f"{name}.ipynb")
             nbformat.write(nbformat.from_dict(reference.document(corpus.read(name))), file)
             run = [sys.executable, "-m", "quire", "run", str(file), "-o", f"{folder}/ours.ipynb", "--allow-errors"]
@@ -138,5 +137,5 @@ async def main() -> list[tuple[str, float, float]]:
         ("adding a cell to that notebook / to an empty one, p50", adding, ADD_LIMIT),
         (f"whole-notebook time {each} / nbclient with ipykernel, in sum", total, LIMIT),
         (f"whole-notebook time {each} / nbclient with ipykernel, p50", median, LIMIT),
-        (f"`quire run` of {len(_HANDFUL)} notebooks / `jupyter execute`, in sum", await commands(), LIMIT),
+        (f"`quire run` {each} / `jupyter execute`, in sum", await commands(), LIMIT),
     ]

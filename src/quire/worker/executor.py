@@ -76,7 +76,8 @@ class Executor:
         return Finished(run=run.run, outcome=outcome, value=self._value, imports=cell.imports, functions=cell.functions)
 
     def _raised(self, error: BaseException) -> None:
-        sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
+        if not isinstance(error, MemoryError):  # whose frames hold what took the memory
+            sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
         shell = self.shells.made
         if error is self._reported:
             return
@@ -91,7 +92,7 @@ class Executor:
         shell = self.shells.made
         self.shells.name()  # a cell before may have deleted what every magic calls
         if shell is not None:
-            shell.execution_count = run.count + 1  # as IPython counts while a cell runs
+            shell.execution_count = run.count + (not self.ipython)  # it counts on before it runs a cell
             if not self.ipython:
                 evaluation.trigger(shell, "pre_execute")
                 evaluation.trigger(shell, "pre_run_cell", lambda: evaluation.info(run.code))

@@ -45,6 +45,7 @@ def make_early() -> None:
     """In the zygote, once IPython is loaded: each kernel then begins with a shell."""
     if "IPython" in sys.modules and not _early:
         _early.append(_ours("quire.worker.ipython.shell").make())
+        _ours("quire.worker.ipython.widgets")
         builtins.get_ipython = _early[0].get_ipython  # type: ignore[attr-defined]
 
 

@@ -23,7 +23,8 @@ _SETS = {"notebook": notebook.register, "repl": repl.register, "timeline": timel
 
 _INSTRUCTIONS = """\
 A place to run Python that keeps its state: variables stay between calls and come back from disk after a restart
-(the first answer says what did not), every run is a cell kept on disk.
+(the first answer says what did not), every run is a cell kept on disk. Cells run as in Jupyter: %magics, !commands,
+display; a person's ipynb comes in by import_ipynb and goes out by export_notebook_as_ipynb.
 execute runs code in the current notebook (`main` unless you choose another); add_cell and execute_cell work with
 cells. Say `notebook=` to use another one. A run that outlasts the call goes on: get_cell shows it, interrupt ends it.
 After an error, variables are kept; after a crash or a kill they are as before that cell, and the answer says what is
