@@ -28,6 +28,7 @@ class History:
         self.sources: list[str] = [""]  # as written
         self.results: dict[int, Any] = {}
         self.texts: dict[int, str] = {}
+        self.numbered: set[str] = set()  # names of inputs and results
         self.folders: list[Any] = []
         self.count = 0
         self.source = ""  # of the cell that runs
@@ -49,7 +50,9 @@ class History:
         if type(results) is dict:
             self.results.clear()
             self.results.update(results)
-            self._namespace.update({f"_{count}": value for count, value in results.items() if type(count) is int})
+            again = {f"_{count}": value for count, value in results.items() if type(count) is int}
+            self._namespace.update(again)
+            self.numbered.update(again)
         self._put = {name: self._namespace[name] for name in ("_",) if name in self._namespace}
         for name in ("In", "Out", "_ih", "_oh", "_dh"):
             self._namespace.pop(name, None)
@@ -59,6 +62,7 @@ class History:
         """A cell begins; what Python it is comes with `parsed`."""
         last, self.count, self.source = self.source, count, source
         self._namespace.update({"_i": last, "_ii": self._before[0], "_iii": self._before[1], f"_i{count}": source})
+        self.numbered.add(f"_i{count}")
         self._before = (last, self._before[0])
         for inputs in (self.inputs, self.sources):
             inputs += [""] * (count + 1 - len(inputs))
@@ -80,6 +84,7 @@ class History:
             self._put = self._results
             self._namespace.update(self._put)
         self._namespace[f"_{self.count}"] = self.results[self.count] = value
+        self.numbered.add(f"_{self.count}")
         self.texts[self.count] = text[:_TEXT]
 
     def _is_ours(self, name: str) -> bool:

@@ -76,7 +76,7 @@ class _Worker:
     def __init__(self, channel: channels.Channel, begin: Live) -> None:
         self._channel = channel
         self._executor = Executor(channel.send)
-        self._makers = Makers()
+        self._makers = Makers(but=self._executor.history.numbered)
         self._cells: dict[str, str] = {}  # by run, what its cell is called
         subject = writer.Subject(self._executor.namespace, self._makers, self._cells, Watch())
         self._checkpoints = Checkpoints(begin.nursery, begin.keeper, subject)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
+from collections.abc import Collection, Set
 from typing import Any
 
 
@@ -51,22 +51,25 @@ class Makers:
     A new value may lie where the old one lay, with its id: names that the code is known to bind count as bound.
     """
 
-    def __init__(self, makers: dict[str, str] | None = None) -> None:
+    def __init__(self, makers: dict[str, str] | None = None, but: Set[str] = frozenset()) -> None:
+        """`but`: names that are nobody's making, and may be many."""
         self.makers = dict(makers or {})  # name to run; what was bound last comes last
+        self._but = but
         self._before: dict[str, int] = {}
 
     def before(self, namespace: dict[str, Any]) -> None:
         """A run is about to begin."""
-        self._before = _ids(namespace)
+        self._before = _ids(namespace, self._but)
 
     def after(self, namespace: dict[str, Any], run_id: str, assigned: Collection[str] = ()) -> None:
         """It has ended, however it did; `assigned` are the names its code binds."""
-        now = _ids(namespace)
+        now = _ids(namespace, self._but)
         bound = {name: run_id for name, value in now.items() if self._before.get(name) != value or name in assigned}
         kept = {name: run for name, run in self.makers.items() if name in now and name not in bound}
         self.makers = {**kept, **bound}
         self._before = {}
 
 
-def _ids(namespace: dict[str, Any]) -> dict[str, int]:
-    return {name: id(value) for name, value in namespace.copy().items() if type(name) is str}
+def _ids(namespace: dict[str, Any], but: Set[str]) -> dict[str, int]:
+    space = namespace.copy()
+    return {name: id(space[name]) for name in space if type(name) is str and name not in but}
