@@ -354,7 +354,7 @@ class Session:
             self.journal[-1].printed = expected
             self.nodes[node.tick] = self.head = node
         else:
-            assert expected.startswith(printed) or shortened(printed) == shortened(expected)
+            assert expected.startswith(printed.partition("\n[... ")[0])  # an answer leaves out the middle
             self.head = node if state == "INTERRUPTED" else where  # what an interrupted one did is not there any more
 
     def went(self, where: Node | None) -> None:

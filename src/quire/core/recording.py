@@ -67,7 +67,7 @@ class Recorder:
         try:
             await self._store.finish_run(active.notebook.id, ended)
         except QuireError as error:
-            active.error = error
+            active.error = active.error or error  # what went wrong first says most
             self._owed.append((active.notebook.id, ended))
         return ended
 
