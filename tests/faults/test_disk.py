@@ -108,9 +108,11 @@ async def test_a_rollback_on_a_full_disk_is_made_and_what_is_not_recorded_is_sai
     assert "already" in text(await tiny.ask("rollback", to=0))
 
 
-async def test_an_output_that_does_not_fit_is_said_and_the_next_cell_runs(tiny: Book) -> None:
+# what a run has shown is kept after a fifth of a second, and at its end
+@pytest.mark.parametrize("then", ["", "import time; time.sleep(1)"], ids=["at its end", "before its end"])
+async def test_an_output_that_does_not_fit_is_said_and_the_next_cell_runs(tiny: Book, then: str) -> None:
     await tiny.run("x = 41\nprint('first')")
-    large = await tiny.run("print('x' * 3_000_000)")
+    large = await tiny.run(f"print('x' * 3_000_000)\n{then}")
     assert large.is_error
     assert "No space left" in text(large) and "Earlier cells are intact" in text(large)
     after = await tiny.run("x + 1")

@@ -27,7 +27,7 @@ from quire.core.model import (
     RunId,
 )
 from quire.stores import as_rows, wording
-from quire.stores.aside import Aside
+from quire.stores.aside import Aside, Rows
 from quire.stores.lane import Busy, Express, Lane, rows
 from quire.stores.schema import alone, migrate
 
@@ -183,7 +183,7 @@ class SqlStore:
     async def keep_outputs(
         self, notebook: NotebookId, run: RunId, outputs: Mapping[int, Output], dropped: range
     ) -> None:
-        def rows() -> list[tuple[RunId, int, str]]:
+        def rows() -> Rows:
             return [(run, place, as_rows.output(output)) for place, output in outputs.items()]
 
         await self._aside.do(rows, lambda db, made: _keep(db, run, made, dropped))
@@ -365,7 +365,7 @@ def _insert_run(db: sqlite3.Connection, notebook: NotebookId, run: Run) -> None:
     )
 
 
-def _keep(db: sqlite3.Connection, run: RunId, made: list[tuple[RunId, int, str]], dropped: range) -> None:
+def _keep(db: sqlite3.Connection, run: RunId, made: Rows, dropped: range) -> None:
     if _one(db, "SELECT 1 FROM runs WHERE id = ? AND state = 'RUNNING'", run):
         db.execute("DELETE FROM shown WHERE run = ? AND place BETWEEN ? AND ?", (run, dropped.start, dropped.stop - 1))
         db.executemany("INSERT OR REPLACE INTO shown (run, place, output) VALUES (?,?,?)", made)
