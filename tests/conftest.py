@@ -185,3 +185,36 @@ def inspector() -> list[str]:
     if node is None or not path or not Path(path).exists():
         missing("the MCP inspector", "set MCP_INSPECTOR to its cli, as .ci/run does")
     return [str(node), str(path)]
+
+
+BACKENDS = Path(__file__).parent / "backends"
+
+
+def node_server(variable: str, *arguments: str) -> tuple[str, ...]:
+    """The command of an MCP server from the npm registry, which nobody here wrote; .ci/run installs them."""
+    path = os.environ.get(variable)
+    node = shutil.which("node")
+    if node is None or not path or not Path(path).exists():
+        missing("an MCP server in node", f"set {variable} to its entry file, as .ci/run does")
+    return (str(node), str(path), *arguments)
+
+
+@contextlib.contextmanager
+def listening(command: list[str], **environment: str) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    """A program that serves HTTP at PORT, which is passed on: its port, and the process."""
+    port = free_port()
+    env = {**os.environ, **environment, "PORT": str(port)}
+    process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def answers() -> bool:
+        assert process.poll() is None, f"{command} ended with {process.returncode}"
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return True
+        return False
+
+    try:
+        wait_until(answers, f"{command} listens")
+        yield port, process
+    finally:
+        process.kill()
+        process.wait()

@@ -115,6 +115,15 @@ def parser() -> argparse.ArgumentParser:
     restore.add_argument("--trust", action="store_true", help="Run what --file says")
     gc_ = command("gc", _gc, "Free what no snapshot needs any more")
     gc_.add_argument("--dry-run", action="store_true", help="Only say how much that is")
+    capability = command("capability", _capability, "MCP servers that code in notebooks calls")
+    capability.add_argument("action", choices=("list", "add", "import", "remove"), help="What to do")
+    capability.add_argument(
+        "names", nargs="*", metavar="NAME", help="Of the capability; of import: CLIENT|FILE SERVER…"
+    )
+    capability.add_argument("--command", dest="server_command", metavar="LINE", help="What starts the server")
+    capability.add_argument("--url", help="Where it listens")
+    capability.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="env:NAME refers to ours")
+    capability.add_argument("--header", action="append", default=[], metavar="NAME=VALUE", help="For --url")
     install = command("install", _install, "Write a client's configuration, leaving its other servers alone")
     install.add_argument("client")
     install.add_argument("--print", action="store_true", dest="only_print", help="Print it instead")
@@ -262,6 +271,15 @@ def _gc(parsed: argparse.Namespace) -> int:
     from quire.frontends.terminal import states
 
     return _with_app(parsed, lambda app: states.sweep(app, dry=parsed.dry_run), kernels=False)
+
+
+def _capability(parsed: argparse.Namespace) -> int:
+    from quire.frontends.terminal import capabilities
+
+    env, headers = capabilities.pairs(parsed.env), capabilities.pairs(parsed.header)
+    given = {"command": parsed.server_command, "url": parsed.url, "env": env, "headers": headers}
+    given = {key: value for key, value in given.items() if value}
+    return _with_app(parsed, lambda app: capabilities.run(app, parsed.action, parsed.names, given), kernels=False)
 
 
 def _install(parsed: argparse.Namespace) -> int:

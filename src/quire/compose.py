@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable
@@ -10,8 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quire import __version__
+from quire.core.active import ActiveRuns
 from quire.core.app import App
+from quire.core.approvals import ApprovalRules, Approvals
 from quire.core.batches import Batches
+from quire.core.capabilities import Capabilities
+from quire.core.capability import Approve
 from quire.core.current import Current
 from quire.core.documents import Documents
 from quire.core.durable import Durable
@@ -23,8 +28,9 @@ from quire.core.limits import Limits
 from quire.core.mirrors import Mirrors
 from quire.core.model import LOCAL, Cell, KernelLimits, KernelSpec, Notebook
 from quire.core.notebooks import Notebooks
-from quire.core.ports import Blobs, Snapshots, Store
+from quire.core.ports import Audit, Backends, Blobs, Installed, Relay, Snapshots, Store
 from quire.core.questions import Questions
+from quire.core.relaying import CallLimits, Relaying
 from quire.core.runs import Runs
 from quire.core.saving import Saving, SavingRules
 from quire.core.tasks import background
@@ -51,18 +57,20 @@ async def app(settings: Settings, *, kernels: bool = True) -> AsyncIterator[App]
         if snapshots is not None:
             stack.push_async_callback(snapshots.close)
         await store.mark_unfinished()
-        runtimes = {"python": await _python(settings, stack)} if kernels else {}
+        active, approvals, limits = ActiveRuns(), Approvals(_approval_rules(settings)), _limits(settings)
+        installed = _installed(store)
+        backends, capabilities, relay = await _capabilities(settings, stack, installed, active, approvals)
+        runtimes = {"python": await _python(settings, stack, relay)} if kernels else {}
         feed = Feed()
-        limits = _limits(settings)
         durable = Durable(snapshots, store) if snapshots is not None else None
         rules = KernelRules(restore=settings.auto_restore, replay=settings.replay)
         keeping = Kernels(runtimes, store, _spec(settings), rules, durable)
         stack.push_async_callback(keeping.close)
         saving = None
         if snapshots is not None and durable is not None:
-            saving = Saving(snapshots, store, durable, keeping, feed, _saving_rules(settings))
+            saving = Saving(snapshots, store, durable, keeping, feed, _saving_rules(settings), installed)
             await stack.enter_async_context(saving.open())
-        runs = Runs(store, blobs, keeping, feed, limits)
+        runs = Runs(store, blobs, keeping, feed, limits, active, relay)
         notebooks = Notebooks(store, blobs, feed, limits, [settings.runtime])
         documents = Documents(store, blobs, notebooks, feed, runs.live)
         mirrors = Mirrors(documents, store, feed, _mirrored, keeping.remember)
@@ -82,6 +90,10 @@ async def app(settings: Settings, *, kernels: bool = True) -> AsyncIterator[App]
             saving=saving,
             durable=durable,
             kernels=keeping,
+            backends=backends,
+            capabilities=capabilities,
+            relay=relay,
+            approvals=approvals,
             current=Current(notebooks, keeping),
             feed=feed,
             limits=limits,
@@ -125,12 +137,11 @@ async def examine(settings: Settings) -> list[tuple[str, bool | None, str]]:
         async with app(settings) as running:
             found.append(("data directory", True, str(settings.data_dir)))
             async with AsyncExitStack() as stack:
-                runtime = await _python(settings, stack)
+                runtime = await _python(settings, stack, running.relay)
                 said = await runtime.about()
                 loaded = ", ".join(said["ready"]) or "nothing"
                 found.append(("kernels", True, f"Python {said['python']} ({settings.python})"))
                 found.append(("preloaded", None, f"{loaded} (of {', '.join(settings.preload)})"))
-            del running
         found.append(("recovery", *await _recovers(settings)))
     except Failed as error:
         found.append(("start", False, str(error)))
@@ -188,12 +199,48 @@ def _saving_rules(settings: Settings) -> SavingRules:
     )
 
 
-async def _python(settings: Settings, stack: AsyncExitStack) -> PythonRuntime:
+def _installed(store: Store) -> Installed:
+    from quire.stores.capabilities import MemoryCapabilities
+    from quire.stores.sql import SqlStore
+
+    return store.capabilities if isinstance(store, SqlStore) else MemoryCapabilities()
+
+
+async def _capabilities(
+    settings: Settings, stack: AsyncExitStack, installed: Installed, active: ActiveRuns, approvals: Approvals
+) -> tuple[Backends, Capabilities, Relaying]:
+    from quire.capabilities.connections import McpBackends
+    from quire.stores.audit import FileAudit, MemoryAudit
+
+    backends = McpBackends(environ=os.environ)
+    capabilities = Capabilities(backends, installed, settings.connect_timeout)
+    await stack.enter_async_context(capabilities.open())
+    audit: Audit = MemoryAudit()
+    if settings.store == "sql":
+        audit = FileAudit(settings.data_dir / "audit.jsonl")
+        stack.callback(audit.close)
+    limits = CallLimits(
+        timeout=settings.call_timeout,
+        max_timeout=settings.max_timeout,
+        per_run=settings.max_calls,
+        result=settings.call_chars,
+    )
+    return backends, capabilities, Relaying(capabilities, backends, approvals, active, audit, limits)
+
+
+def _approval_rules(settings: Settings) -> ApprovalRules:
+    rules = {what: Approve(word) for what, word in settings.approve.items()}
+    return ApprovalRules(rules=rules, unasked=settings.approve_unasked, timeout=settings.approve_timeout)
+
+
+async def _python(settings: Settings, stack: AsyncExitStack, relay: Relay) -> PythonRuntime:
     if sys.platform != "linux":
         raise Failed("The Python runtime needs Linux as yet.")
     from quire.runtimes.python.runtime import PythonRuntime
 
-    runtime = PythonRuntime(python=settings.python, preload=settings.preload, spares=settings.spare_kernels)
+    runtime = PythonRuntime(
+        python=settings.python, calls=relay, preload=settings.preload, spares=settings.spare_kernels
+    )
     return await stack.enter_async_context(runtime.open())
 
 
@@ -219,6 +266,8 @@ def _spec(settings: Settings) -> Callable[[Notebook], KernelSpec]:
         own = notebook.policy
         return KernelSpec(
             notebook=notebook.id,
+            name=notebook.name,
+            owner=notebook.owner,
             workspace=workspace(notebook),
             python=own.python,
             ipython=own.shell == "ipython",

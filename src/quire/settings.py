@@ -12,7 +12,7 @@ from typing import Any, Literal
 import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-TOOLSETS = ("notebook", "repl", "timeline")
+TOOLSETS = ("notebook", "repl", "capabilities", "timeline")
 """The tool sets there are, in the order that decides when two name the same tool."""
 
 PREFIX = "QUIRE_"
@@ -83,6 +83,24 @@ class Settings(BaseModel):
     )
     max_cpu_seconds: float = Field(0, ge=0, description="Seconds of processor time a run may take; 0 no limit")
     max_processes: int = Field(500, ge=0, description="Processes a notebook may have at once; 0 no limit")
+    connect_timeout: float = Field(30, gt=0, description="Seconds an MCP server has to answer when it is connected to")
+    call_timeout: float = Field(
+        60, gt=0, description="Seconds a capability's call may take where the code names no _timeout"
+    )
+    max_calls: int = Field(10_000, gt=0, description="Calls of capabilities one run may make")
+    call_chars: int = Field(
+        1_000_000,
+        ge=1_000,
+        description="Characters of a capability's answer that reach the code at once",
+    )
+    approve: dict[str, Literal["never", "ask", "always"]] = Field(
+        default_factory=dict,
+        description="Whether a person is asked before a call, by capability.method, capability.* or *",
+    )
+    approve_unasked: bool = Field(
+        False, description="Whether calls that would be asked about are made where nobody can be asked"
+    )
+    approve_timeout: float = Field(120, gt=0, description="Seconds a person has to approve a call; then it is denied")
     result_chars: int = Field(8_000, ge=500, description="Characters of output shown in one answer")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "warning", description="What goes to the log on stderr"
@@ -92,6 +110,14 @@ class Settings(BaseModel):
     @classmethod
     def _split(cls, value: Any) -> Any:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @field_validator("approve", mode="before")
+    @classmethod
+    def _pairs(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        pairs = [part.partition("=") for part in value.split(",") if part.strip()]
+        return {what.strip(): word.strip() for what, _, word in pairs}
 
     @field_validator("toolsets")
     @classmethod

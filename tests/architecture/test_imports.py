@@ -26,7 +26,10 @@ FOLDERS = {
     "worker/ipython": Allowed(
         ours=("quire.wire", "quire.worker"), libraries=frozenset({"IPython", "traitlets"}), inside_functions=LATE
     ),
-    "core": Allowed(ours=("quire.core", "quire.wire.messages"), libraries=frozenset({"anyio"})),
+    "core": Allowed(
+        ours=("quire.core", "quire.wire.messages", "quire.wire.relay", "quire.wire.tools"),
+        libraries=frozenset({"anyio"}),
+    ),
 }
 
 

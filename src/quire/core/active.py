@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from enum import Enum
 import anyio
 
 from quire.core.errors import Failed, QuireError
-from quire.core.model import Cell, NewCell, Notebook
+from quire.core.model import Cell, NewCell, Notebook, NotebookId
 from quire.core.transcript import Transcript
 
 
@@ -23,10 +24,11 @@ class Stop(Enum):
 
 @dataclass(eq=False)
 class Question:
-    """The code waits for a line from a person."""
+    """The code waits for a person: for a line, or for a yes before a capability is called."""
 
-    number: int
+    number: int  # the worker's, of a line
     prompt: str
+    approves: bool = False  # it is the yes that is asked for: the answer is "yes", or none
     answered: anyio.Event = field(default_factory=anyio.Event)
     line: list[str] = field(default_factory=list)  # [line] once answered; [] where nobody did
     why: str = "nobody answered in time. Put the value into the code instead."
@@ -49,9 +51,14 @@ class ActiveRun:
     started_at: float = 0.0
     stopping: Stop | None = None
     following: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    clock: anyio.CancelScope | None = None  # ends it when its time is over
+    doing: str = ""  # what a capability it called says of its progress
+    calls: int = 0  # of capabilities, so far
     listeners: int = 0  # callers who wait and can have a person asked
-    question: Question | None = None
+    questions: list[Question] = field(default_factory=list)  # open ones, in the order they are asked
     questioned: anyio.Event = field(default_factory=anyio.Event)  # there is a question
+    _pauses: int = 0
+    _left: float = 0.0  # seconds, while the clock stands
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -62,6 +69,42 @@ class ActiveRun:
         finally:
             self.listeners -= 1
 
+    @property
+    def question(self) -> Question | None:
+        return self.questions[0] if self.questions else None
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether a person can be asked; one who is asked already will come back."""
+        return bool(self.listeners or self.questions)
+
+    @contextmanager
+    def asking(self, question: Question) -> Iterator[None]:
+        """The question is open meanwhile, and the person's time is not the run's."""
+        self.questions.append(question)
+        self.questioned.set()
+        try:
+            with self._paused():
+                yield
+        finally:
+            self.close_question(question)
+
+    @contextmanager
+    def _paused(self) -> Iterator[None]:
+        clock = self.clock
+        if clock is None:
+            yield
+            return
+        self._pauses += 1
+        if self._pauses == 1:
+            self._left, clock.deadline = clock.deadline - anyio.current_time(), math.inf
+        try:
+            yield
+        finally:
+            self._pauses -= 1
+            if not self._pauses:
+                clock.deadline = anyio.current_time() + self._left
+
     def answer(self, question: Question, line: str | None, why: str = "") -> None:
         """What a person said, or why nobody did; the first answer counts."""
         if not question.answered.is_set():
@@ -70,8 +113,9 @@ class ActiveRun:
         self.close_question(question)
 
     def close_question(self, question: Question) -> None:
-        if self.question is question:
-            self.question = None
+        if question in self.questions:
+            self.questions.remove(question)
+        if not self.questions:
             self.questioned = anyio.Event()
 
     def stop(self, why: Stop) -> None:
@@ -87,3 +131,24 @@ class ActiveRun:
             return self.cell
         seconds = time.time() - self.cell.run.started_at
         return replace(self.cell, run=replace(self.cell.run, seconds=seconds, outputs=self.transcript.outputs()))
+
+
+class ActiveRuns:
+    """The runs under way, and those that wait for their turn, by notebook."""
+
+    def __init__(self) -> None:
+        self._runs: dict[NotebookId, list[ActiveRun]] = {}
+
+    def of(self, notebook: NotebookId) -> list[ActiveRun]:
+        return self._runs.get(notebook, [])
+
+    def current(self, notebook: NotebookId) -> ActiveRun | None:
+        """What runs there now."""
+        return next((run for run in self.of(notebook) if run.begun.is_set()), None)
+
+    def add(self, active: ActiveRun, *, first: bool = False) -> None:
+        runs = self._runs.setdefault(active.notebook.id, [])
+        runs.insert(0 if first else len(runs), active)
+
+    def remove(self, active: ActiveRun) -> None:
+        self._runs[active.notebook.id].remove(active)

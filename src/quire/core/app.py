@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from quire.core.approvals import Approvals
 from quire.core.batches import Batches
+from quire.core.capabilities import Capabilities
 from quire.core.current import Current
 from quire.core.documents import Documents
 from quire.core.durable import Durable
@@ -15,7 +17,9 @@ from quire.core.limits import Limits
 from quire.core.mirrors import Mirrors
 from quire.core.model import Notebook
 from quire.core.notebooks import Notebooks
+from quire.core.ports import Backends
 from quire.core.questions import Questions
+from quire.core.relaying import Relaying
 from quire.core.runs import Runs
 from quire.core.saving import Saving
 from quire.core.timeline import Timeline
@@ -33,6 +37,10 @@ class App:
     saving: Saving | None  # None where nothing is kept
     durable: Durable | None
     kernels: Kernels
+    backends: Backends
+    capabilities: Capabilities
+    relay: Relaying
+    approvals: Approvals
     current: Current
     feed: Feed
     limits: Limits

@@ -6,6 +6,8 @@
     ├─ NotFound       no such thing: choose one of those named
     ├─ HeldElsewhere  another server runs this notebook: use another notebook, or that server
     └─ Failed         the machine could not do it: no disk space, no process; what was kept is said
+       ├─ Lost        a backend's connection ended
+       └─ CallTimeout a backend did not answer in time
 
 What a *cell's* code raises is none of these: it is data, the run's outcome. Every message is a
 sentence that says what happened, what is kept, and what to do.
@@ -36,3 +38,11 @@ class HeldElsewhere(QuireError):
 
 class Failed(QuireError):
     """The machine could not do what was asked."""
+
+
+class Lost(Failed):
+    """The connection to a backend ended before it answered."""
+
+
+class CallTimeout(Failed):
+    """A backend did not answer in time; the call was cancelled."""

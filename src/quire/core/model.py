@@ -279,6 +279,8 @@ class KernelSpec:
     """What a runtime needs to know to make a kernel."""
 
     notebook: NotebookId
+    name: str  # the notebook's
+    owner: Principal
     workspace: str  # the folder its code works in
     python: str = ""  # the interpreter; "" is the runtime's own
     ipython: bool = False  # IPython itself runs every cell

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from quire.core.capability import Backend, CallRecord, Capability, Catalog, Offered, Result
 from quire.core.model import (
     Blob,
     Cell,
@@ -26,7 +27,7 @@ from quire.core.model import (
     SnapshotId,
     Swept,
 )
-from quire.wire import messages
+from quire.wire import messages, relay
 
 
 class Kernel(Protocol):
@@ -54,6 +55,9 @@ class Kernel(Protocol):
 
     async def answer(self, answer: messages.Answer) -> None:
         """What a person said to Asked."""
+
+    async def offer(self, catalog: Catalog) -> None:
+        """Have the code find these capabilities, from the next run on; nothing where it has that catalog already."""
 
     def interrupt(self) -> None:
         """Ask the running code to stop, as Ctrl-C does. The namespace is kept."""
@@ -112,6 +116,17 @@ class Runtime(Protocol):
     async def start(self, spec: KernelSpec) -> Kernel:
         """A new kernel, ready to run. Raises Failed with the reason where none can be had."""
         ...
+
+
+class Relay(Protocol):
+    """What a runtime brings its kernels' calls to; it is the core's."""
+
+    async def call(self, spec: KernelSpec, called: relay.Called) -> relay.Answer:
+        """What a kernel's code asks of a capability. Never raises; cancelled where nobody waits any more."""
+        ...
+
+    def native(self, spec: KernelSpec, capabilities: list[dict[str, Any]]) -> None:
+        """The capabilities a kernel's code offers itself, all there are now."""
 
 
 class Store(Protocol):
@@ -289,3 +304,91 @@ class Snapshots(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class Listener(Protocol):
+    """Whoever uses a connection hears what its backend says unasked. Each returns at once and never raises."""
+
+    def changed(self, offered: Offered) -> None:
+        """It offers something else now."""
+
+    def logged(self, level: str, text: str) -> None: ...
+
+    def lost(self, why: str) -> None:
+        """The connection ended without being closed; a sentence's end."""
+
+
+class Connection(Protocol):
+    """A backend that is connected. Any number of calls at once; cancelling one cancels it there, too.
+
+    Each raises Lost where the connection ends, CallTimeout past `timeout` seconds, Failed with the backend's
+    words where it refuses.
+    """
+
+    @property
+    def offered(self) -> Offered: ...
+
+    async def call(
+        self,
+        tool: str,
+        arguments: dict[str, Any],
+        *,
+        timeout: float,
+        progress: Callable[[float, float | None, str], None],
+    ) -> Result: ...
+
+    async def resources(self, *, timeout: float) -> dict[str, Any]:
+        """{resources, templates}, each as MCP lists them."""
+        ...
+
+    async def read(self, uri: str, *, timeout: float) -> dict[str, Any]:
+        """{contents}"""
+        ...
+
+    async def prompts(self, *, timeout: float) -> dict[str, Any]:
+        """{prompts}"""
+        ...
+
+    async def prompt(self, name: str, arguments: dict[str, str], *, timeout: float) -> dict[str, Any]:
+        """{description, messages}"""
+        ...
+
+    async def close(self) -> None:
+        """End it, and the process it was; nothing of it is left. Twice is once."""
+
+
+class Backends(Protocol):
+    """Ways to reach MCP servers."""
+
+    def described(self, config: str | dict[str, Any], name: str) -> Backend:
+        """The one that an entry of `mcpServers` describes; or, in the file of this path or of this client (cursor,
+        ...), the entry of that name. Raises Refused or NotFound."""
+        ...
+
+    def servers(self, config: str) -> list[str]:
+        """The names there are in such a file. Raises as `described`."""
+        ...
+
+    async def connect(self, backend: Backend, listener: Listener, *, timeout: float) -> Connection:
+        """Connected, with all it offers listed. Raises Failed with the reason, and the end of what the process wrote
+        to stderr, and leaves nothing running."""
+        ...
+
+
+class Installed(Protocol):
+    """The capabilities that are installed. When a method returns, its change is on disk."""
+
+    async def keep(self, capability: Capability) -> None:
+        """In place of the one of that name, if there is one."""
+
+    async def of(self, owner: Principal) -> list[Capability]:
+        """The owner's, oldest first."""
+        ...
+
+    async def drop(self, owner: Principal, name: str) -> None: ...
+
+
+class Audit(Protocol):
+    """The log of relayed calls: what is recorded survives the end of this process."""
+
+    def record(self, call: CallRecord) -> None: ...

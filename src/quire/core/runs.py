@@ -7,7 +7,6 @@ running, and its outcome is recorded all the same.
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -18,7 +17,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from quire.core import transcript as transcripts
-from quire.core.active import ActiveRun, Question, Stop
+from quire.core.active import ActiveRun, ActiveRuns, Question, Stop
 from quire.core.errors import Failed, NotFound, QuireError, Refused
 from quire.core.feed import Change, Feed
 from quire.core.kernels import Kernels
@@ -32,13 +31,13 @@ from quire.core.model import (
     Died,
     NewCell,
     Notebook,
-    NotebookId,
     Run,
     RunId,
 )
 from quire.core.outcomes import KEPT, outcome, restored
 from quire.core.ports import Blobs, Kernel, Store
 from quire.core.recording import Recorder
+from quire.core.relaying import Relaying
 from quire.core.tasks import background
 from quire.core.transcript import Transcript
 from quire.wire import messages
@@ -51,12 +50,22 @@ _PROMPT = 2_000  # characters of a question
 
 
 class Runs:
-    def __init__(self, store: Store, blobs: Blobs, kernels: Kernels, feed: Feed, limits: Limits) -> None:
+    def __init__(
+        self,
+        store: Store,
+        blobs: Blobs,
+        kernels: Kernels,
+        feed: Feed,
+        limits: Limits,
+        active: ActiveRuns,
+        relay: Relaying,
+    ) -> None:
         self._store = store
         self._kernels = kernels
         self._feed = feed
         self._limits = limits
-        self._active: dict[NotebookId, list[ActiveRun]] = {}
+        self._active = active
+        self._relay = relay
         self._recorder = Recorder(store, blobs)
         self._group: TaskGroup | None = None
 
@@ -95,7 +104,7 @@ class Runs:
         active = self._asked(notebook, asked, timeout, author)
         if self._group is None:
             raise Failed("Quire is shutting down; nothing was run.")
-        self._active.setdefault(notebook.id, []).append(active)
+        self._active.add(active)
         self._group.start_soon(self._drive, active)
         return active
 
@@ -162,17 +171,17 @@ class Runs:
 
     def current(self, notebook: Notebook) -> ActiveRun | None:
         """What runs in the notebook now."""
-        return next((run for run in self._active.get(notebook.id, ()) if run.begun.is_set()), None)
+        return self._active.current(notebook.id)
 
     def live(self, notebook: Notebook, cell: Cell) -> Cell:
         """The cell as it is this moment, with the output of a run under way."""
-        for active in self._active.get(notebook.id, ()):
+        for active in self._active.of(notebook.id):
             if active.cell is not None and active.cell.id == cell.id:
                 return replace(cell, run=active.now().run)
         return cell
 
     def _is_active(self, notebook: Notebook, cell: Cell) -> bool:
-        return any(run.cell is not None and run.cell.id == cell.id for run in self._active.get(notebook.id, ()))
+        return any(run.cell is not None and run.cell.id == cell.id for run in self._active.of(notebook.id))
 
     async def _drive(self, active: ActiveRun) -> None:
         notebook = active.notebook
@@ -195,7 +204,7 @@ class Runs:
         done: list[str] = []
         for cell in lease.again:
             active = self._asked(notebook, cell, self._limits.cell_timeout, "replay")
-            self._active.setdefault(notebook.id, []).insert(0, active)
+            self._active.add(active, first=True)
             try:
                 await self._run(active, lease)
             finally:
@@ -208,7 +217,7 @@ class Runs:
     def _over(self, active: ActiveRun) -> None:
         if active.done.is_set():
             return
-        self._active[active.notebook.id].remove(active)
+        self._active.remove(active)
         active.begun.set()
         active.done.set()
         if active.cell is not None:
@@ -233,6 +242,7 @@ class Runs:
         self._tell(active)
         died: Died | None = None
         try:
+            await lease.kernel.offer(await self._relay.catalog(active.notebook.owner))
             await lease.kernel.begin(
                 messages.Run(
                     run=run.id,
@@ -254,15 +264,17 @@ class Runs:
         """Listen until the run is over; past its time, interrupt; past the grace, kill."""
         try:
             with active.following:
-                with anyio.move_on_after(active.timeout) as time_left:
-                    return await self._listen(active, kernel, time_left)
+                with anyio.move_on_after(active.timeout) as active.clock:
+                    return await self._listen(active, kernel)
                 active.stopping = active.stopping or Stop.TIMEOUT
         finally:
+            active.clock = None
             if active.stopping is None and active.transcript.finished is None and kernel.alive:
                 active.stopping = Stop.SHUTDOWN
                 await kernel.kill()
         for _ in range(2):  # one that comes before the code has begun is not seen
             kernel.interrupt()
+            self._relay.interrupt(active)
             with anyio.move_on_after(self._limits.grace / 2):
                 return await self._listen(active, kernel)
         await kernel.kill()
@@ -270,39 +282,27 @@ class Runs:
             return await self._listen(active, kernel)
         return Died(reason="It did not stop when told to and was killed.")
 
-    async def _listen(
-        self, active: ActiveRun, kernel: Kernel, time_left: anyio.CancelScope | None = None
-    ) -> Died | None:
+    async def _listen(self, active: ActiveRun, kernel: Kernel) -> Died | None:
         while True:
             event = await kernel.event()
             if isinstance(event, Died):
                 return event
             if isinstance(event, Asked):
-                await kernel.answer(await self._answer(active, event, time_left))
+                await kernel.answer(await self._answer(active, event))
             else:
                 active.transcript.add(event)
             if isinstance(event, Finished):
                 return None
             self._recorder.heard(active)
 
-    async def _answer(self, active: ActiveRun, asked: Asked, time_left: anyio.CancelScope | None) -> Answer:
-        """What a person says, where a caller waits who can have one asked. Their time is not the run's."""
+    async def _answer(self, active: ActiveRun, asked: Asked) -> Answer:
+        """What a person says, where a caller waits who can have one asked."""
         question = Question(number=asked.question, prompt=transcripts.clean(asked.prompt)[:_PROMPT])
-        if not active.listeners:
+        if not active.can_ask:
             active.answer(question, None, "nobody can be asked here. Put the value into the code instead.")
-        left = time_left.deadline - anyio.current_time() if time_left is not None else 0.0
-        if not question.answered.is_set():
-            active.question = question
-            active.questioned.set()
-        try:
-            if time_left is not None:
-                time_left.deadline = math.inf
-            with anyio.move_on_after(_ANSWER):
+        else:
+            with active.asking(question), anyio.move_on_after(_ANSWER):
                 await question.answered.wait()
-        finally:
-            active.close_question(question)
-            if time_left is not None:
-                time_left.deadline = anyio.current_time() + left
         return Answer(question=question.number, line=question.line, why=question.why)
 
     async def _record(self, active: ActiveRun, lease: Lease, run: Run, died: Died | None) -> Run:

@@ -18,7 +18,7 @@ from quire.core.feed import Change, Feed
 from quire.core.kernels import Kernels
 from quire.core.limits import check_name
 from quire.core.model import Notebook, NotebookId, RunId, Snapshot, SnapshotId, Swept
-from quire.core.ports import Kernel, Snapshots, Store
+from quire.core.ports import Installed, Kernel, Snapshots, Store
 from quire.core.tasks import background
 
 log = logging.getLogger(__name__)
@@ -64,6 +64,7 @@ class Saving:
         kernels: Kernels,
         feed: Feed,
         rules: SavingRules,
+        installed: Installed,
     ) -> None:
         self._snapshots = snapshots
         self._store = store
@@ -71,6 +72,7 @@ class Saving:
         self._kernels = kernels
         self._feed = feed
         self._rules = rules
+        self._installed = installed
         self._books: dict[NotebookId, _Book] = {}
         self._group: TaskGroup | None = None
         self._dropped = 0  # bytes, about
@@ -107,7 +109,8 @@ class Saving:
         if written is None:
             raise Failed("The kernel ended before its state was saved. Call again.")
         runs = await self._store.list_runs(notebook.id)
-        text = state_file.dumps(notebook, written, runs, await self._snapshots.values(written))
+        capabilities = await self._installed.of(notebook.owner)
+        text = state_file.dumps(notebook, written, runs, await self._snapshots.values(written), capabilities)
         return written, await self._snapshots.write_out(notebook.name, name, text)
 
     async def saved(self, notebook: Notebook) -> Snapshot | None:

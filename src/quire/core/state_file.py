@@ -6,13 +6,17 @@ import json
 import time
 from typing import Any
 
+from quire.core.capability import Capability
+from quire.core.capability_request import told
 from quire.core.errors import Refused
 from quire.core.model import Notebook, Run, Snapshot
 
 VERSION = 1
 
 
-def dumps(notebook: Notebook, snapshot: Snapshot, runs: list[Run], values: dict[str, Any]) -> str:
+def dumps(
+    notebook: Notebook, snapshot: Snapshot, runs: list[Run], values: dict[str, Any], capabilities: list[Capability]
+) -> str:
     """`values` are those that JSON can say, by name; of the rest it says what it is and which snapshot has it."""
     held = {"snapshot": snapshot.id}
     variables = {
@@ -26,7 +30,7 @@ def dumps(notebook: Notebook, snapshot: Snapshot, runs: list[Run], values: dict[
         "notebook": notebook.name,
         "name": snapshot.name,
         "python": snapshot.python,
-        "capabilities": {},
+        "capabilities": {each.name: told(each.backend) for each in capabilities},
         "imports": list(imports),
         "functions": {
             each["name"]: {"source": each.get("source", ""), "signature": each["signature"]}

@@ -28,6 +28,7 @@ from quire.core.model import (
 )
 from quire.stores import as_rows, wording
 from quire.stores.aside import Aside, Rows
+from quire.stores.capabilities import SqlCapabilities
 from quire.stores.lane import Busy, Express, Lane, rows
 from quire.stores.schema import alone, migrate
 
@@ -53,6 +54,7 @@ class SqlStore:
             self._reader = Lane(path, writes=False)
             self._express = Express(path)
             self._aside = Aside(path)
+        self.capabilities = SqlCapabilities(self._writer, self._reader)
 
     async def create_notebook(self, notebook: Notebook) -> Notebook:
         def job(db: sqlite3.Connection) -> Notebook:

@@ -20,7 +20,8 @@ class BadMessage(ValueError):
     """A frame arrived whole but does not say anything we know."""
 
 
-def _one(*types: type) -> Callable[[Any], bool]:
+def one(*types: type) -> Callable[[Any], bool]:
+    """A check: the value is of one of these types."""
     # bool is an int in Python and never one in a message
     return lambda value: type(value) in types
 
@@ -39,16 +40,17 @@ def _said(value: Any) -> bool:
     return isinstance(value, list) and all(_bundle(item) for item in value)
 
 
-def _shallow(value: Any, depth: int = 50) -> bool:
+def shallow(value: Any, depth: int = 50) -> bool:
     """JSON that is nested no deeper than whoever keeps or shows it can follow."""
     if isinstance(value, dict):
-        return depth > 0 and all(_shallow(item, depth - 1) for item in value.values())
+        return depth > 0 and all(shallow(item, depth - 1) for item in value.values())
     if isinstance(value, (list, tuple)):
-        return depth > 0 and all(_shallow(item, depth - 1) for item in value)
+        return depth > 0 and all(shallow(item, depth - 1) for item in value)
     return True
 
 
-def _says(check: Callable[[Any], bool], **given: Any) -> Any:
+def says(check: Callable[[Any], bool], **given: Any) -> Any:
+    """A field of a message, with the check of what may stand in it."""
     return field(metadata={"check": check}, **given)
 
 
@@ -59,10 +61,10 @@ def _says(check: Callable[[Any], bool], **given: Any) -> Any:
 class Run:
     """Execute `code`, called `name` in tracebacks; answered by any number of events and one Finished."""
 
-    run: str = _says(_one(str))
-    code: str = _says(_one(str))
-    name: str = _says(_one(str))
-    count: int = _says(_one(int), default=0)  # its execution count, the n of Out[n]
+    run: str = says(one(str))
+    code: str = says(one(str))
+    name: str = says(one(str))
+    count: int = says(one(int), default=0)  # its execution count, the n of Out[n]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,33 +76,43 @@ class Inspect:
 class Read:
     """Read one variable; answered by Value."""
 
-    name: str = _says(_one(str))
+    name: str = says(one(str))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
     """Some rows of a table that was shown; answered by Paged."""
 
-    table: str = _says(_one(str))
-    start: int = _says(_one(int))
-    rows: int = _says(_one(int))
+    table: str = says(one(str))
+    start: int = says(one(int))
+    rows: int = says(one(int))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Enter:
     """Work in this folder, under these limits; 0 is none. The first request, once, without an answer."""
 
-    workspace: str = _says(_one(str))
-    memory: int = _says(_one(int), default=0)  # bytes of data a process may have
-    cpu: float = _says(_one(int, float), default=0)  # seconds of processor time a run may take
-    ipython: bool = _says(_one(bool), default=False)  # every cell is IPython's to run
+    workspace: str = says(one(str))
+    memory: int = says(one(int), default=0)  # bytes of data a process may have
+    cpu: float = says(one(int, float), default=0)  # seconds of processor time a run may take
+    ipython: bool = says(one(bool), default=False)  # every cell is IPython's to run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offer:
+    """The relayed capabilities there are now, each {name, about, tools, resources, prompts}; without an answer.
+
+    A tool is {name, description, input, output, hints}, as its server declares it.
+    """
+
+    catalog: list[dict[str, Any]] = says(lambda value: type(value) is list and shallow(value))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
     """Leave a sleeping copy of the process; answered by Checkpointed."""
 
-    name: str = _says(_one(str))
+    name: str = says(one(str))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,12 +124,12 @@ class Load:
 class Answer:
     """What was answered to Asked, as [line]; [] and why where nobody did."""
 
-    question: int = _says(_one(int))
-    line: list[str] = _says(_texts)
-    why: str = _says(_one(str), default="")
+    question: int = says(one(int))
+    line: list[str] = says(_texts)
+    why: str = says(one(str), default="")
 
 
-Request = Enter | Load | Run | Inspect | Read | Page | Checkpoint | Answer
+Request = Enter | Load | Offer | Run | Inspect | Read | Page | Checkpoint | Answer
 
 # Events: worker to parent
 
@@ -126,16 +138,16 @@ Request = Enter | Load | Run | Inspect | Read | Page | Checkpoint | Answer
 class Ready:
     """The worker listens."""
 
-    version: int = _says(_one(int))
-    python: str = _says(_one(str))
+    version: int = says(one(int))
+    python: str = says(one(str))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Printed:
     """Bytes written to stdout or stderr, as they were."""
 
-    stream: str = _says(lambda value: value in ("stdout", "stderr"))
-    data: bytes = _says(_one(bytes))
+    stream: str = says(lambda value: value in ("stdout", "stderr"))
+    data: bytes = says(one(bytes))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,96 +158,106 @@ class Displayed:
     the document's, `about` what is known besides: source, table.
     """
 
-    kind: str = _says(lambda value: value in ("execute_result", "image", "html", "dataframe"))
-    bundle: Bundle = _says(_bundle)
-    metadata: dict[str, Any] = _says(lambda value: type(value) is dict and _shallow(value), default_factory=dict)
-    about: dict[str, str] = _says(_bundle, default_factory=dict)
-    result: bool = _says(_one(bool), default=False)
-    display_id: str = _says(_one(str), default="")
-    update: bool = _says(_one(bool), default=False)
+    kind: str = says(lambda value: value in ("execute_result", "image", "html", "dataframe"))
+    bundle: Bundle = says(_bundle)
+    metadata: dict[str, Any] = says(lambda value: type(value) is dict and shallow(value), default_factory=dict)
+    about: dict[str, str] = says(_bundle, default_factory=dict)
+    result: bool = says(one(bool), default=False)
+    display_id: str = says(one(str), default="")
+    update: bool = says(one(bool), default=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cleared:
     """What the cell has shown so far is taken back: at once, or with `wait` when it shows something next."""
 
-    wait: bool = _says(_one(bool), default=False)
+    wait: bool = says(one(bool), default=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Raised:
     """The user's code raised: the traceback shows cell source, our own frames left out."""
 
-    name: str = _says(_one(str))
-    message: str = _says(_one(str))
-    traceback: str = _says(_one(str))
+    name: str = says(one(str))
+    message: str = says(one(str))
+    traceback: str = says(one(str))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
     """The code waits for a line from a person; answered by Answer."""
 
-    question: int = _says(_one(int))  # which, counted
-    prompt: str = _says(_one(str))
+    question: int = says(one(int))  # which, counted
+    prompt: str = says(one(str))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finished:
     """The run is over. `value` is the last expression's value where JSON can say it, as [value], else []."""
 
-    run: str = _says(_one(str))
-    outcome: str = _says(lambda value: value in ("success", "error", "interrupted"))
-    value: list[Any] = _says(lambda value: type(value) is list and _shallow(value), default_factory=list)
-    imports: list[str] = _says(_texts, default_factory=list)
-    functions: list[str] = _says(_texts, default_factory=list)
+    run: str = says(one(str))
+    outcome: str = says(lambda value: value in ("success", "error", "interrupted"))
+    value: list[Any] = says(lambda value: type(value) is list and shallow(value), default_factory=list)
+    imports: list[str] = says(_texts, default_factory=list)
+    functions: list[str] = says(_texts, default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Native:
+    """The capabilities the code has registered, where that is news: each {name, about, approve, expose, methods}.
+
+    A method is {name, signature, description, input}: input is a JSON Schema of its parameters.
+    """
+
+    capabilities: list[dict[str, Any]] = says(lambda value: type(value) is list and shallow(value))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inspected:
     """The namespace: variables by name with type and size, functions with signature and docstring."""
 
-    variables: dict[str, str] = _says(_bundle)
-    functions: list[dict[str, str]] = _says(_said)
+    variables: dict[str, str] = says(_bundle)
+    functions: list[dict[str, str]] = says(_said)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Value:
     """One variable: [value] where JSON can say it; else [] with what it is, or why there is none."""
 
-    value: list[Any] = _says(lambda value: type(value) is list and _shallow(value))
-    what: str = _says(_one(str))
+    value: list[Any] = says(lambda value: type(value) is list and shallow(value))
+    what: str = says(one(str))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Paged:
     """Rows of a table as text, and how many it has; or why there are none."""
 
-    text: str = _says(_one(str), default="")
-    total: int = _says(_one(int), default=0)
-    why_not: str = _says(_one(str), default="")
+    text: str = says(one(str), default="")
+    total: int = says(one(int), default=0)
+    why_not: str = says(one(str), default="")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpointed:
     """A copy was made, or why none could be; how good it is, and what it will not have."""
 
-    name: str = _says(_one(str))
-    why_not: str = _says(_one(str), default="")
-    quality: str = _says(lambda value: value in ("clean", "degraded", "hostile"), default="clean")
-    lost: list[str] = _says(_texts, default_factory=list)
-    faults: int = _says(_one(int), default=0)  # pages this process has touched so far
-    seconds: float = _says(_one(int, float), default=0)  # of processor time it took
+    name: str = says(one(str))
+    why_not: str = says(one(str), default="")
+    quality: str = says(lambda value: value in ("clean", "degraded", "hostile"), default="clean")
+    lost: list[str] = says(_texts, default_factory=list)
+    faults: int = says(one(int), default=0)  # pages this process has touched so far
+    seconds: float = says(one(int, float), default=0)  # of processor time it took
 
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
     """A snapshot is in the namespace, or why it is not; what did not come back, and what is different now."""
 
-    why_not: str = _says(_one(str), default="")
-    variables: int = _says(_one(int), default=0)
-    lost: list[dict[str, str]] = _says(_said, default_factory=list)  # name, what, why, run
-    notes: list[str] = _says(_texts, default_factory=list)
-    seconds: float = _says(_one(int, float), default=0)
+    why_not: str = says(one(str), default="")
+    variables: int = says(one(int), default=0)
+    lost: list[dict[str, str]] = says(_said, default_factory=list)  # name, what, why, run
+    notes: list[str] = says(_texts, default_factory=list)
+    seconds: float = says(one(int, float), default=0)
 
 
 Event = (
@@ -246,6 +268,7 @@ Event = (
     | Raised
     | Asked
     | Finished
+    | Native
     | Inspected
     | Value
     | Paged
@@ -272,7 +295,7 @@ def dump(message: Any) -> tuple[dict[str, Any], list[bytes]]:
         value = getattr(message, each.name)
         if each.name == "bundle":
             said[each.name] = {key: lift(item) for key, item in value.items()}
-        elif each.name == "metadata" and not _shallow(value):
+        elif each.name == "metadata" and not shallow(value):
             raise BadMessage("metadata is nested too deeply to be shown")
         else:
             said[each.name] = lift(value)

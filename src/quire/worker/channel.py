@@ -26,22 +26,23 @@ from typing import Any
 
 from quire.wire import frames
 from quire.wire.messages import Printed
+from quire.worker.interrupts import Interrupts
 
 _CHUNK = 1 << 20
 _STARTS_CHILD = frozenset(("subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.posix_spawn"))
 _libc = ctypes.CDLL(None)
 
 
-DESCRIPTORS = 6  # that a channel needs
+DESCRIPTORS = 7  # of a live process: six of the channel, and the relay's
+RELAY = 6  # which of them that is
 HIGH = 200  # our descriptors are numbered from here: a cell that closes "all" most often means the low ones
 
 
 class Channel:
     """One for the life of the process; a woken copy connects it to a parent anew."""
 
-    def __init__(self) -> None:
-        self.sending = False  # in the main thread: an interrupt must wait, half a frame ends the kernel
-        self.interrupted = False  # one waited
+    def __init__(self, interrupts: Interrupts) -> None:
+        self._interrupts = interrupts
         self.left = True  # in a process that has no say here: a fork of the cell's
         os.register_at_fork(after_in_child=self._leave)
         sys.addaudithook(self._on_audit)
@@ -59,7 +60,6 @@ class Channel:
         self._lock_file = lock
         self._lock = threading.RLock()
         self._unsent = b""
-        self._main = threading.get_ident()
         self.left = False
 
     def receive(self, size: int) -> bytes:
@@ -84,17 +84,15 @@ class Channel:
     def _send(self, message: Any | None, *, more: bool = False, streams: bool = True) -> None:
         if self.left:
             return
-        if threading.get_ident() != self._main or self.sending:
+        if not self._interrupts.hold():
             self._send_now(message, more, streams)
             return
-        self.sending = True
         try:
             self._send_now(message, more, streams)
-        finally:
-            self.sending = False
-        if self.interrupted:
-            self.interrupted = False
-            raise KeyboardInterrupt
+        except BaseException:
+            self._interrupts.held = False
+            raise
+        self._interrupts.let_go()
 
     def _send_now(self, message: Any | None, more: bool, streams: bool) -> None:
         # before our lock: a thread that writes holds its stream's lock and waits for ours

@@ -34,7 +34,7 @@ class _Kept:
 class Live:
     """What a live process begins with."""
 
-    descriptors: list[int]  # socket, stdout write and read, stderr write and read, lock
+    descriptors: list[int]  # socket, stdout write and read, stderr write and read, lock, relay; then a snapshot's
     nursery: socket.socket  # the way to its keeper
     keeper: int  # the keeper's pid
 

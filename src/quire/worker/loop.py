@@ -28,6 +28,8 @@ from quire.wire.messages import (
     Inspected,
     Load,
     Loaded,
+    Native,
+    Offer,
     Page,
     Paged,
     Read,
@@ -38,10 +40,12 @@ from quire.wire.messages import (
 )
 from quire.worker import census, figures, namespace, processes, repairs, reserve, tables
 from quire.worker import channel as channels
+from quire.worker.capabilities.known import Known
 from quire.worker.checkpoints import LIVE, Checkpoints
 from quire.worker.errors import raised
 from quire.worker.executor import Executor
 from quire.worker.history import is_ours
+from quire.worker.interrupts import Interrupts
 from quire.worker.keeper import Live
 from quire.worker.snapshot import reader, surroundings, writer
 from quire.worker.snapshot.pages import Watch
@@ -66,16 +70,20 @@ def live(begin: Live) -> None:
     sys.path.insert(_after_standard(), "")
     sys.argv = [""]
     _reseed()
-    channel = channels.Channel()
-    channel.connect(begin.descriptors[: channels.DESCRIPTORS])
+    interrupts = Interrupts()
+    channel = channels.Channel(interrupts)
+    channel.connect(begin.descriptors[: channels.RELAY])
     channels.line_buffer_c()
-    _Worker(channel, begin).serve()
+    _Worker(channel, interrupts, begin).serve()
 
 
 class _Worker:
-    def __init__(self, channel: channels.Channel, begin: Live) -> None:
+    def __init__(self, channel: channels.Channel, interrupts: Interrupts, begin: Live) -> None:
         self._channel = channel
+        self._interrupts = interrupts
         self._executor = Executor(channel.send)
+        self._known = Known(interrupts, self._executor.namespace)
+        self._known.relay.connect(begin.descriptors[channels.RELAY])
         self._makers = Makers(but=self._executor.history.numbered)
         self._cells: dict[str, str] = {}  # by run, what its cell is called
         subject = writer.Subject(self._executor.namespace, self._makers, self._cells, Watch())
@@ -100,7 +108,12 @@ class _Worker:
     def serve(self) -> None:
         while True:
             self._channel.send(Ready(version=messages.VERSION, python=platform.python_version()))
+            self._tell(self._known.all_news())
             self._listen()
+
+    def _tell(self, news: Native | None) -> None:
+        if news is not None:
+            self._channel.send(news)
 
     def _listen(self) -> None:
         """Until the parent hangs up, which ends the process, or this is a woken copy, which begins anew."""
@@ -118,7 +131,7 @@ class _Worker:
         """True in a copy, once it is woken: it has the original's place, and another parent's ear."""
         begun = time.thread_time()  # work, not waiting: a busy machine does not make it dear
         why, loop, found = "", repairs.current_loop(), census.Census()
-        ours = self._channel.descriptors + self._descriptors.kept
+        ours = self._channel.descriptors + self._descriptors.kept + self._known.relay.descriptors
         try:
             found = self._checkpoints.census(ours)
             descriptors = self._checkpoints.take(name, found, self._leave)
@@ -136,14 +149,17 @@ class _Worker:
                 )
             )
             return False
-        self._channel.connect(descriptors)
+        self._known.relay.forget_loops()
+        self._channel.connect(descriptors[: channels.RELAY])
         self._descriptors = channels.Descriptors()
         repairs.after_waking(loop)
+        self._known.relay.connect(descriptors[channels.RELAY])
         return True
 
     def _leave(self) -> None:
         """In a copy: the channel is the original's."""
         self._channel.leave()
+        self._known.relay.leave()
         for each in self._descriptors.kept:
             os.close(each)
 
@@ -153,6 +169,8 @@ class _Worker:
                 self._enter(request)
             case Run():
                 self._run(request)
+            case Offer(catalog=catalog):
+                self._known.apply(catalog)
             case Inspect():
                 variables, functions = namespace.describe(self._executor.namespace)
                 self._channel.send(Inspected(variables=variables, functions=functions))
@@ -186,6 +204,7 @@ class _Worker:
         finally:
             self._running = False
         self._executor.history.adopt()
+        self._tell(self._known.loaded())
         self._makers.makers = found.makers
         self._cells.update(found.cells)
         lost = [
@@ -197,7 +216,7 @@ class _Worker:
     def _run(self, request: Run) -> None:
         self._own_streams()
         signal.signal(signal.SIGINT, self._on_interrupt)  # a cell before may have replaced it
-        self._channel.interrupted = False
+        self._interrupts.came = False
         self._running = True
         self._makers.before(self._executor.namespace)
         self._limit_cpu(self._cpu_seconds)
@@ -211,6 +230,7 @@ class _Worker:
             self._limit_cpu(0)
             self._makers.after(self._executor.namespace, request.run, self._executor.bound)
             self._cells[request.run] = request.name.partition(",")[0]
+        self._tell(self._known.news())
         self._channel.send(finished)
 
     def _limit_cpu(self, seconds: float) -> None:
@@ -247,8 +267,8 @@ class _Worker:
     def _on_interrupt(self, number: int, frame: types.FrameType | None) -> None:
         if not self._running:
             return
-        if self._channel.sending:
-            self._channel.interrupted = True
+        if self._interrupts.held:
+            self._interrupts.came = True
         else:
             raise KeyboardInterrupt
 

@@ -19,6 +19,7 @@ from quire.core.errors import QuireError, Refused
 from quire.core.model import LOCAL, Cell, CellState, Notebook, RunId, Snapshot
 from quire.core.saving import Saving
 from quire.frontends.mcp import elicitation
+from quire.frontends.mcp.notices import Notices
 from quire.frontends.mcp.render import Renderer
 from quire.frontends.mcp.results import NotebookInfo
 
@@ -31,11 +32,14 @@ class Desk:
     def __init__(self, app: App, result_chars: int) -> None:
         self.app = app
         self.render = Renderer(app.notebooks, result_chars)
+        self.notices: Notices | None = None  # once the server runs
         self._asking = elicitation.Asking()
 
     def client(self, ctx: Context) -> Client:
         """One stdio process is one client; over HTTP a session is one, where the protocol has sessions."""
         request = ctx.request_context
+        if self.notices is not None:
+            self.notices.seen(ctx.session)
         http = request.request if request is not None else None
         return Client(principal=LOCAL, session=http.headers.get("mcp-session-id") if http is not None else None)
 
@@ -68,7 +72,7 @@ class Desk:
         async def tick(run: ActiveRun) -> None:
             elapsed = anyio.current_time() - run.started_at
             with anyio.move_on_after(_SAY):
-                await ctx.report_progress(elapsed, run.timeout, run.transcript.last_line() or "running")
+                await ctx.report_progress(elapsed, run.timeout, run.doing or run.transcript.last_line() or "running")
 
         with active.listening() if asks else contextlib.nullcontext():
             if reply:

@@ -1,4 +1,4 @@
-"""A cell's input(), asked of the person beside the client, on both eras of the protocol.
+"""A cell's input() and the approval of its calls, asked of the person beside the client, on both protocol eras.
 
 Until 2025-11-25 the server asks within the call. From 2026-07-28 on a call ends with the question, and the client
 calls again with the answer; the run waits meanwhile, known by the state the client brings back, which is sealed.
@@ -21,7 +21,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from quire.core.active import ActiveRun, Question
 from quire.core.errors import NotFound
 
-_SCHEMA: dict[str, Any] = {"type": "object", "properties": {"value": {"type": "string", "title": "Input"}}}
+_LINE: dict[str, Any] = {"type": "object", "properties": {"value": {"type": "string", "title": "Input"}}}
+_YES: dict[str, Any] = {"type": "object", "properties": {"approve": {"type": "boolean", "title": "Allow the call"}}}
 _NO = "the person gave no answer. Put the value into the code instead."
 
 
@@ -53,7 +54,7 @@ class Reply:
     def give(self) -> None:
         """To the run; where the client brought nothing, the question stays open."""
         if isinstance(self.said, ElicitResult):
-            self.active.answer(self.question, *_line(self.said))
+            self.active.answer(self.question, *_answer(self.question, self.said))
 
 
 class Asking:
@@ -80,7 +81,7 @@ class Asking:
         self._waiting = {key: each for key, each in self._waiting.items() if not each[0].done.is_set()}
         key = uuid4().hex
         self._waiting[key] = (active, question)
-        form = ElicitRequestFormParams(message=_message(question), requested_schema=_SCHEMA)
+        form = ElicitRequestFormParams(message=_message(question), requested_schema=_form(question))
         raise ClientMustAsk(
             InputRequiredToolResult(
                 InputRequiredResult(
@@ -103,12 +104,16 @@ class Asking:
             group.start_soon(withdraw)
             group.start_soon(over)
             try:
-                reply = await ctx.session.elicit_form(_message(question), _SCHEMA, related_request_id=ctx.request_id)
-                active.answer(question, *_line(reply))
-            except (MCPError, ValueError) as error:  # ValueError: a reply that is none
-                active.answer(
-                    question, None, f"the client could not ask ({error}). Put the value into the code instead."
+                reply = await ctx.session.elicit_form(
+                    _message(question), _form(question), related_request_id=ctx.request_id
                 )
+                active.answer(question, *_answer(question, reply))
+            except (MCPError, ValueError) as error:  # ValueError: a reply that is none
+                if question.approves:
+                    active.answer(question, None, f"The client could not ask for approval ({error}).")
+                else:
+                    why = f"the client could not ask ({error}). Put the value into the code instead."
+                    active.answer(question, None, why)
             group.cancel_scope.cancel()
 
 
@@ -121,7 +126,15 @@ def _message(question: Question) -> str:
     return question.prompt.strip() or "A cell asks for input."
 
 
-def _line(reply: ElicitResult) -> tuple[str | None, str]:
+def _form(question: Question) -> dict[str, Any]:
+    return _YES if question.approves else _LINE
+
+
+def _answer(question: Question, reply: ElicitResult) -> tuple[str | None, str]:
+    if question.approves:
+        # accepting the question is no yes yet: the box is
+        yes = reply.action == "accept" and (reply.content or {}).get("approve") is True
+        return ("yes", "") if yes else (None, "A person said no: it was not called.")
     if reply.action != "accept":
         return None, _NO
     value = (reply.content or {}).get("value", "")

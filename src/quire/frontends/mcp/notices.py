@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import quote
+from weakref import WeakSet
 
 from fastmcp import FastMCP
+from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
-from mcp.server.subscriptions import ListenHandler, ResourceUpdated, ServerEvent
+from mcp.server.subscriptions import ListenHandler, ResourceUpdated, ServerEvent, ToolsListChanged
 from mcp_types import (
     EmptyResult,
     SubscribeRequestParams,
@@ -34,6 +37,8 @@ class Notices:
     def __init__(self, server: FastMCP[Any]) -> None:
         self._streams: dict[object, Callable[[ServerEvent], None]] = {}
         self._sessions: dict[str, dict[int, ServerSession]] = {}  # uri to the connections that asked for it
+        self._seen: WeakSet[Connection] = WeakSet()
+        self._telling: set[asyncio.Task[None]] = set()
         self._waiting: asyncio.Queue[tuple[str, int, ServerSession]] = asyncio.Queue(_BACKLOG)
         low = server._mcp_server  # fastmcp has no subscriptions of its own yet
         low.add_request_handler("subscriptions/listen", SubscriptionsListenRequestParams, ListenHandler(self))
@@ -66,6 +71,19 @@ class Notices:
             self._streams.pop(key, None)
 
         return unsubscribe
+
+    def seen(self, session: ServerSession) -> None:
+        """A client is there: it is to hear when the list of tools changes."""
+        self._seen.add(session._connection)
+
+    def tools_changed(self) -> None:
+        for deliver in list(self._streams.values()):
+            deliver(ToolsListChanged())
+        for connection in list(self._seen):
+            if connection.has_standalone_channel:
+                task = asyncio.get_running_loop().create_task(_tell(connection))
+                self._telling.add(task)
+                task.add_done_callback(self._telling.discard)
 
     def _on_change(self, change: Change) -> None:
         if not self._streams and not self._sessions:
@@ -100,6 +118,11 @@ class Notices:
         sessions.pop(key, None)
         if not sessions:
             self._sessions.pop(uri, None)
+
+
+async def _tell(connection: Connection) -> None:
+    with contextlib.suppress(Exception):  # a client that left
+        await asyncio.wait_for(connection.send_tool_list_changed(), _SAY)
 
 
 def _connection(session: ServerSession) -> int:

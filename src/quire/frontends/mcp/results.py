@@ -35,7 +35,7 @@ class CellInfo(TypedDict):
 
 
 class ShownCell(CellInfo):
-    outputs: list[OutputInfo]
+    outputs: list[dict[str, Any]]  # OutputInfo; said loosely, since clients build types from this on every call
     code: NotRequired[str]
     notice: NotRequired[str]
     ran: NotRequired[list[int]]
@@ -53,7 +53,7 @@ class ExecutionResult(TypedDict):
     cell_id: str
     cell_number: int
     seconds: float | None
-    outputs: list[dict[str, Any]]  # OutputInfo; said loosely, since clients build types from this on every call
+    outputs: list[dict[str, Any]]  # as above
     notice: NotRequired[str]
 
 
@@ -96,6 +96,24 @@ class StateInfo(TypedDict):
     runtime: str
     sandbox: str
     protection: str
+
+
+class CapabilityInfo(TypedDict):
+    name: str
+    server: str
+    methods: list[str]
+
+
+class Uninstalled(TypedDict):
+    name: str
+
+
+class Described(TypedDict):
+    text: str
+
+
+class FoundMethods(TypedDict):
+    methods: list[str]
 
 
 class CheckpointInfo(TypedDict):
@@ -157,11 +175,22 @@ def short(node: Any) -> Any:
         return [short(item) for item in node]
     if not isinstance(node, dict):
         return node
-    if "anyOf" in node and all(each.keys() == {"type"} for each in node["anyOf"]):
-        rest = {key: value for key, value in node.items() if key not in ("anyOf", "title")}
-        return {"type": [each["type"] for each in node["anyOf"]], **rest}
+    if "anyOf" in node and (merged := _merged([short(each) for each in node["anyOf"]])):
+        return {**merged, **short({key: value for key, value in node.items() if key != "anyOf"})}
     return {
         key: {name: short(each) for name, each in value.items()} if key == "properties" else short(value)
         for key, value in node.items()
-        if key != "title"
+        if key != "title" and (key, value) != ("default", None)  # what may be null and is left out is null
     }
+
+
+def _merged(ways: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Several types as one, where each is another and at most one says more: that concerns its own type only."""
+    types = [each.get("type") for each in ways]
+    more = [{key: value for key, value in each.items() if key != "type"} for each in ways]
+    said = [each for each in more if each]
+    if not all(isinstance(each, str) for each in types) or len(set(types)) < len(types) or len(said) > 1:
+        return None
+    if said and not said[0].keys() <= {"additionalProperties", "items"}:
+        return None
+    return {"type": types, **(said[0] if said else {})}

@@ -16,10 +16,16 @@ from pydantic import ValidationError as PydanticValidationError
 from quire.core.app import App
 from quire.frontends.mcp import prompts, resources
 from quire.frontends.mcp.desk import Desk
+from quire.frontends.mcp.exposed import Exposed
 from quire.frontends.mcp.notices import Notices
-from quire.frontends.mcp.toolsets import Shelf, notebook, repl, timeline
+from quire.frontends.mcp.toolsets import Shelf, capabilities, notebook, repl, timeline
 
-_SETS = {"notebook": notebook.register, "repl": repl.register, "timeline": timeline.register}
+_SETS = {
+    "notebook": notebook.register,
+    "repl": repl.register,
+    "capabilities": capabilities.register,
+    "timeline": timeline.register,
+}
 
 _INSTRUCTIONS = """\
 A place to run Python that keeps its state: variables stay between calls and come back from disk after a restart
@@ -28,8 +34,9 @@ display; a person's ipynb comes in by import_ipynb and goes out by export_notebo
 execute runs code in the current notebook (`main` unless you choose another); add_cell and execute_cell work with
 cells. Say `notebook=` to use another one. A run that outlasts the call goes on: get_cell shows it, interrupt ends it.
 After an error, variables are kept; after a crash or a kill they are as before that cell, and the answer says what is
-not. rollback steps back to any earlier cell, branch_notebook tries a second way. Long outputs are shown shortened
-with the address of the whole."""
+not. rollback steps back to any earlier cell, branch_notebook tries a second way. install_capability makes any MCP
+server an object that code calls, `caps` in code lists them. Long outputs are shown shortened with the address of the
+whole."""
 
 _ICON = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 24 24'%3E%3Cpath d='M4 4c4-1 6 0 8 2 2-2"
@@ -45,7 +52,7 @@ def build(app: App, *, toolsets: tuple[str, ...], result_chars: int, version: st
         instructions=_INSTRUCTIONS,
         version=version,
         icons=[Icon(src=_ICON, mime_type="image/svg+xml")],
-        lifespan=_lifespan(app),
+        lifespan=_lifespan(app, desk),
         middleware=[_PlainRefusals()],
     )
     shelf = Shelf(server)
@@ -57,14 +64,20 @@ def build(app: App, *, toolsets: tuple[str, ...], result_chars: int, version: st
     return server
 
 
-def _lifespan(app: App) -> Callable[[FastMCP[Any]], AbstractAsyncContextManager[dict[str, Any]]]:
+def _lifespan(app: App, desk: Desk) -> Callable[[FastMCP[Any]], AbstractAsyncContextManager[dict[str, Any]]]:
     @asynccontextmanager
     async def lifespan(server: FastMCP[Any]) -> AsyncIterator[dict[str, Any]]:
         tools = await server.list_tools()  # the first listing imports lazily: better now than in a client's face
         # over HTTP the SDK looks the schema up on every call, by listing all tools unless told another way
-        server._mcp_server.get_tool_input_schema = {tool.name: tool.parameters for tool in tools}.get
-        async with Notices(server).relaying(app.feed):
-            yield {}
+        schemas = {tool.name: tool.parameters for tool in tools}
+        server._mcp_server.get_tool_input_schema = schemas.get
+        desk.notices = Notices(server)
+        async with desk.notices.relaying(app.feed):
+            stop = app.relay.listen(Exposed(server, desk, desk.notices, schemas).heard)
+            try:
+                yield {}
+            finally:
+                stop()
 
     return lifespan
 

@@ -12,6 +12,8 @@ from anyio import to_thread
 
 from quire.core import workspaces
 from quire.core.app import App
+from quire.core.approvals import Approvals
+from quire.core.capability_request import approve_of, backend_of
 from quire.core.checkpoints import Checkpoint
 from quire.core.errors import NotFound, Refused
 from quire.core.images import Image
@@ -48,6 +50,25 @@ class Quire:
         books = await self._app.notebooks.of(LOCAL)
         names = {book.id: book.name for book in books}
         return {book.name: names.get(book.origin.notebook) if book.origin else None for book in books}
+
+    async def install_capability(self, name: str, **backend: Any) -> list[str]:
+        """Make an MCP server an object in every notebook; its tools. `backend`: command, url, env, headers, auth,
+        config, approve."""
+        reached = backend_of(name, backend, self._app.backends.described)
+        capability = await self._app.capabilities.install(LOCAL, name, reached, approve_of(backend))
+        return [tool.name for tool in capability.offered.tools]
+
+    async def uninstall_capability(self, name: str) -> None:
+        await self._app.capabilities.uninstall(LOCAL, name)
+
+    async def capabilities(self) -> dict[str, str]:
+        """Each with how it is."""
+        return {each.name: health for each, health in await self._app.capabilities.all(LOCAL)}
+
+    @property
+    def approvals(self) -> Approvals:
+        """Calls that wait for a person's word: `with q.approvals.watching():`, then pending() and answer()."""
+        return self._app.approvals
 
 
 class Notebook:

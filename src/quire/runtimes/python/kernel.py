@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
+from quire.core.capability import Catalog
 from quire.core.errors import Failed
 from quire.core.model import Census, Died, KernelSpec, Loss, Restored, RunId
-from quire.core.ports import Draft, Recipe, Written
+from quire.core.ports import Draft, Recipe, Relay, Written
 from quire.runtimes.python import budget, writing
 from quire.runtimes.python.keeper import Keeper
 from quire.runtimes.python.live import Live
 from quire.runtimes.python.zygote import Zygote
-from quire.wire import messages, packets
+from quire.wire import messages, packets, relay
 from quire.wire.messages import Event
 
 _CHECKPOINT = 10.0  # seconds a checkpoint may take
@@ -24,10 +26,13 @@ _WATCH = 0.5  # seconds between looks at how many processes a cell has
 
 
 class PythonKernel:
-    def __init__(self, zygote: Zygote, keeper: Keeper, live: Live) -> None:
+    _live: Live
+
+    def __init__(self, zygote: Zygote, keeper: Keeper, calls: Relay) -> None:
         self._zygote = zygote
         self._keeper = keeper
-        self._live = live
+        self._calls = calls
+        self._offered = -1  # the catalog that the live process has
         self._spec: KernelSpec | None = None  # None while nobody has it
         self._branched = False  # as it began, it was somewhere already
         self._ancestors: list[Keeper] = []  # of what it was branched from
@@ -37,16 +42,19 @@ class PythonKernel:
         self._unwritable: writing.Refused = {}
 
     @classmethod
-    async def start(cls, zygote: Zygote) -> PythonKernel:
-        return await cls._of(zygote, await zygote.fork())
+    async def start(cls, zygote: Zygote, calls: Relay) -> PythonKernel:
+        return await cls._of(zygote, await zygote.fork(), calls)
 
     @classmethod
-    async def _of(cls, zygote: Zygote, keeper: Keeper) -> PythonKernel:
+    async def _of(cls, zygote: Zygote, keeper: Keeper, calls: Relay, spec: KernelSpec | None = None) -> PythonKernel:
+        kernel = cls(zygote, keeper, calls)
+        kernel._spec = spec
         try:
-            return cls(zygote, keeper, await Live.begin(keeper, {"do": "start"}))
+            kernel._live = await Live.begin(keeper, kernel, {"do": "start"})
         except BaseException:
             await asyncio.shield(keeper.close())
             raise
+        return kernel
 
     async def enter(self, spec: KernelSpec) -> None:
         """Become this notebook's: its folder, its limits."""
@@ -77,6 +85,21 @@ class PythonKernel:
     async def answer(self, answer: messages.Answer) -> None:
         await self._live.send(answer)
 
+    async def offer(self, catalog: Catalog) -> None:
+        if catalog.version != self._offered:
+            self._offered = catalog.version
+            await self._live.send(messages.Offer(catalog=catalog.entries))
+
+    async def call(self, called: relay.Called) -> relay.Answer:
+        """What the code asks of a capability."""
+        assert self._spec is not None  # code runs only where somebody has the kernel
+        return await self._calls.call(self._spec, called)
+
+    def native(self, capabilities: list[dict[str, Any]]) -> None:
+        """What the code offers itself."""
+        if self._spec is not None:
+            self._calls.native(self._spec, capabilities)
+
     def interrupt(self) -> None:
         self._live.interrupt()
 
@@ -89,6 +112,7 @@ class PythonKernel:
         await asyncio.shield(self._close())
 
     async def _close(self) -> None:
+        self.native([])
         await self._keeper.close()
         await asyncio.gather(self._live.close(), *self._burials)
 
@@ -154,8 +178,10 @@ class PythonKernel:
         """Have another process in the live one's place."""
         assert self._spec is not None
         old = self._live
+        self.native([])  # a woken one says what it has
+        self._offered = -1
         try:
-            self._live = await Live.begin(self._keeper, order, more)
+            self._live = await Live.begin(self._keeper, self, order, more)
         except Failed:
             if self._keeper.live != old.pid:  # what came in its place did not come up
                 await old.close()
@@ -209,9 +235,9 @@ class PythonKernel:
         self._zygote.adopt(pid)
         for keeper in self._ancestors:  # it becomes their child when the ones between end
             keeper.order(do="adopt", pid=pid)
-        kernel = await self._of(self._zygote, Keeper(ours, pidfd))
+        kernel = await self._of(self._zygote, Keeper(ours, pidfd), self._calls, spec)
         kernel._ancestors = [*self._ancestors, self._keeper]
-        kernel._spec, kernel._branched = spec, bool(name) or self._branched
+        kernel._branched = bool(name) or self._branched
         if not kernel._branched:
             await kernel.enter(spec)
         return kernel

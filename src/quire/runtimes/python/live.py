@@ -14,13 +14,14 @@ import signal
 import socket
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from quire.core.errors import Failed
 from quire.core.model import Died
+from quire.runtimes.python.calls import Calls
 from quire.runtimes.python.exits import Exit, exit_reason, hung_up, protocol_broken
 from quire.runtimes.python.keeper import Keeper
-from quire.wire import frames, messages
+from quire.wire import frames, messages, relay
 from quire.wire.messages import (
     BadMessage,
     Checkpoint,
@@ -32,6 +33,7 @@ from quire.wire.messages import (
     Inspected,
     Load,
     Loaded,
+    Native,
     Page,
     Paged,
     Printed,
@@ -48,9 +50,18 @@ _START = 30.0  # seconds a new kernel has to say it is ready
 _WAKE = 10.0  # seconds a checkpoint has
 
 
+class Owner(Protocol):
+    """Whose live process this is: it answers what the code calls, and hears what the code offers itself."""
+
+    async def call(self, called: relay.Called) -> relay.Answer: ...
+
+    def native(self, capabilities: list[dict[str, Any]]) -> None: ...
+
+
 class Live:
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: Keeper, owner: Owner) -> None:
         self._keeper = keeper
+        self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._events: deque[Event | Died] = deque()
         self._backlog = 0  # bytes of them
@@ -66,9 +77,9 @@ class Live:
         self._pidfd = -1
 
     @classmethod
-    async def begin(cls, keeper: Keeper, order: dict[str, Any], more: Sequence[int] = ()) -> Live:
+    async def begin(cls, keeper: Keeper, owner: Owner, order: dict[str, Any], more: Sequence[int] = ()) -> Live:
         """The process the keeper makes of this order, when it has said that it is ready; it gets `more` descriptors."""
-        live = cls(keeper)
+        live = cls(keeper, owner)
         patience = _START if order["do"] == "start" else _WAKE
         try:
             async with asyncio.timeout(patience):
@@ -89,10 +100,12 @@ class Live:
 
     async def _begin(self, order: dict[str, Any], more: Sequence[int]) -> None:
         ours, theirs = socket.socketpair()
+        relay_ours, relay_theirs = socket.socketpair()
         out_read, out_write = os.pipe()
         err_read, err_write = os.pipe()
         lock = os.memfd_create("quire-lock")
         self._sock, self._lock = ours, lock
+        self._calls = Calls(relay_ours, self._owner.call, self._distrust)
         self._pipes = (("stdout", out_read), ("stderr", err_read))
         ours.setblocking(False)
         for _, pipe in self._pipes:
@@ -101,13 +114,14 @@ class Live:
                 fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         try:
             self._pid, self._pidfd = await self._keeper.launch(
-                order, [theirs.fileno(), out_write, out_read, err_write, err_read, lock, *more]
+                order, [theirs.fileno(), out_write, out_read, err_write, err_read, lock, relay_theirs.fileno(), *more]
             )
         except BaseException:
             self._close_descriptors()
             raise
         finally:
             theirs.close()
+            relay_theirs.close()
             os.close(out_write)
             os.close(err_write)
         self._loop.add_reader(self._pidfd, self._on_death)
@@ -201,14 +215,20 @@ class Live:
             return
         try:
             for event in self._decoder.feed(data):
+                if isinstance(event, Native):
+                    self._owner.native(event.capabilities)
+                    continue
                 if isinstance(event, Finished):
                     if event.run != self._run:
                         raise BadMessage("it ended a run that does not run")
                     self._run = None
                 self._put(event)
         except ValueError as error:  # BadFrame, BadMessage
-            self._broken = protocol_broken(str(error))
-            self._kill()
+            self._distrust(str(error))
+
+    def _distrust(self, why: str) -> None:
+        self._broken = self._broken or protocol_broken(why)
+        self._kill()
 
     # What is printed while the worker is silent
 
@@ -258,6 +278,7 @@ class Live:
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
     def _on_death(self) -> None:
+        self._calls.close()
         self._loop.remove_reader(self._pidfd)
         self._ending = self._loop.create_task(self._bury())
 
@@ -277,6 +298,7 @@ class Live:
             self._gone.set()
 
     def _close_descriptors(self) -> None:
+        self._calls.close()
         for descriptor in (self._pidfd, self._lock, *(pipe for _, pipe in self._pipes)):
             if descriptor >= 0:
                 os.close(descriptor)

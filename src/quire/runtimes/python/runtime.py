@@ -12,6 +12,7 @@ import anyio
 
 from quire.core.errors import Failed
 from quire.core.model import KernelSpec
+from quire.core.ports import Relay
 from quire.runtimes.python import venv
 from quire.runtimes.python.kernel import PythonKernel
 from quire.runtimes.python.zygote import Zygote
@@ -22,8 +23,9 @@ PRELOAD = ("numpy", "pandas", "matplotlib.pyplot")
 
 
 class PythonRuntime:
-    def __init__(self, *, python: str, preload: tuple[str, ...] = PRELOAD, spares: int = 1) -> None:
+    def __init__(self, *, python: str, calls: Relay, preload: tuple[str, ...] = PRELOAD, spares: int = 1) -> None:
         self._python = python
+        self._calls = calls
         self._preload = preload
         self._zygotes: dict[str, Zygote] = {}  # by interpreter
         self._starting: dict[str, asyncio.Lock] = {}
@@ -52,7 +54,7 @@ class PythonRuntime:
         python = await self._interpreter(spec)
         kernel = self._spare() if python == self._python else None
         if kernel is None:
-            kernel = await PythonKernel.start(await self._warm(python))
+            kernel = await PythonKernel.start(await self._warm(python), self._calls)
         await kernel.enter(spec)
         return kernel
 
@@ -96,7 +98,7 @@ class PythonRuntime:
             self._taken.clear()
             with contextlib.suppress(Failed):  # the next start says why
                 while len(self._spares) < self._wanted:
-                    self._spares.append(await PythonKernel.start(await self._warm(self._python)))
+                    self._spares.append(await PythonKernel.start(await self._warm(self._python), self._calls))
             await self._taken.wait()
             await asyncio.sleep(_REST)
 

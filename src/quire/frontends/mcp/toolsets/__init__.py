@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from fastmcp import FastMCP
-from fastmcp.tools import Tool
+from fastmcp.tools import FunctionTool
+from mcp_types import Tool as MCPTool
 from mcp_types import ToolAnnotations
 
 from quire.frontends.mcp.desk import refusals
@@ -39,10 +40,18 @@ class Shelf:
             idempotent_hint=repeats or reads,
             open_world_hint=runs,
         )
-        offered = Tool.from_function(
+        offered = FunctionTool.from_function(
             refusals(tool),
             title=title,
             annotations=hints,
             output_schema=schema(result) if result is not None else None,
         )
-        self._server.add_tool(offered.model_copy(update={"parameters": short(offered.parameters)}))
+        given = {name: getattr(offered, name) for name in FunctionTool.model_fields}
+        self._server.add_tool(_Plain(**{**given, "parameters": short(offered.parameters)}))
+
+
+class _Plain(FunctionTool):
+    """Without the framework's own note in every listing: nobody reads it."""
+
+    def to_mcp_tool(self, **overrides: Any) -> MCPTool:
+        return super().to_mcp_tool(**{"_meta": None, **overrides})

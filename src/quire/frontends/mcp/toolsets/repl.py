@@ -6,6 +6,7 @@ from fastmcp import Context
 from fastmcp.tools import ToolResult
 
 from quire.core import brought_back
+from quire.core.model import Notebook
 from quire.frontends.mcp import render
 from quire.frontends.mcp.desk import Desk, kernel_state, on_disk, protection
 from quire.frontends.mcp.results import CellInfo, Done, ExecutionResult, RolledBack, SavedState, StateInfo
@@ -23,7 +24,7 @@ def register(shelf: Shelf, desk: Desk) -> None:
         return await desk.render.execution(book, cell, notice)
 
     async def state(ctx: Context, notebook: str | None = None) -> ToolResult:
-        """What the namespace holds now: variables with type and size, functions, and how the kernel is."""
+        """What the namespace holds now: variables with type and size, functions, capabilities; how the kernel is."""
         book = await desk.notebook(ctx, notebook)
         kernel, asleep = await kernel_state(desk.app, book)
         found = asleep if asleep is not None else await desk.app.questions.inspect(book)
@@ -35,7 +36,7 @@ def register(shelf: Shelf, desk: Desk) -> None:
                 for each in (found.functions if found else [])
             ],
             "variables": found.variables if found else {},
-            "capabilities": [],
+            "capabilities": await _capabilities(desk, book),
             "history_length": book.runs,
             "runtime": book.runtime,
             "sandbox": desk.app.about["sandbox"],
@@ -45,7 +46,7 @@ def register(shelf: Shelf, desk: Desk) -> None:
         return ToolResult(content=_state_text(info, lost), structured_content=dict(info))
 
     async def reset(ctx: Context, notebook: str | None = None) -> ToolResult:
-        """Start over with an empty namespace; the cells stay."""
+        """Start over with an empty namespace; cells and capabilities stay."""
         book = await desk.notebook(ctx, notebook)
         await desk.app.kernels.end(book)
         done: Done = {
@@ -113,6 +114,12 @@ def _register_saving(shelf: Shelf, desk: Desk) -> None:
     shelf.put(restore_state, "Restore state", RolledBack, destroys=True)
 
 
+async def _capabilities(desk: Desk, book: Notebook) -> list[str]:
+    relayed = await desk.app.capabilities.all(book.owner)
+    said = [f"{each.name}: {render.count(len(each.offered.tools), 'method')}, {health}" for each, health in relayed]
+    return said + [f"{each['name']}: made here" for each in desk.app.relay.native_of(book.id)]
+
+
 def _state_text(info: StateInfo, lost: list[str]) -> str:
     lines = [f"notebook {info['notebook']}: kernel {info['kernel']}, {info['history_length']} runs"]
     if info["kernel"] == "hibernated":
@@ -126,6 +133,7 @@ def _state_text(info: StateInfo, lost: list[str]) -> str:
     lines += [
         f"def {each['name']}{each['signature']}  {each['docstring']}".rstrip() for each in info["defined_functions"]
     ]
+    lines += [f"capability {each}" for each in info["capabilities"]]
     if not info["variables"] and not info["defined_functions"]:
         lines.append("no variables, no functions")
     return "\n".join(lines)

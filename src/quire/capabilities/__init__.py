@@ -1,0 +1,1 @@
+"""Connections to MCP servers, over pipes and over HTTP."""

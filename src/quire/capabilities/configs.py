@@ -1,0 +1,156 @@
+"""MCP servers as other clients' configuration files have them: read where they are connected to, never copied."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from quire.core.capability import Backend
+from quire.core.errors import NotFound, Refused
+
+_LARGEST = 16 * 2**20  # bytes; Claude Code keeps much else in its file
+_KEYS = ("mcpServers", "servers")  # of Claude and Cursor, of VS Code
+
+
+def known() -> dict[str, list[Path]]:
+    """Where each client keeps a user's servers, by its word. A file in the working folder goes by its path only: a
+    cloned project must not choose what runs here."""
+    home = Path.home()
+    settings = home / ("Library/Application Support" if sys.platform == "darwin" else ".config")
+    return {
+        "claude-desktop": [settings / "Claude/claude_desktop_config.json"],
+        "claude-code": [home / ".claude.json"],
+        "cursor": [home / ".cursor/mcp.json"],
+        "vscode": [settings / "Code/User/mcp.json", settings / "Code/User/settings.json"],
+    }
+
+
+def find(config: str, name: str) -> Backend:
+    """By a file's path or a client's word, and a server's name or the identifier made of it.
+
+    Raises NotFound, naming the servers there are, or Refused where the file cannot be read.
+    """
+    there = _files(config)
+    seen: list[str] = []
+    for place in there:
+        found = servers(place)
+        for each in found:
+            if each == name:
+                return Backend(config=str(place), entry=each)
+        alike = [each for each in found if _identifier(each) == _identifier(name)]
+        if len(alike) == 1:
+            return Backend(config=str(place), entry=alike[0])
+        seen += found
+    which = f"It has {_listed(seen)}." if seen else "It has no servers."
+    raise NotFound(f"{' and '.join(map(str, there))} has no MCP server {name!r}. {which}")
+
+
+def listed(config: str) -> list[str]:
+    """The names of all servers there."""
+    return list(dict.fromkeys(name for place in _files(config) for name in servers(place)))
+
+
+def _files(config: str) -> list[Path]:
+    places = [place.absolute() for place in known().get(config, [Path(config).expanduser()])]
+    there = [place for place in places if place.is_file()]
+    if not there:
+        looked = " or ".join(map(str, places))
+        raise NotFound(f"There is no file {looked}. Pass a configuration file's path, or one of {_listed(known())}.")
+    return there
+
+
+def servers(path: str | Path) -> dict[str, Backend]:
+    """Each as it stands there. Raises Refused where the file cannot be read."""
+    said = _parse(Path(path))
+    inner = said.get("mcp")
+    for place in (said, inner if isinstance(inner, dict) else {}):
+        for key in _KEYS:
+            if isinstance(place.get(key), dict):
+                return {str(name): entry(one) for name, one in place[key].items() if isinstance(one, dict)}
+    return {}
+
+
+def entry(given: dict[str, Any]) -> Backend:
+    """One server's entry: command, args, env, cwd; or url, headers. What is not as it should be is left out."""
+    command = given.get("command")
+    args = given.get("args")
+    argv = command if isinstance(command, list) else [command] if isinstance(command, str) and command else []
+    url = next((given[key] for key in ("url", "serverUrl", "httpUrl") if isinstance(given.get(key), str)), "")
+    headers = _texts(given.get("headers"))
+    if isinstance(auth := given.get("auth"), str) and auth:
+        headers.setdefault("Authorization", authorization(auth))
+    return Backend(
+        command=tuple(str(part) for part in [*argv, *(args if isinstance(args, list) and argv else [])]),
+        url="" if argv else url,
+        env=_texts(given.get("env")),
+        headers=headers,
+        folder=given["cwd"] if isinstance(given.get("cwd"), str) else "",
+    )
+
+
+def authorization(auth: str) -> str:
+    """The header for a token or a reference to one: a scheme is put before it where it has none."""
+    return auth if " " in auth else f"Bearer {auth}"
+
+
+def read(backend: Backend, expand: Callable[[str], str]) -> Backend:
+    """What the file says of this entry now, with `${VAR}` expanded; what the backend itself has comes over it."""
+    place = find(backend.config, backend.entry)
+    there = servers(place.config)[place.entry]
+    if not there.command and not there.url:
+        raise Refused(f"The entry {place.entry!r} of {place.config} has neither a command nor a url.")
+    return replace(
+        there,
+        command=tuple(map(expand, there.command)),
+        url=expand(there.url),
+        env={**{name: expand(value) for name, value in there.env.items()}, **backend.env},
+        headers={**{name: expand(value) for name, value in there.headers.items()}, **backend.headers},
+        folder=backend.folder or expand(there.folder),
+    )
+
+
+def _texts(given: Any) -> dict[str, str]:
+    if not isinstance(given, dict):
+        return {}
+    return {str(name): str(value) for name, value in given.items() if isinstance(value, str | int | float)}
+
+
+def _identifier(name: str) -> str:
+    return re.sub(r"\W+", "_", name).strip("_").lower()
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(sorted({str(name)[:100] for name in names})[:50])
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise Refused(f"{path} cannot be read: {error.strerror}. Check the path and who may read it.") from error
+    if len(data) > _LARGEST:
+        raise Refused(f"{path} is larger than 16 MB, which no configuration file is.")
+    text = data.decode("utf-8-sig", "replace")
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        try:
+            said = json.loads(_plain(text))
+        except (ValueError, RecursionError) as error:
+            where = f" at line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+            raise Refused(f"{path} is not JSON{where}. Correct it there.") from None
+    return said if isinstance(said, dict) else {}
+
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|,(?=\s*(?:(?://[^\n]*|/\*.*?\*/)\s*)*[}\]])', re.DOTALL)
+
+
+def _plain(text: str) -> str:
+    """JSON without the comments and trailing commas VS Code allows."""
+    return _TOKEN.sub(lambda found: found[0] if found[0].startswith('"') else re.sub(r"[^\n]", " ", found[0]), text)

@@ -1,0 +1,312 @@
+"""Backends that stay connected: each lives in a task of its own, whoever connects, calls or closes it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from quire.capabilities import configs, offers, wording
+from quire.capabilities.process import Process
+from quire.capabilities.secrets import Secrets
+from quire.core.capability import Backend, Offered, Result
+from quire.core.errors import CallTimeout, Failed, Lost, NotFound, Refused
+from quire.core.ports import Listener
+
+if TYPE_CHECKING:  # the client libraries take long to import: not before the first backend
+    from mcp.shared.dispatcher import Dispatcher
+
+    from quire.capabilities.sessions import Session
+
+_FAREWELL = 3.0  # seconds an HTTP server has to hear that the session ends
+_GRACE = 2.0  # seconds a process has to end by itself, and again after SIGTERM
+_HURRY = 0.3  # the same, for one that has never answered
+_LISTING = 600.0  # seconds; whoever connects waits less
+_LOG = 10_000  # characters of one log message
+_INHERITED = (
+    "HOME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """How a backend is reached, with all references resolved: never shown, never kept."""
+
+    what: str  # for messages
+    command: tuple[str, ...]
+    env: dict[str, str]
+    folder: str
+    url: str
+    headers: dict[str, str]
+
+
+class McpBackends:
+    """MCP servers by command, by url, or as another client's configuration file has them.
+
+    `environ` is where references to secrets are looked up, and what little of it a command inherits.
+    """
+
+    def __init__(self, *, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+
+    def described(self, config: str | dict[str, Any], name: str) -> Backend:
+        if isinstance(config, str):
+            return configs.find(config, name)
+        backend = configs.entry(config)
+        if not backend.command and not backend.url:
+            raise Refused("The entry has neither a command nor a url, as an entry of mcpServers does.")
+        return backend
+
+    def servers(self, config: str) -> list[str]:
+        return configs.listed(config)
+
+    async def connect(self, backend: Backend, listener: Listener, *, timeout: float) -> McpConnection:
+        secrets = Secrets(self._environ)
+        try:
+            connection = McpConnection(self._way(backend, secrets), listener, secrets)
+            await connection.open(timeout)
+        except (Failed, Refused, NotFound) as error:
+            raise Failed(secrets.redact(str(error))) from None  # what caused it may hold secrets
+        return connection
+
+    def _way(self, backend: Backend, secrets: Secrets) -> Way:
+        found = configs.read(backend, secrets.expand) if backend.config else backend
+        env, headers = secrets.resolve_all(found.env), secrets.resolve_all(found.headers)
+        secrets.hide_in(found.command, found.url)
+        if bool(found.command) == bool(found.url):
+            raise Failed("A backend has either a command or a url. Pass one of them.")
+        inherited = {name: self._environ[name] for name in _INHERITED if name in self._environ}
+        return Way(
+            what=wording.address(found.url) if found.url else found.command[0],
+            command=found.command,
+            env={**inherited, **env},
+            folder=found.folder,
+            url=found.url,
+            headers=headers,
+        )
+
+
+class McpConnection:
+    """One backend. Its session and its process belong to a task that ends when either does, or when it is closed."""
+
+    def __init__(self, way: Way, listener: Listener, secrets: Secrets) -> None:
+        self._way = way
+        self._listener = listener
+        self._secrets = secrets
+        self._loop = asyncio.get_running_loop()
+        self._ready: asyncio.Future[None] = self._loop.create_future()
+        self._stop = asyncio.Event()
+        self._session: Session | None = None
+        self._offered = Offered()
+        self._gone = ""  # why it is, a sentence
+        self._closed = False
+        self._process: Process | None = None
+        self._timeout = 0.0  # of connecting
+        self._told: Callable[[], tuple[str, str]] = lambda: ("", "")
+        self._task: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
+
+    @property
+    def offered(self) -> Offered:
+        return self._offered
+
+    async def open(self, timeout: float) -> None:
+        """Once; raises Failed, and nothing of it is left."""
+        self._timeout = timeout
+        self._task = self._loop.create_task(self._live())
+        try:
+            async with asyncio.timeout(timeout):
+                await asyncio.shield(self._ready)
+        except TimeoutError:
+            told = self._told()
+            await self.close()
+            slow = wording.slow(self._way.what, timeout) if self._way.url else ""
+            raise Failed(slow or wording.silent(self._way.what, timeout, *told)) from None
+        except BaseException:
+            await self.close()
+            raise
+
+    async def call(
+        self,
+        tool: str,
+        arguments: dict[str, Any],
+        *,
+        timeout: float,
+        progress: Callable[[float, float | None, str], None],
+    ) -> Result:
+        async def report(done: float, total: float | None, message: str | None) -> None:
+            progress(done, total, self._secrets.redact(message or ""))
+
+        params = {"name": tool, "arguments": arguments}
+        return offers.result(await self._ask("tools/call", params, timeout=timeout, progress=report))
+
+    async def resources(self, *, timeout: float) -> dict[str, Any]:
+        return {
+            "resources": await self._list("resources/list", "resources", timeout=timeout),
+            "templates": await self._list("resources/templates/list", "resourceTemplates", timeout=timeout),
+        }
+
+    async def read(self, uri: str, *, timeout: float) -> dict[str, Any]:
+        said = await self._ask("resources/read", {"uri": uri}, timeout=timeout)
+        return {"contents": offers.blocks(said, "contents")}
+
+    async def prompts(self, *, timeout: float) -> dict[str, Any]:
+        return {"prompts": await self._list("prompts/list", "prompts", timeout=timeout)}
+
+    async def prompt(self, name: str, arguments: dict[str, str], *, timeout: float) -> dict[str, Any]:
+        said = await self._ask("prompts/get", {"name": name, "arguments": arguments}, timeout=timeout)
+        about = said.get("description")
+        return {"description": about if isinstance(about, str) else "", "messages": offers.blocks(said, "messages")}
+
+    async def _list(self, method: str, key: str, *, timeout: float) -> list[Any]:
+        with self._worded():
+            listed = await self._living().list_all(method, key, timeout=timeout)
+            return [one for one in listed if isinstance(one, dict)]
+
+    async def _ask(self, method: str, params: dict[str, Any], *, timeout: float, progress: Any = None) -> Any:
+        with self._worded():
+            return await self._living().ask(method, params, timeout=timeout, progress=progress)
+
+    def _living(self) -> Session:
+        if self._session is None or self._gone or self._closed:
+            raise Lost(self._gone or f"The connection to {self._way.what} is closed.")
+        return self._session
+
+    @contextlib.contextmanager
+    def _worded(self) -> Any:
+        try:
+            yield
+        except (Lost, CallTimeout, Failed) as error:
+            said = self._gone if isinstance(error, Lost) and self._gone else str(error)
+            raise type(error)(self._secrets.redact(said)) from None
+        except RecursionError:
+            raise Failed("The answer is nested too deeply to be taken. The server is at fault.") from None
+
+    async def close(self) -> None:
+        if self._closing is None:
+            self._closed = True
+            self._closing = self._loop.create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        self._stop.set()
+        if self._task is not None:
+            if not self._ready.done() or self._ready.exception() is not None:
+                self._task.cancel()
+            await asyncio.wait({self._task}, timeout=_FAREWELL)
+            if self._process is not None:
+                await self._process.close()
+            self._task.cancel()
+            await asyncio.wait({self._task}, timeout=_FAREWELL)
+
+    # Its own task
+
+    async def _live(self) -> None:
+        failure = "The connection was closed."
+        try:
+            failure = await (self._by_url() if self._way.url else self._by_command())
+        except asyncio.CancelledError:
+            self._closed = True  # with whatever it runs in
+            raise
+        except Failed as error:
+            failure = str(error)
+        except Exception as error:  # a fault of the libraries, whose errors come in groups of groups
+            failure = f"{self._way.what} cannot be spoken with: {wording.words(_innermost(error))}"
+        finally:
+            self._end(failure)
+
+    def _end(self, why: str) -> None:
+        """It cannot be called any more. The first reason counts."""
+        if self._gone:
+            return
+        self._gone = self._secrets.redact(why)
+        self._stop.set()
+        if not self._ready.done():
+            self._ready.set_exception(Failed(self._gone))
+            self._ready.exception()  # asked for or not, it has been seen
+        elif not self._closed:
+            self._listener.lost(self._gone)
+
+    async def _by_url(self) -> str:
+        from quire.capabilities import sessions, web
+
+        trouble = web.Trouble()
+        async with web.dispatcher(self._way.url, self._way.headers, trouble) as dispatcher:
+            error = await self._serve(dispatcher, sessions.GREETINGS[0])
+            if error is not None:
+                return web.failure(self._way.what, error, trouble)
+        return "The connection was closed."
+
+    async def _by_command(self) -> str:
+        from quire.capabilities import sessions
+
+        failure = ""
+        for greeting in sessions.GREETINGS:
+            failure, again = await self._with_process(greeting)
+            if not again:
+                break
+        return failure
+
+    async def _with_process(self, greeting: Any) -> tuple[str, bool]:
+        """Why it ended; and whether it did before it was greeted, so that another greeting may be better."""
+        from quire.capabilities.pipe import Pipe
+
+        def ended() -> None:
+            pipe.end(Lost(f"{way.what} {process.status}."))
+            if self._ready.done():
+                self._end(f"{way.what} {process.status}.{wording.printed(process.errors, pipe.junk)}")
+
+        way = self._way
+        pipe = Pipe(probe=self._timeout / 3)
+        process: Process = await Process.start(
+            way.command, env=way.env, folder=way.folder, heard=pipe.heard, ended=ended
+        )
+        pipe.speak(process.write, lambda: process.room() if process.full else None)
+        self._process = process
+        self._told = lambda: (process.errors, pipe.junk)
+        try:
+            error = await self._serve(pipe, greeting)
+        finally:
+            pipe.end(Lost(f"The connection to {way.what} was closed."))
+            await process.close(_GRACE if self._ready.done() else _HURRY)
+        if isinstance(error, Lost):
+            return wording.exited(way.what, process.status, *self._told()), not self._ready.done()
+        return wording.no_server(way.what, str(error), *self._told()) if error else "The connection was closed.", False
+
+    async def _serve(self, dispatcher: Dispatcher[Any], greeting: Any) -> BaseException | None:
+        """Until it is to stop, or why it could not go on."""
+        from quire.capabilities.sessions import Session
+
+        tasks: set[asyncio.Task[Any]] = set()
+        async with Session.over(dispatcher, self._logged, self._secrets.redact_data) as session:
+            try:
+                await session.greet(greeting)
+                self._offered = await session.offered(timeout=_LISTING)
+                self._session = session
+                self._ready.set_result(None)
+                following = self._loop.create_task(session.follow(self._offered, self._changed))
+                tasks = {following, self._loop.create_task(self._stop.wait())}
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                return following.exception() if following.done() else None
+            except Exception as error:  # here, before the libraries make a group of it
+                return error
+            finally:
+                for task in tasks:
+                    task.cancel()
+        return None
+
+    def _changed(self, offered: Offered) -> None:
+        self._offered = offered
+        self._listener.changed(offered)
+
+    def _logged(self, level: str, text: str) -> None:
+        if not self._gone and not self._closed:
+            self._listener.logged(level, self._secrets.redact(text)[:_LOG])
+
+
+def _innermost(error: BaseException) -> str:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error) or type(error).__name__

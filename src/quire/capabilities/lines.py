@@ -1,0 +1,45 @@
+"""A stream of bytes as lines, the longest ones refused without keeping them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+LONGEST = 64 * 2**20  # bytes
+_ENDS = 256  # bytes kept of either end of a line that is refused
+
+
+class Lines(asyncio.Protocol):
+    """`heard` gets each line; of one that is too long only its two ends, joined by a zero byte."""
+
+    def __init__(self, heard: Callable[[bytes], None], ended: Callable[[], None], longest: int = LONGEST) -> None:
+        self._heard = heard
+        self._ended = ended
+        self._longest = longest
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def data_received(self, data: bytes) -> None:
+        first, *others = data.split(b"\n")
+        self._add(first)
+        for part in others:
+            self._finish()
+            self._add(part)
+
+    def _add(self, part: bytes) -> None:
+        if not part:
+            return
+        self._parts.append(part)
+        self._size += len(part)
+        if self._size > self._longest:
+            whole = b"".join(self._parts)
+            self._parts = [whole[:_ENDS], whole[-_ENDS:]]
+
+    def _finish(self) -> None:
+        line = (b"\0" if self._size > self._longest else b"").join(self._parts)
+        self._parts, self._size = [], 0
+        if line:
+            self._heard(line)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._ended()

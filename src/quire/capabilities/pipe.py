@@ -1,0 +1,253 @@
+"""JSON-RPC with a process, one message a line: the SDK's Dispatcher, without its threads and its models.
+
+The SDK's session negotiates and listens through this as through its own. Answers come as they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+from mcp.shared.dispatcher import CallOptions, OnNotify, OnNotifyIntercept, OnRequest, ProgressFnT, run_notify_intercept
+from mcp.shared.exceptions import MCPError
+from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND, REQUEST_TIMEOUT
+
+from quire.capabilities.lines import LONGEST
+from quire.core.errors import Failed, Lost
+
+_JUNK = 1024  # bytes kept of what it prints between messages
+_ID = re.compile(rb'^\{"jsonrpc": ?"2\.0", ?"id": ?(\d+)|"id": ?(\d+)\}\r?$')
+
+
+@dataclass(slots=True)
+class _Waiting:
+    answer: asyncio.Future[dict[str, Any]]
+    progress: ProgressFnT | None
+
+
+class Pipe:
+    """What the other side says comes to `heard`.
+
+    `probe` is how many seconds the newer era is asked for: some servers of the older never answer that.
+    """
+
+    def __init__(self, *, probe: float) -> None:
+        self._probe = probe
+        self._write: Callable[[bytes], None] = _nowhere
+        self._room: Callable[[], Awaitable[object] | None] = _at_once
+        self._loop = asyncio.get_running_loop()
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int | str, _Waiting] = {}
+        self._lost: Lost | None = None
+        self._ended = asyncio.Event()
+        self._notify: OnNotify | None = None
+        self._intercept: OnNotifyIntercept | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._junk = bytearray()
+
+    def speak(self, write: Callable[[bytes], None], room: Callable[[], Awaitable[object] | None]) -> None:
+        """`write` sends a line, `room` is what to wait for until the other side reads on."""
+        self._write, self._room = write, room
+
+    @property
+    def junk(self) -> str:
+        """The end of what was no message."""
+        return self._junk.decode("utf-8", "replace")
+
+    def end(self, lost: Lost) -> None:
+        """Every call in flight raises this, and every later one."""
+        if self._lost is None:
+            self._lost = lost
+            self._ended.set()
+            for waiting in self._waiting.values():
+                if not waiting.answer.done():
+                    waiting.answer.set_exception(Lost(str(lost)))
+
+    # What the SDK's session calls
+
+    async def run(
+        self,
+        on_request: OnRequest,
+        on_notify: OnNotify,
+        on_notify_intercept: OnNotifyIntercept | None = None,
+        *,
+        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        self._notify, self._intercept = on_notify, on_notify_intercept
+        task_status.started()
+        try:
+            await self._ended.wait()
+        finally:
+            self._notify = self._intercept = None
+            for task in self._tasks:
+                task.cancel()
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        opts = opts or {}
+        number = opts.get("request_id") or next(self._numbers)
+        said: dict[str, Any] = {"jsonrpc": "2.0", "id": number, "method": method}
+        progress = opts.get("on_progress")
+        if progress is not None:
+            params = {**(params or {})}
+            params["_meta"] = {**(params.get("_meta") or {}), "progressToken": number}
+        if params:
+            said["params"] = params
+        line = _line(said)
+        if (waiting := self._room()) is not None:
+            await waiting
+        if self._lost is not None:
+            raise Lost(str(self._lost))
+        answer: asyncio.Future[dict[str, Any]] = self._loop.create_future()
+        self._waiting[number] = _Waiting(answer, progress)
+        timeout = opts.get("timeout")
+        if timeout is not None and method == "server/discover":
+            timeout = min(timeout, self._probe)
+        timer = None if timeout is None else self._loop.call_later(timeout, _run_out, answer, method)
+        try:
+            self._write(line)
+            return await answer
+        except (asyncio.CancelledError, TimeoutError) as error:
+            if opts.get("cancel_on_abandon", True) and self._lost is None:
+                why = {"requestId": number, "reason": "nobody waits for it any more"}
+                self._write(_line({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": why}))
+            if isinstance(error, TimeoutError):
+                raise MCPError(REQUEST_TIMEOUT, str(error)) from None
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+            del self._waiting[number]
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
+        said: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+        if params is not None:
+            said["params"] = params
+        if self._lost is None:
+            self._write(_line(said))
+
+    # What the process says
+
+    def heard(self, line: bytes) -> None:
+        try:
+            said = json.loads(line.decode("utf-8", "replace"))
+        except (ValueError, RecursionError):
+            said = None
+        match said:
+            case {"jsonrpc": "2.0", "method": str(method), "id": int() | str() as number}:
+                self._asked(method, number)
+            case {"jsonrpc": "2.0", "method": str(method)}:
+                params = said.get("params")
+                self._noticed(method, params if isinstance(params, dict) else None)
+            case {"jsonrpc": "2.0", "id": int() | str() as number}:
+                self._answered(number, said)
+            case _:
+                self._unreadable(line)
+
+    def _answered(self, number: int | str, said: dict[str, Any]) -> None:
+        waiting = self._waiting.get(number)
+        if waiting is None and isinstance(number, str) and number.isdecimal():
+            waiting = self._waiting.get(int(number))  # some servers make a text of it
+        if waiting is None or waiting.answer.done():
+            return
+        match said:
+            case {"result": dict(result)}:
+                waiting.answer.set_result(result)
+            case {"error": {"message": str(message)} as error}:
+                code = error.get("code")
+                waiting.answer.set_exception(
+                    MCPError(code if type(code) is int else INTERNAL_ERROR, message, error.get("data"))
+                )
+            case _:
+                waiting.answer.set_exception(
+                    MCPError(INTERNAL_ERROR, "It answered with neither a result nor an error.")
+                )
+
+    def _noticed(self, method: str, params: dict[str, Any] | None) -> None:
+        if method == "notifications/progress" and params is not None:
+            self._progressed(params)
+            return
+        if run_notify_intercept(self._intercept, method, params) or self._notify is None:
+            return
+        self._spawn(self._notify(_Context(), method, params))  # type: ignore[arg-type]  # the session does not use it
+
+    def _progressed(self, params: dict[str, Any]) -> None:
+        match params:
+            case {"progressToken": int() | str() as token, "progress": int() | float() as progress}:
+                waiting = self._waiting.get(token)
+                if waiting is not None and waiting.progress is not None:
+                    total, message = params.get("total"), params.get("message")
+                    self._spawn(
+                        waiting.progress(
+                            float(progress),
+                            float(total) if isinstance(total, int | float) else None,
+                            message if isinstance(message, str) else None,
+                        )
+                    )
+
+    def _asked(self, method: str, number: int | str) -> None:
+        """Only a ping is answered: nothing else was offered."""
+        said: dict[str, Any] = {"jsonrpc": "2.0", "id": number}
+        if method == "ping":
+            said["result"] = {}
+        else:
+            said["error"] = {"code": METHOD_NOT_FOUND, "message": f"This client does not offer {method}."}
+        if self._lost is None:
+            self._write(_line(said))
+
+    def _unreadable(self, line: bytes) -> None:
+        if len(line) < 1024 and (ends := line.split(b"\0")) and len(ends) == 2:
+            for found in (_ID.search(ends[0]), _ID.search(ends[1])):
+                number = int(found[1] or found[2]) if found else None
+                if number in self._waiting and not self._waiting[number].answer.done():
+                    size = f"{LONGEST // 2**20} MB"
+                    self._waiting[number].answer.set_exception(
+                        Failed(f"The answer is longer than {size}, the longest that is taken. Ask for less at a time.")
+                    )
+                    return
+        self._junk += line[:_JUNK] + b"\n"
+        del self._junk[:-_JUNK]
+
+    def _spawn(self, work: Any) -> None:
+        task: asyncio.Task[None] = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._forget)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # a callback that fails costs its one message
+
+
+@dataclass(frozen=True)
+class _Context:
+    """What a notification came with: nothing."""
+
+    request_id: None = None
+
+
+def _nowhere(line: bytes) -> None:
+    """Nobody is there yet."""
+
+
+def _at_once() -> None:
+    return None
+
+
+def _run_out(answer: asyncio.Future[dict[str, Any]], method: str) -> None:
+    if not answer.done():
+        answer.set_exception(TimeoutError(f"{method} was not answered in time."))
+
+
+def _line(said: dict[str, Any]) -> bytes:
+    try:
+        return json.dumps(said, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Failed(f"The arguments cannot be sent as JSON ({error}). Pass text, numbers, lists and dicts.") from error

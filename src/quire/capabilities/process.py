@@ -1,0 +1,241 @@
+"""One backend's process: lines in and out by the event loop, the end of its stderr, always reaped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any, cast
+
+from quire.capabilities.lines import Lines
+from quire.core.errors import Failed
+
+_LAUNCH = Path(__file__).with_name("launch.py")
+_KEPT = 8192  # bytes of stderr; half of it is shown, so that a secret cut in two is not
+_REST = 0.25  # seconds what it wrote before its end may take to arrive
+_LOOK = 0.02  # seconds between looks, where the system tells no end
+
+
+class Process:
+    """Spoken to with `write`; `heard` gets each line it prints, `ended` is called once, when it cannot speak any more.
+
+    It has a process group of its own, which ends with it.
+    """
+
+    def __init__(
+        self, popen: subprocess.Popen[bytes], heard: Callable[[bytes], None], ended: Callable[[], None]
+    ) -> None:
+        self._popen = popen
+        self._ended = ended
+        self._loop = asyncio.get_running_loop()
+        self._exited = asyncio.Event()
+        self._over = False
+        self._silent = False
+        self._lines = Lines(heard, self._is_silent)
+        self._errors = _Errors()
+        self._input = _Input(self._is_deaf)
+        self._reading: list[asyncio.ReadTransport] = []
+        self._watched: int | asyncio.Task[None] = -1
+        self._closing: asyncio.Task[None] | None = None
+        self.status = "stopped listening"  # how it ended, a sentence's end
+
+    @classmethod
+    async def start(
+        cls,
+        command: tuple[str, ...],
+        *,
+        env: dict[str, str],
+        folder: str,
+        heard: Callable[[bytes], None],
+        ended: Callable[[], None],
+    ) -> Process:
+        """Raises Failed where there is no such program."""
+        program = _find(command[0], env.get("PATH", os.defpath), folder)
+        argv = [program, *command[1:]]
+        if sys.platform == "linux":
+            argv = [sys.executable, "-I", "-S", str(_LAUNCH), str(os.getpid()), program, *command]
+        pipe = subprocess.PIPE
+        try:
+            popen = subprocess.Popen(  # noqa: ASYNC220 - it returns once the program is loaded, a moment
+                argv, stdin=pipe, stdout=pipe, stderr=pipe, env=env, cwd=folder or None, start_new_session=True
+            )
+        except (OSError, ValueError) as error:
+            raise Failed(f"{command[0]} could not be started ({error}). Check the command and its folder.") from error
+        process = cls(popen, heard, ended)
+        try:
+            await process._attach()
+        except BaseException:
+            await process.close()
+            raise
+        return process
+
+    async def _attach(self) -> None:
+        stdin, stdout, stderr = cast(Any, (self._popen.stdin, self._popen.stdout, self._popen.stderr))
+        await self._loop.connect_write_pipe(lambda: self._input, stdin)
+        self._reading.append((await self._loop.connect_read_pipe(lambda: self._errors, stderr))[0])
+        self._reading.append((await self._loop.connect_read_pipe(lambda: self._lines, stdout))[0])
+        try:
+            self._watched = os.pidfd_open(self._popen.pid)
+            self._loop.add_reader(self._watched, self._has_exited)
+        except (AttributeError, OSError):
+            self._watched = self._loop.create_task(self._look())
+
+    def write(self, line: bytes) -> None:
+        if self._input.transport is not None and not self._over:
+            self._input.transport.write(line)
+
+    @property
+    def full(self) -> bool:
+        """Whether it has not read what it was sent; then wait for `room`."""
+        return not self._input.room.is_set()
+
+    async def room(self) -> None:
+        await self._input.room.wait()
+
+    @property
+    def errors(self) -> str:
+        """The end of what it wrote to stderr."""
+        return self._errors.kept.decode("utf-8", "replace")
+
+    async def close(self, grace: float = 2.0) -> None:
+        """Ask it to end, then make it; nothing of its group is left. Whoever is cancelled here, it is done."""
+        if self._closing is None:
+            self._closing = self._loop.create_task(self._close(grace))
+        await asyncio.shield(self._closing)
+
+    async def _close(self, grace: float) -> None:
+        self._over = True
+        if self._input.transport is not None:
+            self._input.transport.close()
+        for ask in (None, signal.SIGTERM, signal.SIGKILL):
+            if ask is not None:
+                self._signal(ask)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(grace):
+                    await self._exited.wait()
+                break
+        self._signal(signal.SIGKILL)  # what is left of the group: its number is its own until the leader is reaped
+        self._popen.poll()
+        await self._group_ends()
+        if self._input.transport is not None:
+            self._input.transport.abort()
+        for transport in self._reading:
+            transport.close()
+        for pipe in (self._popen.stdin, self._popen.stdout, self._popen.stderr):
+            with contextlib.suppress(OSError):
+                cast(IO[bytes], pipe).close()
+
+    async def _group_ends(self) -> None:
+        """They are killed, but not ours to wait for."""
+        end = self._loop.time() + _REST
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            while self._loop.time() < end:
+                os.killpg(self._popen.pid, 0)
+                await asyncio.sleep(0.002)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._popen.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._popen.pid, number)
+
+    async def _look(self) -> None:
+        while self._ending() is None:  # noqa: ASYNC110 - the system has no event for it
+            await asyncio.sleep(_LOOK)
+        self._has_exited()
+
+    def _ending(self) -> os.waitid_result | None:
+        """How it ended, without reaping it."""
+        return os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+
+    def _has_exited(self) -> None:
+        if isinstance(self._watched, int):
+            self._loop.remove_reader(self._watched)
+            os.close(self._watched)
+        self.status = _status(self._ending())
+        self._exited.set()
+        self._one_of_two()
+
+    def _is_silent(self) -> None:
+        self._silent = True
+        self._one_of_two()
+
+    def _is_deaf(self) -> None:
+        self._loop.call_later(_REST, self._cannot_speak)
+
+    def _one_of_two(self) -> None:
+        """It exited, or its output ended: the other follows at once, unless a child of it holds the pipe."""
+        if self._exited.is_set() and self._silent:
+            self._cannot_speak()
+        else:
+            self._loop.call_later(_REST, self._cannot_speak)
+
+    def _cannot_speak(self) -> None:
+        if not self._over:
+            self._over = True
+            self._ended()
+
+
+def _find(program: str, path: str, folder: str) -> str:
+    if folder and not Path(folder).is_dir():
+        raise Failed(f"There is no folder {folder} for {program} to work in. Create it or name another.")
+    if "/" in program:
+        place = Path(folder or ".", program).expanduser().absolute()
+        if place.is_file() and os.access(place, os.X_OK):
+            return str(place)
+        what = "is not executable: make it so with chmod +x" if place.is_file() else "does not exist: check the path"
+        raise Failed(f"{program} cannot be started: it {what}.")
+    found = shutil.which(program, path=path)
+    if found is None:
+        raise Failed(f"{program} is not installed or not on PATH. Install it, or give the command's full path.")
+    return str(Path(found).absolute())
+
+
+def _status(ended: os.waitid_result | None) -> str:
+    if ended is None:
+        return "ended"
+    if ended.si_code == os.CLD_EXITED:
+        return f"exited with status {ended.si_status}"
+    with contextlib.suppress(ValueError):
+        return f"was killed by {signal.Signals(ended.si_status).name}"
+    return f"was killed by signal {ended.si_status}"
+
+
+class _Errors(asyncio.Protocol):
+    """The end of stderr."""
+
+    def __init__(self) -> None:
+        self.kept = bytearray()
+
+    def data_received(self, data: bytes) -> None:
+        self.kept += data[-_KEPT:]
+        del self.kept[:-_KEPT]
+
+
+class _Input(asyncio.Protocol):
+    """Whether stdin takes more, and that it was closed."""
+
+    def __init__(self, closed: Callable[[], None]) -> None:
+        self._closed = closed
+        self.transport: asyncio.WriteTransport | None = None
+        self.room = asyncio.Event()
+        self.room.set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.WriteTransport, transport)
+
+    def pause_writing(self) -> None:
+        self.room.clear()
+
+    def resume_writing(self) -> None:
+        self.room.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.transport = None
+        self.room.set()
+        self._closed()

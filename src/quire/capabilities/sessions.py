@@ -1,0 +1,207 @@
+"""An MCP session with a backend that is reached: the greeting, what it offers now, questions and their answers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any, Literal, cast
+
+import mcp_types
+from mcp.client._probe import negotiate_auto  # what fastmcp.Client(mode="auto") does
+from mcp.client.session import ClientSession, IncomingMessage
+from mcp.client.subscriptions import SubscriptionLost, listen
+from mcp.shared.dispatcher import CallOptions, Dispatcher, ProgressFnT
+from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import find_invalid_x_mcp_header, mcp_param_headers, x_mcp_header_map
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from quire import __version__
+from quire.capabilities import offers, web, wording
+from quire.core.capability import Offered
+from quire.core.errors import CallTimeout, Failed, Lost
+
+_RELIST = 30.0  # seconds a new list may take
+_MOST = 5 * offers.MOST_TOOLS  # entries of a list that are looked at
+_AGAIN = (1.0, 60.0)  # seconds until a stream of changes that broke off is opened again: at first, at most
+_LEVEL: Literal["info"] = "info"  # of the log messages wanted
+
+_Greet = Callable[[ClientSession], Awaitable[object]]
+GREETINGS: tuple[_Greet, ...] = (negotiate_auto, ClientSession.initialize)
+"""Both eras; and only the older, for servers that exit when the first thing they hear is something else."""
+
+
+class Session:
+    """Made by `over`, then greeted; from then on it can be asked."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher[Any],
+        session: ClientSession,
+        changed: asyncio.Event,
+        clean: Callable[[Any], Any],
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._session = session
+        self._changed = changed
+        self._clean = clean
+        self._mirrored: dict[str, dict[tuple[str, ...], str]] = {}  # arguments that go into headers, by tool
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def over(
+        cls, dispatcher: Dispatcher[Any], logged: Callable[[str, str], None], clean: Callable[[Any], Any]
+    ) -> AsyncIterator[Session]:
+        """Not greeted yet. Whatever it answers goes through `clean`."""
+        changed = asyncio.Event()
+
+        async def log(params: mcp_types.LoggingMessageNotificationParams) -> None:
+            logged(str(params.level), _as_text(params.data))
+
+        async def notice(message: IncomingMessage) -> None:
+            if isinstance(message, mcp_types.ToolListChangedNotification):
+                changed.set()
+
+        info = mcp_types.Implementation(name="quire", version=__version__)
+        async with ClientSession(
+            dispatcher=dispatcher, client_info=info, logging_callback=log, message_handler=notice, log_level=_LEVEL
+        ) as session:
+            yield cls(dispatcher, session, changed, clean)
+
+    async def greet(self, how: _Greet) -> None:
+        await how(self._session)
+
+    @property
+    def modern(self) -> bool:
+        return self._session.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+    async def ask(
+        self, method: str, params: dict[str, Any], *, timeout: float, progress: ProgressFnT | None = None
+    ) -> dict[str, Any]:
+        """Its answer as it is. Raises as Connection says, Failed with its words."""
+        opts: CallOptions = {}
+        if progress is not None:
+            opts["on_progress"] = progress
+        data: dict[str, Any] = {"method": method, "params": params}
+        self._session._stamp(data, opts)  # what each request says of us differs by era; send_request checks too much
+        if self._mirrored and method == "tools/call" and (mirrored := self._mirrored.get(params["name"])):
+            opts.setdefault("headers", {}).update(mcp_param_headers(mirrored, params["arguments"]))
+        try:
+            async with asyncio.timeout(timeout):
+                said = await self._dispatcher.send_raw_request(method, data["params"], opts)
+            return cast(dict[str, Any], self._clean(said))
+        except TimeoutError:
+            raise CallTimeout(f"The server did not answer within {timeout:g} s; the call was cancelled.") from None
+        except MCPError as error:
+            if not web.is_lost(error.code, error.message):
+                raise Failed(wording.words(error.message)) from None
+            self._changed.set()  # whoever looks for the changes finds out whether it is gone
+            raise Lost(f"The connection ended before the server answered: {wording.words(error.message)}") from None
+
+    async def list_all(self, method: str, key: str, *, timeout: float) -> list[Any]:
+        """Of all pages."""
+        found: list[Any] = []
+        cursor: str | None = None
+        seen: set[str] = set()
+        async with _within(timeout):
+            while True:
+                said = await self.ask(method, {"cursor": cursor} if cursor else {}, timeout=timeout)
+                page = said.get(key)
+                found += page if isinstance(page, list) else []
+                cursor = said.get("nextCursor")
+                if not isinstance(cursor, str) or not cursor or cursor in seen or len(found) >= _MOST:
+                    return found
+                seen.add(cursor)
+
+    async def offered(self, *, timeout: float) -> Offered:
+        can = self._session.server_capabilities
+        listed: list[Any] = []
+        if can is None or can.tools is not None:
+            listed = await self.list_all("tools/list", "tools", timeout=timeout)
+        if self.modern:
+            listed = list(self._mirror(listed))
+        info = self._session.server_info
+        return offers.offered(
+            listed,
+            about=self._clean(self._session.instructions),
+            server=self._clean(f"{info.name} {info.version}".strip() if info else ""),
+            resources=can is not None and can.resources is not None,
+            prompts=can is not None and can.prompts is not None,
+        )
+
+    def _mirror(self, listed: list[Any]) -> Iterator[Any]:
+        """Some arguments are to go into HTTP headers, too; a tool that says so wrongly is not to be called."""
+        self._mirrored = {}
+        for tool in listed:
+            schema = tool.get("inputSchema") if isinstance(tool, dict) else None
+            if isinstance(schema, dict):
+                if find_invalid_x_mcp_header(schema) is not None:
+                    continue
+                if headers := x_mcp_header_map(schema):
+                    self._mirrored[str(tool.get("name"))] = headers
+            yield tool
+
+    async def follow(self, offered: Offered, changed: Callable[[Offered], None]) -> None:
+        """Report whenever it offers something else, for ever. Raises Lost where it is found gone."""
+        listening = asyncio.create_task(self._listen())
+        try:
+            while True:
+                await self._changed.wait()
+                self._changed.clear()
+                try:
+                    now = await self.offered(timeout=_RELIST)
+                except Lost:
+                    raise
+                except Failed:
+                    continue  # what it offered last is what is known
+                if now != offered:
+                    offered = now
+                    changed(now)
+        finally:
+            listening.cancel()
+
+    async def _listen(self) -> None:
+        can = self._session.server_capabilities
+        if not self.modern:
+            if can is not None and can.logging is not None:
+                with contextlib.suppress(Failed):
+                    await self.ask("logging/setLevel", {"level": _LEVEL}, timeout=_RELIST)
+            return
+        pause, longest = _AGAIN
+        while can is not None and can.tools is not None and can.tools.list_changed:
+            try:
+                async with listen(self._session, tools_list_changed=True) as events:
+                    self._changed.set()  # it may have changed before it was listened to
+                    async for _ in events:
+                        pass  # the session's message handler hears them, too
+            except SubscriptionLost:
+                self._changed.set()
+            except MCPError as error:
+                if not web.is_lost(error.code, error.message):
+                    return  # it has none
+                self._changed.set()
+            except Failed:
+                return
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, longest)
+
+
+@contextlib.asynccontextmanager
+async def _within(timeout: float) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(timeout):
+            yield
+    except TimeoutError:
+        raise CallTimeout(f"The server did not answer within {timeout:g} s; the call was cancelled.") from None
+
+
+def _as_text(data: Any) -> str:
+    """A log message, which is any JSON; fastmcp's servers wrap theirs."""
+    if isinstance(data, dict) and isinstance(data.get("msg"), str) and not data.get("extra"):
+        data = data["msg"]
+    if isinstance(data, str):
+        return data
+    with contextlib.suppress(TypeError, ValueError, RecursionError):
+        return json.dumps(data, ensure_ascii=False)
+    return repr(data)

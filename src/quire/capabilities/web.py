@@ -1,0 +1,164 @@
+"""MCP over streamable HTTP: the SDK's transport, with what went wrong on the way kept for the message."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import httpx2
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.dispatcher import Dispatcher
+from mcp.shared.exceptions import MCPError
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
+
+from quire.capabilities import wording
+from quire.capabilities.lines import LONGEST
+from quire.core.errors import Failed, Lost
+
+UNREACHABLE = "Quire could not reach the server."
+_LOST = (UNREACHABLE, "Connection closed", "SSE stream ended", "SSE stream failed", "Session terminated")
+_JSON = {"content-type": "application/json"}
+_REFUSAL = 64 * 2**10  # bytes of an answer that refuses
+_CONNECT = 30.0  # seconds to connect and to send; an answer has the call's own time
+
+# A backend's faults are told to whoever called it, and what the libraries would log may hold secrets.
+for _name in ("mcp.client.streamable_http", "client"):
+    logging.getLogger(_name).setLevel(logging.CRITICAL)
+for _name in ("httpx2", "httpcore2"):
+    logging.getLogger(_name).setLevel(logging.WARNING)
+
+
+@dataclass
+class Trouble:
+    """The last thing that went wrong."""
+
+    status: int = 0  # the HTTP status, where the server answered with one of refusal
+    why: str = ""  # where it was not reached, or broke off
+    kind: str = ""  # the content type of its last answer
+
+
+@contextlib.asynccontextmanager
+async def dispatcher(url: str, headers: dict[str, str], trouble: Trouble) -> AsyncIterator[Dispatcher[Any]]:
+    """Raises Failed where it is no url of HTTP."""
+    check(url, headers)
+    client = httpx2.AsyncClient(
+        headers={"Accept-Encoding": "identity", **headers},
+        timeout=httpx2.Timeout(_CONNECT, read=None),
+        transport=_Watched(trouble),
+        trust_env=False,  # no proxy, no .netrc
+    )
+    async with (
+        client,
+        streamable_http_client(url, http_client=client, max_sse_event_size=LONGEST) as (read, write),
+    ):
+        yield JSONRPCDispatcher(read, write)
+
+
+def check(url: str, headers: dict[str, str]) -> None:
+    for name, value in headers.items():
+        if not name.isascii() or not name.isprintable() or not value.isascii() or not value.isprintable():
+            raise Failed(f"The header {name!r} cannot be sent: names and values are ASCII text in one line.")
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    if not good:
+        raise Failed(
+            f"{wording.address(url)!r} is not the address of an MCP server: give one that begins with http:// or https://."
+        )
+
+
+def is_lost(code: int, message: str) -> bool:
+    """Whether an error is the transport's word for a connection that ended, not the server's for something else."""
+    return message.startswith(_LOST) and (code == CONNECTION_CLOSED or message == "Session terminated")
+
+
+def failure(what: str, error: BaseException, trouble: Trouble) -> str:
+    """Why a server that was to be greeted, or was connected, is not."""
+    if isinstance(error, Lost) or (isinstance(error, MCPError) and error.message == UNREACHABLE):
+        return wording.unreachable(what, trouble.why or str(error))
+    if isinstance(error, MCPError | Failed) and (isinstance(error, Failed) or trouble.status or error.code):
+        return wording.refused(what, trouble.status, trouble.kind, str(error))
+    return wording.no_server(what, str(error))
+
+
+class _Watched(httpx2.AsyncBaseTransport):
+    """Says of one request what went wrong with it.
+
+    For a server that is not reached the SDK would give up the connection with all calls in flight, and of an HTTP
+    status it says nothing.
+    """
+
+    def __init__(self, trouble: Trouble) -> None:
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=100)
+        self._inner = httpx2.AsyncHTTPTransport(trust_env=False, limits=limits)
+        self._trouble = trouble
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        try:
+            response = await self._inner.handle_async_request(request)
+        except httpx2.TransportError as error:
+            self._trouble.why = str(error) or type(error).__name__
+            if request.method != "POST":
+                raise
+            return _error(request, 503, CONNECTION_CLOSED, UNREACHABLE)
+        if request.method != "POST":
+            return response
+        kind = self._trouble.kind = response.headers.get("content-type", "")
+        self._trouble.status = response.status_code if response.status_code >= 300 else 0
+        if response.status_code in (401, 403, 429) or response.status_code >= 500:
+            return await _explained(request, response)
+        if kind.startswith("application/json"):
+            response.stream = _Bounded(cast(httpx2.AsyncByteStream, response.stream))
+        return response
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def _error(request: httpx2.Request, status: int, code: int, message: str) -> httpx2.Response:
+    said = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
+    return httpx2.Response(status, headers=_JSON, content=json.dumps(said).encode(), request=request)
+
+
+async def _explained(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+    """A refusal as a JSON-RPC error: the server's own, or else its status in words."""
+    response.stream = _Bounded(cast(httpx2.AsyncByteStream, response.stream), _REFUSAL)
+    try:
+        body = await response.aread()
+        said = json.loads(body)
+        if isinstance(said, dict) and isinstance(said.get("error"), dict) and "jsonrpc" in said:
+            return httpx2.Response(response.status_code, headers=_JSON, content=body, request=request)
+    except (ValueError, RecursionError, httpx2.HTTPError, httpx2.StreamError):
+        pass
+    finally:
+        await response.aclose()
+    message = wording.status(response.status_code)
+    return _error(request, response.status_code, INTERNAL_ERROR, message)
+
+
+class _TooMuch(httpx2.StreamError):
+    """The one kind of error the SDK takes for a fault of this answer only."""
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    def __init__(self, inner: httpx2.AsyncByteStream, most: int = LONGEST) -> None:
+        self._inner = inner
+        self._left = most
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for part in self._inner:
+            self._left -= len(part)
+            if self._left < 0:
+                raise _TooMuch(f"it is longer than {LONGEST // 2**20} MB, the longest that is taken")
+            yield part
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()

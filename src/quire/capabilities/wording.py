@@ -1,0 +1,102 @@
+"""Why a backend could not be connected to, or was lost, as sentences."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+_TAIL = 4096  # characters shown of what a process printed
+_CONTROL = re.compile(
+    r"\x1b\[[0-9;?]*[ -/]*[@-~]"  # colours and the like
+    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # titles and links
+    r"|[\x00-\x08\x0b-\x1f\x7f]"
+)
+_WORDS = 4000  # characters of an error of the backend's
+
+
+def address(url: str) -> str:
+    """A url without what may be secret in it."""
+    try:
+        parts = urlsplit(url)
+        host = parts.netloc.rpartition("@")[2]
+        return parts._replace(netloc=host, query="…" if parts.query else "", fragment="").geturl()
+    except ValueError:
+        return "the url"
+
+
+def printed(errors: str, junk: str) -> str:
+    """What a process printed, as sentences to add."""
+    said = ""
+    if errors := _clean(errors):
+        said += f" The end of its stderr:\n{errors}"
+    if junk := _clean(junk):
+        said += f"{chr(10) if said else ' '}On stdout, where only MCP messages belong, it printed:\n{junk}"
+    return said
+
+
+def _clean(text: str) -> str:
+    return _CONTROL.sub("", text).strip()[-_TAIL:]
+
+
+def exited(program: str, status: str, errors: str, junk: str) -> str:
+    rest = printed(errors, junk) or " It printed nothing; run the command in a terminal to see what it does."
+    return f"{program} {status} before it had answered as an MCP server.{rest}"
+
+
+def silent(what: str, timeout: float, errors: str, junk: str) -> str:
+    rest = printed(errors, junk) or " It printed nothing; check that it is an MCP server and serves over stdio."
+    return f"{what} did not answer as an MCP server within {timeout:g} s and was stopped.{rest}"
+
+
+def slow(address: str, timeout: float) -> str:
+    return f"{address} did not answer as an MCP server within {timeout:g} s. Check the address, or try again later."
+
+
+def unreachable(address: str, why: str) -> str:
+    return f"{address} could not be reached ({why}). Check that the server runs and that the address is right."
+
+
+def status(number: int) -> str:
+    """Of HTTP, where a call was refused with it."""
+    match number:
+        case 401 | 403:
+            return f"The server refused the login (HTTP status {number}); the token may have run out. Install it again."
+        case 429:
+            return "The server wants fewer calls (HTTP status 429). Wait, then call again."
+        case _:
+            return f"The server answered with HTTP status {number}. Try again later."
+
+
+def refused(address: str, status: int, kind: str, said: str) -> str:
+    """What an HTTP server answered in place of a greeting."""
+    match status:
+        case 401 | 403:
+            return (
+                f"{address} needs a login (HTTP status {status}). Pass a header with a reference to a token that this "
+                'server has in its environment, as in headers={"Authorization": "Bearer env:NAME"}.'
+            )
+        case 404 | 405:
+            return (
+                f"{address} has no MCP server at this path (HTTP status {status}). Most have theirs at /mcp. "
+                "Servers of the older SSE transport are not supported."
+            )
+        case 0 if said.startswith("Unexpected content type"):
+            return f"{address} is not an MCP server: it answered with {kind or 'something'} instead of JSON."
+        case 0:
+            return f"{address} refused to be connected to: {words(said)}"
+        case _ if 300 <= status < 400:
+            return f"{address} answered with a redirect (HTTP status {status}). {words(said)}"
+        case _:
+            return f"{address} answered with HTTP status {status}. Try again later, or look into that server's log."
+
+
+def no_server(what: str, why: str, errors: str = "", junk: str = "") -> str:
+    return f"{what} did not greet as an MCP server does: {words(why)}{printed(errors, junk)}"
+
+
+def words(said: str) -> str:
+    """A backend's own words, which end as a sentence does."""
+    said = _CONTROL.sub("", said).strip()
+    if len(said) > _WORDS:
+        said = said[:_WORDS] + " …"
+    return said if said.endswith((".", "!", "?", "…")) else said + "."

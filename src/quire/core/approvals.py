@@ -1,0 +1,121 @@
+"""Approval: which calls a person is asked about first, the questions that are open, and what they answered."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import anyio
+
+from quire.core.active import ActiveRun, Question
+from quire.core.capability import Approve
+from quire.core.errors import NotFound
+from quire.core.transcript import clean
+
+_SHOWN = 1_500  # characters of a call's arguments that a person is shown
+_ORDER = (Approve.NEVER, Approve.ASK, Approve.ALWAYS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApprovalRules:
+    rules: Mapping[str, Approve]  # the operator's, by "capability.method", "capability.*" or "*": over all else
+    unasked: bool  # whether what would be asked may be called where nobody can be asked
+    timeout: float  # seconds a person has to answer; then it is denied
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pending:
+    """A call that waits for a person."""
+
+    id: str
+    notebook: str
+    cell: int | None
+    what: str  # capability.method
+    arguments: str
+    asked_at: float  # seconds since the epoch
+
+
+class Approvals:
+    def __init__(self, rules: ApprovalRules) -> None:
+        self._rules = rules
+        self._open: dict[str, tuple[Pending, Question]] = {}
+        self._watchers = 0
+
+    def needed(self, capability: str, method: str, declared: Mapping[str, Approve], default: Approve) -> Approve:
+        """The operator's rule, else the strictest of what was said when it was installed and the default."""
+        for pattern in (f"{capability}.{method}", f"{capability}.*", "*"):
+            if pattern in self._rules.rules:
+                return self._rules.rules[pattern]
+        said = declared.get(method, declared.get("*", Approve.NEVER))
+        return max(said, default, key=_ORDER.index)
+
+    async def obtain(
+        self, needed: Approve, active: ActiveRun | None, notebook: str, what: str, arguments: Mapping[str, Any]
+    ) -> str:
+        """ "" where it may be called, else why not, as a sentence."""
+        if needed is Approve.NEVER:
+            return ""
+        if not self._watchers and (active is None or not active.can_ask):
+            if needed is Approve.ASK and self._rules.unasked:
+                return ""
+            return (
+                f"{what} needs a person's approval, and nobody can be asked here: it was not called. The operator can "
+                f'allow it in quire.toml: approve = {{"{what}" = "never"}}.'
+            )
+        shown = _shown(arguments)
+        question = Question(
+            number=0,
+            prompt=f"Code in notebook {notebook!r} wants to call {what}({shown}). Allow it?",
+            approves=True,
+            why=f"Nobody approved {what} within {self._rules.timeout:g} s: it was not called.",
+        )
+        pending = Pending(
+            id=uuid4().hex[:12],
+            notebook=notebook,
+            cell=active.cell.number if active is not None and active.cell is not None else None,
+            what=what,
+            arguments=shown,
+            asked_at=time.time(),
+        )
+        self._open[pending.id] = (pending, question)
+        try:
+            with active.asking(question) if active is not None else nullcontext():
+                with anyio.move_on_after(self._rules.timeout):
+                    await question.answered.wait()
+        finally:
+            del self._open[pending.id]
+        return "" if question.line else question.why
+
+    def pending(self) -> list[Pending]:
+        """Calls that wait for a person, oldest first."""
+        return [pending for pending, _ in self._open.values()]
+
+    def answer(self, id_: str, approved: bool) -> None:
+        """A person's word; the first counts."""
+        if id_ not in self._open:
+            raise NotFound("That question is closed: it was answered, or its time was over.")
+        pending, question = self._open[id_]
+        if not question.answered.is_set():
+            no = f"A person said no to {pending.what}: it was not called."
+            question.line, question.why = (["yes"], "") if approved else ([], no)
+            question.answered.set()
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Somebody sees what is pending meanwhile, and can answer."""
+        self._watchers += 1
+        try:
+            yield
+        finally:
+            self._watchers -= 1
+
+
+def _shown(arguments: Mapping[str, Any]) -> str:
+    text = ", ".join(f"{clean(name)}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items())
+    text = clean(text)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… {len(text) - _SHOWN:,} characters more"

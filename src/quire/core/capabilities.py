@@ -1,0 +1,175 @@
+"""The capabilities of each principal: installed, kept, connected when first used, described and searched."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+
+from quire.core import capability_names
+from quire.core.capability import Approve, Backend, Capability, Catalog, Offered
+from quire.core.errors import NotFound, Refused
+from quire.core.links import Link
+from quire.core.model import Principal
+from quire.core.ports import Backends, Connection, Installed
+from quire.core.tasks import background
+
+_MOST = 200  # capabilities of one principal
+
+
+@dataclass
+class _Shelf:
+    """One principal's."""
+
+    links: dict[str, Link]
+    catalog: Catalog
+    turn: anyio.Lock
+
+
+class Capabilities:
+    def __init__(self, backends: Backends, installed: Installed, connect_timeout: float) -> None:
+        self._backends = backends
+        self._installed = installed
+        self._connect_timeout = connect_timeout
+        self._shelves: dict[Principal, _Shelf] = {}
+        self._version = 0
+        self._group: TaskGroup | None = None
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Connections live in here; leaving it ends them all, and their processes."""
+        async with background() as self._group:
+            try:
+                yield
+            finally:
+                self._group = None
+                with anyio.CancelScope(shield=True):
+                    async with anyio.create_task_group() as group:
+                        for shelf in self._shelves.values():
+                            for link in shelf.links.values():
+                                group.start_soon(link.close)
+
+    async def install(
+        self, owner: Principal, name: str, backend: Backend, approve: dict[str, Approve] | None = None
+    ) -> Capability:
+        """Connect, and keep it under this name; where that fails nothing is kept."""
+        shelf = await self.refresh(owner)
+        async with shelf.turn:
+            capability_names.check(name, shelf.links)
+            if len(shelf.links) >= _MOST:
+                raise Refused(f"There are {_MOST} capabilities already. Uninstall one first.")
+            empty = Capability(
+                owner=owner,
+                name=name,
+                backend=backend,
+                offered=Offered(),
+                approve=approve or {},
+                installed_at=time.time(),
+            )
+            link = self._link(empty)
+            try:
+                offered = (await link.connection()).offered
+                link.capability = replace(empty, offered=offered)
+                await self._installed.keep(link.capability)
+            except BaseException:
+                with anyio.CancelScope(shield=True):
+                    await link.close()
+                raise
+            shelf.links[name] = link
+            self._changed(shelf)
+            return link.capability
+
+    async def uninstall(self, owner: Principal, name: str) -> None:
+        """Forget it, and end its connection; calls under way end."""
+        shelf = await self.refresh(owner)
+        async with shelf.turn:
+            link = self._find(shelf, name)
+            await self._installed.drop(owner, name)
+            del shelf.links[name]
+            self._changed(shelf)
+        with anyio.CancelScope(shield=True):
+            await link.close()
+
+    async def refresh(self, owner: Principal) -> _Shelf:
+        """The principal's shelf, as it is on disk: another server may have put something there."""
+        shelf = self._shelves.get(owner)
+        if shelf is None:
+            shelf = _Shelf(links={}, catalog=Catalog(version=0, entries=[]), turn=anyio.Lock())
+            shelf = self._shelves.setdefault(owner, shelf)
+        async with shelf.turn:
+            kept = {each.name: each for each in await self._installed.of(owner)}
+            gone = [name for name in shelf.links if name not in kept]
+            fresh = [name for name in kept if name not in shelf.links]
+            links = [shelf.links.pop(name) for name in gone]
+            for name in fresh:
+                shelf.links[name] = self._link(kept[name])
+            if gone or fresh:
+                self._changed(shelf)
+        for link in links:
+            await link.close()
+        return shelf
+
+    async def catalog(self, owner: Principal) -> Catalog:
+        """What kernels are told there is; what another server installed since is seen after a refresh."""
+        shelf = self._shelves.get(owner) or await self.refresh(owner)
+        return shelf.catalog
+
+    async def all(self, owner: Principal) -> list[tuple[Capability, str]]:
+        """Each with how it is."""
+        shelf = await self.refresh(owner)
+        return [(link.capability, link.health) for link in shelf.links.values()]
+
+    async def link(self, owner: Principal, name: str) -> Link:
+        shelf = self._shelves.get(owner) or await self.refresh(owner)
+        if name not in shelf.links:
+            shelf = await self.refresh(owner)
+        return self._find(shelf, name)
+
+    def _find(self, shelf: _Shelf, name: str) -> Link:
+        if name not in shelf.links:
+            known = ", ".join(shelf.links) or "none"
+            raise NotFound(f"There is no capability {name!r}; installed: {known}. install_capability adds one.")
+        return shelf.links[name]
+
+    def _link(self, capability: Capability) -> Link:
+        return Link(capability, self._connect, self._offers, self._soon)
+
+    async def _connect(self, link: Link) -> Connection:
+        return await self._backends.connect(link.capability.backend, link, timeout=self._connect_timeout)
+
+    def _soon(self, work: Any, *given: Any) -> None:
+        if self._group is not None:
+            self._group.start_soon(work, *given)
+
+    def _offers(self, link: Link) -> None:
+        """It offers something else now: kernels hear of it with their next run, and it is kept."""
+        shelf = self._shelves.get(link.capability.owner)
+        if shelf is not None and shelf.links.get(link.capability.name) is link:
+            self._changed(shelf)
+            self._soon(self._keep, link)
+
+    async def _keep(self, link: Link) -> None:
+        await self._installed.keep(link.capability)
+
+    def _changed(self, shelf: _Shelf) -> None:
+        self._version += 1
+        shelf.catalog = Catalog(
+            version=self._version, entries=[entry(link.capability) for link in shelf.links.values()]
+        )
+
+
+def entry(capability: Capability) -> dict[str, Any]:
+    """As kernels are told it."""
+    offered = capability.offered
+    return {
+        "name": capability.name,
+        "about": offered.about,
+        "tools": [asdict(tool) for tool in offered.tools],
+        "resources": offered.resources,
+        "prompts": offered.prompts,
+    }

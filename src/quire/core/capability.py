@@ -1,0 +1,107 @@
+"""Capabilities as data: how a backend is reached, what it offers, who may call what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from quire.core.model import Principal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backend:
+    """How an MCP server is reached: a command, a url, or a server's entry in another client's file.
+
+    Values of `env` and `headers` may refer to secrets, `env:NAME` or `file:/path`. A reference is resolved where
+    the backend is connected to, and nowhere else.
+    """
+
+    command: tuple[str, ...] = ()
+    url: str = ""
+    env: dict[str, str] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
+    folder: str = ""  # that the command works in
+    config: str = ""  # path of another client's configuration file
+    entry: str = ""  # the name of the server there
+
+    @property
+    def how(self) -> str:
+        """For people, without a secret."""
+        if self.config:
+            return f"{self.entry} of {self.config}"
+        return self.url or " ".join(self.command)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tool:
+    """One tool of a backend, as it declares it."""
+
+    name: str
+    description: str = ""
+    input: dict[str, Any] = field(default_factory=dict)  # JSON Schema of its arguments
+    output: dict[str, Any] | None = None  # JSON Schema of its structured result
+    hints: dict[str, Any] = field(default_factory=dict)  # its annotations: readOnlyHint, destructiveHint, ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offered:
+    """What a backend offers."""
+
+    tools: tuple[Tool, ...] = ()
+    about: str = ""  # its instructions
+    server: str = ""  # its name and version
+    resources: bool = False
+    prompts: bool = False
+
+
+class Approve(StrEnum):
+    """Whether a person is asked before a call."""
+
+    NEVER = "never"
+    ASK = "ask"  # where one can be asked; else as the setting approve_unasked says
+    ALWAYS = "always"  # and where nobody can be asked, it is denied
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capability:
+    """A backend under a name, for one principal's notebooks."""
+
+    owner: Principal
+    name: str
+    backend: Backend
+    offered: Offered
+    approve: dict[str, Approve] = field(default_factory=dict)  # by method, "*" for all
+    installed_at: float = 0.0  # seconds since the epoch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Catalog:
+    """What one principal's relayed capabilities offer, as kernels are told it. Another version is another catalog."""
+
+    version: int
+    entries: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a tool answered: MCP content blocks, and what is structured, as JSON."""
+
+    content: list[dict[str, Any]]
+    structured: Any = None
+    is_error: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallRecord:
+    """One relayed call, for the audit log."""
+
+    at: float  # seconds since the epoch
+    who: Principal
+    notebook: str
+    cell: int | None  # None: no cell ran, a thread of an earlier one called
+    capability: str
+    method: str
+    digest: str  # SHA-256 of the arguments as JSON
+    outcome: str  # ok, or the kind of failure
+    ms: float

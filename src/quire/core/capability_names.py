@@ -1,0 +1,43 @@
+"""What a capability may be called: a Python name that hides nothing. Pure; each refusal proposes another."""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import re
+from collections.abc import Container
+
+from quire.core.errors import Refused
+
+OURS = frozenset(("caps", "capability", "register_capability", "display", "get_ipython", "In", "Out")) | frozenset(
+    ("ToolError", "ToolTimeout", "ApprovalDenied", "CapabilityGone")
+)
+_LENGTH = 60
+
+
+def check(name: str, taken: Container[str]) -> None:
+    why = _why_not(name, taken)
+    if why:
+        raise Refused(f"{name!r} cannot name a capability: {why}. Take {proposal(name, taken)!r}, for example.")
+
+
+def _why_not(name: str, taken: Container[str]) -> str:
+    if not name.isidentifier() or not name.isascii():
+        return "it is no Python name"
+    if len(name) > _LENGTH:
+        return f"it has more than {_LENGTH} characters"
+    if keyword.iskeyword(name):
+        return "it is a keyword of Python"
+    if hasattr(builtins, name) or name in OURS or name.startswith("_"):
+        return "cells have something else under it"
+    if name in taken:
+        return "another one has it. uninstall_capability removes that"
+    return ""
+
+
+def proposal(name: str, taken: Container[str]) -> str:
+    """A name like this one that may be taken."""
+    plain = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")[: _LENGTH - 10] or "server"
+    plain = f"s{plain}" if plain[0].isdigit() else plain
+    tries = [plain, f"{plain}_server", *(f"{plain}_{number}" for number in range(2, 100))]
+    return next((each for each in tries if not _why_not(each, taken)), "my_server")

@@ -1,0 +1,279 @@
+"""Calls from a kernel's code to capabilities: checked, approved, made, cut to size and written in the audit log."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+
+from quire.core.active import ActiveRun, ActiveRuns
+from quire.core.approvals import Approvals
+from quire.core.capabilities import Capabilities
+from quire.core.capability import Approve, CallRecord, Capability, Catalog, Result, Tool
+from quire.core.capability_request import approve_of, backend_of
+from quire.core.errors import CallTimeout, Failed, Lost, NotFound, QuireError
+from quire.core.leftovers import Leftovers
+from quire.core.links import Link
+from quire.core.model import KernelSpec, NotebookId, Principal
+from quire.core.ports import Audit, Backends, Connection
+from quire.wire import messages, relay
+from quire.wire.relay import Called, Refused, Returned
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallLimits:
+    timeout: float  # seconds a call may take where the code names none
+    max_timeout: float  # seconds
+    per_run: int  # calls one run may make
+    result: int  # characters of one answer that reach the code at once
+
+
+class Denied(Failed):
+    """A person said no, or nobody could be asked."""
+
+
+class TooMany(Failed):
+    """The run made more calls than one may."""
+
+
+class Cancelled(Failed):
+    """The run was stopped while the call was under way."""
+
+
+class Relaying:
+    """The core's `Relay`."""
+
+    def __init__(
+        self,
+        capabilities: Capabilities,
+        backends: Backends,
+        approvals: Approvals,
+        active: ActiveRuns,
+        audit: Audit,
+        limits: CallLimits,
+    ) -> None:
+        self._capabilities = capabilities
+        self._backends = backends
+        self._approvals = approvals
+        self._active = active
+        self._audit = audit
+        self._limits = limits
+        self._leftovers = Leftovers(limits.result)
+        self._under_way: dict[ActiveRun, set[anyio.CancelScope]] = {}
+        self._native: dict[NotebookId, list[dict[str, Any]]] = {}
+        self._hearers: list[Callable[[KernelSpec, list[dict[str, Any]]], None]] = []
+
+    async def catalog(self, owner: Principal) -> Catalog:
+        return await self._capabilities.catalog(owner)
+
+    def native(self, spec: KernelSpec, capabilities: list[dict[str, Any]]) -> None:
+        if capabilities != self._native.get(spec.notebook, []):
+            self._native[spec.notebook] = capabilities
+            if not capabilities:
+                del self._native[spec.notebook]
+            for hear in list(self._hearers):
+                hear(spec, capabilities)
+
+    def listen(self, hear: Callable[[KernelSpec, list[dict[str, Any]]], None]) -> Callable[[], None]:
+        """Call it whenever a notebook's code offers something else; the returned function ends that."""
+        self._hearers.append(hear)
+        return lambda: self._hearers.remove(hear)
+
+    def native_of(self, notebook: NotebookId) -> list[dict[str, Any]]:
+        """What a notebook's own code offers, while its kernel lives."""
+        return self._native.get(notebook, [])
+
+    def interrupt(self, active: ActiveRun) -> None:
+        """End the calls of a run that is told to stop: its threads wait for them, too."""
+        for scope in self._under_way.get(active, ()):
+            scope.cancel()
+
+    async def call(self, spec: KernelSpec, called: Called) -> relay.Answer:
+        active = self._active.current(spec.notebook)
+        begun, outcome = time.perf_counter(), "cancelled"
+        try:
+            value = await self._within(active, spec, called)
+            outcome = "ok"
+            return Returned(call=called.call, value=value)
+        except QuireError as error:
+            outcome = _kind(error)
+            return Refused(call=called.call, kind=outcome, message=str(error), hint=_hint(called, outcome))
+        except Exception as error:  # a fault of ours costs this call, not the kernel
+            log.exception("a call of %s.%s", called.capability, called.method)
+            outcome = "refused"
+            return Refused(call=called.call, kind=outcome, message=f"Quire itself failed ({error!r}).")
+        finally:
+            if called.do not in ("rest", "catalog"):
+                ms = (time.perf_counter() - begun) * 1000
+                self._audit.record(_record(spec, active, called, outcome, ms))
+
+    async def _within(self, active: ActiveRun | None, spec: KernelSpec, called: Called) -> dict[str, Any]:
+        """Counted to the run that goes on now, and ended with it where it is told to stop."""
+        if active is None:
+            return await self._do(None, spec, called)
+        active.calls += 1
+        if active.calls > self._limits.per_run:
+            raise TooMany(
+                f"The run has made {self._limits.per_run:,} calls, as many as one may (setting max_calls). "
+                "Go on in another cell."
+            )
+        scopes = self._under_way.setdefault(active, set())
+        with anyio.CancelScope() as scope:
+            scopes.add(scope)
+            try:
+                return await self._do(active, spec, called)
+            finally:
+                scopes.discard(scope)
+                if not scopes:
+                    self._under_way.pop(active, None)
+        raise Cancelled("The run was told to stop; the call was cancelled.")
+
+    async def _do(self, active: ActiveRun | None, spec: KernelSpec, called: Called) -> dict[str, Any]:
+        owner = spec.owner
+        match called.do:
+            case "rest":
+                key, start = called.given.get("key"), called.given.get("start")
+                return self._leftovers.part(spec.notebook, str(key), start if type(start) is int else 0)
+            case "catalog":
+                await self._capabilities.refresh(owner)
+            case "approve":
+                await self._approve(active, spec, called, _declared(self.native_of(spec.notebook), called.capability))
+                return {}
+            case "install":
+                await self._approve(active, spec, called, Approve.ASK)
+                backend = backend_of(called.capability, called.given, self._backends.described)
+                await self._capabilities.install(owner, called.capability, backend, approve_of(called.given))
+            case "uninstall":
+                await self._capabilities.uninstall(owner, called.capability)
+            case _:
+                return await self._relayed(active, spec, called)
+        return {"catalog": (await self._capabilities.catalog(owner)).entries}
+
+    async def _relayed(self, active: ActiveRun | None, spec: KernelSpec, called: Called) -> dict[str, Any]:
+        link = await self._capabilities.link(spec.owner, called.capability)
+        timeout = min(called.timeout or self._limits.timeout, self._limits.max_timeout)
+        if called.do == "tool":
+            tool = _tool(link.capability, called.method)
+            default = Approve.ASK if tool.hints.get("destructiveHint") is True else Approve.NEVER
+            await self._approve(active, spec, called, default, link.capability.approve)
+            result = await self._call(await link.connection(), link, active, called, timeout)
+            if result.is_error:
+                raise Failed(_words(result))
+            return self._leftovers.fit(spec.notebook, result)
+        connection = await link.connection()
+        match called.do:
+            case "resources":
+                return await connection.resources(timeout=timeout)
+            case "prompts":
+                return await connection.prompts(timeout=timeout)
+            case "prompt":
+                given = {name: str(value) for name, value in called.given.items()}
+                return await connection.prompt(called.method, given, timeout=timeout)
+        found = await connection.read(str(called.given.get("uri", "")), timeout=timeout)
+        return {"contents": [self._leftovers.fit_text(spec.notebook, each) for each in found.get("contents", [])]}
+
+    async def _call(
+        self, connection: Connection, link: Link, active: ActiveRun | None, called: Called, timeout: float
+    ) -> Result:
+        what = f"{called.capability}.{called.method}"
+
+        def progress(done: float, total: float | None, message: str) -> None:
+            if active is not None:
+                of = f" of {total:g}" if total else ""
+                active.doing = " ".join(filter(None, (f"{what}: {done:g}{of}", message[:200])))
+
+        def hear(level: str, text: str) -> None:
+            if active is not None and not active.done.is_set():
+                line = f"[{called.capability} {level}] {text}\n"
+                active.transcript.add(messages.Printed(stream="stderr", data=line.encode("utf-8", "replace")))
+
+        link.hearers.add(hear)
+        try:
+            return await connection.call(called.method, called.given, timeout=timeout, progress=progress)
+        finally:
+            link.hearers.discard(hear)
+            if active is not None:
+                active.doing = ""
+
+    async def _approve(
+        self,
+        active: ActiveRun | None,
+        spec: KernelSpec,
+        called: Called,
+        default: Approve,
+        declared: Mapping[str, Approve] | None = None,
+    ) -> None:
+        capability, method = called.capability, called.method
+        given = called.given
+        if called.do == "install":
+            capability, method, given = "caps", "install", {"name": called.capability, **called.given}
+        needed = self._approvals.needed(capability, method, declared or {}, default)
+        why_not = await self._approvals.obtain(needed, active, spec.name, f"{capability}.{method}", given)
+        if why_not:
+            raise Denied(why_not)
+
+
+def _tool(capability: Capability, name: str) -> Tool:
+    for tool in capability.offered.tools:
+        if tool.name == name:
+            return tool
+    raise NotFound(f"{capability.name} has no tool {name!r} now. {capability.name}.describe() lists those it has.")
+
+
+def _declared(native: list[dict[str, Any]], name: str) -> Approve:
+    said = next((each.get("approve") for each in native if each.get("name") == name), None)
+    return Approve(said) if said in set(Approve) else Approve.ALWAYS
+
+
+def _words(result: Result) -> str:
+    texts = [str(block.get("text", "")) for block in result.content if block.get("type") == "text"]
+    return "\n".join(filter(None, texts)) or "The tool failed without a word."
+
+
+def _kind(error: QuireError) -> str:
+    match error:
+        case CallTimeout():
+            return "timeout"
+        case Denied():
+            return "denied"
+        case Cancelled():
+            return "cancelled"
+        case Lost() | NotFound():
+            return "gone"
+        case Failed() if not isinstance(error, TooMany):
+            return "tool"
+    return "refused"
+
+
+def _hint(called: Called, kind: str) -> str:
+    match kind:
+        case "timeout":
+            return "The call was cancelled. _timeout= gives it more seconds."
+        case "gone":
+            return f"caps shows what is installed; reinstall with caps.install({called.capability!r}, …)."
+        case "tool":
+            return f"help({called.capability}.{called.method}) says what it takes." if called.do == "tool" else ""
+    return ""
+
+
+def _record(spec: KernelSpec, active: ActiveRun | None, called: Called, outcome: str, ms: float) -> CallRecord:
+    said = json.dumps(called.given, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return CallRecord(
+        at=time.time(),
+        who=spec.owner,
+        notebook=spec.name,
+        cell=active.cell.number if active is not None and active.cell is not None else None,
+        capability=called.capability,
+        method=called.method or called.do,
+        digest=hashlib.sha256(said.encode("utf-8", "replace")).hexdigest(),
+        outcome=outcome,
+        ms=round(ms, 3),
+    )

@@ -1,0 +1,106 @@
+"""Capabilities that a notebook's own code publishes: each method a tool of this server while the kernel lives.
+
+A call is a cell of that notebook, so that what it did is seen, recorded and can be stepped back from.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from fastmcp import FastMCP
+from fastmcp.server.dependencies import get_context
+from fastmcp.tools import Tool, ToolResult
+from mcp_types import ToolAnnotations
+from pydantic import PrivateAttr
+
+from quire.core.model import KernelSpec, NotebookId
+from quire.frontends.mcp.desk import Desk, refusals
+from quire.frontends.mcp.notices import Notices
+
+_MOST = 50  # tools one notebook may publish
+_TEXT = 1_000  # characters of a description
+_SCHEMA = 5_000  # characters of a schema; a longer one is said loosely
+_NAME = 64
+
+
+class Exposed:
+    def __init__(self, server: FastMCP[Any], desk: Desk, notices: Notices, schemas: dict[str, Any]) -> None:
+        self._server = server
+        self._desk = desk
+        self._notices = notices
+        self._schemas = schemas  # of all tools, for the SDK
+        self._ours = frozenset(schemas)  # never to be replaced
+        self._by: dict[NotebookId, dict[str, Tool]] = {}
+
+    def heard(self, spec: KernelSpec, native: list[dict[str, Any]]) -> None:
+        """A notebook's code offers something else now."""
+        before, now = self._by.pop(spec.notebook, {}), dict[str, Tool]()
+        taken = self._ours.union(*(tools for tools in self._by.values()))
+        for each in native:
+            if each.get("expose") is True:
+                now |= {tool.name: tool for tool in self._tools(spec, each) if tool.name not in taken}
+        now = dict(list(now.items())[:_MOST])
+        if now:
+            self._by[spec.notebook] = now
+        if [_said(tool) for tool in before.values()] == [_said(tool) for tool in now.values()]:
+            now.update(before)
+            return
+        for name in before:
+            self._server.local_provider.remove_tool(name)
+            self._schemas.pop(name, None)
+        for name, tool in now.items():
+            self._server.add_tool(tool)
+            self._schemas[name] = tool.parameters
+        self._notices.tools_changed()
+
+    def _tools(self, spec: KernelSpec, native: dict[str, Any]) -> list[Tool]:
+        name, found = str(native.get("name", "")), list[Tool]()
+        for method in native.get("methods", []):
+            own = str(method.get("name", ""))
+            alone = own == name  # a function: it is its own method
+            called = name if alone else f"{name}_{own}"
+            if not called.isidentifier() or len(called) > _NAME:
+                continue
+            tool = _Published(
+                name=called,
+                description=str(method.get("description") or native.get("about") or "")[:_TEXT],
+                parameters=_schema(method.get("input")),
+                annotations=ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=True),
+            )
+            tool._desk, tool._spec = self._desk, spec
+            tool._call = f"caps[{name!r}]" if alone else f"caps[{name!r}].{own}"
+            found.append(tool)
+        return found
+
+
+class _Published(Tool):
+    _desk: Desk = PrivateAttr()
+    _spec: KernelSpec = PrivateAttr()
+    _call: str = PrivateAttr()
+
+    async def run(self, arguments: dict[str, Any]) -> ToolResult:
+        result: ToolResult = await refusals(self._run)(arguments)
+        return result
+
+    async def _run(self, arguments: dict[str, Any]) -> ToolResult:
+        ctx, desk = get_context(), self._desk
+        notebook = await desk.app.notebooks.named(self._spec.owner, self._spec.name)
+        code = f"{self._call}({', '.join(f'{name}={value!r}' for name, value in _named(arguments).items())})"
+        cell, notice = await desk.run(ctx, notebook, code)
+        return await desk.render.execution(notebook, cell, notice)
+
+
+def _named(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Only what can be an argument's name: they become code."""
+    return {name: value for name, value in arguments.items() if name.isidentifier()}
+
+
+def _schema(given: Any) -> dict[str, Any]:
+    if isinstance(given, dict) and given.get("type") == "object" and len(json.dumps(given)) <= _SCHEMA:
+        return given
+    return {"type": "object"}
+
+
+def _said(tool: Tool) -> tuple[str, str | None, str]:
+    return tool.name, tool.description, json.dumps(tool.parameters, sort_keys=True)

@@ -1,0 +1,83 @@
+"""The `capabilities` tool set: other MCP servers as Python objects in every notebook."""
+
+from typing import Any
+
+from fastmcp import Context
+from fastmcp.tools import ToolResult
+
+from quire.core import describing
+from quire.core.capability_request import backend_of, plain_secrets
+from quire.core.model import Notebook
+from quire.frontends.mcp.desk import Desk
+from quire.frontends.mcp.results import CapabilityInfo, Described, FoundMethods, Uninstalled
+from quire.frontends.mcp.toolsets import Shelf
+from quire.wire import tools
+
+
+def register(shelf: Shelf, desk: Desk) -> None:
+    async def install_capability(
+        ctx: Context,
+        name: str,
+        server_command: str | None = None,
+        url: str | None = None,
+        env: dict[str, str] | None = None,
+        headers: dict[str, str] | None = None,
+        config: dict[str, Any] | str | None = None,
+    ) -> ToolResult:
+        """Make an MCP server a Python object in every notebook: code calls name.method(...). Reached by a command, a
+        url, or config: an mcpServers entry, or a client (cursor, claude-desktop, vscode) that has it. Secrets in env
+        and headers as "env:NAME" or "file:/path"."""
+        given = {"command": server_command, "url": url, "env": env, "headers": headers, "config": config}
+        given = {key: value for key, value in given.items() if value is not None}
+        backend = backend_of(name, given, desk.app.backends.described)
+        owner = desk.client(ctx).principal
+        capability = await desk.app.capabilities.install(owner, name, backend)
+        entry = next(each for each in (await desk.app.capabilities.catalog(owner)).entries if each["name"] == name)
+        said = [f"Installed {name} ({capability.offered.server or backend.how}).", tools.overview(entry)]
+        if secrets := plain_secrets(backend):
+            said.append(
+                f"{', '.join(secrets)} is kept as given; to keep it out of the data directory install with "
+                '"env:NAME", a variable of the server.'
+            )
+        info: CapabilityInfo = {
+            "name": name,
+            "server": capability.offered.server,
+            "methods": list(tools.methods(entry)),
+        }
+        return ToolResult(content="\n".join(said), structured_content=dict(info))
+
+    async def uninstall_capability(ctx: Context, name: str) -> ToolResult:
+        """Remove a capability and end its server."""
+        await desk.app.capabilities.uninstall(desk.client(ctx).principal, name)
+        gone: Uninstalled = {"name": name}
+        return ToolResult(content=f"Uninstalled {name}; its server is ended.", structured_content=dict(gone))
+
+    shelf.put(install_capability, "Install capability", CapabilityInfo, runs=True)
+    shelf.put(uninstall_capability, "Uninstall capability", Uninstalled, destroys=True)
+    _register_reading(shelf, desk)
+
+
+def _register_reading(shelf: Shelf, desk: Desk) -> None:
+    async def describe_capability(
+        ctx: Context, name: str, method: str | None = None, notebook: str | None = None
+    ) -> ToolResult:
+        """A capability's methods in a line each, or one method in full."""
+        described: Described = {"text": describing.describe(await every(ctx, notebook), name, method)}
+        return ToolResult(content=described["text"], structured_content=dict(described))
+
+    async def search_capabilities(ctx: Context, query: str, limit: int = 5, notebook: str | None = None) -> ToolResult:
+        """Find methods of any capability by what they do: signature and one line."""
+        known = await every(ctx, notebook)
+        found: FoundMethods = {"methods": describing.search(known, query, max(1, min(limit, 50)))}
+        names = ", ".join(each["name"] for each in known) or "none: install_capability adds one"
+        nothing = f"Nothing fits {query!r}. Capabilities there are: {names}."
+        return ToolResult(content="\n".join(found["methods"]) or nothing, structured_content=dict(found))
+
+    async def every(ctx: Context, name: str | None) -> list[dict[str, Any]]:
+        notebook: Notebook = await desk.notebook(ctx, name)
+        await desk.app.capabilities.refresh(notebook.owner)
+        catalog = await desk.app.capabilities.catalog(notebook.owner)
+        return describing.entries(catalog.entries, desk.app.relay.native_of(notebook.id))
+
+    shelf.put(describe_capability, "Describe capability", Described, reads=True)
+    shelf.put(search_capabilities, "Search capabilities", FoundMethods, reads=True)

@@ -1,0 +1,90 @@
+"""Commands about capabilities: list them, add and remove one, take some over from another client."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from quire.core import capability_names
+from quire.core.app import App
+from quire.core.capability import Capability
+from quire.core.capability_request import backend_of, plain_secrets
+from quire.core.errors import QuireError, Refused
+from quire.core.model import LOCAL
+
+
+async def run(app: App, action: str, names: list[str], given: Mapping[str, Any]) -> int | None:
+    match action, names:
+        case "list", []:
+            await show(app)
+        case "add", [name]:
+            await add(app, name, given)
+        case "remove", [name]:
+            await remove(app, name)
+        case "import", [config, *chosen]:
+            return await take_over(app, config, chosen)
+        case _:
+            raise Refused("Say list, add NAME, import CLIENT|FILE [SERVER…] or remove NAME.")
+    return None
+
+
+async def show(app: App) -> None:
+    listed = Table("name", "methods", "reached by", box=None, header_style="bold")
+    for capability, _ in await app.capabilities.all(LOCAL):
+        listed.add_row(
+            Text(capability.name), str(len(capability.offered.tools)), Text(capability.backend.how), style=None
+        )
+    if listed.row_count:
+        Console(soft_wrap=True).print(listed)
+    else:
+        print("No capability is installed. `quire capability add` adds one, `quire capability import` takes over some.")
+
+
+async def add(app: App, name: str, given: Mapping[str, Any]) -> None:
+    backend = backend_of(name, given, app.backends.described)
+    _tell(await app.capabilities.install(LOCAL, name, backend))
+    if secrets := plain_secrets(backend):
+        print(f"{', '.join(secrets)} is kept as given; say env:NAME to keep it out of the data directory.")
+
+
+async def remove(app: App, name: str) -> None:
+    await app.capabilities.uninstall(LOCAL, name)
+    print(f"Uninstalled {name}.")
+
+
+async def take_over(app: App, config: str, chosen: list[str]) -> int:
+    """Install servers of another client; with none chosen, say which there are."""
+    there = app.backends.servers(config)
+    if not chosen:
+        print(f"Servers there: {', '.join(there) or 'none'}. Name those to take over; none is unless you do.")
+        return 0
+    failed = 0
+    for server in chosen:
+        try:
+            name = capability_names.proposal(server, [each.name for each, _ in await app.capabilities.all(LOCAL)])
+            _tell(await app.capabilities.install(LOCAL, name, app.backends.described(config, server)))
+        except QuireError as error:
+            print(f"{server}: {error}", file=sys.stderr)
+            failed += 1
+    return 1 if failed else 0
+
+
+def pairs(texts: list[str]) -> dict[str, str]:
+    """NAME=VALUE, each."""
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise Refused(f"{text!r} is not NAME=VALUE.")
+        found[name] = value
+    return found
+
+
+def _tell(capability: Capability) -> None:
+    count = len(capability.offered.tools)
+    print(f"Installed {capability.name}: {count} method{'s' * (count != 1)} ({capability.backend.how}).")

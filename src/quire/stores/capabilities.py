@@ -1,0 +1,66 @@
+"""Which capabilities are installed: in SQLite, or in this process's memory."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from dataclasses import asdict
+from typing import Any
+
+from quire.core.capability import Approve, Backend, Capability, Offered, Tool
+from quire.core.model import Principal
+from quire.stores.lane import Lane, rows
+
+
+class SqlCapabilities:
+    """In the store's database, by the store's lanes."""
+
+    def __init__(self, writer: Lane, reader: Lane) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    async def keep(self, capability: Capability) -> None:
+        row = (
+            capability.owner,
+            capability.name,
+            json.dumps(asdict(capability.backend)),
+            json.dumps(asdict(capability.offered)),
+            json.dumps(capability.approve),
+            capability.installed_at,
+        )
+        await self._writer.do(lambda db: db.execute("INSERT OR REPLACE INTO capabilities VALUES (?,?,?,?,?,?)", row))
+
+    async def of(self, owner: Principal) -> list[Capability]:
+        query = "SELECT * FROM capabilities WHERE owner = ? ORDER BY installed_at, name"
+        return [_capability(row) for row in await self._reader.do(lambda db: rows(db, query, owner))]
+
+    async def drop(self, owner: Principal, name: str) -> None:
+        await self._writer.do(lambda db: db.execute("DELETE FROM capabilities WHERE owner=? AND name=?", (owner, name)))
+
+
+class MemoryCapabilities:
+    def __init__(self) -> None:
+        self._kept: dict[tuple[Principal, str], Capability] = {}
+
+    async def keep(self, capability: Capability) -> None:
+        self._kept[capability.owner, capability.name] = capability
+
+    async def of(self, owner: Principal) -> list[Capability]:
+        kept = [each for each in self._kept.values() if each.owner == owner]
+        return sorted(kept, key=lambda each: (each.installed_at, each.name))
+
+    async def drop(self, owner: Principal, name: str) -> None:
+        self._kept.pop((owner, name), None)
+
+
+def _capability(row: sqlite3.Row) -> Capability:
+    backend: dict[str, Any] = json.loads(row["backend"])
+    offered: dict[str, Any] = json.loads(row["offered"])
+    return Capability(
+        owner=Principal(row["owner"]),
+        name=row["name"],
+        backend=Backend(**{**backend, "command": tuple(backend["command"])}),
+        offered=Offered(**{**offered, "tools": tuple(Tool(**tool) for tool in offered["tools"])}),
+        approve={method: Approve(word) for method, word in json.loads(row["approve"]).items()},
+        installed_at=row["installed_at"],
+    )

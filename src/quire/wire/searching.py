@@ -1,0 +1,91 @@
+"""Finding a tool among those of all capabilities, by words."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from quire.wire import schemas
+
+_WORD = re.compile(r"[^\W_]+")
+_HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_CHARS = 2_000  # of a description that are looked at
+_BEGINNING = 100
+_SMALL = "a all an and as at by can do for from how i in is it me my of on or that the this to with"
+_IDLE = frozenset(_SMALL.split())
+_NAME, _CAPABILITY, _FIRST, _REST, _PARAMETER = 5.0, 2.5, 2.0, 1.0, 1.2  # what a word counts for where it stands
+_BEGINS, _HOLDS = 0.7, 0.45  # of an exact match
+
+
+def best(offered: Iterable[tuple[str, dict[str, Any]]], query: Any, limit: int) -> list[tuple[str, dict[str, Any]]]:
+    """Of (capability, tool) the best, best first: by words in name, description and parameters."""
+    wanted = list(dict.fromkeys(words(query)))
+    every = [(name, tool, _weights(name, tool)) for name, tool in offered]
+    seen = Counter(word for _, _, weights in every for word in weights)
+    scored = []
+    for at, (name, tool, weights) in enumerate(every):
+        score = _score(wanted, weights, seen, len(every))
+        if score > 0:
+            scored.append((-score, at, name, tool))
+    scored.sort(key=lambda each: each[:2])
+    return [(name, tool) for _, _, name, tool in scored[: max(0, limit)]]
+
+
+def words(text: Any) -> list[str]:
+    """In lower case and without endings; words that say nothing are left out unless there are no others."""
+    if not isinstance(text, str):
+        return []
+    found = [each.lower() for each in _WORD.findall(_HUMPS.sub(" ", text))]
+    telling = [each for each in found if each not in _IDLE]
+    return [stem(each) for each in telling or found]
+
+
+def stem(word: str) -> str:
+    for ending, instead in (("ies", "y"), ("sses", "ss"), ("ing", ""), ("ied", "y"), ("ed", ""), ("s", "")):
+        if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith("ss"):
+            word = word[: -len(ending)] + instead
+            break
+    return word[:-1] if len(word) > 4 and word.endswith("e") else word
+
+
+def _weights(capability: str, tool: dict[str, Any]) -> dict[str, float]:
+    """Each word of a tool, with the most that it counts for."""
+    description = tool.get("description")
+    description = description[:_CHARS] if isinstance(description, str) else ""
+    found: dict[str, float] = {}
+    for text, weight in (
+        (tool.get("name"), _NAME),
+        (capability, _CAPABILITY),
+        (description[:_BEGINNING], _FIRST),
+        (" ".join(schemas.properties(tool.get("input"), tool.get("input"))), _PARAMETER),
+        (description, _REST),
+    ):
+        for word in words(text):
+            found[word] = max(found.get(word, 0.0), weight)
+    return found
+
+
+def _score(wanted: list[str], weights: dict[str, float], seen: Counter[str], every: int) -> float:
+    total, matched = 0.0, 0
+    for word in wanted:
+        best = 0.0
+        for other, weight in weights.items():
+            likeness = _likeness(word, other)
+            if likeness:
+                rare = math.log(1 + every / seen[other])
+                best = max(best, weight * likeness * (0.5 + rare))
+        total += best
+        matched += best > 0
+    return total * matched / len(wanted) if wanted else 0.0
+
+
+def _likeness(word: str, other: str) -> float:
+    if word == other:
+        return 1.0
+    short, long = sorted((word, other), key=len)
+    if len(short) >= 3 and long.startswith(short):
+        return _BEGINS
+    return _HOLDS if len(short) >= 4 and short in long else 0.0

@@ -1,0 +1,183 @@
+"""`caps`: what there is to call, found without reading every schema."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from quire.wire import tools
+from quire.worker.capabilities import native, results
+from quire.worker.capabilities.stubs import Method
+
+if TYPE_CHECKING:
+    from quire.worker.capabilities.known import Known
+
+_INSTALLS = "caps.install(name, command) or caps.install(name, url=...) adds one"
+
+
+class Caps:
+    """The capabilities there are. caps.search("words") finds a method, caps["name"] is one of them."""
+
+    __module__ = "builtins"
+    Record, Text, Picture = results.Record, results.Text, results.Picture
+    Sound, Resource, Contents = results.Sound, results.Resource, results.Contents
+    Function, Native = native.Function, native.Native
+
+    def __init__(self, known: Known) -> None:
+        self._known = known
+
+    # What there is
+
+    def __repr__(self) -> str:
+        lines = [_line(entry) for entry in self._entries()]
+        return "\n".join(lines) if lines else f"No capabilities are installed. {_INSTALLS}."
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known.every())
+
+    def __len__(self) -> int:
+        return len(self._known.every())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._known.every()
+
+    def __getitem__(self, name: str) -> Any:
+        every = self._known.every()
+        if name not in every:
+            raise KeyError(self._missing(name))
+        return every[name]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        every = self._known.every()
+        if name not in every:
+            raise AttributeError(self._missing(name))
+        return every[name]
+
+    def __dir__(self) -> list[str]:
+        return [*self._known.every(), "search", "describe", "install", "uninstall"]
+
+    def __reduce__(self) -> str:
+        return "caps"
+
+    def describe(self, name: str | None = None) -> str:
+        """All methods in a line each; of one capability, with all it says of itself. "gmail.search" is one method."""
+        if name is None:
+            return "\n\n".join(tools.overview(entry) for entry in self._entries()) or repr(self)
+        first, _, method = str(name).partition(".")
+        one = self[first]
+        if method:
+            return str(getattr(one, method).__doc__)
+        return str(one.describe())
+
+    def search(self, query: str, limit: int = 5) -> Found:
+        """The methods that fit best, over all capabilities: signature and one line each."""
+        entries = self._entries()
+        by_name = {entry["name"]: {id(tool): name for name, tool in tools.methods(entry).items()} for entry in entries}
+        best = tools.search(entries, query, limit)
+        return Found(
+            (f"{capability}.{tools.line(tool, by_name[capability].get(id(tool), ''))}" for capability, tool in best),
+        )
+
+    # What changes it
+
+    def install(
+        self,
+        name: str,
+        command: Any = None,
+        *,
+        url: str | None = None,
+        env: dict[str, str] | None = None,
+        headers: dict[str, str] | None = None,
+        auth: str | None = None,
+        config: str | None = None,
+        approve: Any = None,
+    ) -> Any:
+        """Have another MCP server as a capability: by the command that starts it, by its url, or by its entry in
+        another client's configuration file. Secrets are given as references: "env:NAME" or "file:/path"."""
+        words = {"command": command, "url": url, "env": env, "headers": headers, "auth": auth, "config": config}
+        given = {key: each for key, each in {**words, "approve": approve}.items() if each is not None}
+        given = {key: list(each) if isinstance(each, tuple) else each for key, each in given.items()}
+        self._known.adopt_catalog(self._known.ask("install", capability=str(name), given=given))
+        return self._known.capabilities.get(str(name))
+
+    def uninstall(self, name: str) -> None:
+        """Let go of one; of one the notebook itself offers, too."""
+        if name in self._known.registry.entries:
+            self.unregister(name)
+        else:
+            self._known.adopt_catalog(self._known.ask("uninstall", capability=str(name)))
+
+    def unregister(self, name: str) -> None:
+        """Offer no more what the notebook itself offers under that name."""
+        if name not in self._known.registry.entries:
+            raise KeyError(self._missing(name))
+        self._known.registry.remove(name)
+        self._known._name()
+
+    def _register(self, obj: Any, *, approve: str = "never", expose: bool = False) -> Any:
+        """Offer an object that has a `name` and `describe()` as a capability, here and to the client.
+
+        approve: "never", "ask" or "always" before a call by its name; expose: publish its methods as MCP tools.
+        """
+        made = native.register(self._known.registry, obj, approve=approve, expose=expose)
+        self._known._name()
+        return made
+
+    def _decorate(
+        self, function: Any = None, /, *, approve: str = "never", expose: bool = False, name: str = ""
+    ) -> Any:
+        """Offer a function as a capability: @capability, or @capability(approve="always", expose=True)."""
+        if function is None:
+            return lambda given: self._decorate(given, approve=approve, expose=expose, name=name)
+        made = native.of_function(self._known.registry, function, approve=approve, expose=expose, name=name)
+        self._known._name()
+        return made
+
+    # By which pickle finds them again
+
+    def _capability(self, name: str) -> Any:
+        return self._known.named(name)
+
+    def _method(self, capability: str, own_name: str) -> Method:
+        return self._known.named(capability)._method(own_name)
+
+    def _function(self, name: str) -> Any:
+        return native.Function(self._known.registry, name, None)
+
+    def _native(self, name: str) -> Any:
+        return native.Native(self._known.registry, name)
+
+    def _entries(self) -> list[dict[str, Any]]:
+        own = self._known.registry.told()
+        names = {each["name"] for each in own}
+        relayed = [each._entry for name, each in self._known.installed().items() if name not in names]
+        return [*filter(None, relayed), *({**each, "tools": each["methods"]} for each in own)]
+
+    def _missing(self, name: str) -> str:
+        every = list(self._known.every())
+        near = difflib.get_close_matches(str(name), every, n=3, cutoff=0.5)
+        there = f"the nearest: {', '.join(near)}" if near else f"there are: {', '.join(every) or 'none'}"
+        return f"There is no capability {name!r}; {there}. {_INSTALLS}."
+
+
+def _line(entry: dict[str, Any]) -> str:
+    about = tools.first_line(entry.get("about"))
+    count = len(entry.get("tools") or ())
+    kind = ", of this notebook" if "methods" in entry else ""
+    return f"{entry['name']} ({count} method{'s' * (count != 1)}{kind}){f'  # {about}' if about else ''}"
+
+
+class Found(list[str]):
+    """What a search found, a line each."""
+
+    __module__ = "builtins"
+    __qualname__ = "caps.Found"
+
+    def __repr__(self) -> str:
+        return "\n".join(self) if self else "Nothing fits. caps shows what is installed."
+
+
+Caps.Found = Found  # type: ignore[attr-defined]

@@ -1,0 +1,49 @@
+"""What a call of a capability raises."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class ToolError(Exception):
+    """A tool failed; `tool` says which, `args_given` what it was called with, `hint` what to do."""
+
+    tool: str
+    args_given: dict[str, Any]
+    hint: str
+
+    def __init__(
+        self, message: str = "", *, tool: str = "", args_given: dict[str, Any] | None = None, hint: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.tool = tool
+        self.args_given = args_given or {}
+        self.hint = hint
+
+    def __str__(self) -> str:
+        message = str(self.args[0]) if self.args else ""
+        begins = f"{self.tool}: " if self.tool and not message.startswith(self.tool) else ""
+        return f"{begins}{message}{f' {self.hint}' if self.hint else ''}"
+
+
+class ToolTimeout(ToolError):
+    """It did not answer in time, and was cancelled."""
+
+
+class ApprovalDenied(ToolError):
+    """A person, or the policy, did not allow the call."""
+
+
+class CapabilityGone(ToolError):
+    """The server behind a capability cannot be reached, or is not installed."""
+
+
+KINDS: dict[str, type[ToolError]] = {"timeout": ToolTimeout, "denied": ApprovalDenied, "gone": CapabilityGone}
+ALL = (ToolError, ToolTimeout, ApprovalDenied, CapabilityGone)
+
+for _each in ALL:
+    _each.__module__ = "builtins"  # where cells find them
+
+
+def of_kind(kind: str, message: str, hint: str) -> ToolError:
+    return KINDS.get(kind, ToolError)(message, hint=hint)

@@ -1,0 +1,128 @@
+"""The capabilities this process knows, relayed and native, and their names, which every cell finds in builtins."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+from quire.wire.messages import Native as Told
+from quire.worker.capabilities import errors, native, results
+from quire.worker.capabilities.catalog import Caps
+from quire.worker.capabilities.native import Native, Registry
+from quire.worker.capabilities.relay import Relay
+from quire.worker.capabilities.stubs import Capability
+from quire.worker.interrupts import Interrupts
+
+_REAL = frozenset(vars(builtins)) | {"get_ipython", "display", "In", "Out", "exit", "quit"}
+
+
+class Known:
+    """One for a kernel."""
+
+    def __init__(self, interrupts: Interrupts, namespace: dict[str, Any]) -> None:
+        self.relay = Relay(interrupts)
+        self.registry = Registry(self, namespace)
+        self.caps = Caps(self)
+        self.capabilities: dict[str, Capability] = {}  # every one there ever was: who has one has it still
+        self._put: dict[str, Any] = {}  # what we have put into builtins
+        self._named = -1  # the state of the registry that they have the names of
+        self._told = 0  # the state of the registry that the server knows
+        self._fixed = {
+            "caps": self.caps,
+            "capability": self.caps._decorate,
+            "register_capability": self.caps._register,
+            **{kind.__name__: kind for kind in errors.ALL},
+        }
+        results.ask = self.ask
+        self._name()
+
+    def apply(self, catalog: list[dict[str, Any]]) -> None:
+        """The relayed ones there are now."""
+        entries = {entry["name"]: entry for entry in catalog if type(entry.get("name")) is str}
+        for name in entries:
+            self.named(name)
+        for name, each in self.capabilities.items():
+            each._apply(entries.get(name))
+        self._name()
+
+    def named(self, name: str) -> Capability:
+        """The one object of that name, installed or not."""
+        if name not in self.capabilities:
+            self.capabilities[name] = Capability(self, name)
+        return self.capabilities[name]
+
+    def installed(self) -> dict[str, Capability]:
+        return {name: each for name, each in self.capabilities.items() if each._entry is not None}
+
+    def every(self) -> dict[str, Any]:
+        """What stands for each name; what the notebook itself offers comes first."""
+        entries = self.registry.entries
+        own = {name: _of(self.registry, name, entry) for name, entry in entries.items()}
+        return {**self.installed(), **own}
+
+    def is_taken(self, name: str) -> str:
+        if name in self.installed():
+            return f"{name} is an installed capability. Choose another name, or caps.uninstall({name!r}) first."
+        if name in _REAL or name in self._fixed:
+            return f"{name!r} is a name of Python's own. Choose another, such as {name}_cap."
+        return ""
+
+    # What the server is asked
+
+    def ask(self, do: str, **words: Any) -> dict[str, Any]:
+        return self.relay.call(do, **words)
+
+    async def ask_async(self, do: str, **words: Any) -> dict[str, Any]:
+        return await self.relay.call_async(do, **words)
+
+    def refresh(self) -> None:
+        self.adopt_catalog(self.ask("catalog"))
+
+    def adopt_catalog(self, answer: dict[str, Any]) -> None:
+        catalog = answer.get("catalog")
+        if isinstance(catalog, list):
+            self.apply([entry for entry in catalog if isinstance(entry, dict)])
+
+    # What it is told
+
+    def news(self) -> Told | None:
+        """What the notebook offers, where that is not what the server knows. After each run."""
+        self.registry.put()
+        if self.registry.changes == self._told:
+            return None
+        self._told = self.registry.changes
+        self._name()
+        return Told(capabilities=self.registry.told())
+
+    def all_news(self) -> Told | None:
+        """To another server, which knows of none."""
+        self._told = self.registry.changes
+        return Told(capabilities=self.registry.told()) if self.registry.entries else None
+
+    def loaded(self) -> Told | None:
+        """After variables were loaded: those that are among them are offered."""
+        had = bool(self.registry.entries)
+        self.registry.adopt()
+        self._name()
+        self._told = self.registry.changes
+        return Told(capabilities=self.registry.told()) if had or self.registry.entries else None
+
+    # Names in builtins
+
+    def _name(self) -> None:
+        """A name that a cell binds wins over them; a builtin of Python's, or a cell's own, is never replaced."""
+        wanted = {**{name: each for name, each in self.every().items() if name not in _REAL}, **self._fixed}
+        space = vars(builtins)
+        for name, value in list(self._put.items()):
+            if name not in wanted and space.get(name) is value:
+                del space[name]
+        for name, value in wanted.items():
+            if name not in space or (name in self._put and space[name] is self._put[name]) or name in self._fixed:
+                space[name] = self._put[name] = value
+        for name in [name for name in self._put if name not in wanted]:
+            del self._put[name]
+
+
+def _of(registry: Registry, name: str, entry: dict[str, Any]) -> Any:
+    value = entry["value"]
+    return value if isinstance(value, native.Function) else Native(registry, name)

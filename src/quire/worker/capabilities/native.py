@@ -1,0 +1,309 @@
+"""Capabilities that the notebook's own code offers: an object with a name and describe(), or a function."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import keyword
+from collections.abc import Callable
+from typing import Any, NoReturn, Protocol
+
+from quire.wire import tools
+from quire.worker.capabilities import checking, signatures
+from quire.worker.capabilities.errors import ToolError
+
+KEPT = "__capabilities__"  # under which the notebook's variables have them, so that a snapshot does
+APPROVE = ("never", "ask", "always")
+_ABOUT = 4_000  # characters
+_METHODS = 100
+_EXAMPLE = (
+    "class Notes:\n"
+    '    name = "notes"\n'
+    '    def describe(self): return "Keeps notes."\n'
+    "    def add(self, text: str) -> int: ...\n"
+    "register_capability(Notes())"
+)
+
+
+class Hub(Protocol):
+    """What capabilities are part of."""
+
+    caps: Any
+
+    def ask(self, do: str, **words: Any) -> dict[str, Any]: ...
+
+    async def ask_async(self, do: str, **words: Any) -> dict[str, Any]: ...
+
+    def is_taken(self, name: str) -> str:
+        """Why a capability cannot have that name; "" where it can."""
+
+
+class Registry:
+    """By name: {value, approve, expose, about, methods}. It lies in the notebook's variables while there is one."""
+
+    def __init__(self, hub: Hub, namespace: dict[str, Any]) -> None:
+        self.hub = hub
+        self.changes = 0
+        self._namespace = namespace
+        self.entries: dict[str, dict[str, Any]] = {}
+
+    def put(self) -> None:
+        """Where a cell deleted it from the variables, or there is one now."""
+        if self.entries:
+            if self._namespace.get(KEPT) is not self.entries:
+                self._namespace[KEPT] = self.entries
+        else:
+            self._namespace.pop(KEPT, None)
+
+    def adopt(self) -> None:
+        """After the variables were loaded: those among them."""
+        found = self._namespace.get(KEPT)
+        whole = found if type(found) is dict else {}
+        self.entries = {name: entry for name, entry in whole.items() if _is_whole(name, entry)}
+        self.changes += 1
+        self.put()
+
+    def add(self, name: str, value: Any, about: str, methods: list[dict[str, Any]], approve: str, expose: bool) -> None:
+        if approve not in APPROVE:
+            raise ValueError(f"approve= is one of {', '.join(map(repr, APPROVE))}, not {approve!r}.")
+        _check_name(name, self.hub.is_taken(name))
+        entry = {"value": value, "approve": approve, "expose": bool(expose), "about": about, "methods": methods}
+        self.entries[name] = entry
+        self.changes += 1
+        self.put()
+
+    def remove(self, name: str) -> None:
+        del self.entries[name]
+        self.changes += 1
+        self.put()
+
+    def told(self) -> list[dict[str, Any]]:
+        """As the server is told of them."""
+        words = ("about", "approve", "expose", "methods")
+        return [{"name": name, **{word: entry[word] for word in words}} for name, entry in self.entries.items()]
+
+    def approved(self, name: str, method: str, given: dict[str, Any]) -> dict[str, Any] | None:
+        """What has to be asked before the call; None where nothing has."""
+        entry = self.entries.get(name)
+        if entry is None or entry["approve"] == "never":
+            return None
+        return {"capability": name, "method": method, "given": {key: _sayable(each) for key, each in given.items()}}
+
+
+def _is_whole(name: Any, entry: Any) -> bool:
+    wanted = {"value", "approve", "expose", "about", "methods"}
+    return type(name) is str and type(entry) is dict and wanted <= entry.keys() and entry["approve"] in APPROVE
+
+
+def _sayable(value: Any) -> Any:
+    try:
+        made = checking.plain(value)
+        return made if len(json.dumps(made)) <= _ABOUT else repr(value)[:_ABOUT]
+    except (checking.Wrong, ValueError):
+        return repr(value)[:_ABOUT]
+
+
+def _check_name(name: Any, taken: str) -> None:
+    if not isinstance(name, str) or not name.isidentifier():
+        proposal = f"; {tools.identifier(name)!r} would be one" if isinstance(name, str) and name else ""
+        raise ValueError(f"A capability's name is a Python name, and {name!r} is none{proposal}.")
+    if keyword.iskeyword(name) or name.startswith("_"):
+        raise ValueError(f"{name!r} cannot be a capability's name; {name.strip('_')}_cap could.")
+    if taken:
+        raise ValueError(taken)
+
+
+def register(registry: Registry, obj: Any, *, approve: str = "never", expose: bool = False) -> Native:
+    """Offer an object. What it offers are its public methods; calls by its name go through approval, while the
+    object itself stays as it is."""
+    missing = []
+    if inspect.isclass(obj):
+        raise TypeError(f"register_capability takes an object, and {obj.__name__} is a class: give {obj.__name__}().")
+    if isinstance(obj, (Native, Function)):
+        raise TypeError(f"{obj!r} is registered already.")
+    name = getattr(obj, "name", None)
+    if name is None:
+        missing.append("an attribute `name`")
+    describe = getattr(obj, "describe", None)
+    if not callable(describe):
+        missing.append("a method `describe()` that returns text")
+    if missing:
+        lacks = " and ".join(missing)
+        raise TypeError(f"A {type(obj).__name__} lacks {lacks} to be a capability. For example:\n{_EXAMPLE}")
+    _check_name(name, registry.hub.is_taken(str(name)))
+    methods = [signatures.told(each, getattr(obj, each)) for each in _public(obj)]
+    registry.add(str(name), obj, _described(describe, str(name)), methods[:_METHODS], approve, expose)
+    return Native(registry, str(name))
+
+
+def _public(obj: Any) -> list[str]:
+    """Its methods, in the order they are written; a property is none, and is not asked."""
+    own = [name for kind in reversed(type(obj).__mro__) for name in vars(kind)]
+    names = dict.fromkeys([*own, *getattr(obj, "__dict__", ())])
+    public = [each for each in names if not each.startswith("_") and each not in ("name", "describe")]
+    fixed = [each for each in public if not isinstance(inspect.getattr_static(obj, each, None), property)]
+    return [each for each in fixed if callable(getattr(obj, each, None))]
+
+
+def _described(describe: Any, name: str) -> str:
+    try:
+        said = describe()
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        raise TypeError(f"describe() of {name} raised {what}. It is to return text.") from error
+    if not isinstance(said, str) or not said.strip():
+        raise TypeError(f"describe() of {name} returned {type(said).__name__}, and not text that says what it is.")
+    return said[:_ABOUT]
+
+
+def of_function(
+    registry: Registry, function: Any = None, *, approve: str = "never", expose: bool = False, name: str = ""
+) -> Any:
+    """@capability, or @capability(approve=..., expose=..., name=...)."""
+    if function is None:
+        return lambda given: of_function(registry, given, approve=approve, expose=expose, name=name)
+    if not callable(function) or inspect.isclass(function):
+        raise TypeError(f"@capability is for functions; {_EXAMPLE.splitlines()[-1]} is for objects.")
+    called = name or getattr(function, "__name__", "")
+    function = function._function if isinstance(function, Function) else function
+    made = Function(registry, called, function)
+    about = (inspect.getdoc(function) or f"{called}, a function of the notebook").strip()
+    registry.add(called, made, about[:_ABOUT], [signatures.told(called, function)], approve, expose)
+    return made
+
+
+class _Approved:
+    """Calls that somebody may have to approve."""
+
+    _registry: Registry
+
+    def _call(self, name: str, method: str, function: Callable[..., Any], arguments: Any, named: Any) -> Any:
+        words = self._registry.approved(name, method, signatures.bound(function, arguments, named))
+        if words is None:
+            return function(*arguments, **named)
+        if inspect.iscoroutinefunction(function):
+            return self._later(words, function, arguments, named)
+        try:
+            self._registry.hub.ask("approve", **words)
+        except ToolError as error:
+            raise _told(error, words) from None
+        return function(*arguments, **named)
+
+    async def _later(self, words: dict[str, Any], function: Callable[..., Any], arguments: Any, named: Any) -> Any:
+        try:
+            await self._registry.hub.ask_async("approve", **words)
+        except ToolError as error:
+            raise _told(error, words) from None
+        return await function(*arguments, **named)
+
+
+def _told(error: ToolError, words: dict[str, Any]) -> ToolError:
+    error.tool, error.args_given = f"{words['capability']}.{words['method']}", words["given"]
+    return error.with_traceback(None)
+
+
+class Function(_Approved):
+    """A function that is a capability: called as it was."""
+
+    __module__ = "builtins"
+    __qualname__ = "caps.Function"
+
+    def __init__(self, registry: Registry, name: str, function: Any) -> None:
+        self._registry = registry
+        self._name = name
+        self.__name__ = name
+        self.__setstate__(function)
+
+    def __setstate__(self, function: Any) -> None:
+        self._function = function
+        self.__doc__ = getattr(function, "__doc__", None)
+        self.__wrapped__ = function
+
+    def __call__(self, /, *arguments: Any, **named: Any) -> Any:
+        return self._call(self._name, self._name, self._function, arguments, named)
+
+    def describe(self) -> str:
+        return tools.document("", signatures.told(self._name, self._function))
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self.__dict__.get("_name"):
+            return self  # as methods of other capabilities are called
+        raise AttributeError(f"{self.__dict__.get('_name')} has no {name!r}: it is a function, call it.")
+
+    def __get__(self, owner: Any, kind: Any = None) -> Function:
+        return self
+
+    def __repr__(self) -> str:
+        return f"<capability {signatures.text(self._name, self._function)}>"
+
+    def __reduce__(self) -> Any:
+        return (self._registry.hub.caps._function, (self._name,), self._function)
+
+
+class Native(_Approved):
+    """A registered object by its name."""
+
+    __module__ = "builtins"
+    __qualname__ = "caps.Native"
+
+    def __init__(self, registry: Registry, name: str) -> None:
+        self._registry = registry
+        self._name = name
+
+    def _entry(self) -> dict[str, Any]:
+        entry = self._registry.entries.get(self._name)
+        if entry is None:
+            raise AttributeError(f"{self._name} is not registered any more; register_capability(...) offers it again.")
+        return entry
+
+    def describe(self) -> str:
+        entry = self._entry()
+        return tools.overview({"name": self._name, "about": entry["about"], "tools": entry["methods"]})
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        entry = self._entry()
+        try:
+            found = getattr(entry["value"], name)
+        except AttributeError:
+            _no_method(self._name, name, entry)
+        if entry["approve"] == "never" or not callable(found):
+            return found
+        return Guarded(self, name, found)
+
+    def __dir__(self) -> list[str]:
+        return [*(each["name"] for each in self._entry()["methods"]), "describe"]
+
+    def __repr__(self) -> str:
+        return self.describe() if self._name in self._registry.entries else f"<capability {self._name}, not registered>"
+
+    def __reduce__(self) -> Any:
+        return (self._registry.hub.caps._native, (self._name,))
+
+
+def _no_method(name: str, method: str, entry: dict[str, Any]) -> NoReturn:
+    known = ", ".join(each["name"] for each in entry["methods"])
+    raise AttributeError(f"{name} has no method {method!r}; it has {known or 'none'}.") from None
+
+
+class Guarded:
+    """A method of a registered object whose calls are approved first."""
+
+    __module__ = "builtins"
+
+    def __init__(self, native: Native, name: str, function: Any) -> None:
+        self._native = native
+        self._function = function
+        self.__name__ = name
+        self.__doc__ = getattr(function, "__doc__", None)
+        self.__wrapped__ = function
+
+    def __call__(self, /, *arguments: Any, **named: Any) -> Any:
+        return self._native._call(self._native._name, self.__name__, self._function, arguments, named)
+
+    def __repr__(self) -> str:
+        return f"<{self._native._name}.{signatures.text(self.__name__, self._function)}>"
+
+    def __reduce__(self) -> Any:
+        return (getattr, (self._native, self.__name__))

@@ -1,0 +1,315 @@
+"""A relayed capability as a Python object, and each of its tools as a method of it."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import inspect
+from typing import Any, NoReturn, Protocol
+
+from quire.wire import schemas, tools
+from quire.wire.tools import Parameter
+from quire.worker.capabilities import checking, results, typed
+from quire.worker.capabilities.errors import CapabilityGone, ToolError
+from quire.worker.capabilities.results import Record, Resource
+
+_SHOWN = 30  # methods in a repr
+
+
+class Hub(Protocol):
+    """What capabilities are part of."""
+
+    caps: Any  # what the notebook sees of it
+
+    def ask(self, do: str, **words: Any) -> dict[str, Any]: ...
+
+    async def ask_async(self, do: str, **words: Any) -> dict[str, Any]: ...
+
+    def refresh(self) -> None:
+        """Have every capability as the server knows it now."""
+
+
+class Capability:
+    __module__ = "builtins"
+
+    def __init__(self, hub: Hub, name: str) -> None:
+        self._hub = hub
+        self._name = name
+        self._entry: dict[str, Any] | None = None  # None: not installed
+        self._tools: dict[str, dict[str, Any]] | None = None  # by Python name, once somebody asks
+        self._python: dict[str, str] = {}  # a tool's Python name by its own
+        self._methods: dict[str, Method] = {}  # by the tool's own name
+
+    def _apply(self, entry: dict[str, Any] | None) -> None:
+        if entry != self._entry:
+            self._entry, self._tools = entry, None
+            for method in self._methods.values():
+                method._forget()
+
+    def _known(self) -> dict[str, dict[str, Any]]:
+        if self._tools is None:
+            self._tools = tools.methods(self._entry)
+            self._python = {tool["name"]: name for name, tool in self._tools.items()}
+        return self._tools
+
+    def _method(self, own_name: str) -> Method:
+        return self._methods.setdefault(own_name, Method(self, own_name))
+
+    def _installed(self) -> dict[str, Any]:
+        if self._entry is None:
+            raise CapabilityGone(
+                f"{self._name} is not installed. caps shows what is; "
+                f"caps.install({self._name!r}, command) or caps.install({self._name!r}, url=...) installs it again.",
+            )
+        return self._entry
+
+    def __getattr__(self, name: str) -> Method:
+        if name.startswith("__"):
+            raise AttributeError(name)  # a protocol that asks whether it is one
+        found = self._known().get(name)
+        if found is None and not name.startswith("_"):
+            with contextlib.suppress(ToolError):
+                self._hub.refresh()  # its tools may have changed since the cell began
+            self._installed()
+            found = self._known().get(name)
+        if found is None:
+            _no_method(self._name, name, list(self._known()))
+        return self._method(found["name"])
+
+    def __dir__(self) -> list[str]:
+        return [*self._known(), *self._own()]
+
+    def _own(self) -> list[str]:
+        entry = self._entry or {}
+        some = [
+            *("resources", "read") * bool(entry.get("resources")),
+            *("prompts", "prompt") * bool(entry.get("prompts")),
+        ]
+        return ["describe", *some]
+
+    def __repr__(self) -> str:
+        if self._entry is None:
+            return f"<capability {self._name}, not installed>"
+        lines = tools.overview({**self._entry, "tools": self._entry.get("tools", [])[:_SHOWN]})
+        more = len(self._known()) - _SHOWN
+        return f"{lines}\n  ... {more} more: dir({self._name}), caps.search(...)" if more > 0 else lines
+
+    @property
+    def __doc__(self) -> str:  # type: ignore[override]
+        return self.describe()
+
+    def __reduce__(self) -> Any:
+        return (self._hub.caps._capability, (self._name,))
+
+    def __call__(self, *arguments: Any, **named: Any) -> NoReturn:
+        raise TypeError(
+            f"{self._name} is a capability; call one of its methods: {', '.join(list(self._known())[:20])}."
+        )
+
+    # What every capability has
+
+    def describe(self, method: str | None = None) -> str:
+        """All there is to know of it, or of one of its methods."""
+        entry = self._installed()
+        if method is not None:
+            return str(getattr(self, method).__doc__)
+        about = entry.get("about")
+        return "\n\n".join(filter(None, (tools.overview(entry), about.strip() if isinstance(about, str) else "")))
+
+    def resources(self) -> list[Any]:
+        """What it holds to be read; templates have a uri to be filled in."""
+        found = self._ask("resources")
+        every = [each for each in found.get("resources") or () if isinstance(each, dict)]
+        patterns = [each for each in found.get("templates") or () if isinstance(each, dict)]
+        return [*(Resource(self._name, each) for each in every), *map(results.records, patterns)]
+
+    def read(self, uri: str) -> Any:
+        """A resource: text, bytes, or a list of these."""
+        return results.contents(self._name, self._ask("read", given={"uri": str(uri)}))
+
+    def prompts(self) -> list[Any]:
+        found = results.records(self._ask("prompts").get("prompts"))
+        return found if isinstance(found, list) else []
+
+    def prompt(self, name: str, /, **arguments: Any) -> list[Record]:
+        """The messages of a prompt, filled in."""
+        given = {key: str(value) for key, value in arguments.items()}
+        return results.prompt(self._name, self._ask("prompt", method=name, given=given))
+
+    def _ask(self, do: str, **words: Any) -> dict[str, Any]:
+        self._installed()
+        try:
+            return self._hub.ask(do, capability=self._name, **words)
+        except ToolError as error:
+            raise _told(error, f"{self._name}.{do}", words.get("given", {})) from None
+
+
+def _no_method(capability: str, name: str, known: list[str]) -> NoReturn:
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5) or [
+        each for each in known if name.lower() in each.lower()
+    ]
+    nearest = f" The nearest: {', '.join(near[:5])}." if near else ""
+    raise AttributeError(f"{capability} has no method {name!r}.{nearest} dir({capability}) or {capability} lists all.")
+
+
+class Method:
+    """A tool. Call it, or await `.aio(...)`; `_timeout=` gives the seconds it may take."""
+
+    __module__ = "builtins"
+
+    def __init__(self, capability: Capability, own_name: str) -> None:
+        self._capability = capability
+        self._own_name = own_name
+        self._forget()
+
+    def _forget(self) -> None:
+        self._signature: inspect.Signature | None = None
+        self._parameters: list[Parameter] | None = None
+        self._returns: Any = None
+
+    def __call__(self, /, *arguments: Any, **named: Any) -> Any:
+        words = self._words(arguments, named)
+        try:
+            value = self._capability._hub.ask("tool", **words)
+        except ToolError as error:
+            raise _told(error, self._where, words["given"]) from None
+        return results.made(self._capability._name, self._tool, value)
+
+    async def aio(self, /, *arguments: Any, **named: Any) -> Any:
+        """The same without waiting: await it, or asyncio.gather many."""
+        words = self._words(arguments, named)
+        try:
+            value = await self._capability._hub.ask_async("tool", **words)
+        except ToolError as error:
+            raise _told(error, self._where, words["given"]) from None
+        return results.made(self._capability._name, self._tool, value)
+
+    @property
+    def _tool(self) -> dict[str, Any]:
+        self._capability._installed()
+        found = self._capability._known().get(self.__name__)
+        if found is None or found["name"] != self._own_name:
+            raise CapabilityGone(f"{self._capability._name} has no tool {self._own_name!r} any more.")
+        return found
+
+    @property
+    def __name__(self) -> str:
+        self._capability._known()
+        return self._capability._python.get(self._own_name) or tools.identifier(self._own_name)
+
+    @property
+    def _where(self) -> str:
+        return f"{self._capability._name}.{self.__name__}"
+
+    @property
+    def __doc__(self) -> str:  # type: ignore[override]
+        return tools.document(self._capability._name, self._tool, self.__name__)
+
+    @property
+    def returns(self) -> Any:
+        """The type of what it returns: a TypedDict where the tool says so, else text."""
+        if self._returns is None:
+            shape = tools.result_shape(self._tool)
+            self._returns = results.Text if shape is None else typed.python_type(shape, "Result")
+        return self._returns
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        if self._signature is None:
+            schema = self._tool.get("input")
+            found = schemas.properties(schema, schema)
+            listed = [
+                inspect.Parameter(
+                    each.name,
+                    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                    default=inspect.Parameter.empty if each.required else each.default,
+                    annotation=typed.python_type(schemas.shape(found[each.original], schema), named=False),
+                )
+                for each in self._known_parameters()
+            ]
+            if tools.takes_more(schema):
+                more = "more_" if any(each.name == "more" for each in listed) else "more"
+                listed.append(inspect.Parameter(more, inspect.Parameter.VAR_KEYWORD))
+            self._signature = inspect.Signature(listed, return_annotation=self.returns)
+        return self._signature
+
+    def __get__(self, owner: Any, kind: Any = None) -> Method:
+        return self  # as routines are, so that help() shows it as one
+
+    def __repr__(self) -> str:
+        try:
+            return f"<{self._capability._name}.{tools.line(self._tool, self.__name__)}>"
+        except CapabilityGone:
+            return f"<{self._where}, gone>"
+
+    def __reduce__(self) -> Any:
+        return (self._capability._hub.caps._method, (self._capability._name, self._own_name))
+
+    # Arguments
+
+    def _known_parameters(self) -> list[Parameter]:
+        if self._parameters is None:
+            self._parameters = tools.parameters(self._tool.get("input"))
+        return self._parameters
+
+    def _words(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+        """What is sent: bound, plain, and checked."""
+        timeout = named.pop(tools.TIMEOUT, None)
+        if timeout is not None and (type(timeout) not in (int, float) or not timeout > 0):
+            raise ValueError(f"_timeout= takes seconds, a number over 0, not {timeout!r}.")
+        schema = self._tool.get("input")
+        bound = self._bound(arguments, named)
+        try:
+            given = checking.plain(bound)
+            checking.check(given, schema)
+        except checking.Wrong as wrong:
+            raise (TypeError if wrong.typed else ValueError)(self._said(wrong)) from None
+        return {
+            "capability": self._capability._name,
+            "method": self._own_name,
+            "given": given,
+            "timeout": timeout or 0,
+        }
+
+    def _bound(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+        """By the tool's own names; an optional one that is None is left out where null would not fit."""
+        known = self._known_parameters()
+        if len(arguments) > len(known):
+            self._refuse(
+                f"takes {len(known)} argument{'s' * (len(known) != 1)} at the most, {len(arguments)} were given"
+            )
+        bound = {each.original: value for each, value in zip(known, arguments, strict=False)}
+        by_name = {**{each.original: each for each in known}, **{each.name: each for each in known}}
+        for name, value in named.items():
+            each = by_name.get(name)
+            if each is None and not tools.takes_more(self._tool.get("input")):
+                near = difflib.get_close_matches(name, [one.name for one in known], n=1, cutoff=0.5)
+                self._refuse(f"has no argument {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+            own = each.original if each is not None else name
+            if own in bound:
+                self._refuse(f"got {name!r} twice")
+            bound[own] = value
+        missing = [each.name for each in known if each.required and each.original not in bound]
+        if missing:
+            self._refuse(f"lacks {', '.join(map(repr, missing))}")
+        nones = {each.original for each in known if not each.required and "None" not in each.annotation}
+        nones -= {each.original for each in known if each.annotation == "Any"}
+        return {name: value for name, value in bound.items() if value is not None or name not in nones}
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise TypeError(f"{self._where} {what}. Its signature: {tools.signature(self._tool, self.__name__)}")
+
+    def _said(self, wrong: checking.Wrong) -> str:
+        signature = tools.signature(self._tool, self.__name__)
+        if not wrong.path:
+            return f"{self._where}: what it is given {wrong.what}. Its signature: {signature}"
+        names = {each.original: each.name for each in self._known_parameters()}
+        first = names.get(wrong.path[0], str(wrong.path[0]))
+        inner = "".join(f"[{part!r}]" for part in wrong.path[1:])
+        return f"{self._where}: argument {first}{inner} {wrong.what}. Its signature: {signature}"
+
+
+def _told(error: ToolError, tool: str, given: dict[str, Any]) -> ToolError:
+    """The error with what was called, and without the frames it came through."""
+    error.tool, error.args_given = error.tool or tool, error.args_given or given
+    return error.with_traceback(None)

@@ -1,0 +1,46 @@
+"""Shapes of values as Python's own types: a TypedDict for each object a schema describes."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import Any, Literal, NotRequired, TypedDict
+
+from quire.wire.schemas import Either, Fields, Items, Mapping, Plain, Shape, Values, camel
+
+_PLAIN: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool, "None": None, "Any": Any}
+
+
+def python_type(shape: Shape, name: str = "", named: bool = True) -> Any:
+    """`name`: of the TypedDict, where the shape has no title; without `named` an object is a plain dict."""
+    match shape:
+        case Plain(plain):
+            return _PLAIN[plain]
+        case Values(values):
+            return Literal[values]
+        case Items(of):
+            return list[python_type(of, f"{name}Item" if name else "", named)]  # type: ignore[misc]
+        case Mapping(of):
+            return dict[str, python_type(of, f"{name}Value" if name else "", named)]  # type: ignore[misc]
+        case Either(of):
+            return _either([python_type(each, name, named) for each in of])
+        case Fields(title, fields):
+            return _record(title or name, fields) if named and (title or name) else dict[str, Any]
+
+
+def _either(kinds: list[Any]) -> Any:
+    try:
+        return functools.reduce(operator.or_, kinds)
+    except TypeError:  # None | None, or what has no `|`
+        return Any
+
+
+def _record(name: str, fields: Any) -> Any:
+    content = {}
+    for field in fields:
+        kind = python_type(field.shape, f"{name}{camel(field.key)}")
+        content[field.key] = kind if field.required else NotRequired[kind]
+    make: Any = TypedDict
+    made = make(name, content)
+    made.__module__ = "builtins"  # of no module of the notebook's
+    return made
