@@ -13,7 +13,7 @@ from anyio.abc import TaskGroup
 
 from quire.core import capability_names
 from quire.core.capability import Approve, Backend, Capability, Catalog, Offered
-from quire.core.errors import NotFound, Refused
+from quire.core.errors import Failed, NotFound, Refused
 from quire.core.links import Link
 from quire.core.model import Principal
 from quire.core.ports import Backends, Connection, Installed
@@ -76,9 +76,11 @@ class Capabilities:
                 offered = (await link.connection()).offered
                 link.capability = replace(empty, offered=offered)
                 await self._installed.keep(link.capability)
-            except BaseException:
+            except BaseException as error:
                 with anyio.CancelScope(shield=True):
                     await link.close()
+                if isinstance(error, Failed):
+                    raise Failed(f"{name} was not installed: {error}") from error
                 raise
             shelf.links[name] = link
             self._changed(shelf)

@@ -28,8 +28,10 @@ def _why_not(name: str, taken: Container[str]) -> str:
         return f"it has more than {_LENGTH} characters"
     if keyword.iskeyword(name):
         return "it is a keyword of Python"
-    if hasattr(builtins, name) or name in OURS or name.startswith("_"):
-        return "cells have something else under it"
+    if hasattr(builtins, name):
+        return "it is a builtin of Python"
+    if name in OURS or name.startswith("_"):
+        return "cells have something of Quire's own under such a name"
     if name in taken:
         return "another one has it. uninstall_capability removes that"
     return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import socket
 from collections.abc import Callable
@@ -30,7 +31,13 @@ async def serve(
         config = uvicorn.Config(app, log_level=log_level, lifespan="on", timeout_graceful_shutdown=_GRACE, ws="none")
         running = uvicorn.Server(config)
         listening(address)
-        await running.serve(sockets=[sock])
+        serving = asyncio.ensure_future(running.serve(sockets=[sock]))
+        try:
+            await asyncio.shield(serving)
+        except asyncio.CancelledError:  # told to end: open requests have their grace
+            running.should_exit = True
+            await serving
+            raise
 
 
 def check_loopback(host: str) -> None:
