@@ -19,38 +19,7 @@ from quire.settings import BadSetting, Settings, config_file, load
 if TYPE_CHECKING:
     from quire.core.app import App
 
-_SERVE_FLAGS = [
-    "transport",
-    "host",
-    "port",
-    "toolsets",
-    "runtime",
-    "python",
-    "preload",
-    "workspace",
-    "store",
-    "cell_timeout",
-    "max_timeout",
-    "grace",
-    "patience",
-    "hibernate_after",
-    "idle_timeout",
-    "max_cells",
-    "max_code_bytes",
-    "max_output_bytes",
-    "checkpoint_bytes",
-    "snapshot_interval",
-    "snapshot_bytes",
-    "auto_save",
-    "auto_restore",
-    "replay",
-    "spare_kernels",
-    "max_memory_bytes",
-    "max_cpu_seconds",
-    "max_processes",
-    "result_chars",
-    "log_level",
-]
+_SERVE_FLAGS = [name for name in Settings.model_fields if name != "data_dir"]  # which every command has
 
 
 _RUN = "Run a notebook or a script from the first cell to the last"

@@ -190,6 +190,15 @@ async def test_a_http_server_told_to_stop_records_the_run_and_ends(data_dir: Pat
     await the_run_is_recorded(data_dir)
 
 
+async def test_a_http_server_that_nobody_waits_for_ends_without_a_traceback(data_dir: Path) -> None:
+    with http_server(data_dir, **QUICK) as (url, process):
+        async with http_client(url) as client:
+            await call(client, "execute", code="1")
+        process.terminate()
+        await anyio.to_thread.run_sync(process.wait, 60)
+        assert process.stderr is not None and "Traceback" not in process.stderr.read()
+
+
 def test_a_command_told_to_stop_records_the_run_and_ends_with_143(data_dir: Path) -> None:
     command = [sys.executable, "-m", "quire", "exec", f"{LONG}"]
     with subprocess.Popen(command, env=server_environment(data_dir, **QUICK), stderr=subprocess.PIPE) as process:
