@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -31,12 +32,10 @@ async def serve(
         config = uvicorn.Config(app, log_level=log_level, lifespan="on", timeout_graceful_shutdown=_GRACE, ws="none")
         running = uvicorn.Server(config)
         listening(address)
-        serving = asyncio.ensure_future(running.serve(sockets=[sock]))
         try:
-            await asyncio.shield(serving)
-        except asyncio.CancelledError:  # told to end: open requests have their grace
-            running.should_exit = True
-            await serving
+            await running.serve(sockets=[sock])
+        except asyncio.CancelledError:
+            logging.getLogger("uvicorn.error").disabled = True  # it takes being told to end for a fault
             raise
 
 
