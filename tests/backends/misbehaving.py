@@ -11,6 +11,8 @@ strict    ends when the first thing it hears is not `initialize`, as some server
 hostile   lists what no server should
 grows     lists one tool more after each call, and says so
 wide      answers one call with more than the longest line
+mute      does not answer what it does not know, as some servers of the older era do
+earless   closes its input at the first call, and lives on
 curious   asks its client for a sample before it answers
 errors    answers calls with JSON-RPC errors
 leaks     prints its environment variable SECRET everywhere
@@ -71,7 +73,7 @@ def hear(said: dict[str, Any]) -> None:
         called(said)
     elif method == "logging/setLevel":
         answer(said, {})
-    else:
+    elif MODE != "mute":
         say({"id": said["id"], "error": {"code": -32601, "message": f"no {method}"}})
 
 
@@ -93,6 +95,9 @@ def called(said: dict[str, Any]) -> None:
                 sys.stdout.write("x" * 2**20)
             sys.stdout.write('"}]}}\n')
             return
+        case "earless":
+            os.close(0)
+            time.sleep(9999)
         case "curious":
             say({"id": 99, "method": "sampling/createMessage", "params": {}})
             while (reply := json.loads(sys.stdin.readline())).get("id") != 99 or "method" in reply:

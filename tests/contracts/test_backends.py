@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import json
 import os
 import signal
+import socket
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
@@ -128,6 +131,7 @@ async def everything(request: pytest.FixtureRequest) -> AsyncIterator[tuple[McpC
 
 async def test_what_is_offered_is_what_the_server_declares(good: tuple[McpConnection, Heard]) -> None:
     offered = good[0].offered
+    assert good[0].protocol == "2026-07-28"
     tools = {tool.name: tool for tool in offered.tools}
     assert (offered.server, offered.about) == ("good 1.2.3", "A backend of the tests.")
     assert offered.resources and offered.prompts
@@ -269,12 +273,21 @@ async def test_resources_and_prompts_can_be_read(good: tuple[McpConnection, Hear
         await connection.read("nowhere://x", timeout=DEADLINE)
 
 
+async def test_a_server_without_resources_and_prompts_has_none() -> None:
+    async with connected(misbehaving("behaves")) as connection:
+        assert await connection.resources(timeout=DEADLINE) == {"resources": [], "templates": []}
+        assert await connection.prompts(timeout=DEADLINE) == {"prompts": []}
+        with pytest.raises(Failed, match="no resources/read"):
+            await connection.read("x://y", timeout=DEADLINE)
+
+
 # Servers nobody here wrote
 
 
 async def test_the_reference_server_is_understood(everything: tuple[McpConnection, Heard]) -> None:
     connection, _ = everything
     offered = connection.offered
+    assert connection.protocol == "2025-11-25"
     assert {"echo", "get-sum", "get-tiny-image"} <= {tool.name for tool in offered.tools}
     assert offered.resources and offered.prompts and offered.about
     assert texts(await call(connection, "echo", message="hi")) == ["Echo: hi"]
@@ -355,6 +368,11 @@ async def test_a_server_that_cannot_hear_of_the_newer_era_is_greeted_in_the_olde
         assert texts(await call(connection, "poke")) == ["call 1"]
 
 
+async def test_a_server_that_never_answers_what_it_does_not_know_is_greeted_in_the_older_era() -> None:
+    async with connected(misbehaving("mute"), timeout=6.0) as connection:
+        assert texts(await call(connection, "poke")) == ["call 1"]
+
+
 async def test_an_address_that_is_none_is_refused() -> None:
     for url in ("ftp://host/x", "nonsense", "http://", "http://[broken", "http://host:99999/mcp"):
         assert "begins with http:// or https://" in await refusal(Backend(url=url))
@@ -387,9 +405,8 @@ async def test_what_is_no_mcp_server_is_said_not_to_be_one(tmp_path: Path) -> No
 
 
 async def test_a_web_server_that_never_answers_is_given_up() -> None:
-    quiet = await asyncio.start_server(lambda *_: asyncio.sleep(DEADLINE), "127.0.0.1", 0)
-    async with quiet:
-        port = quiet.sockets[0].getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as quiet:
+        port = quiet.getsockname()[1]
         assert "within 1 s" in await refusal(Backend(url=f"http://127.0.0.1:{port}/mcp"), timeout=1.0)
 
 
@@ -458,6 +475,76 @@ async def test_a_web_server_that_ends_ends_every_call_in_flight() -> None:
     assert len(heard.losses) == 1
 
 
+async def test_a_backend_that_hears_no_more_is_lost() -> None:
+    heard = Heard()
+    async with connected(misbehaving("earless"), heard) as connection:
+        first = asyncio.create_task(call(connection, "poke"))
+        with pytest.raises(Lost, match="stopped listening"):
+            await first
+        await heard.until(lambda: heard.losses)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "words"),
+    [
+        (401, "{}", "refused the login"),
+        (429, "slow down", "wants fewer calls"),
+        (500, "<html>", "HTTP status 500"),
+        (500, '{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"the disk is full"}}', "the disk is full"),
+        (200, '{"jsonrpc":', "Failed to parse"),
+        (200, "x" * (65 * 2**20), "longer than 64 MB"),
+        (404, "", "Not Found"),
+    ],
+)
+async def test_a_call_that_a_web_server_refuses_fails_alone(status: int, body: str, words: str) -> None:
+    async with web_server(status, body) as url, connected(Backend(url=url)) as connection:
+        with pytest.raises(Failed, match=words) as failed:
+            await call(connection, "refused")
+        assert type(failed.value) is Failed
+        assert texts(await call(connection, "poke")) == ["hi"]
+
+
+@contextlib.asynccontextmanager
+async def web_server(status: int, body: str) -> AsyncIterator[str]:
+    """A small server of the older era, which answers calls of `refused` with this."""
+    results: dict[str, Any] = {
+        "initialize": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "w", "version": "1"},
+        },
+        "tools/list": {"tools": [{"name": "poke"}]},
+        "tools/call": {"content": [{"type": "text", "text": "hi"}]},
+    }
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+                size = head.partition("content-length:")[2].split("\r\n")[0]
+                said = json.loads(await reader.readexactly(int(size))) if size else {}
+                code, text = 202, ""
+                if (said.get("params") or {}).get("name") == "refused":
+                    code, text = status, body
+                elif said.get("method") in results:
+                    code, text = (
+                        200,
+                        json.dumps({"jsonrpc": "2.0", "id": said["id"], "result": results[said["method"]]}),
+                    )
+                elif "id" in said:
+                    code = 404
+                answer = f"HTTP/1.1 {code} x\r\ncontent-type: application/json\r\ncontent-length: {len(text)}\r\n\r\n"
+                writer.write((answer + text).encode())
+                await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+    finally:
+        server.close()
+
+
 async def test_answers_that_are_no_results_fail_one_by_one() -> None:
     async with connected(misbehaving("garbage")) as connection:
         for words in ("neither a result", "no list of objects", "no list of objects", "no list of objects"):
@@ -516,6 +603,20 @@ async def test_closing_ends_calls_in_flight(good: tuple[McpConnection, Heard]) -
     assert heard.losses == []
 
 
+async def test_connecting_and_closing_many_times_leaves_no_descriptor() -> None:
+    async def once() -> None:
+        async with connected(misbehaving("behaves")) as connection:
+            await call(connection, "poke")
+        await refusal(misbehaving("exits"))
+        await refusal(Backend(url=f"http://127.0.0.1:{free_port()}/mcp"))
+
+    await once()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        await once()
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
 async def test_one_task_connects_another_closes() -> None:
     async with asyncio.TaskGroup() as group:
         opening = group.create_task(backends().connect(misbehaving("behaves"), Heard(), timeout=CONNECT))
@@ -536,8 +637,6 @@ async def main():
     await asyncio.sleep({DEADLINE})
 asyncio.run(main())
 """
-    import subprocess
-
     server = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, cwd=Path(__file__).parents[2])
     assert server.stdout is not None
     try:
@@ -574,6 +673,21 @@ async def test_a_secret_is_resolved_for_the_backend_and_said_to_nobody() -> None
     said += [*heard.losses, *(text for _, text in heard.logs)]
     assert len(heard.logs) == 3 and "bad key [secret]" in heard.losses[0]
     assert secret not in "".join(said) and "".join(said).count("[secret]") >= 6
+
+
+async def test_a_server_of_another_clients_file_is_connected_with_the_secrets_it_has_there(tmp_path: Path) -> None:
+    said = {
+        "mcpServers": {"our-server": {"command": sys.executable, "args": [str(BACKENDS / "misbehaving.py"), "leaks"]}}
+    }
+    said["mcpServers"]["our-server"]["env"] = {"SECRET": "inline-${REAL}"}  # type: ignore[assignment]
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps(said))
+    backend = backends().described(str(path), "our_server")
+    assert backend == Backend(config=str(path), entry="our-server")
+    async with connected(backend, REAL="s3cr3t-9") as connection:
+        assert texts(await call(connection, "poke")) == ["[secret]"]
+    path.write_text("{}")
+    assert "has no MCP server 'our-server'" in await refusal(backend)
 
 
 async def test_a_backend_gets_no_more_of_the_environment_than_it_needs(tmp_path: Path) -> None:

@@ -171,7 +171,7 @@ def test_the_picture_shows_every_step_of_the_demo() -> None:
     assert [step.title for step in STEPS if re.sub(r"\s", "", step.title) not in drawn] == []
 
 
-@pytest.mark.parametrize("name", ["embed", "notebook", "state", "timeline"])
+@pytest.mark.parametrize("name", ["capabilities", "embed", "notebook", "state", "timeline"])
 def test_a_page_shows_its_example(name: str) -> None:
     assert blocks(read(f"docs/howto/{name}.md"), "python") == [read(f"examples/{name}.py")]
 
@@ -310,7 +310,7 @@ async def test_the_page_of_tools_names_every_tool_and_parameter_and_no_other(ser
 def _given(tool: Any, parameter: str) -> str:
     if parameter in tool.input_schema.get("required", []):
         return "required"
-    match tool.input_schema["properties"][parameter]["default"]:
+    match tool.input_schema["properties"][parameter].get("default"):  # null is not said
         case None:
             return "none"
         case bool() as value:

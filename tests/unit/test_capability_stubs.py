@@ -10,113 +10,18 @@ import inspect
 import io
 import pickle
 import pydoc
-import time
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 import pytest
 
-from quire.wire.relay import Called, Refused, Returned
+from quire.wire.relay import Called
 from quire.worker import namespace as namespaces
-from quire.worker.capabilities import known as known_module
-from quire.worker.capabilities.errors import ApprovalDenied, CapabilityGone, ToolError
-from quire.worker.capabilities.known import Known
-from quire.worker.interrupts import Interrupts
-from tests.unit.test_relay_client import Server
-
-SEARCH: dict[str, Any] = {
-    "name": "search",
-    "description": "Find messages.\n\nWith a query as in the search box.",
-    "input": {
-        "type": "object",
-        "properties": {
-            "max": {"type": "integer", "default": 10, "minimum": 1, "maximum": 500},
-            "query": {"type": "string", "description": "What to look for", "minLength": 1},
-            "in-folder": {"enum": ["inbox", "sent"]},
-            "labels": {"type": "array", "items": {"type": "string"}},
-        },
-        "required": ["query"],
-    },
-    "output": {
-        "type": "object",
-        "title": "Hits",
-        "properties": {
-            "hits": {
-                "type": "array",
-                "items": {"type": "object", "title": "Hit", "properties": {"id": {"type": "integer"}}, "required": ["id"]},
-            }
-        },
-        "required": ["hits"],
-    },
-}
-SUM: dict[str, Any] = {
-    "name": "get-sum",
-    "description": "Adds.",
-    "input": {"type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}, "required": ["a", "b"]},
-    "output": {
-        "type": "object",
-        "properties": {"result": {"type": "number"}},
-        "required": ["result"],
-        "x-fastmcp-wrap-result": True,
-    },
-}
-SAY: dict[str, Any] = {"name": "say", "description": "Says.", "input": {"type": "object"}, "output": None}
-MAIL: dict[str, Any] = {
-    "name": "mail",
-    "about": "Mail of the user.",
-    "tools": [SEARCH, SUM, SAY, {"name": "read", "description": "A tool of that name.", "input": {}}],
-    "resources": True,
-    "prompts": True,
-}
-
-
-class Book:
-    """A kernel's capabilities, with what the server is asked and answers."""
-
-    def __init__(self) -> None:
-        import socket
-
-        self.namespace: dict[str, Any] = {}
-        self.known = Known(Interrupts(), self.namespace)
-        self.answers: dict[str, Callable[[Called], Any]] = {}
-        self.asked: list[Called] = []
-        ours, theirs = socket.socketpair()
-        self.known.relay.connect(theirs.detach())
-        self._server = Server(ours, self._answer)
-        self.known.apply([MAIL])
-
-    def _answer(self, server: Server, called: Called) -> None:
-        self.asked.append(called)
-        said = self.answers.get(called.method or called.do, lambda called: {"content": []})(called)
-        if isinstance(said, tuple):
-            server.send(Refused(call=called.call, kind=said[0], message=said[1], hint=""))
-        else:
-            server.send(Returned(call=called.call, value=said))
-
-    @property
-    def caps(self) -> Any:
-        return self.known.caps
-
-    @property
-    def mail(self) -> Any:
-        return vars(builtins)["mail"]
-
-    def close(self) -> None:
-        self.known.relay.leave()
-        self._server.close()
-        for name, value in self.known._put.items():
-            if vars(builtins).get(name) is value:
-                delattr(builtins, name)
-
-
-@pytest.fixture
-def book() -> Iterator[Book]:
-    made = Book()
-    yield made
-    made.close()
+from quire.worker.capabilities.errors import CapabilityGone, ToolError
+from tests.relayed import MAIL, SAY, SEARCH, Book
 
 
 def text(said: str, **more: Any) -> Callable[[Called], Any]:
@@ -210,7 +115,9 @@ def test_dir_repr_and_describe_show_methods_and_a_tool_that_collides_gets_an_und
     assert {"search", "get_sum", "say", "read_", "read", "resources", "prompts", "describe"} <= set(dir(book.mail))
     assert repr(book.mail).splitlines()[0] == "mail: Mail of the user"
     assert "  search(query: str, max: int = 10" in repr(book.mail)
-    assert "A tool of that name." in book.mail.describe("read_") and "Its own name is 'read'." in book.mail.describe("read_")
+    assert "A tool of that name." in book.mail.describe("read_") and "Its own name is 'read'." in book.mail.describe(
+        "read_"
+    )
     assert "{'query'" not in book.mail.describe()
 
 
@@ -315,7 +222,10 @@ def test_text_is_text_and_reads_itself_as_json(book: Book) -> None:
 def test_a_text_that_was_cut_reads_the_rest_in_parts(book: Book) -> None:
     whole = "".join(map(str, range(100)))
     book.answers["say"] = lambda called: {
-        "content": [{"type": "text", "text": "first"}, {"type": "text", "text": whole[:50], "rest": "k", "size": len(whole)}]
+        "content": [
+            {"type": "text", "text": "first"},
+            {"type": "text", "text": whole[:50], "rest": "k", "size": len(whole)},
+        ]
     }
 
     def rest(called: Called) -> Any:
@@ -368,7 +278,10 @@ def test_resources_are_read_where_they_are_linked_and_at_once_where_they_are_emb
     assert book.mail.say().read() == b"\0"
     book.answers["read"] = lambda called: {"contents": [{"text": "a"}, {"blob": "AA=="}]}
     assert book.mail.read("y://") == ["a", b"\0"]
-    book.answers["resources"] = lambda called: {"resources": [{"uri": "a://", "name": "a"}], "templates": [{"uriTemplate": "b://{x}"}]}
+    book.answers["resources"] = lambda called: {
+        "resources": [{"uri": "a://", "name": "a"}],
+        "templates": [{"uriTemplate": "b://{x}"}],
+    }
     first, second = book.mail.resources()
     assert first.uri == "a://" and second.uriTemplate == "b://{x}"
 

@@ -99,7 +99,7 @@ def test_an_entry_is_read_again_each_time_and_its_variables_expanded(tmp_path: P
     secrets = Secrets({"K": "query-secret", "TOKEN": "header-secret"})
     backend = configs.read(Backend(config=path, entry="web", headers={"X": "own"}), secrets.expand)
     assert backend.url == "https://host/mcp?k=query-secret"
-    assert backend.headers == {"Authorization": "Bearer header-secret", "X": "own"}
+    assert secrets.resolve_all(backend.headers) == {"Authorization": "Bearer header-secret", "X": "own"}
     written(tmp_path / "c.json", {"mcpServers": {"web": {"command": "now", "args": [1]}}})
     assert configs.read(Backend(config=path, entry="web"), secrets.expand).command == ("now", "1")
 

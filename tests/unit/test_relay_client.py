@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
-import queue
 import random
 import signal
 import socket
@@ -16,45 +15,12 @@ from typing import Any
 
 import pytest
 
-from quire.wire import frames, relay
-from quire.wire.relay import Called, GivenUp, Refused, Returned
+from quire.wire import frames
+from quire.wire.relay import Called, Refused, Returned
 from quire.worker.capabilities.errors import ApprovalDenied, CapabilityGone, ToolError, ToolTimeout
 from quire.worker.capabilities.relay import Relay
 from quire.worker.interrupts import Interrupts
-
-DEADLINE = 30.0
-
-
-class Server:
-    """Reads calls in a thread of its own; `answer` says what becomes of each."""
-
-    def __init__(self, sock: socket.socket, answer: Callable[[Server, Called], None]) -> None:
-        self.sock = sock
-        self.given_up: queue.Queue[int] = queue.Queue()
-        self.called: queue.Queue[Called] = queue.Queue()
-        self._answer = answer
-        self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._serve)
-        self._thread.start()
-
-    def _serve(self) -> None:
-        decoder = frames.Decoder(relay.ASKING)
-        while data := self.sock.recv(1 << 16):
-            for word in decoder.feed(data):
-                if isinstance(word, GivenUp):
-                    self.given_up.put(word.call)
-                else:
-                    self.called.put(word)
-                    self._answer(self, word)
-
-    def send(self, *words: Any) -> None:
-        with self._lock:
-            self.sock.sendall(b"".join(map(frames.encode, words)))
-
-    def close(self) -> None:
-        self.sock.shutdown(socket.SHUT_RDWR)
-        self._thread.join(DEADLINE)
-        self.sock.close()
+from tests.relayed import DEADLINE, Server
 
 
 class Pair:
@@ -204,7 +170,7 @@ def test_an_interrupt_ends_a_call_in_the_main_thread_and_gives_it_up(pair: Pair)
             echo(server, called)
 
     server = pair.serve(interrupt)
-    before = signal.signal(signal.SIGINT, lambda number, frame: on_interrupt(pair.interrupts))
+    before = signal.signal(signal.SIGINT, lambda number, frame: pair.interrupts.come(KeyboardInterrupt()))
     try:
         with pytest.raises(KeyboardInterrupt):
             pair.client.call("tool", given={"wait": True})
@@ -214,14 +180,6 @@ def test_an_interrupt_ends_a_call_in_the_main_thread_and_gives_it_up(pair: Pair)
     assert not pair.interrupts.held and not pair.client._waiting
     server.send(Returned(call=1, value={"late": True}))
     assert pair.client.call("tool") == {"back": {}}
-
-
-def on_interrupt(interrupts: Interrupts) -> None:
-    """As the worker does."""
-    if interrupts.held:
-        interrupts.came = True
-    else:
-        raise KeyboardInterrupt
 
 
 def test_many_interrupts_tear_no_frame_and_lose_no_other_call(pair: Pair) -> None:
@@ -239,7 +197,7 @@ def test_many_interrupts_tear_no_frame_and_lose_no_other_call(pair: Pair) -> Non
     def once(number: int, frame: Any) -> None:
         if calling[0]:
             calling[0] = False
-            on_interrupt(pair.interrupts)
+            pair.interrupts.come(KeyboardInterrupt())
 
     before = signal.signal(signal.SIGINT, once)
     interrupted = 0
@@ -272,7 +230,7 @@ def test_when_the_thread_that_reads_is_interrupted_another_takes_over(pair: Pair
             os.kill(os.getpid(), signal.SIGINT)
 
     server = pair.serve(answer)
-    before = signal.signal(signal.SIGINT, lambda number, frame: on_interrupt(pair.interrupts))
+    before = signal.signal(signal.SIGINT, lambda number, frame: pair.interrupts.come(KeyboardInterrupt()))
     with ThreadPoolExecutor(1) as pool:
 
         def other() -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -70,12 +71,14 @@ def test_a_file_that_cannot_be_a_secret_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("\n")
     (tmp_path / "large").write_text("x" * 70_000)
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
+    os.mkfifo(tmp_path / "pipe")
     for name, words in (
         ("empty", "empty"),
         ("large", "64 KB"),
         ("bytes", "not text"),
         ("none", "No such file"),
-        (".", "directory"),
+        (".", "is no file"),
+        ("pipe", "is no file"),
     ):
         with pytest.raises(Failed, match=words):
             Secrets({}).resolve(f"file:{tmp_path / name}")
@@ -89,6 +92,18 @@ def test_what_was_resolved_is_hidden_in_whatever_form() -> None:
     for form in ('a"b/c d\\e', 'a\\"b/c d\\\\e', "a%22b%2Fc%20d%5Ce"):
         assert secrets.redact(f"<{form}>") == "<[secret]>"
     assert secrets.redact("nothing of it") == "nothing of it"
+
+
+def test_each_line_of_a_secret_is_hidden() -> None:
+    secrets = Secrets({"PEM": "-----BEGIN\nMIIEvQIBADAN\nBgkqhkiG9w0B\n-----END"})
+    secrets.resolve("env:PEM")
+    assert secrets.redact("error in MIIEvQIBADAN") == "error in [secret]"
+
+
+def test_what_a_value_says_is_not_looked_up_again() -> None:
+    secrets = Secrets({"A": "env:B", "B": "b-secret", "C": "${B}"})
+    given = {"one": "env:A", "two": "${A}", "three": "env:C", "four": "${C}", "five": "Bearer ${B}"}
+    assert list(secrets.resolve_all(given).values()) == ["env:B", "env:B", "${B}", "${B}", "Bearer b-secret"]
 
 
 def test_data_keeps_what_is_too_short_to_be_told_from_chance() -> None:

@@ -99,7 +99,10 @@ def authorization(auth: str) -> str:
 
 
 def read(backend: Backend, expand: Callable[[str], str]) -> Backend:
-    """What the file says of this entry now, with `${VAR}` expanded; what the backend itself has comes over it."""
+    """What the file says of this entry now; what the backend itself has comes over it.
+
+    `${VAR}` is expanded where it stands in the command or the address; values of env and headers are as they stand.
+    """
     place = find(backend.config, backend.entry)
     there = servers(place.config)[place.entry]
     if not there.command and not there.url:
@@ -108,8 +111,8 @@ def read(backend: Backend, expand: Callable[[str], str]) -> Backend:
         there,
         command=tuple(map(expand, there.command)),
         url=expand(there.url),
-        env={**{name: expand(value) for name, value in there.env.items()}, **backend.env},
-        headers={**{name: expand(value) for name, value in there.headers.items()}, **backend.headers},
+        env={**there.env, **backend.env},
+        headers={**there.headers, **backend.headers},
         folder=backend.folder or expand(there.folder),
     )
 

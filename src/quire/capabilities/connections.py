@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import anyio
+
 from quire.capabilities import configs, offers, wording
 from quire.capabilities.process import Process
 from quire.capabilities.secrets import Secrets
@@ -112,6 +114,11 @@ class McpConnection:
     def offered(self) -> Offered:
         return self._offered
 
+    @property
+    def protocol(self) -> str:
+        """The version of MCP that was agreed on."""
+        return self._session.protocol if self._session is not None else ""
+
     async def open(self, timeout: float) -> None:
         """Once; raises Failed, and nothing of it is left."""
         self._timeout = timeout
@@ -121,12 +128,16 @@ class McpConnection:
                 await asyncio.shield(self._ready)
         except TimeoutError:
             told = self._told()
-            await self.close()
+            await self._leave()
             slow = wording.slow(self._way.what, timeout) if self._way.url else ""
             raise Failed(slow or wording.silent(self._way.what, timeout, *told)) from None
         except BaseException:
-            await self.close()
+            await self._leave()
             raise
+
+    async def _leave(self) -> None:
+        with anyio.CancelScope(shield=True):
+            await self.close()
 
     async def call(
         self,
@@ -143,16 +154,24 @@ class McpConnection:
         return offers.result(await self._ask("tools/call", params, timeout=timeout, progress=report))
 
     async def resources(self, *, timeout: float) -> dict[str, Any]:
-        return {
-            "resources": await self._list("resources/list", "resources", timeout=timeout),
-            "templates": await self._list("resources/templates/list", "resourceTemplates", timeout=timeout),
-        }
+        if not self._offered.resources:
+            return {"resources": [], "templates": []}
+        resources = await self._list("resources/list", "resources", timeout=timeout)
+        try:
+            templates = await self._list("resources/templates/list", "resourceTemplates", timeout=timeout)
+        except (Lost, CallTimeout):
+            raise
+        except Failed:
+            templates = []  # many servers have resources but do not know this question
+        return {"resources": resources, "templates": templates}
 
     async def read(self, uri: str, *, timeout: float) -> dict[str, Any]:
         said = await self._ask("resources/read", {"uri": uri}, timeout=timeout)
         return {"contents": offers.blocks(said, "contents")}
 
     async def prompts(self, *, timeout: float) -> dict[str, Any]:
+        if not self._offered.prompts:
+            return {"prompts": []}
         return {"prompts": await self._list("prompts/list", "prompts", timeout=timeout)}
 
     async def prompt(self, name: str, arguments: dict[str, str], *, timeout: float) -> dict[str, Any]:
@@ -256,7 +275,10 @@ class McpConnection:
         def ended() -> None:
             pipe.end(Lost(f"{way.what} {process.status}."))
             if self._ready.done():
-                self._end(f"{way.what} {process.status}.{wording.printed(process.errors, pipe.junk)}")
+                self._end(f"{way.what} {process.status}.{wording.printed(*told())}")
+
+        def told() -> tuple[str, str]:
+            return self._secrets.redact(process.errors), self._secrets.redact(pipe.junk)  # before it is cut
 
         way = self._way
         pipe = Pipe(probe=self._timeout / 3)
@@ -265,7 +287,7 @@ class McpConnection:
         )
         pipe.speak(process.write, lambda: process.room() if process.full else None)
         self._process = process
-        self._told = lambda: (process.errors, pipe.junk)
+        self._told = told
         try:
             error = await self._serve(pipe, greeting)
         finally:

@@ -9,6 +9,7 @@ import asyncio
 import itertools
 import json
 import re
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,7 @@ from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND, REQUEST_TIMEOUT
 from quire.capabilities.lines import LONGEST
 from quire.core.errors import Failed, Lost
 
-_JUNK = 1024  # bytes kept of what it prints between messages
+_JUNK, _JUNK_LINE = 10, 1000  # lines, and bytes of each, kept of what is printed between messages
 _ID = re.compile(rb'^\{"jsonrpc": ?"2\.0", ?"id": ?(\d+)|"id": ?(\d+)\}\r?$')
 
 
@@ -49,7 +50,7 @@ class Pipe:
         self._notify: OnNotify | None = None
         self._intercept: OnNotifyIntercept | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._junk = bytearray()
+        self._junk: deque[bytes] = deque(maxlen=_JUNK)
 
     def speak(self, write: Callable[[bytes], None], room: Callable[[], Awaitable[object] | None]) -> None:
         """`write` sends a line, `room` is what to wait for until the other side reads on."""
@@ -58,7 +59,7 @@ class Pipe:
     @property
     def junk(self) -> str:
         """The end of what was no message."""
-        return self._junk.decode("utf-8", "replace")
+        return b"\n".join(self._junk).decode("utf-8", "replace")
 
     def end(self, lost: Lost) -> None:
         """Every call in flight raises this, and every later one."""
@@ -212,8 +213,7 @@ class Pipe:
                         Failed(f"The answer is longer than {size}, the longest that is taken. Ask for less at a time.")
                     )
                     return
-        self._junk += line[:_JUNK] + b"\n"
-        del self._junk[:-_JUNK]
+        self._junk.append(line if len(line) <= _JUNK_LINE else b"(a line of %d bytes)" % len(line))
 
     def _spawn(self, work: Any) -> None:
         task: asyncio.Task[None] = self._loop.create_task(work)

@@ -17,7 +17,7 @@ from quire.capabilities.lines import Lines
 from quire.core.errors import Failed
 
 _LAUNCH = Path(__file__).with_name("launch.py")
-_KEPT = 8192  # bytes of stderr; half of it is shown, so that a secret cut in two is not
+_KEPT = 8192  # bytes of stderr
 _REST = 0.25  # seconds what it wrote before its end may take to arrive
 _LOOK = 0.02  # seconds between looks, where the system tells no end
 
@@ -100,8 +100,10 @@ class Process:
 
     @property
     def errors(self) -> str:
-        """The end of what it wrote to stderr."""
-        return self._errors.kept.decode("utf-8", "replace")
+        """The end of what it wrote to stderr, whole lines: a secret that is cut would not be known for one."""
+        kept = self._errors.kept
+        whole = kept if len(kept) < _KEPT else kept.partition(b"\n")[2]
+        return whole.decode("utf-8", "replace")
 
     async def close(self, grace: float = 2.0) -> None:
         """Ask it to end, then make it; nothing of its group is left. Whoever is cancelled here, it is done."""

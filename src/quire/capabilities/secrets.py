@@ -70,7 +70,10 @@ class Secrets:
 
     def resolve_all(self, given: Mapping[str, str]) -> dict[str, str]:
         """Values of an environment, or of headers; what is given as it is counts as secret where its name says so."""
-        resolved = {name: self.resolve(self.expand(value)) for name, value in given.items()}
+        resolved: dict[str, str] = {}
+        for name, value in given.items():
+            expanded = self.expand(value)
+            resolved[name] = self.resolve(value) if expanded == value else expanded  # one of both: no value refers on
         for name, value in resolved.items():
             self._hide_if(name, value)
         return resolved
@@ -94,9 +97,10 @@ class Secrets:
             self._hide(value.rpartition(" ")[2])  # without the word before it, as of Bearer
 
     def _hide(self, value: str) -> str:
-        value_line = value.strip()
-        if len(value_line) >= _IN_WORDS:
-            self._values |= {value_line, json.dumps(value_line)[1:-1], quote(value_line, safe="")}
+        secret = value.strip()
+        if len(secret) >= _IN_WORDS:
+            self._values |= {secret, json.dumps(secret)[1:-1], quote(secret, safe="")}
+            self._values |= {line for line in secret.splitlines() if len(line) >= _IN_DATA}  # it may be cut there
             self._words = _any_of(self._values)
             self._data = _any_of({known for known in self._values if len(known) >= _IN_DATA})
         return value
@@ -130,6 +134,8 @@ def _file(name: str) -> str:
     if not path.is_absolute():
         raise Failed(f"file:{name} is not a full path. Write it from the root, as in file:/run/secrets/token.")
     try:
+        if path.exists() and not path.is_file():
+            raise Failed(f"file:{name} is no file.")  # opening a pipe would wait for ever
         with path.open("rb") as file:
             data = file.read(_LARGEST + 1)
         text = data.decode("utf-8").rstrip("\r\n")

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from importlib.metadata import version
 from typing import Any, Literal, cast
 
 import mcp_types
@@ -17,7 +18,6 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import find_invalid_x_mcp_header, mcp_param_headers, x_mcp_header_map
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from quire import __version__
 from quire.capabilities import offers, web, wording
 from quire.core.capability import Offered
 from quire.core.errors import CallTimeout, Failed, Lost
@@ -26,6 +26,8 @@ _RELIST = 30.0  # seconds a new list may take
 _MOST = 5 * offers.MOST_TOOLS  # entries of a list that are looked at
 _AGAIN = (1.0, 60.0)  # seconds until a stream of changes that broke off is opened again: at first, at most
 _LEVEL: Literal["info"] = "info"  # of the log messages wanted
+
+_US = mcp_types.Implementation(name="quire", version=version("quire"))
 
 _Greet = Callable[[ClientSession], Awaitable[object]]
 GREETINGS: tuple[_Greet, ...] = (negotiate_auto, ClientSession.initialize)
@@ -63,9 +65,8 @@ class Session:
             if isinstance(message, mcp_types.ToolListChangedNotification):
                 changed.set()
 
-        info = mcp_types.Implementation(name="quire", version=__version__)
         async with ClientSession(
-            dispatcher=dispatcher, client_info=info, logging_callback=log, message_handler=notice, log_level=_LEVEL
+            dispatcher=dispatcher, client_info=_US, logging_callback=log, message_handler=notice, log_level=_LEVEL
         ) as session:
             yield cls(dispatcher, session, changed, clean)
 
@@ -73,8 +74,12 @@ class Session:
         await how(self._session)
 
     @property
+    def protocol(self) -> str:
+        return self._session.protocol_version or ""
+
+    @property
     def modern(self) -> bool:
-        return self._session.protocol_version in MODERN_PROTOCOL_VERSIONS
+        return self.protocol in MODERN_PROTOCOL_VERSIONS
 
     async def ask(
         self, method: str, params: dict[str, Any], *, timeout: float, progress: ProgressFnT | None = None
@@ -95,7 +100,7 @@ class Session:
             raise CallTimeout(f"The server did not answer within {timeout:g} s; the call was cancelled.") from None
         except MCPError as error:
             if not web.is_lost(error.code, error.message):
-                raise Failed(wording.words(error.message)) from None
+                raise Failed(wording.words(self._clean(error.message))) from None
             self._changed.set()  # whoever looks for the changes finds out whether it is gone
             raise Lost(f"The connection ended before the server answered: {wording.words(error.message)}") from None
 
@@ -168,8 +173,10 @@ class Session:
                 with contextlib.suppress(Failed):
                     await self.ask("logging/setLevel", {"level": _LEVEL}, timeout=_RELIST)
             return
+        loop = asyncio.get_running_loop()
         pause, longest = _AGAIN
         while can is not None and can.tools is not None and can.tools.list_changed:
+            began = loop.time()
             try:
                 async with listen(self._session, tools_list_changed=True) as events:
                     self._changed.set()  # it may have changed before it was listened to
@@ -183,8 +190,8 @@ class Session:
                 self._changed.set()
             except Failed:
                 return
+            pause = _AGAIN[0] if loop.time() - began > longest else min(2 * pause, longest)
             await asyncio.sleep(pause)
-            pause = min(2 * pause, longest)
 
 
 @contextlib.asynccontextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,6 +21,7 @@ from quire.core.ports import Backends, Connection, Installed
 from quire.core.tasks import background
 
 _MOST = 200  # capabilities of one principal
+_CATALOG = 10_000_000  # characters of what kernels are told of them all
 
 
 @dataclass
@@ -160,9 +162,22 @@ class Capabilities:
 
     def _changed(self, shelf: _Shelf) -> None:
         self._version += 1
-        shelf.catalog = Catalog(
-            version=self._version, entries=[entry(link.capability) for link in shelf.links.values()]
-        )
+        every = [link.capability for link in shelf.links.values()]
+        hidden = sorted(set[str]().union(*(each.backend.variables for each in every)))
+        shelf.catalog = Catalog(version=self._version, entries=_fitting(every), hidden=hidden)
+
+
+def _fitting(every: list[Capability]) -> list[dict[str, Any]]:
+    """Entries of a size that kernels can be told: past it, a tool is its name."""
+    left, found = _CATALOG, []
+    for each in map(entry, every):
+        size = len(json.dumps(each))
+        if size > left:
+            each["tools"] = [{"name": tool["name"]} for tool in each["tools"]]
+            size = len(json.dumps(each))
+        left -= size
+        found.append(each)
+    return found
 
 
 def entry(capability: Capability) -> dict[str, Any]:

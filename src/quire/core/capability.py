@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+from urllib.parse import urlsplit
 
 from quire.core.model import Principal
+
+SECRET = re.compile(r"token|secret|passw|api_?-?key|authorization|credential", re.IGNORECASE)
+"""Names of what is not for everyone's eyes."""
+
+_ORDINARY = frozenset(("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TERM", "TMPDIR", "TZ", "PWD"))
+_VARIABLE = re.compile(r"(?:^|\s)env:(\w+)$")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +38,28 @@ class Backend:
         """For people, without a secret."""
         if self.config:
             return f"{self.entry} of {self.config}"
-        return self.url or " ".join(self.command)
+        if self.url:
+            parts = urlsplit(self.url)
+            host = parts.netloc.rpartition("@")[2]
+            return parts._replace(netloc=host, query="…" if parts.query else "", fragment="").geturl()
+        return " ".join(_without_secrets(self.command))
+
+    @property
+    def variables(self) -> set[str]:
+        """Of the environment, that its secrets are in."""
+        values = (*self.env.values(), *self.headers.values())
+        return {found[1] for value in values if (found := _VARIABLE.search(value))} - _ORDINARY
+
+
+def _without_secrets(command: tuple[str, ...]) -> list[str]:
+    shown: list[str] = []
+    for before, part in zip(("", *command), command, strict=False):
+        name, equals, _ = part.partition("=")
+        if equals and SECRET.search(name):
+            shown.append(f"{name}=…")
+        else:
+            shown.append("…" if before.startswith("-") and "=" not in before and SECRET.search(before) else part)
+    return shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +110,7 @@ class Catalog:
 
     version: int
     entries: list[dict[str, Any]]
+    hidden: list[str] = field(default_factory=list)  # variables of the environment that hold secrets of theirs
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,11 +9,10 @@ from dataclasses import asdict
 from typing import Any
 from urllib.parse import urlsplit
 
-from quire.core.capability import Approve, Backend
+from quire.core.capability import SECRET, Approve, Backend
 from quire.core.errors import Refused
 
 _KNOWN = ("command", "url", "env", "headers", "auth", "config", "folder", "approve")
-_SECRET = re.compile(r"token|secret|password|passwd|api_?key|authorization|credential", re.IGNORECASE)
 REFERENCE = re.compile(r"(\S+ )?(env|file):\S")
 
 
@@ -57,11 +56,11 @@ def approve_of(given: Mapping[str, Any]) -> dict[str, Approve]:
 
 def told(backend: Backend) -> dict[str, Any]:
     """How it is reached, for a file that people read: of env and headers only what refers to a secret."""
-    given = {key: value for key, value in asdict(backend).items() if value}
+    said = {key: value for key, value in asdict(backend).items() if value and key not in ("command", "url")}
     for key in ("env", "headers"):
-        if key in given:
-            given[key] = {name: value if REFERENCE.match(value) else "…" for name, value in given[key].items()}
-    return given
+        if key in said:
+            said[key] = {name: value if REFERENCE.match(value) else "…" for name, value in said[key].items()}
+    return {"reached_by": backend.how, **said}
 
 
 def plain_secrets(backend: Backend) -> list[str]:
@@ -69,7 +68,7 @@ def plain_secrets(backend: Backend) -> list[str]:
     return [
         name
         for name, value in {**backend.env, **backend.headers}.items()
-        if _SECRET.search(name) and not REFERENCE.match(value)
+        if SECRET.search(name) and not REFERENCE.match(value)
     ]
 
 

@@ -46,7 +46,7 @@ class Link:
         """For people and agents: connected, not connected yet, or what is wrong."""
         if self._connection is not None:
             return "connected"
-        return f"lost: {self._why}" if self._why else "not connected yet"
+        return f"lost: {self._why.splitlines()[0]}" if self._why else "not connected yet"
 
     async def connection(self) -> Connection:
         """The connection, made where there is none. Raises Lost where it is too soon to try again."""
@@ -69,7 +69,7 @@ class Link:
                 connection = await self._connect(self)
         except Failed as error:
             self._failed(str(error))
-            raise
+            raise Lost(str(error)) from error
         if connection is None:
             raise Lost(f"{self.capability.name} was closed while it was being connected.")
         self._connection, self._since, self._why = connection, anyio.current_time(), ""

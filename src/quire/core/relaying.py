@@ -101,6 +101,8 @@ class Relaying:
         begun, outcome = time.perf_counter(), "cancelled"
         try:
             value = await self._within(active, spec, called)
+            if not messages.shallow(value):
+                raise Failed("The answer is nested too deeply to be handed to a cell.")
             outcome = "ok"
             return Returned(call=called.call, value=value)
         except QuireError as error:

@@ -106,6 +106,7 @@ class Offer:
     """
 
     catalog: list[dict[str, Any]] = says(lambda value: type(value) is list and shallow(value))
+    hidden: list[str] = says(_texts, default_factory=list)  # variables of the environment with their secrets
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 _DEPTH = 8  # that shapes are nested; below it everything is Any
-_REFERENCES = 20  # that follow each other
+_STEPS = 1_000
+_REFERENCES = 20  # that follow each other, or that one object is put together of
 _EITHER = 8  # alternatives that are told apart
 _VALUES = 12  # of an enum that are named
 _VALUES_CHARS = 100
@@ -59,27 +60,69 @@ Shape = Plain | Values | Items | Mapping | Either | Fields
 ANY = Plain("Any")
 
 
-def shape(schema: Any, root: Any = None, depth: int = _DEPTH) -> Shape:
+def shape(schema: Any, root: Any = None) -> Shape:
     """`root`: the schema that references are looked up in."""
-    schema = resolved(schema, root)
-    if depth <= 0 or not isinstance(schema, dict):
+    return _Walk(root).shape(schema, _DEPTH)
+
+
+class _Walk:
+    """Through one schema, in so many steps; a reference inside of what it refers to is Any."""
+
+    def __init__(self, root: Any) -> None:
+        self._root = root
+        self._left = _STEPS
+        self._open: list[Any] = []
+
+    def shape(self, schema: Any, depth: int) -> Shape:
+        reference = schema.get("$ref") if isinstance(schema, dict) else None
+        schema = resolved(schema, self._root)
+        self._left -= 1
+        if depth <= 0 or self._left <= 0 or not isinstance(schema, dict) or reference in self._open[1:]:
+            return ANY
+        self._open.append(reference or "")
+        found = self._shape(schema, depth)
+        self._open.pop()
+        return either([found, Plain("None")]) if schema.get("nullable") is True else found
+
+    def _shape(self, schema: dict[str, Any], depth: int) -> Shape:
+        values = [schema["const"]] if "const" in schema else schema.get("enum")
+        if isinstance(values, list) and values:
+            return _values(values)
+        for word in ("anyOf", "oneOf"):
+            options = schema.get(word)
+            if isinstance(options, list) and options:
+                return either([self.shape(each, depth - 1) for each in options[:_EITHER]])
+        kinds = schema.get("type")
+        if isinstance(kinds, list) and kinds:
+            return either([self._of_kind({**schema, "type": kind}, depth) for kind in kinds[:_EITHER]])
+        return self._of_kind(schema, depth)
+
+    def _of_kind(self, schema: dict[str, Any], depth: int) -> Shape:
+        kind = schema.get("type")
+        if isinstance(kind, str) and kind in _PLAIN:
+            return Plain(_PLAIN[kind])
+        if kind == "array" or (kind is None and "items" in schema):
+            return Items(self.shape(schema.get("items"), depth - 1))
+        says = any(word in schema for word in ("properties", "additionalProperties"))
+        if kind == "object" or (kind is None and says):
+            return self._object(schema, depth)
+        every = schema.get("allOf")
+        if isinstance(every, list):
+            shapes = [self.shape(each, depth - 1) for each in every[:_EITHER]]
+            if shapes and all(isinstance(each, Fields | Mapping) for each in shapes):
+                return self._object(schema, depth)
+            return next((each for each in shapes if each != ANY), ANY)
         return ANY
-    found = _shape(schema, root, depth)
-    return either([found, Plain("None")]) if schema.get("nullable") is True else found
 
-
-def _shape(schema: dict[str, Any], root: Any, depth: int) -> Shape:
-    values = [schema["const"]] if "const" in schema else schema.get("enum")
-    if isinstance(values, list) and values:
-        return _values(values)
-    for word in ("anyOf", "oneOf"):
-        options = schema.get(word)
-        if isinstance(options, list) and options:
-            return either(shape(each, root, depth - 1) for each in options[:_EITHER])
-    kinds = schema.get("type")
-    if isinstance(kinds, list) and kinds:
-        return either(_of_kind({**schema, "type": kind}, root, depth) for kind in kinds[:_EITHER])
-    return _of_kind(schema, root, depth)
+    def _object(self, schema: dict[str, Any], depth: int) -> Shape:
+        found = properties(schema, self._root)
+        if not found:
+            more = schema.get("additionalProperties")
+            return Mapping(self.shape(more, depth - 1) if isinstance(more, dict) and more else ANY)
+        needed = required(schema, self._root)
+        listed = list(found.items())[:_FIELDS]
+        fields = [Field(key, self.shape(each, depth - 1), key in needed) for key, each in listed]
+        return Fields(title(schema), tuple(fields))
 
 
 def _values(values: list[Any]) -> Shape:
@@ -88,33 +131,6 @@ def _values(values: list[Any]) -> Shape:
             return Values(tuple(values)) if values != [None] else Plain("None")
         return either(Plain("None" if value is None else type(value).__name__) for value in values)
     return ANY
-
-
-def _of_kind(schema: dict[str, Any], root: Any, depth: int) -> Shape:
-    kind = schema.get("type")
-    if isinstance(kind, str) and kind in _PLAIN:
-        return Plain(_PLAIN[kind])
-    if kind == "array" or (kind is None and "items" in schema):
-        return Items(shape(schema.get("items"), root, depth - 1))
-    if kind == "object" or (kind is None and any(word in schema for word in ("properties", "additionalProperties"))):
-        return _object(schema, root, depth)
-    parts = schema.get("allOf")
-    if isinstance(parts, list):
-        shapes = [shape(each, root, depth - 1) for each in parts[:_EITHER]]
-        if shapes and all(isinstance(each, Fields | Mapping) for each in shapes):
-            return _object(schema, root, depth)
-        return next((each for each in shapes if each != ANY), ANY)
-    return ANY
-
-
-def _object(schema: dict[str, Any], root: Any, depth: int) -> Shape:
-    found = properties(schema, root)
-    if not found:
-        more = schema.get("additionalProperties")
-        return Mapping(shape(more, root, depth - 1) if isinstance(more, dict) and more else ANY)
-    needed = required(schema, root)
-    fields = [Field(key, shape(each, root, depth - 1), key in needed) for key, each in list(found.items())[:_FIELDS]]
-    return Fields(title(schema), tuple(fields))
 
 
 def either(shapes: Iterable[Shape]) -> Shape:
@@ -153,16 +169,24 @@ def _there(reference: Any, root: Any) -> Any:
     return at if at is not None else {}
 
 
-def parts(schema: Any, root: Any, depth: int = 4) -> Iterator[dict[str, Any]]:
-    """The schema of an object and those it is put together of."""
+def parts(
+    schema: Any, root: Any, words: tuple[str, ...] = ("allOf", "anyOf", "oneOf"), seen: set[str] | None = None
+) -> Iterator[dict[str, Any]]:
+    """The schema of an object and those it is put together of, each reference once."""
+    seen = set() if seen is None else seen
+    reference = schema.get("$ref") if isinstance(schema, dict) else None
+    if isinstance(reference, str):
+        if reference in seen or len(seen) > _REFERENCES:
+            return
+        seen.add(reference)
     schema = resolved(schema, root)
-    if not isinstance(schema, dict) or depth <= 0:
+    if not isinstance(schema, dict):
         return
     yield schema
-    for word in ("allOf", "anyOf", "oneOf"):
+    for word in words:
         options = schema.get(word)
         for each in options[:_EITHER] if isinstance(options, list) else ():
-            yield from parts(each, root, depth - 1)
+            yield from parts(each, root, words, seen)
 
 
 def properties(schema: Any, root: Any) -> dict[str, Any]:
@@ -175,15 +199,12 @@ def properties(schema: Any, root: Any) -> dict[str, Any]:
     return found
 
 
-def required(schema: Any, root: Any, depth: int = 4) -> set[str]:
+def required(schema: Any, root: Any) -> set[str]:
     """What must be there: of alternatives none must."""
-    schema = resolved(schema, root)
-    if not isinstance(schema, dict) or depth <= 0:
-        return set()
-    own, every = schema.get("required"), schema.get("allOf")
-    needed = {key for key in own if isinstance(key, str)} if isinstance(own, list) else set()
-    for each in every[:_EITHER] if isinstance(every, list) else ():
-        needed |= required(each, root, depth - 1)
+    needed: set[str] = set()
+    for part in parts(schema, root, ("allOf",)):
+        own = part.get("required")
+        needed.update(key for key in own if isinstance(key, str)) if isinstance(own, list) else None
     return needed
 
 

@@ -63,7 +63,7 @@ def identifiers(names: Iterable[Any], reserved: Collection[str] = ()) -> dict[st
     for name in listed:
         python, count = wanted[name], 2
         while python != name and python in taken:
-            python, count = f"{wanted[name]}_{count}", count + 1
+            python, count = f"{wanted[name].rstrip('_')}_{count}", count + 1
         taken.add(python)
         found[name] = python
     return found
@@ -188,7 +188,7 @@ def first_line(description: Any, most: int = _LINE) -> str:
     """Its first sentence, or as much of it as fits in a line."""
     text = _text(description).strip()
     paragraph = " ".join(re.split(r"\n\s*\n", text, maxsplit=1)[0][: most * 10].split())
-    sentence = re.match(r".{15,}?[.!?](?=\s)", paragraph)
+    sentence = re.match(r".{8,}?[.!?](?=\s)", paragraph)
     said = sentence[0] if sentence and len(sentence[0]) <= most else paragraph
     said = said.removesuffix(".")
     return said if len(said) <= most else f"{said[: most - 1].rstrip()}…"

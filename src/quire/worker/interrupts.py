@@ -10,7 +10,7 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.held = False  # by the main thread
-        self.came = False  # one, meanwhile
+        self.came: BaseException | None = None  # meanwhile
         self._main = threading.get_ident()
 
     def hold(self) -> bool:
@@ -22,6 +22,12 @@ class Interrupts:
 
     def let_go(self) -> None:
         self.held = False
-        if self.came:
-            self.came = False
-            raise KeyboardInterrupt
+        if self.came is not None:
+            came, self.came = self.came, None
+            raise came
+
+    def come(self, error: BaseException) -> None:
+        """In a signal's handler: raised now, or when it is let go."""
+        if not self.held:
+            raise error
+        self.came = error

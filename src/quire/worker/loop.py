@@ -38,7 +38,7 @@ from quire.wire.messages import (
     Run,
     Value,
 )
-from quire.worker import census, figures, namespace, processes, repairs, reserve, tables
+from quire.worker import census, environment, figures, namespace, processes, repairs, reserve, tables
 from quire.worker import channel as channels
 from quire.worker.capabilities.known import Known
 from quire.worker.checkpoints import LIVE, Checkpoints
@@ -169,7 +169,8 @@ class _Worker:
                 self._enter(request)
             case Run():
                 self._run(request)
-            case Offer(catalog=catalog):
+            case Offer(catalog=catalog, hidden=hidden):
+                environment.forget(hidden)
                 self._known.apply(catalog)
             case Inspect():
                 variables, functions = namespace.describe(self._executor.namespace)
@@ -216,7 +217,7 @@ class _Worker:
     def _run(self, request: Run) -> None:
         self._own_streams()
         signal.signal(signal.SIGINT, self._on_interrupt)  # a cell before may have replaced it
-        self._interrupts.came = False
+        self._interrupts.came = None
         self._running = True
         self._makers.before(self._executor.namespace)
         self._limit_cpu(self._cpu_seconds)
@@ -245,7 +246,7 @@ class _Worker:
             limit = (
                 f"{self._cpu_seconds:g} s of processor time, its limit" if self._cpu_seconds else "RLIMIT_CPU allows"
             )
-            raise CpuTimeExceeded(f"The run used more than {limit}.")
+            self._interrupts.come(CpuTimeExceeded(f"The run used more than {limit}."))
 
     def _input(self, prompt: object = "", /) -> str:
         """A line from a person, where the client can ask one."""
@@ -265,12 +266,8 @@ class _Worker:
                     raise InputNotAvailable(f"input({prompt!r}): {message.why}")
 
     def _on_interrupt(self, number: int, frame: types.FrameType | None) -> None:
-        if not self._running:
-            return
-        if self._interrupts.held:
-            self._interrupts.came = True
-        else:
-            raise KeyboardInterrupt
+        if self._running:
+            self._interrupts.come(KeyboardInterrupt())
 
     def _display(self, *values: Any, **given: Any) -> Any:
         """IPython's display(), or the shim's: as builtins have it until the one or the other is loaded."""

@@ -10,8 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from quire.worker import history
+from quire.worker.capabilities.results import Contents, Record, Text
 
-_SIZED = (str, bytes, bytearray, list, tuple, dict, set, frozenset, range)
+_SIZED = (str, bytes, bytearray, list, tuple, dict, set, frozenset, range, Record, Text, Contents)
+_OURS: dict[type, type] = {Record: dict, Text: str, Contents: list}  # plain, but for their names
 _SHAPED = ("numpy", "pandas", "polars", "torch", "xarray", "scipy", "jax", "pyarrow")
 _JSON_CHARS = 20_000
 _NAMES = 2_000  # of a namespace that are listed
@@ -119,7 +121,7 @@ def as_json(value: Any) -> list[Any]:
 
 
 def _plain(value: Any, depth: int) -> Any:
-    kind = type(value)
+    kind = next((plain for ours, plain in _OURS.items() if type(value) is ours), type(value))
     if value is None or kind is bool:
         return value
     if kind is int:
@@ -132,7 +134,7 @@ def _plain(value: Any, depth: int) -> Any:
         return value
     if kind is str:
         value.encode("utf-8")  # a lone surrogate is a UnicodeEncodeError, which is a ValueError
-        return value
+        return str(value)
     if depth and kind in (list, tuple):
         return [_plain(item, depth - 1) for item in _few(value)]
     if depth and kind is dict and all(type(key) is str for key in value):

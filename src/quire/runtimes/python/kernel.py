@@ -88,7 +88,7 @@ class PythonKernel:
     async def offer(self, catalog: Catalog) -> None:
         if catalog.version != self._offered:
             self._offered = catalog.version
-            await self._live.send(messages.Offer(catalog=catalog.entries))
+            await self._live.send(messages.Offer(catalog=catalog.entries, hidden=catalog.hidden))
 
     async def call(self, called: relay.Called) -> relay.Answer:
         """What the code asks of a capability."""

@@ -23,7 +23,8 @@ class ToolError(Exception):
     def __str__(self) -> str:
         message = str(self.args[0]) if self.args else ""
         begins = f"{self.tool}: " if self.tool and not message.startswith(self.tool) else ""
-        return f"{begins}{message}{f' {self.hint}' if self.hint else ''}"
+        ends = "" if not self.hint else f" {self.hint}" if message.endswith((".", "!", "?", "\n")) else f". {self.hint}"
+        return f"{begins}{message}{ends}"
 
 
 class ToolTimeout(ToolError):

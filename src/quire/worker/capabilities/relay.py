@@ -33,6 +33,7 @@ _ELSEWHERE = (
 )
 _BACK = "The kernel was put back to an earlier state while this call was under way. Call again."
 _HUNG_UP = "The connection to the server that relays calls ended."
+_TORN = "A call was torn off while it was sent or answered."
 _AGAIN = "Restart the kernel to have it again."
 
 
@@ -42,6 +43,7 @@ class _Thread:
 
     gate: Any = field(default_factory=threading.Lock)
     answer: Returned | ToolError | None = None
+    follows: bool = False  # it waits while another reads; not while it still sends
 
     def give(self, answer: Returned | ToolError, here: asyncio.AbstractEventLoop | None = None) -> None:
         self.answer = answer
@@ -143,7 +145,7 @@ class Relay:
             self._send(frame)
             answer = self._wait(waiting, held)
         except BaseException:
-            self._interrupts.held |= held
+            self._hold_again(held)
             self._give_up(number)
             raise
         finally:
@@ -212,7 +214,7 @@ class Relay:
                 self._end(_HUNG_UP)
                 raise CapabilityGone(_HUNG_UP, hint=_AGAIN) from None
             except BaseException:  # half a frame may be out
-                self._end("A call was torn off while it was sent.")
+                self._end(_TORN)
                 raise
 
     # Waiting, in a thread
@@ -221,19 +223,19 @@ class Relay:
         while waiting.answer is None:
             with self._turns:
                 leads = not self._led
-                self._led |= leads
+                self._led, waiting.follows = True, not leads
             if leads:
                 try:
                     self._lead(waiting, held)
                 finally:
-                    self._interrupts.held |= held
+                    self._hold_again(held)
                     with self._turns:
                         self._led = False
             else:
                 if held:
                     self._interrupts.let_go()
-                waiting.gate.acquire(timeout=_GLANCE)
-                self._interrupts.held |= held
+                waiting.gate.acquire(timeout=_GLANCE if held else -1)
+                self._hold_again(held)
         return waiting.answer
 
     def _lead(self, waiting: _Thread, held: bool) -> None:
@@ -242,16 +244,20 @@ class Relay:
         while waiting.answer is None:
             if held:
                 self._interrupts.let_go()
-            ready.poll(_GLANCE * 1000)
-            self._interrupts.held |= held
+            ready.poll(_GLANCE * 1000 if held else None)
+            self._hold_again(held)
             self._read()
+
+    def _hold_again(self, held: bool) -> None:
+        if held:  # else it is not ours to touch
+            self._interrupts.held = True
 
     def _hand_on(self, leaving: _Thread) -> None:
         """Where nobody reads, another that waits is to: this one did, or was to and has its answer or gives up."""
         with self._turns:
             if not self._led:
                 for each in list(self._waiting.values()):
-                    if each is not leaving and isinstance(each, _Thread) and each.answer is None:
+                    if each is not leaving and isinstance(each, _Thread) and each.follows:
                         each.open()
                         break
 
@@ -293,6 +299,9 @@ class Relay:
                 return
             except (OSError, ValueError):
                 data, found = b"", []
+            except BaseException:  # what was read is lost
+                self._end(_TORN)
+                raise
             for answer in found:
                 waiting = self._waiting.pop(answer.call, None)
                 if waiting is not None:

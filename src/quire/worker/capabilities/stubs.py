@@ -275,9 +275,7 @@ class Method:
         """By the tool's own names; an optional one that is None is left out where null would not fit."""
         known = self._known_parameters()
         if len(arguments) > len(known):
-            self._refuse(
-                f"takes {len(known)} argument{'s' * (len(known) != 1)} at the most, {len(arguments)} were given"
-            )
+            self._refuse(f"takes {len(known) or 'no'} argument{'s' * (len(known) != 1)}, not {len(arguments)}")
         bound = {each.original: value for each, value in zip(known, arguments, strict=False)}
         by_name = {**{each.original: each for each in known}, **{each.name: each for each in known}}
         for name, value in named.items():
