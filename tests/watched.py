@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import anyio
 from fastmcp import Client
 
-from tests.conftest import BACKENDS, alive, call, text, wait_until
+from tests.conftest import BACKENDS, DEADLINE, alive, call, text, wait_until
 
 GOOD = shlex.join([sys.executable, str(BACKENDS / "good.py")])
 
@@ -48,8 +51,12 @@ class Quick:
     def running(self) -> list[int]:
         return [pid for pid in self.pids() if alive(pid)]
 
-    def is_called(self, tool: str, times: int = 1) -> None:
-        wait_until(lambda: len(self.calls(tool)) >= times, f"the backend hears of {times} calls of {tool}")
+    async def is_called(self, tool: str, times: int = 1) -> None:
+        await reached(lambda: len(self.calls(tool)) >= times, f"the backend hears of {times} calls of {tool}")
+
+    async def is_told_to_stop(self, *names: str) -> None:
+        """With the calls of these names, which it held."""
+        await reached(lambda: sorted(self.cancelled()) == sorted(names), f"{names} are cancelled at the backend")
 
     def is_over(self) -> None:
         wait_until(lambda: not self.running(), "no process of the backend runs")
@@ -66,3 +73,11 @@ async def installed(client: Client[Any], notebook: str | None = None) -> dict[st
     """How each capability is, by its name."""
     listed = (await call(client, "state", notebook=notebook)).structured_content["capabilities"]
     return dict(line.split(": ", 1) for line in listed)
+
+
+async def reached(true: Callable[[], Any], what: str) -> None:
+    """Wait for a fact, while the client goes on."""
+    end = time.monotonic() + DEADLINE
+    while not true():
+        assert time.monotonic() < end, f"not within {DEADLINE:g} s: {what}"
+        await anyio.sleep(0.02)

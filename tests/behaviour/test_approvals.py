@@ -264,7 +264,7 @@ async def test_a_capability_of_the_notebooks_own_is_asked_about_where_it_says_so
 
 async def test_a_long_argument_is_shortened_for_the_person(table: Table) -> None:
     table.person.answers = [True]
-    assert len(await table.value("quick.wipe('/' + 'x' * 1_000_000)")) == 1_000_007
+    assert await table.value("len(quick.wipe('/' + 'x' * 500_000))") == len("wiped /") + 500_000
     assert len(table.person.asked[0]) < 2_500 and "characters more" in table.person.asked[0]
 
 
@@ -330,7 +330,7 @@ async def test_where_the_operator_says_so_what_would_be_asked_is_called_unasked(
 
 
 async def test_a_rule_that_is_no_word_is_refused_when_the_server_starts(tmp_path: Path) -> None:
-    with pytest.raises(Exception):  # noqa: B017, PT011 - the client's own words for a server that ends
+    with pytest.raises(Exception):  # noqa: B017 - the client's own words for a server that ends
         async with stdio_client(tmp_path / "data", preload="", approve="quick.wipe=perhaps") as client:
             await call(client, "state")
 

@@ -335,3 +335,14 @@ def test_errors_keep_what_they_know_when_they_are_pickled(monkeypatch: pytest.Mo
     again = pickle.loads(pickle.dumps(error))
     assert (type(again), str(again)) == (ToolTimeout, "mail.send: Too slow. Wait.")
     assert (again.tool, again.args_given, again.hint) == ("mail.send", {"to": "a"}, "Wait.")
+
+
+def test_what_comes_while_interrupts_are_held_is_raised_when_they_are_let_go(pair: Pair) -> None:
+    assert pair.interrupts.hold() and not pair.interrupts.hold()
+    pair.interrupts.come(ZeroDivisionError())
+    with pytest.raises(ZeroDivisionError):
+        pair.interrupts.let_go()
+    with pytest.raises(KeyboardInterrupt):
+        pair.interrupts.come(KeyboardInterrupt())
+    with ThreadPoolExecutor(1) as pool:
+        assert not pool.submit(pair.interrupts.hold).result(DEADLINE)  # other threads are never interrupted

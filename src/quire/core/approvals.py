@@ -15,7 +15,6 @@ import anyio
 from quire.core.active import ActiveRun, Question
 from quire.core.capability import Approve
 from quire.core.errors import NotFound
-from quire.core.transcript import clean
 
 _SHOWN = 1_500  # characters of a call's arguments that a person is shown
 _ORDER = (Approve.NEVER, Approve.ASK, Approve.ALWAYS)
@@ -116,6 +115,7 @@ class Approvals:
 
 
 def _shown(arguments: Mapping[str, Any]) -> str:
-    text = ", ".join(f"{clean(name)}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items())
-    text = clean(text)
+    said = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items())
+    # nothing that hides, turns round or erases what a person reads
+    text = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in said)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… {len(text) - _SHOWN:,} characters more"

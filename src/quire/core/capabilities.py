@@ -31,6 +31,7 @@ class _Shelf:
     links: dict[str, Link]
     catalog: Catalog
     turn: anyio.Lock
+    stamp: int = -1  # of what is installed, when it was last looked at
 
 
 class Capabilities:
@@ -106,10 +107,11 @@ class Capabilities:
             shelf = _Shelf(links={}, catalog=Catalog(version=0, entries=[]), turn=anyio.Lock())
             shelf = self._shelves.setdefault(owner, shelf)
         async with shelf.turn:
+            shelf.stamp = self._installed.stamp()
             kept = {each.name: each for each in await self._installed.of(owner)}
-            gone = [name for name in shelf.links if name not in kept]
-            fresh = [name for name in kept if name not in shelf.links]
+            gone = [name for name, link in shelf.links.items() if not _same(link.capability, kept.get(name))]
             links = [shelf.links.pop(name) for name in gone]
+            fresh = [name for name in kept if name not in shelf.links]
             for name in fresh:
                 shelf.links[name] = self._link(kept[name])
             if gone or fresh:
@@ -119,8 +121,10 @@ class Capabilities:
         return shelf
 
     async def catalog(self, owner: Principal) -> Catalog:
-        """What kernels are told there is; what another server installed since is seen after a refresh."""
-        shelf = self._shelves.get(owner) or await self.refresh(owner)
+        """What kernels are told there is."""
+        shelf = self._shelves.get(owner)
+        if shelf is None or shelf.stamp != self._installed.stamp():
+            shelf = await self.refresh(owner)
         return shelf.catalog
 
     async def all(self, owner: Principal) -> list[tuple[Capability, str]]:
@@ -165,6 +169,10 @@ class Capabilities:
         every = [link.capability for link in shelf.links.values()]
         hidden = sorted(set[str]().union(*(each.backend.variables for each in every)))
         shelf.catalog = Catalog(version=self._version, entries=_fitting(every), hidden=hidden)
+
+
+def _same(capability: Capability, kept: Capability | None) -> bool:
+    return kept is not None and kept.installed_at == capability.installed_at
 
 
 def _fitting(every: list[Capability]) -> list[dict[str, Any]]:

@@ -378,6 +378,10 @@ class Backends(Protocol):
 class Installed(Protocol):
     """The capabilities that are installed. When a method returns, its change is on disk."""
 
+    def stamp(self) -> int:
+        """Another number where somebody, in whichever process, changed something since; to be looked at often."""
+        ...
+
     async def keep(self, capability: Capability) -> None:
         """In place of the one of that name, if there is one."""
 

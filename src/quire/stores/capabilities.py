@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import sqlite3
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from quire.core.capability import Approve, Backend, Capability, Offered, Tool
@@ -13,11 +16,18 @@ from quire.stores.lane import Lane, rows
 
 
 class SqlCapabilities:
-    """In the store's database, by the store's lanes."""
+    """In the store's database, by the store's lanes. `changes` is a file that grows with each change."""
 
-    def __init__(self, writer: Lane, reader: Lane) -> None:
+    def __init__(self, writer: Lane, reader: Lane, changes: Path) -> None:
         self._writer = writer
         self._reader = reader
+        self._changes = str(changes)
+
+    def stamp(self) -> int:
+        try:
+            return os.stat(self._changes).st_size  # noqa: PTH116 - looked at before every run
+        except OSError:
+            return 0
 
     async def keep(self, capability: Capability) -> None:
         row = (
@@ -29,6 +39,7 @@ class SqlCapabilities:
             capability.installed_at,
         )
         await self._writer.do(lambda db: db.execute("INSERT OR REPLACE INTO capabilities VALUES (?,?,?,?,?,?)", row))
+        self._changed()
 
     async def of(self, owner: Principal) -> list[Capability]:
         query = "SELECT * FROM capabilities WHERE owner = ? ORDER BY installed_at, name"
@@ -36,11 +47,19 @@ class SqlCapabilities:
 
     async def drop(self, owner: Principal, name: str) -> None:
         await self._writer.do(lambda db: db.execute("DELETE FROM capabilities WHERE owner=? AND name=?", (owner, name)))
+        self._changed()
+
+    def _changed(self) -> None:
+        with contextlib.suppress(OSError), Path(self._changes).open("ab") as file:  # on a full disk others see it later
+            file.write(b".")
 
 
 class MemoryCapabilities:
     def __init__(self) -> None:
         self._kept: dict[tuple[Principal, str], Capability] = {}
+
+    def stamp(self) -> int:
+        return 0
 
     async def keep(self, capability: Capability) -> None:
         self._kept[capability.owner, capability.name] = capability

@@ -54,7 +54,7 @@ class SqlStore:
             self._reader = Lane(path, writes=False)
             self._express = Express(path)
             self._aside = Aside(path)
-        self.capabilities = SqlCapabilities(self._writer, self._reader)
+        self.capabilities = SqlCapabilities(self._writer, self._reader, self._locks / "capabilities")
 
     async def create_notebook(self, notebook: Notebook) -> Notebook:
         def job(db: sqlite3.Connection) -> Notebook:

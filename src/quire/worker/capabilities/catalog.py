@@ -57,7 +57,7 @@ class Caps:
         return every[name]
 
     def __dir__(self) -> list[str]:
-        return [*self._known.every(), "search", "describe", "install", "uninstall"]
+        return [*self._known.every(), "search", "describe", "install", "uninstall", "unregister"]
 
     def __reduce__(self) -> str:
         return "caps"
@@ -117,7 +117,7 @@ class Caps:
         self._known.registry.remove(name)
         self._known._name()
 
-    def _register(self, obj: Any, *, approve: str = "never", expose: bool = False) -> Any:
+    def register_capability(self, obj: Any, *, approve: str = "never", expose: bool = False) -> Any:
         """Offer an object that has a `name` and `describe()` as a capability, here and to the client.
 
         approve: "never", "ask" or "always" before a call by its name; expose: publish its methods as MCP tools.
@@ -126,12 +126,12 @@ class Caps:
         self._known._name()
         return made
 
-    def _decorate(
+    def capability(
         self, function: Any = None, /, *, approve: str = "never", expose: bool = False, name: str = ""
     ) -> Any:
         """Offer a function as a capability: @capability, or @capability(approve="always", expose=True)."""
         if function is None:
-            return lambda given: self._decorate(given, approve=approve, expose=expose, name=name)
+            return lambda given: self.capability(given, approve=approve, expose=expose, name=name)
         made = native.of_function(self._known.registry, function, approve=approve, expose=expose, name=name)
         self._known._name()
         return made

@@ -29,8 +29,8 @@ class Known:
         self._told = 0  # the state of the registry that the server knows
         self._fixed = {
             "caps": self.caps,
-            "capability": self.caps._decorate,
-            "register_capability": self.caps._register,
+            "capability": self.caps.capability,
+            "register_capability": self.caps.register_capability,
             **{kind.__name__: kind for kind in errors.ALL},
         }
         results.ask = self.ask

@@ -272,6 +272,12 @@ class Native(_Approved):
             return found
         return Guarded(self, name, found)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_"):
+            super().__setattr__(name, value)
+        else:
+            setattr(self._entry()["value"], name, value)
+
     def __dir__(self) -> list[str]:
         return [*(each["name"] for each in self._entry()["methods"]), "describe"]
 

@@ -27,7 +27,11 @@ def told(name: str, function: Any) -> dict[str, Any]:
 
 def text(name: str, function: Any) -> str:
     try:
-        return f"{name}{inspect.signature(function)}"[:_SIGNATURE]
+        try:
+            said = inspect.signature(function, eval_str=True)
+        except Exception:  # a name that is not there
+            said = inspect.signature(function)
+        return f"{name}{said}"[:_SIGNATURE]
     except Exception:  # of what has none, or a default whose repr raises
         return f"{name}(...)"
 
