@@ -296,14 +296,26 @@ async def test_of_two_notebooks_that_publish_the_same_name_the_first_keeps_it(cl
     assert "area" not in await tools(client)
 
 
-async def test_when_the_kernel_ends_for_good_its_tools_do(client: Client[Any]) -> None:
-    made = (await call(client, "create_notebook", use=False)).structured_content["name"]
-    book = Book(client=client, name=made)
+async def test_what_a_cell_published_that_crashed_is_no_tool(client: Client[Any], book: Book) -> None:
+    before = set(await tools(client))
+    await book.value("x = 1\nx")
+    await book.protected()
+    crashed = await book.run(f"{PUBLISH}import os\nos._exit(1)")
+    assert crashed.structured_content["state"] == "CRASHED"
+    assert await book.value("x, list(caps)") == [1, ["quick"]]
+    assert set(await tools(client)) == before
+
+
+async def test_after_a_crash_and_after_a_rollback_it_is_a_tool_again(client: Client[Any], book: Book) -> None:
     await book.value(f"{PUBLISH}1")
-    assert "area" in await tools(client)
-    gone = await call(client, "delete_notebook", name=made)
-    assert not gone.is_error, text(gone)
+    await book.protected()
+    assert (await book.run("import os\nos._exit(1)")).structured_content["state"] == "CRASHED"
+    assert (await call(client, "area", w=4)).structured_content["return_value"] == 8
+    await book.value("caps.unregister('area')\n1")
     assert "area" not in await tools(client)
+    back = await book.ask("rollback", to=0)
+    assert not back.is_error, text(back)
+    assert (await call(client, "area", w=5)).structured_content["return_value"] == 10
 
 
 class Heard(MessageHandler):

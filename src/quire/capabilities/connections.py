@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # the client libraries take long to import: not before the fi
     from quire.capabilities.sessions import Session
 
 _FAREWELL = 3.0  # seconds an HTTP server has to hear that the session ends
-_GRACE = 2.0  # seconds a process has to end by itself, and again after SIGTERM
+_GRACE = 1.0  # seconds a process has to end by itself, and again after SIGTERM
 _HURRY = 0.3  # the same, for one that has never answered
 _LISTING = 600.0  # seconds; whoever connects waits less
 _LOG = 10_000  # characters of one log message

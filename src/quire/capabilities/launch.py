@@ -1,7 +1,7 @@
-"""A program: become the command given, but die with the process that started it, however that ends.
+"""A program: run the command given, and see to it that nothing of it is left when it, or the server, ends.
 
-Run before the command as `python -I -S launch.py PARENT PROGRAM ARGV0 ARG...`. A process of its own, not code
-between fork and exec: the server has threads, and their locks may be held at any moment.
+Run as `python -I -S launch.py PARENT PROGRAM ARGV0 ARG...`. A process of its own, not code between fork and exec:
+the server has threads, and their locks may be held at any moment. Standard library only.
 """
 
 from __future__ import annotations
@@ -10,17 +10,66 @@ import ctypes
 import os
 import signal
 import sys
+from typing import NoReturn
 
-_PDEATHSIG = 1  # prctl's number
+_PDEATHSIG, _DUMPABLE, _CHILD_SUBREAPER = 1, 4, 36  # prctl's numbers
+END_ALL = signal.SIGUSR1  # what the server, or the system when the server is gone, tells this process
+
+
+def main(parent: int, program: str, argv: list[str]) -> NoReturn:
+    system = ctypes.CDLL(None)
+    system.prctl(_CHILD_SUBREAPER, 1, 0, 0, 0)  # whoever loses its parent below becomes this one's child
+    signal.signal(END_ALL, lambda *_: _end_all())
+    for ours in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # said to the whole group: for the command
+        signal.signal(ours, signal.SIG_IGN)
+    system.prctl(_PDEATHSIG, END_ALL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(0)
+    child = os.fork()
+    if child == 0:
+        _become(program, argv)
+    for each in (0, 1, 2):  # the command's alone: their ends are seen
+        os.close(each)
+    while True:
+        pid, status = os.waitpid(-1, 0)
+        if pid == child:
+            break
+    _kill_below()
+    if os.WIFSIGNALED(status):  # to end as it did, but for the core
+        system.prctl(_DUMPABLE, 0, 0, 0, 0)
+        if os.WTERMSIG(status) != signal.SIGKILL:
+            signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
+        os.kill(os.getpid(), os.WTERMSIG(status))
+    os._exit(os.waitstatus_to_exitcode(status))
+
+
+def _become(program: str, argv: list[str]) -> NoReturn:
+    for each in (END_ALL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(each, signal.SIG_DFL)
+    try:
+        os.execv(program, argv)  # noqa: S606 - no shell is what is wanted
+    except OSError as error:
+        sys.stderr.write(f"{program}: {error.strerror}\n")
+        sys.stderr.flush()
+        os._exit(126)
+
+
+def _end_all() -> NoReturn:
+    _kill_below()
+    os._exit(137)
+
+
+def _kill_below() -> None:
+    """Whatever it started, in whichever group; children of those that are killed become ours, and follow."""
+    while True:
+        with open(f"/proc/self/task/{os.getpid()}/children", "rb") as file:  # noqa: PTH123 - starts faster
+            for pid in file.read().split():
+                os.kill(int(pid), signal.SIGKILL)
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+
 
 if __name__ == "__main__":
-    ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != int(sys.argv[1]):
-        sys.exit(0)
-    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python; that would pass to the command
-        signal.signal(ignored, signal.SIG_DFL)
-    try:
-        os.execv(sys.argv[2], sys.argv[3:])  # noqa: S606 - no shell is what is wanted
-    except OSError as error:
-        sys.stderr.write(f"{sys.argv[2]}: {error.strerror}\n")
-        sys.exit(126)
+    main(int(sys.argv[1]), sys.argv[2], sys.argv[3:])

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, cast
 
+from quire.capabilities.launch import END_ALL
 from quire.capabilities.lines import Lines
 from quire.core.errors import Failed
 
@@ -25,7 +26,7 @@ _LOOK = 0.02  # seconds between looks, where the system tells no end
 class Process:
     """Spoken to with `write`; `heard` gets each line it prints, `ended` is called once, when it cannot speak any more.
 
-    It has a process group of its own, which ends with it.
+    On Linux a launcher stands between, the leader of its process group: what the program started ends with it.
     """
 
     def __init__(
@@ -115,9 +116,11 @@ class Process:
         self._over = True
         if self._input.transport is not None:
             self._input.transport.close()
-        for ask in (None, signal.SIGTERM, signal.SIGKILL):
-            if ask is not None:
-                self._signal(ask)
+        for number in (None, signal.SIGTERM, signal.SIGKILL):
+            if number is signal.SIGKILL:
+                self._end_all()
+            elif number is not None:
+                self._signal(number)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(grace):
                     await self._exited.wait()
@@ -140,6 +143,13 @@ class Process:
             while self._loop.time() < end:
                 os.killpg(self._popen.pid, 0)
                 await asyncio.sleep(0.002)
+
+    def _end_all(self) -> None:
+        """All below the launcher, in other groups too."""
+        if sys.platform != "linux":
+            self._signal(signal.SIGKILL)
+        elif self._popen.returncode is None:
+            self._popen.send_signal(END_ALL)
 
     def _signal(self, number: signal.Signals) -> None:
         if self._popen.returncode is None:

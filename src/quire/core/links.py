@@ -14,6 +14,7 @@ from quire.core.ports import Connection
 _STEADY = 10.0  # seconds after which a connection that is lost was a good one
 _FIRST = 0.25  # seconds until the second try; each pause is twice the one before
 _LONGEST = 60.0
+_SHOWN = 300  # characters of what is wrong
 _TRIES = 5  # by itself; after those the next call tries
 
 
@@ -46,7 +47,7 @@ class Link:
         """For people and agents: connected, not connected yet, or what is wrong."""
         if self._connection is not None:
             return "connected"
-        return f"lost: {self._why.splitlines()[0]}" if self._why else "not connected yet"
+        return f"lost: {' '.join(self._why.split())[:_SHOWN]}" if self._why else "not connected yet"
 
     async def connection(self) -> Connection:
         """The connection, made where there is none. Raises Lost where it is too soon to try again."""
