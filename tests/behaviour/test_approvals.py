@@ -367,6 +367,33 @@ async def test_without_an_answer_in_time_it_is_denied(tmp_path: Path, mode: str)
         assert results[0].is_error and "ApprovalDenied" in text(results[0])
 
 
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_each_of_several_questions_has_its_own_time(tmp_path: Path, mode: str) -> None:
+    """A person who needs most of the time for each is not too late for those that waited behind the first."""
+    quick = Quick(journal=tmp_path / "journal")
+
+    async def think(message: str) -> Any:
+        await anyio.sleep(2.5)
+        return True
+
+    person = Person(reply=think)
+    async with stdio_client(tmp_path / "data", mode=mode, person=person, preload="", approve_timeout=4) as client:
+        await install(client, "quick", quick.command)
+        code = "import asyncio\nfound = await asyncio.gather(*(quick.wipe.aio(each) for each in 'ab'))\nfound"
+        found = await call(client, "execute", code=code)
+        assert found.structured_content["return_value"] == ["wiped a", "wiped b"], text(found)
+
+
+async def test_one_of_the_notebooks_own_is_asked_about_as_it_says_in_its_first_cell_too(tmp_path: Path) -> None:
+    async with stdio_client(tmp_path / "data", preload="", approve_unasked="true") as client:
+        code = "@capability(approve='ask')\ndef publish() -> str:\n    return 'published'\npublish()"
+        first = await call(client, "execute", code=code)
+        assert first.structured_content["return_value"] == "published", text(first)
+        assert (await call(client, "execute", code="publish()")).structured_content["return_value"] == "published"
+        stricter = await call(client, "execute", code=code.replace("'ask'", "'always'"))
+        assert stricter.structured_content["error_type"] == "ApprovalDenied"
+
+
 # From Python
 
 

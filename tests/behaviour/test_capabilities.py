@@ -267,6 +267,42 @@ async def test_what_a_backend_logs_is_in_the_cells_stderr_and_its_progress_in_th
     assert any(each == "quick.work: 2 of 5 second page" for each in heard)
 
 
+async def test_a_run_makes_no_more_calls_than_one_may(tmp_path: Path) -> None:
+    quick = Quick(journal=tmp_path / "journal")
+    async with stdio_client(tmp_path / "data", preload="", max_calls=10) as client:
+        await install(client, "quick", quick.command)
+        book = Book(client=client)
+        raised(await book.run("for n in range(50):\n    quick.echo(n)"), "ToolError", "10 calls", "max_calls")
+        assert len(quick.calls("echo")) == 10
+        assert await book.value("quick.echo(1)") == "1"  # another cell may call again
+
+
+async def test_what_a_call_may_take_is_the_operators_where_the_code_names_nothing(tmp_path: Path) -> None:
+    quick = Quick(journal=tmp_path / "journal")
+    async with stdio_client(tmp_path / "data", preload="", call_timeout=0.3) as client:
+        await install(client, "quick", quick.command)
+        raised(await Book(client=client).run("quick.hold('forever')"), "ToolTimeout", "0.3 s")
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("'x' * 20_000_000", ["too large"]),
+        ("'\\ud800 lone'", None),
+        ("'\\x00 null'", None),
+        ("b'bytes'", ["must be", "string"]),
+    ],
+)
+async def test_odd_arguments_arrive_or_are_refused_in_words(book: Book, value: str, words: list[str] | None) -> None:
+    found = (await book.run(f"len(quick.echo_text({value}))")).structured_content
+    if words is None:
+        assert found["state"] == "SUCCESS", found
+    else:
+        assert found["error_type"] in ("ValueError", "TypeError"), found
+        assert [word for word in words if word not in found["error_message"]] == [], found["error_message"]
+    assert await book.value("quick.echo(1)") == "1"
+
+
 # What comes back
 
 

@@ -154,6 +154,7 @@ class Relaying:
                 backend = backend_of(called.capability, called.given, self._backends.described)
                 await self._capabilities.install(owner, called.capability, backend, approve_of(called.given))
             case "uninstall":
+                await self._approve(active, spec, called, Approve.ASK)
                 await self._capabilities.uninstall(owner, called.capability)
             case _:
                 return await self._relayed(active, spec, called)
@@ -215,8 +216,8 @@ class Relaying:
     ) -> None:
         capability, method = called.capability, called.method
         given = called.given
-        if called.do == "install":
-            capability, method, given = "caps", "install", {"name": called.capability, **called.given}
+        if called.do in ("install", "uninstall"):
+            capability, method, given = "caps", called.do, {"name": called.capability, **called.given}
         needed = self._approvals.needed(capability, method, declared or {}, default)
         why_not = await self._approvals.obtain(needed, active, spec.name, f"{capability}.{method}", given)
         if why_not:

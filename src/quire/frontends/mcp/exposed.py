@@ -31,28 +31,33 @@ class Exposed:
         self._notices = notices
         self._schemas = schemas  # of all tools, for the SDK
         self._ours = frozenset(schemas)  # never to be replaced
-        self._by: dict[NotebookId, dict[str, Tool]] = {}
+        self._offers: dict[NotebookId, list[Tool]] = {}  # by notebook, the one that was first
+        self._published: dict[str, Tool] = {}
 
     def heard(self, spec: KernelSpec, native: list[dict[str, Any]]) -> None:
         """A notebook's code offers something else now."""
-        before, now = self._by.pop(spec.notebook, {}), dict[str, Tool]()
-        taken = self._ours.union(*(tools for tools in self._by.values()))
-        for each in native:
-            if each.get("expose") is True:
-                now |= {tool.name: tool for tool in self._tools(spec, each) if tool.name not in taken}
-        now = dict(list(now.items())[:_MOST])
-        if now:
-            self._by[spec.notebook] = now
-        if [_said(tool) for tool in before.values()] == [_said(tool) for tool in now.values()]:
-            now.update(before)
-            return
-        for name in before:
+        offers = [tool for each in native if each.get("expose") is True for tool in self._tools(spec, each)]
+        self._offers[spec.notebook] = offers[:_MOST]
+        if not offers:
+            del self._offers[spec.notebook]
+        wanted: dict[str, Tool] = {}
+        for tool in (tool for offers in self._offers.values() for tool in offers):
+            if tool.name not in self._ours:
+                wanted.setdefault(tool.name, tool)  # of two notebooks the first has the name
+        if list(map(id, wanted.values())) != list(map(id, self._published.values())):  # alike is not the same
+            self._publish(wanted)
+
+    def _publish(self, wanted: dict[str, Tool]) -> None:
+        before = [_said(tool) for tool in self._published.values()]
+        for name in self._published:
             self._server.local_provider.remove_tool(name)
             self._schemas.pop(name, None)
-        for name, tool in now.items():
+        for name, tool in wanted.items():
             self._server.add_tool(tool)
             self._schemas[name] = tool.parameters
-        self._notices.tools_changed()
+        self._published = wanted
+        if before != [_said(tool) for tool in wanted.values()]:
+            self._notices.tools_changed()
 
     def _tools(self, spec: KernelSpec, native: dict[str, Any]) -> list[Tool]:
         name, found = str(native.get("name", "")), list[Tool]()
