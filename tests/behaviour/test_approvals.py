@@ -262,6 +262,18 @@ async def test_a_capability_of_the_notebooks_own_is_asked_about_where_it_says_so
     assert 'publish.publish(title="more")' in table.person.asked[1] or 'publish(title="more")' in table.person.asked[1]
 
 
+async def test_one_that_is_published_as_a_tool_is_asked_about_when_the_tool_is_called(table: Table) -> None:
+    table.person.answers = [True, False]
+    name = f"publish_{table.name.replace('-', '_')}"
+    code = f"@capability(approve='always', expose=True)\ndef {name}(title: str) -> str:\n    return f'has {{title}}'\n"
+    await table.value(code)
+    allowed = await call(table.client, name, title="news")
+    assert allowed.structured_content["return_value"] == "has news", text(allowed)
+    denied = await call(table.client, name, title="more")
+    assert denied.is_error and denied.structured_content["error_type"] == "ApprovalDenied", text(denied)
+    assert len(table.person.asked) == 2
+
+
 async def test_a_long_argument_is_shortened_for_the_person(table: Table) -> None:
     table.person.answers = [True]
     assert await table.value("len(quick.wipe('/' + 'x' * 500_000))") == len("wiped /") + 500_000
@@ -307,6 +319,10 @@ async def test_without_anybody_to_ask_it_is_denied_with_how_to_allow_it(
         ("quick.*=ask", "quick.echo(1)", "denied"),
         ("other.*=never", WIPE, "denied"),
         ("quick.echo=always", "quick.add(1)", "called"),
+        ("quick.echo-text=always", "quick.echo_text('a')", "denied"),
+        ("quick.echo_text=always", "quick.echo_text('a')", "denied"),  # by the name that code calls it by
+        ("quick.*=always", "quick.read('notes://all')", "denied"),
+        ("*=always", "quick.prompt('greet', who='a')", "denied"),
     ],
 )
 async def test_the_operators_rules_decide(tmp_path: Path, rules: str, code: str, outcome: str) -> None:

@@ -7,8 +7,11 @@ import os
 import random
 import shlex
 import signal
+import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +19,8 @@ import anyio
 import pytest
 from fastmcp import Client
 
-from tests.conftest import DEADLINE, alive, call, processes_of, stdio_client, text, wait_until
-from tests.faults.conftest import IN_MEMORY, QUICK, Book, new_book, parent, roomy_client, waits_for
+from tests.conftest import BACKENDS, DEADLINE, alive, call, free_port, processes_of, stdio_client, text, wait_until
+from tests.faults.conftest import IN_MEMORY, QUICK, Book, new_book, parent, roomy_client, until, waits_for
 from tests.watched import Quick, install, installed, misbehaving, reached
 
 
@@ -116,13 +119,17 @@ async def test_a_timeout_ends_the_calls_and_the_kernel_lives(book: Book, quick: 
     assert await book.value("os.getpid()") == pid
 
 
-async def test_code_that_catches_the_interrupt_goes_on_calling(book: Book, quick: Quick) -> None:
-    code = "try:\n    quick.hold('a')\nexcept KeyboardInterrupt:\n    said = quick.echo(5)\nsaid"
-    async with running(book, code) as results:
-        await quick.is_called("hold")
-        await book.ask("interrupt")
-    assert results[0].structured_content["return_value"] == "5", text(results[0])
-    await quick.is_told_to_stop("a")
+async def test_code_that_catches_the_interrupt_goes_on_calling(tmp_path: Path) -> None:
+    quick = Quick(journal=tmp_path / "journal")
+    async with stdio_client(tmp_path / "data", preload="", grace=30) as client:  # within which it is told but once
+        await install(client, "quick", quick.command)
+        book = Book(client=client)
+        code = "try:\n    quick.hold('a')\nexcept KeyboardInterrupt:\n    said = quick.echo(5)\nsaid"
+        async with running(book, code) as results:
+            await quick.is_called("hold")
+            await book.ask("interrupt")
+        assert results[0].structured_content["return_value"] == "5", text(results[0])
+        await quick.is_told_to_stop("a")
 
 
 async def test_a_call_of_an_earlier_cells_thread_outlives_the_interrupt_of_a_later_one(
@@ -137,6 +144,59 @@ async def test_a_call_of_an_earlier_cells_thread_outlives_the_interrupt_of_a_lat
     assert results[0].structured_content["state"] == "INTERRUPTED"
     await quick.is_told_to_stop("late")
     assert await book.value("quick.release('early')\nthread.join()\ngot") == ["early"]
+
+
+async def test_an_interrupt_between_any_two_words_leaves_the_relay_whole(book: Book, quick: Quick) -> None:
+    pid = await book.value("import os\nos.getpid()")
+    await book.value("n = 0\n1")
+    for called in ("quick.echo(n)", "await quick.echo.aio(n)"):
+        for _ in range(10):
+            heard = len(quick.calls("echo"))
+            code = f"while True:\n    n += 1\n    assert {called} == str(n)"
+            async with running(book, code) as results:
+                await quick.is_called("echo", heard + 5)
+                await book.ask("interrupt")
+            found = results[0].structured_content
+            assert found["state"] == "INTERRUPTED" and "Variables are kept" in found["error_message"], found
+            assert await book.value("quick.echo(-n), os.getpid()") == [f"-{await book.value('n')}", pid]
+
+
+async def test_of_many_calls_that_are_given_no_time_each_is_answered_rightly_or_timed_out(book: Book) -> None:
+    code = """
+import asyncio
+async def one(n):
+    try:
+        return await quick.echo.aio(n, _timeout=0.001 + n % 7 / 500) == str(n)
+    except ToolTimeout:
+        return None
+found = await asyncio.gather(*(one(n) for n in range(300)))
+found.count(False), [quick.echo(n) for n in range(20)] == [str(n) for n in range(20)]
+"""
+    assert await book.value(code) == [0, True]
+
+
+async def test_a_task_that_is_cancelled_ends_its_call_and_no_other(book: Book, quick: Quick) -> None:
+    code = """
+import asyncio
+tasks = {name: asyncio.ensure_future(quick.hold.aio(name)) for name in 'abc'}
+while len((await quick.held.aio()).json()) < 3:
+    pass
+tasks['b'].cancel()
+while len((await quick.held.aio()).json()) > 2:
+    pass
+for name in 'ac':
+    await quick.release.aio(name)
+await asyncio.gather(*tasks.values(), return_exceptions=True)
+tasks['a'].result(), tasks['b'].cancelled(), tasks['c'].result()
+"""
+    assert await book.value(code) == ["a", True, "c"]
+    assert quick.cancelled() == ["b"]
+
+
+async def test_a_task_goes_on_over_the_end_of_its_cell(book: Book, quick: Quick) -> None:
+    await book.value("import asyncio\ntask = asyncio.ensure_future(quick.hold.aio('long'))\nawait asyncio.sleep(0)")
+    await quick.is_called("hold")
+    assert await book.value("quick.release('long')\nawait task") == "long"
 
 
 # The kernel's end
@@ -335,6 +395,118 @@ kinds
         kinds = await Book(client=client).value(code)
         assert len(kinds) == 6 and kinds.count("ToolError") >= 3
         assert await Book(client=client).value("1 + 1") == 2
+
+
+async def test_a_backend_over_http_that_is_restarted_is_found_again(tmp_path: Path) -> None:
+    def serve(port: int) -> subprocess.Popen[bytes]:
+        command = [sys.executable, str(BACKENDS / "good.py"), "http"]
+        env = {**os.environ, "PORT": str(port)}
+        return subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def listens(port: int) -> bool:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return True
+        return False
+
+    port = free_port()
+    backend = serve(port)
+    try:
+        wait_until(lambda: listens(port), "the backend listens")
+        async with stdio_client(tmp_path / "data", **QUICK) as client:
+            done = await call(client, "install_capability", name="good", url=f"http://127.0.0.1:{port}/mcp")
+            assert not done.is_error, text(done)
+            book = Book(client=client)
+            assert await book.value("good.add(1)") == 2
+            async with running(book, "good.sleep(1000, 'long')") as results:
+                await reached_in(book.client, "good.asleep()", ["long"])
+                backend.kill()
+                backend.wait()
+            assert results[0].structured_content["error_type"] == "CapabilityGone", text(results[0])
+            down = (await book.run("good.add(1)")).structured_content
+            assert down["error_type"] == "CapabilityGone", down
+            backend = serve(port)
+            wait_until(lambda: listens(port), "the backend listens again")
+            await reached_in(client, "good.add(2)", 3)
+    finally:
+        backend.kill()
+        backend.wait()
+
+
+async def reached_in(client: Client[Any], code: str, value: Any) -> None:
+    """Another notebook's cell finds this value, at last."""
+    async with new_book(client) as other:
+
+        async def there() -> bool:
+            return bool((await other.run(code)).structured_content["return_value"] == value)
+
+        await until(there, f"{code} is {value}")
+
+
+# Installing
+
+
+async def test_while_a_slow_backend_is_installed_everything_else_goes_on(tmp_path: Path) -> None:
+    quick = Quick(journal=tmp_path / "journal")
+    async with stdio_client(tmp_path / "data", connect_timeout=15, **QUICK) as client:
+        await install(client, "quick", quick.command)
+        book = Book(client=client)
+        await book.value("1")
+        order: list[str] = []
+
+        async def slow() -> None:
+            done = await call(client, "install_capability", name="slow", server_command=misbehaving("silent"))
+            assert done.is_error
+            order.append("slow")
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(slow)
+            await reached(lambda: any(b"silent" in command_line(pid) for pid in everyone()), "it is being connected to")
+            assert (await installed(client))["quick"] == "17 methods, connected"
+            order.append("state")
+            assert await book.value("quick.echo(1)") == "1"
+            order.append("run")
+            assert "slow" not in await book.value("repr(caps), caps.search('sum')")
+            other = Quick(journal=tmp_path / "other")
+            await install(client, "other", other.command)
+            order.append("install")
+            assert await book.value("other.echo(2)") == "2"
+            await call(client, "uninstall_capability", name="other")
+            order.append("uninstall")
+        assert order == ["state", "run", "install", "uninstall", "slow"]
+
+
+async def test_an_install_that_is_given_up_leaves_nothing(tmp_path: Path) -> None:
+    quick = Quick(journal=tmp_path / "journal")
+    async with stdio_client(tmp_path / "data", connect_timeout=50, **QUICK) as client:
+        async with anyio.create_task_group() as group:
+            given = {"name": "new", "server_command": misbehaving("silent", "given-up")}
+            group.start_soon(client.call_tool, "install_capability", given)
+            await reached(lambda: any(b"given-up" in command_line(pid) for pid in everyone()), "it is started")
+            group.cancel_scope.cancel()
+        wait_until(lambda: not any(b"given-up" in command_line(pid) for pid in everyone()), "it is gone")
+        await install(client, "new", quick.command)
+        assert await installed(client) == {"new": "17 methods, connected"}
+
+
+async def test_of_two_that_install_one_name_at_once_one_has_it(tmp_path: Path) -> None:
+    quick = Quick(journal=tmp_path / "journal")
+    async with stdio_client(tmp_path / "data", **QUICK) as client:
+        done: list[Any] = []
+
+        async def one() -> None:
+            given = {"name": "quick", "server_command": quick.command}
+            done.append(await client.call_tool("install_capability", given, raise_on_error=False))
+
+        async with anyio.create_task_group() as group:
+            for _ in range(5):
+                group.start_soon(one)
+        assert sorted(each.is_error for each in done) == [False, True, True, True, True]
+        assert await Book(client=client).value("quick.echo(1)") == "1"
+        await reached(lambda: len(quick.running()) == 1, "one process of it runs")
+
+
+def everyone() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
 
 
 # The server's end

@@ -29,6 +29,7 @@ class Question:
     number: int  # the worker's, of a line
     prompt: str
     approves: bool = False  # it is the yes that is asked for: the answer is "yes", or none
+    shown: anyio.Event = field(default_factory=anyio.Event)  # it is its turn among the run's questions
     answered: anyio.Event = field(default_factory=anyio.Event)
     line: list[str] = field(default_factory=list)  # [line] once answered; [] where nobody did
     why: str = "nobody answered in time. Put the value into the code instead."
@@ -82,6 +83,7 @@ class ActiveRun:
     def asking(self, question: Question) -> Iterator[None]:
         """The question is open meanwhile, and the person's time is not the run's."""
         self.questions.append(question)
+        self.questions[0].shown.set()
         self.questioned.set()
         try:
             with self._paused():
@@ -115,7 +117,9 @@ class ActiveRun:
     def close_question(self, question: Question) -> None:
         if question in self.questions:
             self.questions.remove(question)
-        if not self.questions:
+        if self.questions:
+            self.questions[0].shown.set()
+        else:
             self.questioned = anyio.Event()
 
     def stop(self, why: Stop) -> None:

@@ -83,7 +83,10 @@ class Approvals:
         )
         self._open[pending.id] = (pending, question)
         try:
+            if active is None:
+                question.shown.set()
             with active.asking(question) if active is not None else nullcontext():
+                await question.shown.wait()  # those before it have their own time
                 with anyio.move_on_after(self._rules.timeout):
                     await question.answered.wait()
         finally:
@@ -102,6 +105,7 @@ class Approvals:
         if not question.answered.is_set():
             no = f"A person said no to {pending.what}: it was not called."
             question.line, question.why = (["yes"], "") if approved else ([], no)
+            question.shown.set()
             question.answered.set()
 
     @contextmanager

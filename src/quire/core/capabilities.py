@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import anyio
@@ -31,6 +31,7 @@ class _Shelf:
     links: dict[str, Link]
     catalog: Catalog
     turn: anyio.Lock
+    coming: set[str] = field(default_factory=set)  # names that are being connected to
     stamp: int = -1  # of what is installed, when it was last looked at
 
 
@@ -62,11 +63,12 @@ class Capabilities:
     ) -> Capability:
         """Connect, and keep it under this name; where that fails nothing is kept."""
         shelf = await self.refresh(owner)
-        async with shelf.turn:
-            capability_names.check(name, shelf.links)
-            if len(shelf.links) >= _MOST:
-                raise Refused(f"There are {_MOST} capabilities already. Uninstall one first.")
-            empty = Capability(
+        capability_names.check(name, [*shelf.links, *shelf.coming])
+        if len(shelf.links) + len(shelf.coming) >= _MOST:
+            raise Refused(f"There are {_MOST} capabilities already. Uninstall one first.")
+        shelf.coming.add(name)
+        link = self._link(
+            Capability(
                 owner=owner,
                 name=name,
                 backend=backend,
@@ -74,20 +76,22 @@ class Capabilities:
                 approve=approve or {},
                 installed_at=time.time(),
             )
-            link = self._link(empty)
-            try:
-                offered = (await link.connection()).offered
-                link.capability = replace(empty, offered=offered)
+        )
+        try:
+            await link.connection()
+            async with shelf.turn:
                 await self._installed.keep(link.capability)
-            except BaseException as error:
-                with anyio.CancelScope(shield=True):
-                    await link.close()
-                if isinstance(error, Failed):
-                    raise Failed(f"{name} was not installed: {error}") from error
-                raise
-            shelf.links[name] = link
-            self._changed(shelf)
-            return link.capability
+                shelf.links[name] = link
+                self._changed(shelf)
+        except BaseException as error:
+            with anyio.CancelScope(shield=True):
+                await link.close()
+            if isinstance(error, Failed):
+                raise Failed(f"{name} was not installed: {error}") from error
+            raise
+        finally:
+            shelf.coming.discard(name)
+        return link.capability
 
     async def uninstall(self, owner: Principal, name: str) -> None:
         """Forget it, and end its connection; calls under way end."""
@@ -111,7 +115,7 @@ class Capabilities:
             kept = {each.name: each for each in await self._installed.of(owner)}
             gone = [name for name, link in shelf.links.items() if not _same(link.capability, kept.get(name))]
             links = [shelf.links.pop(name) for name in gone]
-            fresh = [name for name in kept if name not in shelf.links]
+            fresh = [name for name in kept if name not in shelf.links and name not in shelf.coming]
             for name in fresh:
                 shelf.links[name] = self._link(kept[name])
             if gone or fresh:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import itertools
 import keyword
 import re
 from collections.abc import Container
@@ -41,5 +42,5 @@ def proposal(name: str, taken: Container[str]) -> str:
     """A name like this one that may be taken."""
     plain = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")[: _LENGTH - 10] or "server"
     plain = f"s{plain}" if plain[0].isdigit() else plain
-    tries = [plain, f"{plain}_server", *(f"{plain}_{number}" for number in range(2, 100))]
-    return next((each for each in tries if not _why_not(each, taken)), "my_server")
+    tries = itertools.chain((plain, f"{plain}_server"), (f"{plain}_{number}" for number in itertools.count(2)))
+    return next(each for each in tries if not _why_not(each, taken))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -32,7 +32,8 @@ def backend_of(
         )
     env, headers = _texts("env", given.get("env")), _texts("headers", given.get("headers"))
     if given.get("auth"):
-        headers.setdefault("Authorization", f"Bearer {given['auth']}")
+        auth = str(given["auth"])
+        headers.setdefault("Authorization", auth if " " in auth else f"Bearer {auth}")
     match ways[0]:
         case "command":
             if headers:
@@ -42,14 +43,15 @@ def backend_of(
             if env:
                 raise Refused("env is for a command; a url's secrets go into headers or auth.")
             return Backend(url=_url(given["url"]), headers=headers)
-    return described(given["config"], name)
+    there = described(given["config"], name)
+    return replace(there, env={**there.env, **env}, headers={**there.headers, **headers})
 
 
 def approve_of(given: Mapping[str, Any]) -> dict[str, Approve]:
     """One word for all methods, or one for each."""
     said = given.get("approve") or {}
     said = {"*": said} if isinstance(said, str) else said
-    if not isinstance(said, dict) or not all(word in set(Approve) for word in said.values()):
+    if not isinstance(said, dict) or not all(isinstance(word, str) and word in set(Approve) for word in said.values()):
         raise Refused(f"approve is one of {', '.join(Approve)}, or a dict of them by method.")
     return {str(method): Approve(word) for method, word in said.items()}
 

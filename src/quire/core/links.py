@@ -111,7 +111,7 @@ class Link:
 
     def _failed(self, why: str) -> None:
         self._why = why
-        self._not_before = anyio.current_time() + min(_FIRST * 2**self._failures, _LONGEST)
+        self._not_before = anyio.current_time() + min(_FIRST * 2 ** min(self._failures, 10), _LONGEST)
         self._failures += 1
 
     async def _restart(self) -> None:

@@ -147,7 +147,7 @@ class Relaying:
             case "catalog":
                 await self._capabilities.refresh(owner)
             case "approve":
-                await self._approve(active, spec, called, _declared(self.native_of(spec.notebook), called.capability))
+                await self._approve(active, spec, called, Approve(called.declared or Approve.ALWAYS))
                 return {}
             case "install":
                 await self._approve(active, spec, called, Approve.ASK)
@@ -229,11 +229,6 @@ def _tool(capability: Capability, name: str) -> Tool:
         if tool.name == name:
             return tool
     raise NotFound(f"{capability.name} has no tool {name!r} now. {capability.name}.describe() lists those it has.")
-
-
-def _declared(native: list[dict[str, Any]], name: str) -> Approve:
-    said = next((each.get("approve") for each in native if each.get("name") == name), None)
-    return Approve(said) if said in set(Approve) else Approve.ALWAYS
 
 
 def _words(result: Result) -> str:

@@ -20,16 +20,24 @@ class FileAudit:
         self._path = path
         self._file = -1
         self._written = 0
+        self._inode = 0
 
     def record(self, call: CallRecord) -> None:
         line = json.dumps(asdict(call), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
         try:
-            if self._file < 0 or self._written + len(line) > _FULL:
+            if self._file < 0 or self._written + len(line) > _FULL or not self._is_here():
                 self._open()
             os.write(self._file, line)  # one write to an appended file: lines of several servers do not mix
             self._written += len(line)
         except OSError as error:
             log.warning("a relayed call could not be written to the audit log: %s", error)
+
+    def _is_here(self) -> bool:
+        """Another server may have put the file aside."""
+        try:
+            return self._path.stat().st_ino == self._inode
+        except FileNotFoundError:
+            return False
 
     def close(self) -> None:
         if self._file >= 0:
@@ -42,7 +50,8 @@ class FileAudit:
             if self._path.stat().st_size >= _FULL // 2:
                 self._path.replace(self._path.with_suffix(".old.jsonl"))
         self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        self._written = os.fstat(self._file).st_size
+        status = os.fstat(self._file)
+        self._written, self._inode = status.st_size, status.st_ino
 
 
 class MemoryAudit:

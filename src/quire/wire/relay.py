@@ -44,6 +44,7 @@ class Called:
     method: str = says(one(str), default="")
     given: dict[str, Any] = says(_given, default_factory=dict)
     timeout: float = says(one(int, float), default=0)  # seconds; 0 as the settings say
+    declared: str = says(lambda value: value in ("", "never", "ask", "always"), default="")  # of a native: its approve
 
 
 @dataclass(frozen=True, kw_only=True)

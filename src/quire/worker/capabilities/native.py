@@ -87,7 +87,8 @@ class Registry:
         entry = self.entries.get(name)
         if entry is None or entry["approve"] == "never":
             return None
-        return {"capability": name, "method": method, "given": {key: _sayable(each) for key, each in given.items()}}
+        said = {key: _sayable(each) for key, each in given.items()}
+        return {"capability": name, "method": method, "given": said, "declared": entry["approve"]}
 
 
 def _is_whole(name: Any, entry: Any) -> bool:
