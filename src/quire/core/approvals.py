@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -45,13 +45,17 @@ class Approvals:
         self._open: dict[str, tuple[Pending, Question]] = {}
         self._watchers = 0
 
-    def needed(self, capability: str, method: str, declared: Mapping[str, Approve], default: Approve) -> Approve:
-        """The operator's rule, else the strictest of what was said when it was installed and the default."""
-        for pattern in (f"{capability}.{method}", f"{capability}.*", "*"):
+    def needed(
+        self, capability: str, methods: Sequence[str], declared: Mapping[str, Approve], default: Approve
+    ) -> Approve:
+        """The operator's rule, else the strictest of what was said when it was installed and the default.
+
+        `methods` are the names that one method goes by."""
+        for pattern in (*(f"{capability}.{method}" for method in methods), f"{capability}.*", "*"):
             if pattern in self._rules.rules:
                 return self._rules.rules[pattern]
-        said = declared.get(method, declared.get("*", Approve.NEVER))
-        return max(said, default, key=_ORDER.index)
+        said = [declared[method] for method in (*methods, "*") if method in declared]
+        return max(*said[:1], default, key=_ORDER.index) if said else default
 
     async def obtain(
         self, needed: Approve, active: ActiveRun | None, notebook: str, what: str, arguments: Mapping[str, Any]

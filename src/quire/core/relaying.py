@@ -22,7 +22,7 @@ from quire.core.leftovers import Leftovers
 from quire.core.links import Link
 from quire.core.model import KernelSpec, NotebookId, Principal
 from quire.core.ports import Audit, Backends, Connection
-from quire.wire import messages, relay
+from quire.wire import messages, relay, tools
 from quire.wire.relay import Called, Refused, Returned
 
 log = logging.getLogger(__name__)
@@ -171,6 +171,7 @@ class Relaying:
             if result.is_error:
                 raise Failed(_words(result))
             return self._leftovers.fit(spec.notebook, result)
+        await self._approve(active, spec, called, Approve.NEVER, link.capability.approve)
         connection = await link.connection()
         match called.do:
             case "resources":
@@ -214,12 +215,12 @@ class Relaying:
         default: Approve,
         declared: Mapping[str, Approve] | None = None,
     ) -> None:
-        capability, method = called.capability, called.method
-        given = called.given
+        capability, given = called.capability, called.given
+        methods = [tools.identifier(called.method), called.method] if called.method else [called.do]
         if called.do in ("install", "uninstall"):
-            capability, method, given = "caps", called.do, {"name": called.capability, **called.given}
-        needed = self._approvals.needed(capability, method, declared or {}, default)
-        why_not = await self._approvals.obtain(needed, active, spec.name, f"{capability}.{method}", given)
+            capability, given = "caps", {"name": called.capability, **called.given}
+        needed = self._approvals.needed(capability, methods, declared or {}, default)
+        why_not = await self._approvals.obtain(needed, active, spec.name, f"{capability}.{methods[0]}", given)
         if why_not:
             raise Denied(why_not)
 

@@ -85,10 +85,10 @@ class _Published(Tool):
     _call: str = PrivateAttr()
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
-        result: ToolResult = await refusals(self._run)(arguments)
+        result: ToolResult = await refusals(self._as_cell)(arguments)
         return result
 
-    async def _run(self, arguments: dict[str, Any]) -> ToolResult:
+    async def _as_cell(self, arguments: dict[str, Any]) -> ToolResult:
         ctx, desk = get_context(), self._desk
         notebook = await desk.app.notebooks.named(self._spec.owner, self._spec.name)
         code = f"{self._call}({', '.join(f'{name}={value!r}' for name, value in _named(arguments).items())})"
