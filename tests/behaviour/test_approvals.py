@@ -242,6 +242,44 @@ async def test_an_interrupt_while_the_person_thinks_ends_the_cell_and_nothing_is
     assert len(table.quick.calls("wipe")) == 1
 
 
+async def test_a_kernel_that_dies_while_the_person_thinks_is_said_to_have_and_nothing_is_called(
+    table: Table, tmp_path: Path
+) -> None:
+    asked, gone = tmp_path / "asked", anyio.Event()
+
+    async def think(message: str) -> Any:
+        asked.touch()
+        with anyio.move_on_after(DEADLINE):
+            await gone.wait()
+        return True
+
+    table.person.reply = think
+    code = f"""
+import os, threading
+threading.Thread(target=quick.wipe, args=('/all',)).start()
+while not os.path.exists({str(asked)!r}):
+    quick.echo(1)
+os._exit(3)
+"""
+    results: list[Any] = []
+
+    async def run() -> None:
+        results.append(await table.run(code))
+
+    async def crashed() -> bool:
+        shown = await table.ask("get_cell", cell_id_or_number=0)
+        return not shown.is_error and shown.structured_content["state"] == "CRASHED"
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(run)
+        await until(crashed, "the cell has crashed")
+        gone.set()
+    assert results[0].structured_content["state"] == "CRASHED", text(results[0])
+    assert table.quick.calls("wipe") == []
+    table.person.reply, table.person.answers = None, [True]
+    assert await table.value(WIPE) == "wiped /all"
+
+
 async def test_code_that_installs_is_asked_about(table: Table, tmp_path: Path) -> None:
     other = Quick(journal=tmp_path / "journal")
     table.person.answers = [False, True]
@@ -408,6 +446,27 @@ async def test_one_of_the_notebooks_own_is_asked_about_as_it_says_in_its_first_c
         assert (await call(client, "execute", code="publish()")).structured_content["return_value"] == "published"
         stricter = await call(client, "execute", code=code.replace("'ask'", "'always'"))
         assert stricter.structured_content["error_type"] == "ApprovalDenied"
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_a_run_that_outlasted_its_call_has_nobody_to_ask(tmp_path: Path, mode: str) -> None:
+    quick, person = Quick(journal=tmp_path / "journal"), Person(answers=[True])
+    go = tmp_path / "go"
+    async with stdio_client(tmp_path / "data", mode=mode, person=person, preload="", patience=1) as client:
+        await install(client, "quick", quick.command)
+        waits = f"import os\nwhile not os.path.exists({str(go)!r}):\n    quick.echo(1)\n"
+        result = await call(client, "execute", code=f"{waits}{WIPE}")
+        assert result.structured_content["state"] == "RUNNING", text(result)
+        go.touch()
+
+        async def over() -> bool:
+            return bool((await call(client, "get_cell", cell_id_or_number=0)).structured_content["state"] != "RUNNING")
+
+        await until(over, "the cell is over")
+        shown = text(await call(client, "get_cell", cell_id_or_number=0))
+        assert "ApprovalDenied" in shown and "nobody can be asked here" in shown
+        assert person.asked == [] and quick.calls("wipe") == []
+        assert (await call(client, "execute", code=WIPE)).structured_content["return_value"] == "wiped /all"
 
 
 # From Python

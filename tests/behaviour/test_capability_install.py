@@ -147,6 +147,24 @@ search()
         assert again.structured_content["return_value"] == "again", text(again)
 
 
+@pytest.mark.parametrize("reference", ["${GOOD_TOKEN}", "env:GOOD_TOKEN"])
+async def test_a_variable_that_a_clients_file_refers_to_is_not_in_the_kernel(
+    data_dir: Path, quick: Quick, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reference: str
+) -> None:
+    monkeypatch.setenv("GOOD_TOKEN", TOKEN)
+    command, *arguments = shlex.split(quick.command)
+    entry = {"command": command, "args": arguments, "env": {"KEY": reference}}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"quick": entry}}))
+    look = "import os\nos.environ.get('GOOD_TOKEN', '')"
+    for _ in range(2):  # and after a restart
+        async with stdio_client(data_dir, preload="") as client:
+            if not await installed(client):
+                done = await call(client, "install_capability", name="quick", config=str(tmp_path / "mcp.json"))
+                assert not done.is_error, text(done)
+            assert (await call(client, "execute", code="quick.echo(1)")).structured_content["return_value"] == "1"
+            assert (await call(client, "execute", code=look)).structured_content["return_value"] == ""
+
+
 async def test_a_backend_that_says_its_token_is_not_heard_saying_it(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

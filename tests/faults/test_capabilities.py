@@ -300,6 +300,28 @@ os.read(told, 1000).decode(), quick.echo(2)
     assert quick.calls("echo") == [{"n": 2}]
 
 
+async def test_a_program_that_a_cell_starts_has_nothing_of_the_relay(book: Book) -> None:
+    code = "import subprocess\nsubprocess.run(['ls', '-l', '/proc/self/fd'], capture_output=True, text=True).stdout"
+    assert "socket:" not in await book.value(code)
+    code = "subprocess.run(['ls', '-l', '/proc/self/fd'], capture_output=True, text=True, close_fds=False).stdout"
+    assert "socket:" not in await book.value(code)
+
+
+async def test_a_pool_of_processes_is_told_that_it_cannot_call(book: Book) -> None:
+    code = """
+import multiprocessing
+def ask(n):
+    try:
+        return quick.echo(n)
+    except CapabilityGone as error:
+        return str(error)
+with multiprocessing.get_context('fork').Pool(2) as pool:
+    said = pool.map(ask, range(4))
+len(said), all("notebook's own process" in each for each in said), quick.echo(9)
+"""
+    assert await book.value(code) == [4, True, "9"]
+
+
 # The backend's end
 
 
@@ -540,6 +562,28 @@ def command_line(pid: int) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return b""
+
+
+# A kernel that sleeps
+
+
+async def test_a_kernel_that_sleeps_wakes_with_its_capabilities_and_what_it_published(tmp_path: Path) -> None:
+    quick = Quick(journal=tmp_path / "journal")
+    settings = {"snapshot_interval": 0.05, "hibernate_after": 0.3, "spare_kernels": 0}
+    async with roomy_client(tmp_path / "data", **settings) as client:
+        await install(client, "quick", quick.command)
+        book = Book(client=client)
+        await book.value("method = quick.echo\nkept = quick.person('Ada')\n1")
+        await book.run("@capability(expose=True)\ndef double(n: int) -> int:\n    return 2 * int(quick.echo(n))\n")
+
+        async def asleep() -> bool:
+            [listed] = (await call(client, "list_notebooks")).structured_content["notebooks"]
+            return bool(listed["kernel"] == "hibernated")
+
+        await until(asleep, "the kernel sleeps")
+        assert await book.value("method(3), double(4), caps.double(5), kept.home.city") == ["3", 8, 10, "Bern"]
+        assert (await call(client, "double", n=6)).structured_content["return_value"] == 12
+        assert len(quick.pids()) == 1
 
 
 # Lies on the relay

@@ -116,7 +116,7 @@ async def test_an_interrupt_ends_the_call_here_and_at_the_backend(book: Book, qu
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(run)
-        await anyio.to_thread.run_sync(quick.is_called, "hold")
+        await quick.is_called("hold")
         await call(book.client, "interrupt", notebook="main")
     assert results[0].structured_content["state"] == "INTERRUPTED"
     assert await book.value("quick.add(1, 2)") == "3"

@@ -37,7 +37,7 @@ def approvals(rules: dict[str, Approve] | None = None, *, unasked: bool = False,
 def test_the_nearest_rule_of_the_operator_else_the_strictest_said(
     rules: dict[str, Approve], declared: dict[str, Approve], default: Approve, needed: Approve
 ) -> None:
-    assert approvals(rules).needed("mail", "send", declared, default) is needed
+    assert approvals(rules).needed("mail", ["send"], declared, default) is needed
 
 
 @pytest.mark.parametrize(
