@@ -49,7 +49,7 @@ async def test_after_a_rollback_what_was_under_way_ends_and_the_next_call_is_ans
         "import asyncio\nheld = asyncio.create_task(quick.hold.aio('it'))\n"
         "await asyncio.sleep(0)\nawait quick.add.aio(1)"
     )
-    quick.is_called("hold")
+    await quick.is_called("hold")
     await book.protected()
     await book.value("x = 1")
     await book.ask("rollback", to=0)
@@ -120,7 +120,7 @@ async def test_an_interrupt_ends_the_call_here_and_at_the_backend(book: Book, qu
         await call(book.client, "interrupt", notebook="main")
     assert results[0].structured_content["state"] == "INTERRUPTED"
     assert await book.value("quick.add(1, 2)") == "3"
-    assert quick.cancelled() == ["it"]
+    await quick.is_told_to_stop("it")
 
 
 async def test_cleared_and_reset_variables_leave_capabilities_as_they_are(book: Book) -> None:

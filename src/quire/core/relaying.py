@@ -162,14 +162,14 @@ class Relaying:
 
     async def _relayed(self, active: ActiveRun | None, spec: KernelSpec, called: Called) -> dict[str, Any]:
         link = await self._capabilities.link(spec.owner, called.capability)
-        timeout = min(called.timeout or self._limits.timeout, self._limits.max_timeout)
+        timeout = min(called.timeout, self._limits.max_timeout) if called.timeout > 0 else self._limits.timeout
         if called.do == "tool":
             tool = _tool(link.capability, called.method)
             default = Approve.ASK if tool.hints.get("destructiveHint") is True else Approve.NEVER
             await self._approve(active, spec, called, default, link.capability.approve)
             result = await self._call(await link.connection(), link, active, called, timeout)
             if result.is_error:
-                raise Failed(_words(result))
+                raise Failed(_words(result)[: self._limits.result])
             return self._leftovers.fit(spec.notebook, result)
         await self._approve(active, spec, called, Approve.NEVER, link.capability.approve)
         connection = await link.connection()
