@@ -14,7 +14,7 @@ from quire.capabilities import configs, offers, wording
 from quire.capabilities.process import Process
 from quire.capabilities.secrets import Secrets
 from quire.core.capability import Backend, Offered, Result
-from quire.core.errors import CallTimeout, Failed, Lost, NotFound, Refused
+from quire.core.errors import CallTimeout, Failed, Lost, NotFound, QuireError, Refused
 from quire.core.ports import Listener
 
 if TYPE_CHECKING:  # the client libraries take long to import: not before the first backend
@@ -63,6 +63,12 @@ class McpBackends:
 
     def servers(self, config: str) -> list[str]:
         return configs.listed(config)
+
+    def variables(self, backend: Backend) -> set[str]:
+        secrets = Secrets(self._environ)
+        with contextlib.suppress(QuireError):  # whoever connects hears of it
+            self._way(backend, secrets)
+        return secrets.variables.difference(_INHERITED)
 
     async def connect(self, backend: Backend, listener: Listener, *, timeout: float) -> McpConnection:
         secrets = Secrets(self._environ)

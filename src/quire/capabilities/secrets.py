@@ -28,6 +28,7 @@ class Secrets:
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
+        self.variables: set[str] = set()  # of the environment, that were referred to
         self._values: set[str] = set()
         self._words: re.Pattern[str] | None = None
         self._data: re.Pattern[str] | None = None
@@ -60,6 +61,7 @@ class Secrets:
     def _variable(self, name: str) -> str:
         if not _ENV_NAME.fullmatch(name):
             raise Failed(f"env:{name} names no environment variable: letters, digits and _ only.")
+        self.variables.add(name)
         value = self._environ.get(name)
         if not value:
             raise Failed(

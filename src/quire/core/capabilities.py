@@ -171,7 +171,7 @@ class Capabilities:
     def _changed(self, shelf: _Shelf) -> None:
         self._version += 1
         every = [link.capability for link in shelf.links.values()]
-        hidden = sorted(set[str]().union(*(each.backend.variables for each in every)))
+        hidden = sorted(set[str]().union(*(self._backends.variables(each.backend) for each in every)))
         shelf.catalog = Catalog(version=self._version, entries=_fitting(every), hidden=hidden)
 
 

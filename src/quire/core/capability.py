@@ -13,9 +13,6 @@ from quire.core.model import Principal
 SECRET = re.compile(r"token|secret|passw|api_?-?key|authorization|credential", re.IGNORECASE)
 """Names of what is not for everyone's eyes."""
 
-_ORDINARY = frozenset(("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TERM", "TMPDIR", "TZ", "PWD"))
-_VARIABLE = re.compile(r"(?:^|\s)env:(\w+)$")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Backend:
@@ -43,12 +40,6 @@ class Backend:
             host = parts.netloc.rpartition("@")[2]
             return parts._replace(netloc=host, query="…" if parts.query else "", fragment="").geturl()
         return " ".join(_without_secrets(self.command))
-
-    @property
-    def variables(self) -> set[str]:
-        """Of the environment, that its secrets are in."""
-        values = (*self.env.values(), *self.headers.values())
-        return {found[1] for value in values if (found := _VARIABLE.search(value))} - _ORDINARY
 
 
 def _without_secrets(command: tuple[str, ...]) -> list[str]:

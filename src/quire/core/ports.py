@@ -365,6 +365,10 @@ class Backends(Protocol):
         ...), the entry of that name. Raises Refused or NotFound."""
         ...
 
+    def variables(self, backend: Backend) -> set[str]:
+        """Of the environment, that its secrets are in."""
+        ...
+
     def servers(self, config: str) -> list[str]:
         """The names there are in such a file. Raises as `described`."""
         ...
