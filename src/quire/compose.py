@@ -17,6 +17,7 @@ from quire.core.approvals import ApprovalRules, Approvals
 from quire.core.batches import Batches
 from quire.core.capabilities import Capabilities
 from quire.core.capability import Approve
+from quire.core.capability_ports import Audit, Backends, Installed
 from quire.core.current import Current
 from quire.core.documents import Documents
 from quire.core.durable import Durable
@@ -28,7 +29,7 @@ from quire.core.limits import Limits
 from quire.core.mirrors import Mirrors
 from quire.core.model import LOCAL, Cell, KernelLimits, KernelSpec, Notebook
 from quire.core.notebooks import Notebooks
-from quire.core.ports import Audit, Backends, Blobs, Installed, Relay, Snapshots, Store
+from quire.core.ports import Blobs, Relay, Snapshots, Store
 from quire.core.questions import Questions
 from quire.core.relaying import CallLimits, Relaying
 from quire.core.runs import Runs

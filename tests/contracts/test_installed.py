@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from quire.core.capability import Approve, Backend, CallRecord, Capability, Offered, Tool
+from quire.core.capability_ports import Audit, Installed
 from quire.core.model import LOCAL, Principal
-from quire.core.ports import Audit, Installed
 from quire.stores.audit import FileAudit, MemoryAudit
 from quire.stores.capabilities import MemoryCapabilities
 from quire.stores.sql import SqlStore

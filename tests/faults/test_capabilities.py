@@ -469,7 +469,7 @@ async def reached_in(client: Client[Any], code: str, value: Any) -> None:
 
 async def test_while_a_slow_backend_is_installed_everything_else_goes_on(tmp_path: Path) -> None:
     quick = Quick(journal=tmp_path / "journal")
-    async with stdio_client(tmp_path / "data", connect_timeout=15, **QUICK) as client:
+    async with stdio_client(tmp_path / "data", connect_timeout=10, **QUICK) as client:
         await install(client, "quick", quick.command)
         book = Book(client=client)
         await book.value("1")

@@ -14,8 +14,8 @@ from quire.capabilities import configs, offers, wording
 from quire.capabilities.process import Process
 from quire.capabilities.secrets import Secrets
 from quire.core.capability import Backend, Offered, Result
+from quire.core.capability_ports import Listener
 from quire.core.errors import CallTimeout, Failed, Lost, NotFound, QuireError, Refused
-from quire.core.ports import Listener
 
 if TYPE_CHECKING:  # the client libraries take long to import: not before the first backend
     from mcp.shared.dispatcher import Dispatcher

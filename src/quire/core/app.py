@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from quire.core.approvals import Approvals
 from quire.core.batches import Batches
 from quire.core.capabilities import Capabilities
+from quire.core.capability_ports import Backends
 from quire.core.current import Current
 from quire.core.documents import Documents
 from quire.core.durable import Durable
@@ -17,7 +18,6 @@ from quire.core.limits import Limits
 from quire.core.mirrors import Mirrors
 from quire.core.model import Notebook
 from quire.core.notebooks import Notebooks
-from quire.core.ports import Backends
 from quire.core.questions import Questions
 from quire.core.relaying import Relaying
 from quire.core.runs import Runs

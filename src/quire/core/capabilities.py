@@ -14,10 +14,10 @@ from anyio.abc import TaskGroup
 
 from quire.core import capability_names
 from quire.core.capability import Approve, Backend, Capability, Catalog, Offered
+from quire.core.capability_ports import Backends, Connection, Installed
 from quire.core.errors import Failed, NotFound, Refused
 from quire.core.links import Link
 from quire.core.model import Principal
-from quire.core.ports import Backends, Connection, Installed
 from quire.core.tasks import background
 
 _MOST = 200  # capabilities of one principal

@@ -8,8 +8,8 @@ from dataclasses import replace
 import anyio
 
 from quire.core.capability import Capability, Offered
+from quire.core.capability_ports import Connection
 from quire.core.errors import Failed, Lost
-from quire.core.ports import Connection
 
 _STEADY = 10.0  # seconds after which a connection that is lost was a good one
 _FIRST = 0.25  # seconds until the second try; each pause is twice the one before

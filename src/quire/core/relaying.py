@@ -16,12 +16,12 @@ from quire.core.active import ActiveRun, ActiveRuns
 from quire.core.approvals import Approvals
 from quire.core.capabilities import Capabilities
 from quire.core.capability import Approve, CallRecord, Capability, Catalog, Result, Tool
+from quire.core.capability_ports import Audit, Backends, Connection
 from quire.core.capability_request import approve_of, backend_of
 from quire.core.errors import CallTimeout, Failed, Lost, NotFound, QuireError
 from quire.core.leftovers import Leftovers
 from quire.core.links import Link
 from quire.core.model import KernelSpec, NotebookId, Principal
-from quire.core.ports import Audit, Backends, Connection
 from quire.wire import messages, relay, tools
 from quire.wire.relay import Called, Refused, Returned
 

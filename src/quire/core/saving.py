@@ -12,13 +12,14 @@ import anyio
 from anyio.abc import TaskGroup
 
 from quire.core import state_file
+from quire.core.capability_ports import Installed
 from quire.core.durable import Durable
 from quire.core.errors import Failed, QuireError, Refused
 from quire.core.feed import Change, Feed
 from quire.core.kernels import Kernels
 from quire.core.limits import check_name
 from quire.core.model import Notebook, NotebookId, RunId, Snapshot, SnapshotId, Swept
-from quire.core.ports import Installed, Kernel, Snapshots, Store
+from quire.core.ports import Kernel, Snapshots, Store
 from quire.core.tasks import background
 
 log = logging.getLogger(__name__)
