@@ -51,7 +51,7 @@ class Approvals:
         """The operator's rule, else the strictest of what was said when it was installed and the default.
 
         `methods` are the names that one method goes by."""
-        for pattern in (*(f"{capability}.{method}" for method in methods), f"{capability}.*", "*"):
+        for pattern in (*(named(capability, method) for method in methods), f"{capability}.*", "*"):
             if pattern in self._rules.rules:
                 return self._rules.rules[pattern]
         said = [declared[method] for method in (*methods, "*") if method in declared]
@@ -120,6 +120,11 @@ class Approvals:
             yield
         finally:
             self._watchers -= 1
+
+
+def named(capability: str, method: str) -> str:
+    """What rules and people call it; a function is its own method."""
+    return capability if method == capability else f"{capability}.{method}"
 
 
 def _shown(arguments: Mapping[str, Any]) -> str:

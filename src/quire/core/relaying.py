@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 
 from quire.core.active import ActiveRun, ActiveRuns
-from quire.core.approvals import Approvals
+from quire.core.approvals import Approvals, named
 from quire.core.capabilities import Capabilities
 from quire.core.capability import Approve, CallRecord, Capability, Catalog, Result, Tool
 from quire.core.capability_ports import Audit, Backends, Connection
@@ -220,7 +220,7 @@ class Relaying:
         if called.do in ("install", "uninstall"):
             capability, given = "caps", {"name": called.capability, **called.given}
         needed = self._approvals.needed(capability, methods, declared or {}, default)
-        why_not = await self._approvals.obtain(needed, active, spec.name, f"{capability}.{methods[0]}", given)
+        why_not = await self._approvals.obtain(needed, active, spec.name, named(capability, methods[0]), given)
         if why_not:
             raise Denied(why_not)
 

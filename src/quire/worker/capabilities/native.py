@@ -199,7 +199,8 @@ class _Approved:
 
 
 def _told(error: ToolError, words: dict[str, Any]) -> ToolError:
-    error.tool, error.args_given = f"{words['capability']}.{words['method']}", words["given"]
+    name, method = words["capability"], words["method"]
+    error.tool, error.args_given = name if method == name else f"{name}.{method}", words["given"]
     return error.with_traceback(None)
 
 
