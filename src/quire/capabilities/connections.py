@@ -13,7 +13,7 @@ import anyio
 from quire.capabilities import configs, offers, wording
 from quire.capabilities.process import Process
 from quire.capabilities.secrets import Secrets
-from quire.core.capability import Backend, Offered, Result
+from quire.core.capability import Backend, Offered, Result, address
 from quire.core.capability_ports import Listener
 from quire.core.errors import CallTimeout, Failed, Lost, NotFound, QuireError, Refused
 
@@ -87,7 +87,7 @@ class McpBackends:
             raise Failed("A backend has either a command or a url. Pass one of them.")
         inherited = {name: self._environ[name] for name in _INHERITED if name in self._environ}
         return Way(
-            what=wording.address(found.url) if found.url else found.command[0],
+            what=address(found.url) if found.url else found.command[0],
             command=found.command,
             env={**inherited, **env},
             folder=found.folder,
@@ -132,6 +132,8 @@ class McpConnection:
         try:
             async with asyncio.timeout(timeout):
                 await asyncio.shield(self._ready)
+            if self._gone:  # since: nobody listened yet
+                raise Failed(self._gone)
         except TimeoutError:
             told = self._told()
             await self._leave()

@@ -16,6 +16,7 @@ _DESCRIPTION = 10_000  # characters
 _NAME = 200  # characters
 _SCHEMA = 256 * 2**10  # characters of JSON
 _ALL = 6 * 2**20  # characters, of descriptions and schemas together: they go to each kernel in one frame
+_HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 _DEEP = 40  # a schema's levels; the wire takes few more
 
 
@@ -37,11 +38,15 @@ def tools(listed: Iterable[Any]) -> tuple[Tool, ...]:
             description=description[: min(_DESCRIPTION, left)],
             input=_schema(one.get("inputSchema"), left) or {},
             output=_schema(one.get("outputSchema"), left),
-            hints=_schema(one.get("annotations"), left) or {},
+            hints=_hints(one.get("annotations")),
         )
         left = max(0, left - len(tool.description) - _size(tool.input) - _size(tool.output))
         found[name] = tool
     return tuple(found.values())
+
+
+def _hints(given: Any) -> dict[str, bool]:
+    return {name: given[name] for name in _HINTS if type(given.get(name)) is bool} if isinstance(given, dict) else {}
 
 
 def _schema(given: Any, left: int) -> dict[str, Any] | None:

@@ -199,8 +199,8 @@ class Pipe:
         if method == "ping":
             said["result"] = {}
         else:
-            said["error"] = {"code": METHOD_NOT_FOUND, "message": f"This client does not offer {method}."}
-        if self._lost is None:
+            said["error"] = {"code": METHOD_NOT_FOUND, "message": f"This client does not offer {method[:100]}."}
+        if self._lost is None and self._room() is None:  # one that does not read what it is sent hears no more
             self._write(_line(said))
 
     def _unreadable(self, line: bytes) -> None:

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
+from quire.core.capability import REFERENCE, SECRET
 from quire.core.errors import Failed
 
 HIDDEN = "[secret]"
-_REFERENCE = re.compile(r"(?P<before>(?:[A-Za-z][\w-]* )?)(?:env:(?P<env>[^\s/]+)|file:(?P<file>\S.*))", re.DOTALL)
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _VARIABLE = re.compile(r"\$\{(?P<kind>env:|input:|)(?P<name>[^}:]+)(?::-(?P<default>[^}]*))?\}")
-_TELLING = re.compile(r"KEY|TOKEN|SECRET|PASS|AUTH|CRED|COOKIE|PRIVATE", re.IGNORECASE)
 _LARGEST = 64 * 2**10  # bytes of a file
 _IN_WORDS = 4  # characters a secret has at least, to be hidden in a message
 _IN_DATA = 8  # and in data: what is shorter would damage it
@@ -38,7 +37,7 @@ class Secrets:
 
         Raises Failed, naming the reference, where there is nothing.
         """
-        found = _REFERENCE.fullmatch(value)
+        found = REFERENCE.fullmatch(value)
         if found is None:
             return value
         return found["before"] + self._hide(self._variable(found["env"]) if found["env"] else _file(found["file"]))
@@ -94,7 +93,7 @@ class Secrets:
                 self._hide_if(name, value)
 
     def _hide_if(self, name: str, value: str) -> None:
-        if _TELLING.search(name):
+        if SECRET.search(name):
             self._hide(value)
             self._hide(value.rpartition(" ")[2])  # without the word before it, as of Bearer
 

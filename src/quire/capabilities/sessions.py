@@ -24,6 +24,8 @@ from quire.core.errors import CallTimeout, Failed, Lost
 
 _RELIST = 30.0  # seconds a new list may take
 _MOST = 5 * offers.MOST_TOOLS  # entries of a list that are looked at
+_LARGEST = 64 * 2**20  # characters of all pages of a list
+_PAUSE = 0.2  # seconds between two lists
 _AGAIN = (1.0, 60.0)  # seconds until a stream of changes that broke off is opened again: at first, at most
 _LEVEL: Literal["info"] = "info"  # of the log messages wanted
 
@@ -107,6 +109,7 @@ class Session:
     async def list_all(self, method: str, key: str, *, timeout: float) -> list[Any]:
         """Of all pages."""
         found: list[Any] = []
+        size = 0
         cursor: str | None = None
         seen: set[str] = set()
         async with _within(timeout):
@@ -114,8 +117,11 @@ class Session:
                 said = await self.ask(method, {"cursor": cursor} if cursor else {}, timeout=timeout)
                 page = said.get(key)
                 found += page if isinstance(page, list) else []
+                size += len(json.dumps(said))
                 cursor = said.get("nextCursor")
-                if not isinstance(cursor, str) or not cursor or cursor in seen or len(found) >= _MOST:
+                if len(found) >= _MOST or size > _LARGEST:
+                    return found
+                if not isinstance(cursor, str) or not cursor or cursor in seen:
                     return found
                 seen.add(cursor)
 
@@ -163,6 +169,7 @@ class Session:
                 if now != offered:
                     offered = now
                     changed(now)
+                await asyncio.sleep(_PAUSE)  # some say so whenever they are asked
         finally:
             listening.cancel()
 

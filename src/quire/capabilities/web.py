@@ -19,6 +19,7 @@ from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 
 from quire.capabilities import wording
 from quire.capabilities.lines import LONGEST
+from quire.core.capability import address
 from quire.core.errors import Failed, Lost
 
 UNREACHABLE = "Quire could not reach the server."
@@ -71,7 +72,7 @@ def check(url: str, headers: dict[str, str]) -> None:
         good = False
     if not good:
         raise Failed(
-            f"{wording.address(url)!r} is not the address of an MCP server: give one that begins with http:// or https://."
+            f"{address(url)!r} is not the address of an MCP server: give one that begins with http:// or https://."
         )
 
 

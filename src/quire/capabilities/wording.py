@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import urlsplit
 
 _TAIL = 4096  # characters shown of what a process printed
 _CONTROL = re.compile(
@@ -12,16 +11,6 @@ _CONTROL = re.compile(
     r"|[\x00-\x08\x0b-\x1f\x7f]"
 )
 _WORDS = 4000  # characters of an error of the backend's
-
-
-def address(url: str) -> str:
-    """A url without what may be secret in it."""
-    try:
-        parts = urlsplit(url)
-        host = parts.netloc.rpartition("@")[2]
-        return parts._replace(netloc=host, query="…" if parts.query else "", fragment="").geturl()
-    except ValueError:
-        return "the url"
 
 
 def printed(errors: str, junk: str) -> str:

@@ -16,6 +16,7 @@ from quire.core.active import ActiveRun, Question
 from quire.core.capability import Approve
 from quire.core.errors import NotFound
 
+_NAME = 200  # characters of a method's name
 _SHOWN = 1_500  # characters of a call's arguments that a person is shown
 _ORDER = (Approve.NEVER, Approve.ASK, Approve.ALWAYS)
 
@@ -70,7 +71,7 @@ class Approvals:
                 f"{what} needs a person's approval, and nobody can be asked here: it was not called. The operator can "
                 f'allow it in quire.toml: approve = {{"{what}" = "never"}}.'
             )
-        shown = _shown(arguments)
+        what, shown = _printable(what)[:_NAME], _shown(arguments)
         question = Question(
             number=0,
             prompt=f"Code in notebook {notebook!r} wants to call {what}({shown}). Allow it?",
@@ -129,6 +130,10 @@ def named(capability: str, method: str) -> str:
 
 def _shown(arguments: Mapping[str, Any]) -> str:
     said = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items())
-    # nothing that hides, turns round or erases what a person reads
-    text = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in said)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… {len(text) - _SHOWN:,} characters more"
+    more = f"… {len(said) - _SHOWN:,} characters more" if len(said) > _SHOWN else ""
+    return _printable(said[:_SHOWN]) + more
+
+
+def _printable(text: str) -> str:
+    """Nothing that hides, turns round or erases what a person reads."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,11 +16,12 @@ from anyio.abc import TaskGroup
 from quire.core import capability_names
 from quire.core.capability import Approve, Backend, Capability, Catalog, Offered
 from quire.core.capability_ports import Backends, Connection, Installed
-from quire.core.errors import Failed, NotFound, Refused
+from quire.core.errors import Failed, NotInstalled, QuireError, Refused
 from quire.core.links import Link
 from quire.core.model import Principal
 from quire.core.tasks import background
 
+log = logging.getLogger(__name__)
 _MOST = 200  # capabilities of one principal
 _CATALOG = 10_000_000  # characters of what kernels are told of them all
 
@@ -79,6 +81,7 @@ class Capabilities:
         )
         try:
             await link.connection()
+            link.check_approve()
             async with shelf.turn:
                 await self._installed.keep(link.capability)
                 shelf.links[name] = link
@@ -121,7 +124,7 @@ class Capabilities:
             if gone or fresh:
                 self._changed(shelf)
         for link in links:
-            await link.close()
+            self._soon(link.close)
         return shelf
 
     async def catalog(self, owner: Principal) -> Catalog:
@@ -145,7 +148,7 @@ class Capabilities:
     def _find(self, shelf: _Shelf, name: str) -> Link:
         if name not in shelf.links:
             known = ", ".join(shelf.links) or "none"
-            raise NotFound(f"There is no capability {name!r}; installed: {known}. install_capability adds one.")
+            raise NotInstalled(f"There is no capability {name!r}; installed: {known}. install_capability adds one.")
         return shelf.links[name]
 
     def _link(self, capability: Capability) -> Link:
@@ -166,7 +169,10 @@ class Capabilities:
             self._soon(self._keep, link)
 
     async def _keep(self, link: Link) -> None:
-        await self._installed.keep(link.capability)
+        try:
+            await self._installed.renew(link.capability)
+        except QuireError as error:  # a full disk: it is listed anew at the next connection
+            log.warning("what %s offers now could not be kept: %s", link.capability.name, error)
 
     def _changed(self, shelf: _Shelf) -> None:
         self._version += 1

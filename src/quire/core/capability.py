@@ -10,8 +10,11 @@ from urllib.parse import urlsplit
 
 from quire.core.model import Principal
 
-SECRET = re.compile(r"token|secret|passw|api_?-?key|authorization|credential", re.IGNORECASE)
+SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|AUTH|CRED|COOKIE|PRIVATE", re.IGNORECASE)
 """Names of what is not for everyone's eyes."""
+
+REFERENCE = re.compile(r"(?P<before>(?:[A-Za-z][\w-]* )?)(?:env:(?P<env>[^\s/]+)|file:(?P<file>\S.*))", re.DOTALL)
+"""A value that says where a secret is, also after one word as in `Bearer env:NAME`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +38,17 @@ class Backend:
         """For people, without a secret."""
         if self.config:
             return f"{self.entry} of {self.config}"
-        if self.url:
-            parts = urlsplit(self.url)
-            host = parts.netloc.rpartition("@")[2]
-            return parts._replace(netloc=host, query="…" if parts.query else "", fragment="").geturl()
-        return " ".join(_without_secrets(self.command))
+        return address(self.url) if self.url else " ".join(_without_secrets(self.command))
+
+
+def address(url: str) -> str:
+    """A url without what may be secret in it."""
+    try:
+        parts = urlsplit(url)
+        host = parts.netloc.rpartition("@")[2]
+        return parts._replace(netloc=host, query="…" if parts.query else "", fragment="").geturl()
+    except ValueError:
+        return "the url"
 
 
 def _without_secrets(command: tuple[str, ...]) -> list[str]:

@@ -92,6 +92,9 @@ class Installed(Protocol):
     async def keep(self, capability: Capability) -> None:
         """In place of the one of that name, if there is one."""
 
+    async def renew(self, capability: Capability) -> None:
+        """What it offers now, where it is still the one that was installed."""
+
     async def of(self, owner: Principal) -> list[Capability]:
         """The owner's, oldest first."""
         ...

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from quire.core.capability import SECRET, Approve, Backend
+from quire.core.capability import REFERENCE, SECRET, Approve, Backend
 from quire.core.errors import Refused
 
 _KNOWN = ("command", "url", "env", "headers", "auth", "config", "folder", "approve")
-REFERENCE = re.compile(r"(\S+ )?(env|file):\S")
 
 
 def backend_of(
@@ -61,7 +59,7 @@ def told(backend: Backend) -> dict[str, Any]:
     said = {key: value for key, value in asdict(backend).items() if value and key not in ("command", "url")}
     for key in ("env", "headers"):
         if key in said:
-            said[key] = {name: value if REFERENCE.match(value) else "…" for name, value in said[key].items()}
+            said[key] = {name: value if REFERENCE.fullmatch(value) else "…" for name, value in said[key].items()}
     return {"reached_by": backend.how, **said}
 
 
@@ -70,7 +68,7 @@ def plain_secrets(backend: Backend) -> list[str]:
     return [
         name
         for name, value in {**backend.env, **backend.headers}.items()
-        if SECRET.search(name) and not REFERENCE.match(value)
+        if SECRET.search(name) and not REFERENCE.fullmatch(value)
     ]
 
 
@@ -96,7 +94,7 @@ def _url(url: Any) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise Refused(f"url is the address of a server, http://… or https://…; got {url!r}.")
     if parts.username or parts.password:
-        raise Refused('A url holds no password here: pass headers={"Authorization": "env:NAME"}.')
+        raise Refused('A url holds no password here: pass headers={"Authorization": "Bearer env:NAME"}.')
     return str(url)
 
 

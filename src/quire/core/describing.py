@@ -10,8 +10,10 @@ from quire.wire import tools
 
 
 def entries(catalog: list[dict[str, Any]], native: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Native ones told as a catalog tells the others."""
-    return [*catalog, *({**each, "tools": each.get("methods", [])} for each in native)]
+    """Native ones told as a catalog tells the others, and in place of one of the same name, as code finds them."""
+    own = {each["name"] for each in native}
+    relayed = [each for each in catalog if each["name"] not in own]
+    return [*relayed, *({**each, "tools": each.get("methods", [])} for each in native)]
 
 
 def describe(every: list[dict[str, Any]], name: str, method: str | None) -> str:

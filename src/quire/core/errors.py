@@ -4,6 +4,7 @@
     ├─ Refused        the call itself is wrong: change it; nothing has changed here
     │  └─ Stale       the cell was edited meanwhile: read it again
     ├─ NotFound       no such thing: choose one of those named
+    │  └─ NotInstalled  no such capability
     ├─ HeldElsewhere  another server runs this notebook: use another notebook, or that server
     └─ Failed         the machine could not do it: no disk space, no process; what was kept is said
        ├─ Lost        a backend's connection ended
@@ -30,6 +31,10 @@ class Stale(Refused):
 
 class NotFound(QuireError):
     """The named thing does not exist; the message names what does."""
+
+
+class NotInstalled(NotFound):
+    """There is no capability of that name."""
 
 
 class HeldElsewhere(QuireError):

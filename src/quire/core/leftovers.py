@@ -30,7 +30,8 @@ class Leftovers:
         text = "" if _small(result.structured) else json.dumps(result.structured, ensure_ascii=False)
         if len(text) <= self._limit:
             return {**fitting, "structured": result.structured}
-        return {"content": [self.fit_text(notebook, {"type": "text", "text": text})]}
+        others = [block for block in fitting["content"] if block.get("type") != "text"]
+        return {"content": [self.fit_text(notebook, {"type": "text", "text": text}), *others]}
 
     def fit_text(self, notebook: NotebookId, block: dict[str, Any]) -> dict[str, Any]:
         """One block of content, or one content of a resource."""
@@ -41,8 +42,9 @@ class Leftovers:
             key = self._keep(notebook, text)
             return {**block, "text": text[: self._limit], "rest": key, "size": len(text)}
         for name in ("data", "blob"):
-            if len(block.get(name) or "") > _BINARY:
-                size = len(block[name]) * 3 // 4
+            data = block.get(name)
+            if isinstance(data, str) and len(data) > _BINARY:
+                size = len(data) * 3 // 4
                 said = f"[{block.get('mimeType', 'data')} of {size:,} bytes: too large to be handed to a cell]"
                 kept = {key: value for key, value in block.items() if key not in ("data", "blob")}
                 return {**kept, "type": "text", "text": said}

@@ -9,7 +9,8 @@ import anyio
 
 from quire.core.capability import Capability, Offered
 from quire.core.capability_ports import Connection
-from quire.core.errors import Failed, Lost
+from quire.core.errors import Failed, Lost, Refused
+from quire.wire import tools
 
 _STEADY = 10.0  # seconds after which a connection that is lost was a good one
 _FIRST = 0.25  # seconds until the second try; each pause is twice the one before
@@ -41,6 +42,8 @@ class Link:
         self._since = 0.0
         self._closed = False
         self._trying = anyio.CancelScope()
+        self._named: Offered | None = None
+        self._names: dict[str, str] = {}
 
     @property
     def health(self) -> str:
@@ -48,6 +51,20 @@ class Link:
         if self._connection is not None:
             return "connected"
         return f"lost: {' '.join(self._why.split())[:_SHOWN]}" if self._why else "not connected yet"
+
+    def python_name(self, tool: str) -> str:
+        """What code calls it by."""
+        if self._named is not self.capability.offered:
+            self._named = self.capability.offered
+            self._names = tools.identifiers((each.name for each in self._named.tools), tools.RESERVED)
+        return self._names.get(tool, tool)
+
+    def check_approve(self) -> None:
+        """A rule for a method that there is not would never count."""
+        known = {*(tool.name for tool in self.capability.offered.tools), *tools.RESERVED, "*"}
+        known |= {self.python_name(name) for name in known}
+        if unknown := [method for method in self.capability.approve if method not in known]:
+            raise Refused(f"approve names {', '.join(unknown)}, which {self.capability.name} does not have.")
 
     async def connection(self) -> Connection:
         """The connection, made where there is none. Raises Lost where it is too soon to try again."""

@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,14 +18,17 @@ from quire.core.capabilities import Capabilities
 from quire.core.capability import Approve, CallRecord, Capability, Catalog, Result, Tool
 from quire.core.capability_ports import Audit, Backends, Connection
 from quire.core.capability_request import approve_of, backend_of
-from quire.core.errors import CallTimeout, Failed, Lost, NotFound, QuireError
+from quire.core.errors import CallTimeout, Failed, Lost, NotFound, NotInstalled, QuireError
 from quire.core.leftovers import Leftovers
 from quire.core.links import Link
 from quire.core.model import KernelSpec, NotebookId, Principal
-from quire.wire import messages, relay, tools
+from quire.wire import messages, relay
 from quire.wire.relay import Called, Refused, Returned
 
 log = logging.getLogger(__name__)
+_NAME = 200  # characters of a name, for the log
+_UNLOGGED = ("rest", "catalog")
+_FREE = (*_UNLOGGED, "approve")  # of the calls one run may make
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,15 +71,16 @@ class Relaying:
         self._limits = limits
         self._leftovers = Leftovers(limits.result)
         self._under_way: dict[ActiveRun, set[anyio.CancelScope]] = {}
-        self._native: dict[NotebookId, list[dict[str, Any]]] = {}
+        self._native: dict[NotebookId, tuple[KernelSpec, list[dict[str, Any]]]] = {}
         self._hearers: list[Callable[[KernelSpec, list[dict[str, Any]]], None]] = []
 
     async def catalog(self, owner: Principal) -> Catalog:
         return await self._capabilities.catalog(owner)
 
     def native(self, spec: KernelSpec, capabilities: list[dict[str, Any]]) -> None:
-        if capabilities != self._native.get(spec.notebook, []):
-            self._native[spec.notebook] = capabilities
+        whose, before = self._native.get(spec.notebook, (spec, []))
+        if capabilities != before and (capabilities or whose is spec):  # a kernel that another followed has no say
+            self._native[spec.notebook] = (spec, capabilities)
             if not capabilities:
                 del self._native[spec.notebook]
             for hear in list(self._hearers):
@@ -89,7 +93,7 @@ class Relaying:
 
     def native_of(self, notebook: NotebookId) -> list[dict[str, Any]]:
         """What a notebook's own code offers, while its kernel lives."""
-        return self._native.get(notebook, [])
+        return self._native[notebook][1] if notebook in self._native else []
 
     def interrupt(self, active: ActiveRun) -> None:
         """End the calls of a run that is told to stop: its threads wait for them, too."""
@@ -113,7 +117,7 @@ class Relaying:
             outcome = "refused"
             return Refused(call=called.call, kind=outcome, message=f"Quire itself failed ({error!r}).")
         finally:
-            if called.do not in ("rest", "catalog"):
+            if called.do not in _UNLOGGED:
                 ms = (time.perf_counter() - begun) * 1000
                 self._audit.record(_record(spec, active, called, outcome, ms))
 
@@ -121,7 +125,7 @@ class Relaying:
         """Counted to the run that goes on now, and ended with it where it is told to stop."""
         if active is None:
             return await self._do(None, spec, called)
-        active.calls += 1
+        active.calls += called.do not in _FREE
         if active.calls > self._limits.per_run:
             raise TooMany(
                 f"The run has made {self._limits.per_run:,} calls, as many as one may (setting max_calls). "
@@ -163,16 +167,16 @@ class Relaying:
     async def _relayed(self, active: ActiveRun | None, spec: KernelSpec, called: Called) -> dict[str, Any]:
         link = await self._capabilities.link(spec.owner, called.capability)
         timeout = min(called.timeout, self._limits.max_timeout) if called.timeout > 0 else self._limits.timeout
+        connection = await link.connection()  # first of all: what it declares is what it declares now
         if called.do == "tool":
             tool = _tool(link.capability, called.method)
             default = Approve.ASK if tool.hints.get("destructiveHint") is True else Approve.NEVER
-            await self._approve(active, spec, called, default, link.capability.approve)
-            result = await self._call(await link.connection(), link, active, called, timeout)
+            await self._approve(active, spec, called, default, link)
+            result = await self._call(connection, link, active, called, timeout)
             if result.is_error:
                 raise Failed(_words(result)[: self._limits.result])
             return self._leftovers.fit(spec.notebook, result)
-        await self._approve(active, spec, called, Approve.NEVER, link.capability.approve)
-        connection = await link.connection()
+        await self._approve(active, spec, called, Approve.NEVER, link)
         match called.do:
             case "resources":
                 return await connection.resources(timeout=timeout)
@@ -213,16 +217,22 @@ class Relaying:
         spec: KernelSpec,
         called: Called,
         default: Approve,
-        declared: Mapping[str, Approve] | None = None,
+        link: Link | None = None,
     ) -> None:
-        capability, given = called.capability, called.given
-        methods = [tools.identifier(called.method), called.method] if called.method else [called.do]
+        name, given, methods = called.capability, called.given, [_method(called)]
         if called.do in ("install", "uninstall"):
-            capability, given = "caps", {"name": called.capability, **called.given}
-        needed = self._approvals.needed(capability, methods, declared or {}, default)
-        why_not = await self._approvals.obtain(needed, active, spec.name, named(capability, methods[0]), given)
+            name, given = "caps", {**called.given, "name": called.capability}
+        if link is not None and called.do == "tool":
+            methods.insert(0, link.python_name(called.method))
+        needed = self._approvals.needed(name, methods, link.capability.approve if link is not None else {}, default)
+        why_not = await self._approvals.obtain(needed, active, spec.name, named(name, methods[0]), given)
         if why_not:
             raise Denied(why_not)
+
+
+def _method(called: Called) -> str:
+    """What is called, or what else is wanted; not what a cell says beside that."""
+    return called.method if called.do in ("tool", "prompt", "approve") else called.do
 
 
 def _tool(capability: Capability, name: str) -> Tool:
@@ -245,7 +255,7 @@ def _kind(error: QuireError) -> str:
             return "denied"
         case Cancelled():
             return "cancelled"
-        case Lost() | NotFound():
+        case Lost() | NotInstalled():
             return "gone"
         case Failed() if not isinstance(error, TooMany):
             return "tool"
@@ -257,7 +267,8 @@ def _hint(called: Called, kind: str) -> str:
         case "timeout":
             return "The call was cancelled. _timeout= gives it more seconds."
         case "gone":
-            return f"caps shows what is installed; reinstall with caps.install({called.capability!r}, …)."
+            name = called.capability
+            return f"caps shows what is installed; if it stays so, caps.uninstall({name!r}) and caps.install it again."
         case "tool":
             return f"help({called.capability}.{called.method}) says what it takes." if called.do == "tool" else ""
     return ""
@@ -270,8 +281,8 @@ def _record(spec: KernelSpec, active: ActiveRun | None, called: Called, outcome:
         who=spec.owner,
         notebook=spec.name,
         cell=active.cell.number if active is not None and active.cell is not None else None,
-        capability=called.capability,
-        method=called.method or called.do,
+        capability=called.capability[:_NAME],
+        method=_method(called)[:_NAME],
         digest=hashlib.sha256(said.encode("utf-8", "replace")).hexdigest(),
         outcome=outcome,
         ms=round(ms, 3),

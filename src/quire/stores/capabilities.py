@@ -41,6 +41,11 @@ class SqlCapabilities:
         await self._writer.do(lambda db: db.execute("INSERT OR REPLACE INTO capabilities VALUES (?,?,?,?,?,?)", row))
         self._changed()
 
+    async def renew(self, capability: Capability) -> None:
+        row = (json.dumps(asdict(capability.offered)), capability.owner, capability.name, capability.installed_at)
+        query = "UPDATE capabilities SET offered = ? WHERE owner = ? AND name = ? AND installed_at = ?"
+        await self._writer.do(lambda db: db.execute(query, row))
+
     async def of(self, owner: Principal) -> list[Capability]:
         query = "SELECT * FROM capabilities WHERE owner = ? ORDER BY installed_at, name"
         return [_capability(row) for row in await self._reader.do(lambda db: rows(db, query, owner))]
@@ -63,6 +68,11 @@ class MemoryCapabilities:
 
     async def keep(self, capability: Capability) -> None:
         self._kept[capability.owner, capability.name] = capability
+
+    async def renew(self, capability: Capability) -> None:
+        kept = self._kept.get((capability.owner, capability.name))
+        if kept is not None and kept.installed_at == capability.installed_at:
+            self._kept[capability.owner, capability.name] = capability
 
     async def of(self, owner: Principal) -> list[Capability]:
         kept = [each for each in self._kept.values() if each.owner == owner]

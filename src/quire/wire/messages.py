@@ -40,6 +40,14 @@ def _said(value: Any) -> bool:
     return isinstance(value, list) and all(_bundle(item) for item in value)
 
 
+def _named(value: Any, below: str = "") -> bool:
+    """A list of objects that have names, and, where it is said, each such a list below."""
+    return isinstance(value, list) and all(
+        isinstance(item, dict) and isinstance(item.get("name"), str) and (not below or _named(item.get(below)))
+        for item in value
+    )
+
+
 def shallow(value: Any, depth: int = 50) -> bool:
     """JSON that is nested no deeper than whoever keeps or shows it can follow."""
     if isinstance(value, dict):
@@ -210,7 +218,7 @@ class Native:
     A method is {name, signature, description, input}: input is a JSON Schema of its parameters.
     """
 
-    capabilities: list[dict[str, Any]] = says(lambda value: type(value) is list and shallow(value))
+    capabilities: list[dict[str, Any]] = says(lambda value: _named(value, "methods") and shallow(value))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ _WORD = re.compile(r"[^\W_]+")
 _HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _CHARS = 2_000  # of a description that are looked at
 _BEGINNING = 100
+_WORDS = 30  # of a question
 _SMALL = "a all an and as at by can do for from how i in is it me my of on or that the this to with"
 _IDLE = frozenset(_SMALL.split())
 _NAME, _CAPABILITY, _FIRST, _REST, _PARAMETER = 5.0, 2.5, 2.0, 1.0, 1.2  # what a word counts for where it stands
@@ -22,7 +23,7 @@ _BEGINS, _HOLDS = 0.7, 0.45  # of an exact match
 
 def best(offered: Iterable[tuple[str, dict[str, Any]]], query: Any, limit: int) -> list[tuple[str, dict[str, Any]]]:
     """Of (capability, tool) the best, best first: by words in name, description and parameters."""
-    wanted = list(dict.fromkeys(words(query)))
+    wanted = list(dict.fromkeys(words(query[:_CHARS] if isinstance(query, str) else query)))[:_WORDS]
     every = [(name, tool, _weights(name, tool)) for name, tool in offered]
     seen = Counter(word for _, _, weights in every for word in weights)
     scored = []

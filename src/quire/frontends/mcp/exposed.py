@@ -14,6 +14,7 @@ from fastmcp.tools import Tool, ToolResult
 from mcp_types import ToolAnnotations
 from pydantic import PrivateAttr
 
+from quire.core.errors import Refused
 from quire.core.model import KernelSpec, NotebookId
 from quire.frontends.mcp.desk import Desk, refusals
 from quire.frontends.mcp.notices import Notices
@@ -91,14 +92,11 @@ class _Published(Tool):
     async def _as_cell(self, arguments: dict[str, Any]) -> ToolResult:
         ctx, desk = get_context(), self._desk
         notebook = await desk.app.notebooks.named(self._spec.owner, self._spec.name)
-        code = f"{self._call}({', '.join(f'{name}={value!r}' for name, value in _named(arguments).items())})"
+        if odd := [name for name in arguments if not name.isidentifier()]:  # they become code
+            raise Refused(f"{self.name} has no argument {', '.join(map(repr, odd))}. Nothing was run.")
+        code = f"{self._call}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
         cell, notice = await desk.run(ctx, notebook, code)
         return await desk.render.execution(notebook, cell, notice)
-
-
-def _named(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Only what can be an argument's name: they become code."""
-    return {name: value for name, value in arguments.items() if name.isidentifier()}
 
 
 def _schema(given: Any) -> dict[str, Any]:

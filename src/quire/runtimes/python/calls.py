@@ -30,6 +30,7 @@ class Calls:
         self._held = 0  # bytes of calls under way
         self._unread = 0  # bytes of answers to be sent
         self._paused = False
+        self._sending: asyncio.Future[None] | None = None
         self._one_at_a_time = asyncio.Lock()
         sock.setblocking(False)
         self._loop.add_reader(sock.fileno(), self._on_bytes)
@@ -41,6 +42,8 @@ class Calls:
         self._loop.remove_reader(self._sock.fileno())
         for task in list(self._tasks.values()):
             task.cancel()
+        if self._sending is not None:
+            self._sending.cancel()  # before the number is another's
         self._sock.close()
 
     def _on_bytes(self) -> None:
@@ -70,29 +73,31 @@ class Calls:
         if said.call in self._tasks:
             raise ValueError("it used the number of a call under way again")
         self._held += size
-        task = self._loop.create_task(self._one(said))
+        task = self._loop.create_task(self._one(said, size))
         self._tasks[said.call] = task
-        task.add_done_callback(lambda _: self._done(said.call, size))
+        task.add_done_callback(lambda _: self._tasks.pop(said.call))
         if self._held > _HELD:
             self._paused = True
             self._loop.remove_reader(self._sock.fileno())
 
-    def _done(self, call: int, size: int) -> None:
-        del self._tasks[call]
+    def _let_go(self, size: int) -> None:
         self._held -= size
         if self._paused and self._held <= _HELD and self._sock.fileno() >= 0:
             self._paused = False
             self._loop.add_reader(self._sock.fileno(), self._on_bytes)
 
-    async def _one(self, called: Called) -> None:
-        if len(self._tasks) > _TASKS:
-            answer: Answer = Refused(
-                call=called.call,
-                kind="refused",
-                message=f"{_TASKS:,} calls of this notebook are under way already. Make fewer at once.",
-            )
-        else:
-            answer = await self._answer(called)
+    async def _one(self, called: Called, size: int) -> None:
+        try:
+            if len(self._tasks) > _TASKS:
+                answer: Answer = Refused(
+                    call=called.call,
+                    kind="refused",
+                    message=f"{_TASKS:,} calls of this notebook are under way already. Make fewer at once.",
+                )
+            else:
+                answer = await self._answer(called)
+        finally:
+            self._let_go(size)  # not when the answer is sent: a kernel that still sends reads none
         data = _encoded(answer)
         if self._unread + len(data) > _HELD:
             data = _encoded(_too_much(called, f"{_HELD:,} bytes of earlier answers were not taken yet"))
@@ -105,16 +110,18 @@ class Calls:
 
     async def _send(self, data: bytes) -> None:
         # half a frame would end the relay: whoever gives up waits until it is out
-        sending = asyncio.ensure_future(self._loop.sock_sendall(self._sock, data))
+        if self._sock.fileno() < 0:
+            return
+        self._sending = sending = asyncio.ensure_future(self._loop.sock_sendall(self._sock, data))
         try:
-            await asyncio.shield(sending)
+            await asyncio.wait([sending])
         except asyncio.CancelledError:
-            if self._sock.fileno() < 0:
-                sending.cancel()
             await asyncio.wait([sending])
             raise
-        except OSError:
-            pass  # the process is gone
+        finally:
+            self._sending = None
+            if sending.done() and not sending.cancelled():
+                sending.exception()  # the process is gone
 
 
 def _encoded(answer: Answer) -> bytes:

@@ -96,14 +96,15 @@ class Relay:
         self._sends = threading.Lock()
         self._reads = threading.Lock()
         self._turns = threading.Lock()  # over who reads
-        self._led = False
+        self._leader: object = None  # who reads: a thread that waits, or a loop whose turn it is
         self._decoder = frames.Decoder(relay.ANSWERS)
 
     def connect(self, descriptor: int) -> None:
         """To a parent, or in a woken copy to another: what waited since before has no answer there."""
         for waiting in list(self._waiting.values()):
             if isinstance(waiting, _Task):
-                waiting.set(CapabilityGone(_BACK))
+                with contextlib.suppress(RuntimeError):  # its loop is closed
+                    waiting.set(CapabilityGone(_BACK))
         self._waiting.clear()
         self._renew()
         self._sock = socket.socket(fileno=lifted(descriptor))
@@ -221,17 +222,14 @@ class Relay:
 
     def _wait(self, waiting: _Thread, held: bool) -> Returned | ToolError:
         while waiting.answer is None:
-            with self._turns:
-                leads = not self._led
-                self._led, waiting.follows = True, not leads
-            if leads:
+            if self._leads(waiting):
                 try:
                     self._lead(waiting, held)
                 finally:
                     self._hold_again(held)
-                    with self._turns:
-                        self._led = False
+                    self._hand_on(waiting)
             else:
+                waiting.follows = True
                 if held:
                     self._interrupts.let_go()
                 waiting.gate.acquire(timeout=_GLANCE if held else -1)
@@ -252,10 +250,17 @@ class Relay:
         if held:  # else it is not ours to touch
             self._interrupts.held = True
 
-    def _hand_on(self, leaving: _Thread) -> None:
+    def _leads(self, who: object) -> bool:
+        with self._turns:
+            self._leader = self._leader or who
+            return self._leader is who
+
+    def _hand_on(self, leaving: object) -> None:
         """Where nobody reads, another that waits is to: this one did, or was to and has its answer or gives up."""
         with self._turns:
-            if not self._led:
+            if self._leader is leaving:
+                self._leader = None
+            if self._leader is None:
                 for each in list(self._waiting.values()):
                     if each is not leaving and isinstance(each, _Thread) and each.follows:
                         each.open()
@@ -278,10 +283,13 @@ class Relay:
     def _on_readable(self, loop: asyncio.AbstractEventLoop) -> None:
         held = self._interrupts.hold()
         try:
-            self._read(loop)
+            # not beside a thread that reads: it would sleep on, with its answer taken from under it
+            if self._leads(loop):
+                self._read(loop)
             if self._gone and self._sock is not None:
                 loop.remove_reader(self._sock.fileno())
         finally:
+            self._hand_on(loop)
             if held:
                 self._interrupts.let_go()
 
