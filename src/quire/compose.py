@@ -52,14 +52,13 @@ async def app(settings: Settings, *, kernels: bool = True) -> AsyncIterator[App]
     Without `kernels` it can read and edit but not run: nothing is started.
     """
     async with AsyncExitStack() as stack:
-        store, blobs = _stores(settings)
+        store, blobs, installed = _stores(settings)
         stack.push_async_callback(store.close)
         snapshots = _snapshots(settings, store)
         if snapshots is not None:
             stack.push_async_callback(snapshots.close)
         await store.mark_unfinished()
         active, approvals, limits = ActiveRuns(), Approvals(_approval_rules(settings)), _limits(settings)
-        installed = _installed(store)
         backends, capabilities, relay = await _capabilities(settings, stack, installed, active, approvals)
         runtimes = {"python": await _python(settings, stack, relay)} if kernels else {}
         feed = Feed()
@@ -164,17 +163,18 @@ async def _recovers(settings: Settings) -> tuple[bool, str]:
     return False, f"after a crash variables were gone: {cell.run.cause if cell.run else ''}"
 
 
-def _stores(settings: Settings) -> tuple[Store, Blobs]:
+def _stores(settings: Settings) -> tuple[Store, Blobs, Installed]:
     if settings.store == "memory":
-        from quire.stores.memory import MemoryBlobs, MemoryStore
+        from quire.stores.memory import MemoryBlobs, MemoryCapabilities, MemoryStore
 
-        return MemoryStore(), MemoryBlobs()
+        return MemoryStore(), MemoryBlobs(), MemoryCapabilities()
     from quire.stores.blobs import FileBlobs
     from quire.stores.sql import SqlStore
 
     try:
         settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return SqlStore(settings.data_dir), FileBlobs(settings.data_dir / "blobs")
+        store = SqlStore(settings.data_dir)
+        return store, FileBlobs(settings.data_dir / "blobs"), store.capabilities
     except OSError as error:
         raise Failed(
             f"The data directory {settings.data_dir} cannot be used: {error.strerror}. Set data_dir to another."
@@ -198,13 +198,6 @@ def _saving_rules(settings: Settings) -> SavingRules:
     return SavingRules(
         interval=settings.snapshot_interval, most_bytes=settings.snapshot_bytes, at_end=settings.auto_save
     )
-
-
-def _installed(store: Store) -> Installed:
-    from quire.stores.capabilities import MemoryCapabilities
-    from quire.stores.sql import SqlStore
-
-    return store.capabilities if isinstance(store, SqlStore) else MemoryCapabilities()
 
 
 async def _capabilities(

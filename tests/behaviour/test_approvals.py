@@ -291,6 +291,17 @@ async def test_code_that_installs_is_asked_about(table: Table, tmp_path: Path) -
     await call(table.client, "uninstall_capability", name="other")
 
 
+async def test_a_question_names_what_would_be_done_whatever_the_code_says_beside_it(table: Table) -> None:
+    table.person.answers = [False, False]
+    ask = "caps._known.ask"
+    found = await table.run(f"{ask}('uninstall', capability='quick', method='describe', given={{'name': 'old_test'}})")
+    assert found.structured_content["error_type"] == "ApprovalDenied", text(found)
+    assert 'caps.uninstall(name="quick")' in table.person.asked[0]
+    found = await table.run(f"{ask}('install', capability='other', method='describe', given={{'command': 'x'}})")
+    assert found.structured_content["error_type"] == "ApprovalDenied", text(found)
+    assert 'caps.install(command="x", name="other")' in table.person.asked[1]
+
+
 async def test_a_capability_of_the_notebooks_own_is_asked_about_where_it_says_so(table: Table) -> None:
     table.person.answers = [True, False]
     code = "@capability(approve='always')\ndef publish(title: str) -> str:\n    return f'published {title}'\n"
@@ -360,6 +371,7 @@ async def test_without_anybody_to_ask_it_is_denied_with_how_to_allow_it(
         ("quick.echo-text=always", "quick.echo_text('a')", "denied"),
         ("quick.echo_text=always", "quick.echo_text('a')", "denied"),  # by the name that code calls it by
         ("quick.*=always", "quick.read('notes://all')", "denied"),
+        ("quick.read=always", "caps._known.ask('read', capability='quick', method='x', given={})", "denied"),
         ("*=always", "quick.prompt('greet', who='a')", "denied"),
     ],
 )

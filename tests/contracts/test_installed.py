@@ -17,7 +17,7 @@ from quire.core.capability import Approve, Backend, CallRecord, Capability, Offe
 from quire.core.capability_ports import Audit, Installed
 from quire.core.model import LOCAL, Principal
 from quire.stores.audit import FileAudit, MemoryAudit
-from quire.stores.capabilities import MemoryCapabilities
+from quire.stores.memory import MemoryCapabilities
 from quire.stores.sql import SqlStore
 
 OTHER = Principal("another")
@@ -83,6 +83,19 @@ async def test_one_of_the_same_name_is_replaced(kept: Installed) -> None:
     changed = replace(FULL, offered=Offered(tools=(Tool(name="new"),)))
     await kept.keep(changed)
     assert await kept.of(LOCAL) == [changed]
+
+
+async def test_what_it_offers_is_renewed_only_while_it_is_the_one_that_was_installed(kept: Installed) -> None:
+    old, other = a_capability(at=1.0), Offered(about="Other tools now.")
+    await kept.renew(replace(old, offered=other))
+    assert await kept.of(LOCAL) == []  # uninstalled is uninstalled
+    await kept.keep(old)
+    await kept.renew(replace(old, offered=other))
+    assert [each.offered for each in await kept.of(LOCAL)] == [other]
+    new = a_capability(at=2.0, backend=Backend(command=("another",)))
+    await kept.keep(new)
+    await kept.renew(replace(old, offered=other))
+    assert await kept.of(LOCAL) == [new]
 
 
 async def test_each_owner_has_their_own(kept: Installed) -> None:

@@ -81,3 +81,11 @@ def test_two_tools_that_are_alike_in_python_are_both_found() -> None:
     twins = {**MAIL, "tools": [{"name": each, "description": "Twin."} for each in ("get-sum", "get_sum", "get sum")]}
     found = search([twins], "twin", 5)
     assert len(found) == 3 and len({line.split("(")[0] for line in found}) == 3
+
+
+def test_one_of_the_notebooks_own_stands_before_an_installed_one_of_its_name() -> None:
+    own = {**NOTES, "name": "mail"}
+    both = entries([MAIL], [own])
+    assert describe(both, "mail", None).splitlines()[0] == "mail: Keeps notes"
+    assert search(both, "find messages", 5) == []
+    assert search(both, "keep a note", 5) == ["mail.add(text: str) -> int  # Keep a note"]

@@ -346,3 +346,40 @@ def test_what_comes_while_interrupts_are_held_is_raised_when_they_are_let_go(pai
         pair.interrupts.come(KeyboardInterrupt())
     with ThreadPoolExecutor(1) as pool:
         assert not pool.submit(pair.interrupts.hold).result(DEADLINE)  # other threads are never interrupted
+
+
+async def test_a_thread_is_not_left_asleep_when_a_loop_hears_its_answer(pair: Pair) -> None:
+    pair.serve(lambda server, called: None if called.method == "never" else echo(server, called))
+    held = asyncio.ensure_future(pair.client.call_async("tool", method="never"))  # the loop listens
+    stop = asyncio.Event()
+
+    async def busy() -> None:
+        while not stop.is_set():
+            await asyncio.sleep(0)
+
+    spinning = asyncio.ensure_future(busy())
+    async with asyncio.timeout(DEADLINE):
+        for n in range(200):
+            answer = await asyncio.to_thread(pair.client.call, "tool", given={"n": n})
+            assert answer == {"back": {"n": n}}
+    stop.set()
+    await spinning
+    held.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await held
+
+
+def test_a_task_of_a_closed_loop_does_not_keep_a_copy_from_waking(pair: Pair) -> None:
+    pair.serve(never)
+    loop = asyncio.new_event_loop()
+
+    async def begin() -> asyncio.Task[Any]:
+        task = asyncio.ensure_future(pair.client.call_async("tool"))
+        await asyncio.sleep(0)
+        return task
+
+    waiting = loop.run_until_complete(begin())
+    loop.close()
+    pair.serve(echo)
+    assert pair.client.call("tool", given={"n": 1}) == {"back": {"n": 1}}
+    assert not waiting.done()

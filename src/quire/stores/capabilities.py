@@ -1,4 +1,4 @@
-"""Which capabilities are installed: in SQLite, or in this process's memory."""
+"""Which capabilities are installed, in SQLite."""
 
 from __future__ import annotations
 
@@ -57,29 +57,6 @@ class SqlCapabilities:
     def _changed(self) -> None:
         with contextlib.suppress(OSError), Path(self._changes).open("ab") as file:  # on a full disk others see it later
             file.write(b".")
-
-
-class MemoryCapabilities:
-    def __init__(self) -> None:
-        self._kept: dict[tuple[Principal, str], Capability] = {}
-
-    def stamp(self) -> int:
-        return 0
-
-    async def keep(self, capability: Capability) -> None:
-        self._kept[capability.owner, capability.name] = capability
-
-    async def renew(self, capability: Capability) -> None:
-        kept = self._kept.get((capability.owner, capability.name))
-        if kept is not None and kept.installed_at == capability.installed_at:
-            self._kept[capability.owner, capability.name] = capability
-
-    async def of(self, owner: Principal) -> list[Capability]:
-        kept = [each for each in self._kept.values() if each.owner == owner]
-        return sorted(kept, key=lambda each: (each.installed_at, each.name))
-
-    async def drop(self, owner: Principal, name: str) -> None:
-        self._kept.pop((owner, name), None)
 
 
 def _capability(row: sqlite3.Row) -> Capability:

@@ -1,4 +1,4 @@
-"""Notebooks and blobs in this process's memory: for tests, and for whoever wants nothing kept."""
+"""Notebooks, blobs and capabilities in this process's memory: for tests, and for whoever wants nothing kept."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
+from quire.core.capability import Capability
 from quire.core.errors import NotFound, Refused
 from quire.core.model import (
     Blob,
@@ -211,3 +212,26 @@ class MemoryBlobs:
         if blob.digest not in self._kept:
             raise NotFound(wording.blob_gone(blob.digest))
         return self._kept[blob.digest]
+
+
+class MemoryCapabilities:
+    def __init__(self) -> None:
+        self._kept: dict[tuple[Principal, str], Capability] = {}
+
+    def stamp(self) -> int:
+        return 0
+
+    async def keep(self, capability: Capability) -> None:
+        self._kept[capability.owner, capability.name] = capability
+
+    async def renew(self, capability: Capability) -> None:
+        kept = self._kept.get((capability.owner, capability.name))
+        if kept is not None and kept.installed_at == capability.installed_at:
+            self._kept[capability.owner, capability.name] = capability
+
+    async def of(self, owner: Principal) -> list[Capability]:
+        kept = [each for each in self._kept.values() if each.owner == owner]
+        return sorted(kept, key=lambda each: (each.installed_at, each.name))
+
+    async def drop(self, owner: Principal, name: str) -> None:
+        self._kept.pop((owner, name), None)

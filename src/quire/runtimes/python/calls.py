@@ -73,7 +73,7 @@ class Calls:
         if said.call in self._tasks:
             raise ValueError("it used the number of a call under way again")
         self._held += size
-        task = self._loop.create_task(self._one(said, size))
+        task = self._loop.create_task(self._one(said, size, one_too_many=len(self._tasks) >= _TASKS))
         self._tasks[said.call] = task
         task.add_done_callback(lambda _: self._tasks.pop(said.call))
         if self._held > _HELD:
@@ -86,9 +86,9 @@ class Calls:
             self._paused = False
             self._loop.add_reader(self._sock.fileno(), self._on_bytes)
 
-    async def _one(self, called: Called, size: int) -> None:
+    async def _one(self, called: Called, size: int, *, one_too_many: bool) -> None:
         try:
-            if len(self._tasks) > _TASKS:
+            if one_too_many:
                 answer: Answer = Refused(
                     call=called.call,
                     kind="refused",
