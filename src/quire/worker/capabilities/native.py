@@ -157,12 +157,8 @@ def _described(describe: Any, name: str) -> str:
     return said[:_ABOUT]
 
 
-def of_function(
-    registry: Registry, function: Any = None, *, approve: str = "never", expose: bool = False, name: str = ""
-) -> Any:
-    """@capability, or @capability(approve=..., expose=..., name=...)."""
-    if function is None:
-        return lambda given: of_function(registry, given, approve=approve, expose=expose, name=name)
+def of_function(registry: Registry, function: Any, *, approve: str, expose: bool, name: str) -> Function:
+    """Offer a function."""
     if not callable(function) or inspect.isclass(function):
         raise TypeError(f"@capability is for functions; {_EXAMPLE.splitlines()[-1]} is for objects.")
     called = name or getattr(function, "__name__", "")
