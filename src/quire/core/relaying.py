@@ -111,7 +111,8 @@ class Relaying:
             return Returned(call=called.call, value=value)
         except QuireError as error:
             outcome = _kind(error)
-            return Refused(call=called.call, kind=outcome, message=str(error), hint=_hint(called, outcome))
+            hint = "" if isinstance(error, NotInstalled) else _hint(called, outcome)
+            return Refused(call=called.call, kind=outcome, message=str(error), hint=hint)
         except Exception as error:  # a fault of ours costs this call, not the kernel
             log.exception("a call of %s.%s", called.capability, called.method)
             outcome = "refused"
@@ -268,7 +269,7 @@ def _hint(called: Called, kind: str) -> str:
             return "The call was cancelled. _timeout= gives it more seconds."
         case "gone":
             name = called.capability
-            return f"caps shows what is installed; if it stays so, caps.uninstall({name!r}) and caps.install it again."
+            return f"If it stays so, reinstall: caps.uninstall({name!r}), then caps.install({name!r}, …)."
         case "tool":
             return f"help({called.capability}.{called.method}) says what it takes." if called.do == "tool" else ""
     return ""
