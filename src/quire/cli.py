@@ -111,25 +111,27 @@ def _settings(parsed: argparse.Namespace) -> Settings:
     return load(flags, config=parsed.config)
 
 
-def _run(main: Callable[[], Awaitable[Any]]) -> Any:
-    """Run to the end; SIGTERM ends it as Ctrl-C does, with everything closed."""
+def _run(main: Callable[[], Awaitable[Any]], ending: Callable[[], None] = lambda: None) -> Any:
+    """Run to the end; SIGTERM and Ctrl-C end it with everything closed. `ending` is called before."""
 
     async def until_told() -> Any:
-        told = False
+        told: list[signal.Signals] = []
 
-        def stop() -> None:
-            nonlocal told
-            told = True
+        def stop(number: signal.Signals) -> None:
+            told.append(number)
+            ending()
             task.cancel()
+            loop.remove_signal_handler(signal.SIGINT)  # a second Ctrl-C waits for nothing
 
-        task = asyncio.ensure_future(main())
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop)
+        loop, task = asyncio.get_running_loop(), asyncio.ensure_future(main())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop, number)
         try:
             return await task
         except asyncio.CancelledError:
             if not told:
-                raise  # Ctrl-C: asyncio makes it a KeyboardInterrupt
-            return 143
+                raise
+            return 128 + told[0]
 
     return asyncio.run(until_told())
 
@@ -138,11 +140,18 @@ def _serve(parsed: argparse.Namespace) -> int:
     settings = _settings(parsed)
     logging.basicConfig(level=settings.log_level.upper(), stream=sys.stderr)
 
+    running: list[App] = []
+
+    def ending() -> None:
+        for app in running:
+            app.runs.ending = True
+
     async def main() -> int:
         from quire import compose
         from quire.frontends.terminal import greeting
 
         async with compose.app(settings) as app:
+            running.append(app)
             server = compose.mcp(app, settings)
             gc.freeze()  # what is loaded by now stays: collections need not look at it again
             if settings.transport == "stdio":
@@ -158,10 +167,11 @@ def _serve(parsed: argparse.Namespace) -> int:
                     port=settings.port,
                     log_level=settings.log_level,
                     listening=lambda url: greeting.show(url, app.about),
+                    ending=ending,
                 )
         return 0
 
-    return int(_run(main))
+    return int(_run(main, ending))
 
 
 def _demo(parsed: argparse.Namespace) -> int:

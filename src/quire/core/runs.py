@@ -68,6 +68,7 @@ class Runs:
         self._relay = relay
         self._recorder = Recorder(store, blobs)
         self._group: TaskGroup | None = None
+        self.ending = False  # the server is about to end, and its callers are sent away
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
@@ -142,7 +143,8 @@ class Runs:
                 return active.asked  # still waiting for its turn
             await active.begun.wait()  # a kernel that is being started has a deadline of its own
         except anyio.get_cancelled_exc_class():
-            active.stop(Stop.INTERRUPT)
+            if not self.ending:  # the server's end is no interrupt of this run
+                active.stop(Stop.INTERRUPT)
             raise
         if active.error is not None:
             raise active.error

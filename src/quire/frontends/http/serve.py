@@ -7,6 +7,7 @@ import ipaddress
 import logging
 import socket
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -21,22 +22,39 @@ _GRACE = 3  # seconds open requests have when the server ends
 
 
 async def serve(
-    server: FastMCP[Any], *, host: str, port: int, log_level: str, listening: Callable[[str], None]
+    server: FastMCP[Any],
+    *,
+    host: str,
+    port: int,
+    log_level: str,
+    listening: Callable[[str], None],
+    ending: Callable[[], None],
 ) -> None:
-    """Until a signal ends it. `listening` is called with the address once connections are taken."""
+    """Until a signal ends it. `listening` is called with the address once connections are taken, `ending` when a
+    signal has come."""
     check_loopback(host)
     with _bind(host, port) as sock:
         address = _url(host, sock.getsockname()[1])
         _add_health(server)
         app = server.http_app(path=PATH, host_origin_protection=True, allowed_hosts=[host])
         config = uvicorn.Config(app, log_level=log_level, lifespan="on", timeout_graceful_shutdown=_GRACE, ws="none")
-        running = uvicorn.Server(config)
+        running = _Server(config, ending)
         listening(address)
         try:
             await running.serve(sockets=[sock])
         except asyncio.CancelledError:
             logging.getLogger("uvicorn.error").disabled = True  # it takes being told to end for a fault
             raise
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, ending: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ending = ending
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._ending()
+        super().handle_exit(sig, frame)
 
 
 def check_loopback(host: str) -> None:
