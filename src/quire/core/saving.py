@@ -172,9 +172,11 @@ class Saving:
     async def _save_quietly(self, book: _Book) -> bool:
         """Whether that went well. A failure is told once, with the next answer; the last snapshot stands."""
         try:
-            await self.saved(book.notebook)
+            snapshot = await self.saved(book.notebook)
             book.told = False
-            return True
+            line = self._kernels.line(book.notebook)
+            # none, though something stands: the checkpoint was woken while it was written, and is taken again
+            return snapshot is not None or line is None or line.head is None
         except QuireError as error:
             if self._kernels.live(book.notebook) is not None and not book.told:
                 book.told = True
