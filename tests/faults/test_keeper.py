@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -768,3 +770,21 @@ async def cut_off(client: Client[Any]) -> AsyncIterator[Client[Any]]:
     finally:
         with suppress(Exception):
             await client.__aexit__(None, None, None)
+
+
+KEEPER = """
+from quire.wire import packets
+from quire.worker.keeper import Keeper
+
+server, control = packets.pair()
+keeper = Keeper(control)
+packets.send(server, {"do": "wake", "name": "none"})
+packets.send(keeper._theirs, {"kept": "by nobody"})
+server.close()
+keeper.serve()
+"""
+
+
+def test_an_order_and_news_that_are_ready_together_do_not_stop_the_keeper() -> None:
+    """Carrying out the order it hears the news; then there is nothing to wait for."""
+    assert subprocess.run([sys.executable, "-c", KEEPER], timeout=30).returncode == 0

@@ -57,7 +57,8 @@ class Keeper:
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         self._selector.register(control, selectors.EVENT_READ, self._on_order)
-        self._selector.register(self._nursery, selectors.EVENT_READ, self._on_news)
+        # never a receive that waits: an order that was ready in the same moment may have heard the news already
+        self._selector.register(self._nursery, selectors.EVENT_READ, self._hear)
         self._selector.register(self._wake_read, selectors.EVENT_READ, self._reap)
 
     def serve(self) -> Live:
