@@ -117,9 +117,12 @@ class Channel:
             self.flush()
 
     def _drain(self) -> Iterator[Printed]:
+        """What lies in the pipes now; not what another thread adds meanwhile, which might never end."""
         for name, pipe in self._pipes:
+            left = _waiting(pipe)
             with contextlib.suppress(BlockingIOError):
-                while data := os.read(pipe, _CHUNK):
+                while left > 0 and (data := os.read(pipe, min(left, _CHUNK))):
+                    left -= len(data)
                     yield Printed(stream=name, data=data)
 
     def leave(self) -> None:
@@ -142,8 +145,9 @@ def lifted(descriptor: int) -> int:
     return high
 
 
-def _waiting(pipe: int) -> bool:
-    return bool(struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, b"\0\0\0\0"))[0])
+def _waiting(pipe: int) -> int:
+    """Bytes that lie in a pipe."""
+    return int(struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, b"\0\0\0\0"))[0])
 
 
 class _Tap(io.BufferedWriter):

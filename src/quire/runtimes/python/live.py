@@ -65,6 +65,7 @@ class Live:
         self._loop = asyncio.get_running_loop()
         self._events: deque[Event | Died] = deque()
         self._backlog = 0  # bytes of them
+        self._aside = 0  # bytes of those put aside while an answer is awaited
         self._full = False  # so many that the socket is not read
         self._run: str | None = None  # what the worker runs now
         self._arrived = asyncio.Event()
@@ -158,8 +159,10 @@ class Live:
         kept: list[Event] = []
         while not isinstance(answer := await self.event(), (Inspected, Value, Paged, Checkpointed, Loaded, Died)):
             kept.append(answer)
+            self._aside += _weight(answer)
         self._events.extendleft(reversed(kept))  # shown between runs: the next run's
-        self._backlog += sum(map(_weight, kept))
+        self._backlog += self._aside
+        self._aside = 0
         return answer
 
     def interrupt(self) -> None:
@@ -246,7 +249,7 @@ class Live:
         self._fetching = self._loop.call_later(_QUIET, self._fetch)
 
     def _fetch(self) -> None:
-        if self._backlog < _BACKLOG:
+        if self._backlog + self._aside < _BACKLOG:
             try:
                 fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
