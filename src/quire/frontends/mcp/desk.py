@@ -1,4 +1,4 @@
-"""Where tools meet the core: who calls, which notebook is meant, running with progress, errors as answers."""
+"""Where tools meet the core: which notebook is meant, running with progress, errors as answers."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from quire.core.app import App
 from quire.core.batches import Batch
 from quire.core.current import Client
 from quire.core.errors import QuireError, Refused
-from quire.core.model import LOCAL, Cell, CellState, Notebook, RunId, Snapshot
+from quire.core.model import Cell, CellState, Notebook, RunId, Snapshot
 from quire.core.saving import Saving
-from quire.frontends.mcp import elicitation
+from quire.frontends.mcp import callers, elicitation
 from quire.frontends.mcp.notices import Notices
 from quire.frontends.mcp.render import Renderer
 from quire.frontends.mcp.results import NotebookInfo
@@ -36,12 +36,9 @@ class Desk:
         self._asking = elicitation.Asking()
 
     def client(self, ctx: Context) -> Client:
-        """One stdio process is one client; over HTTP a session is one, where the protocol has sessions."""
-        request = ctx.request_context
         if self.notices is not None:
             self.notices.seen(ctx.session)
-        http = request.request if request is not None else None
-        return Client(principal=LOCAL, session=http.headers.get("mcp-session-id") if http is not None else None)
+        return callers.client(ctx)
 
     async def notebook(self, ctx: Context, name: str | None) -> Notebook:
         return await self.app.current.notebook(self.client(ctx), name)

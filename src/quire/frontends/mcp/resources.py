@@ -13,7 +13,7 @@ from mcp_types import CompletionArgument, CompletionContext, PromptReference, Re
 
 from quire.core.errors import NotFound, QuireError
 from quire.core.model import Notebook
-from quire.frontends.mcp import render
+from quire.frontends.mcp import callers, render
 from quire.frontends.mcp.desk import Desk
 from quire.frontends.mcp.toolsets.notebook import document
 
@@ -111,9 +111,7 @@ def register_completions(server: FastMCP[Any], desk: Desk) -> None:
         argument: CompletionArgument,
         context: CompletionContext | None,
     ) -> list[str] | None:
-        from quire.core.model import LOCAL
-
-        books = await desk.app.notebooks.of(LOCAL)
+        books = await desk.app.notebooks.of(callers.principal())
         if argument.name in ("name", "notebook"):
             return [book.name for book in books if book.name.startswith(argument.value)]
         if argument.name in ("which", "cell"):
