@@ -25,6 +25,7 @@ from quire.settings import load
 # A shell's background job starts with SIGINT ignored, and children would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+DEFAULTS: dict[str, str] = {}  # settings of every server that a module's tests start
 DEADLINE = 60.0  # seconds anything is waited for
 
 
@@ -60,13 +61,20 @@ def data_dir(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def app(data_dir: Path) -> AsyncIterator[App]:
-    async with compose.app(load({"data_dir": data_dir}, environ={})) as running:
+    async with compose.app(load({"data_dir": data_dir, "mounts": granted(data_dir)}, environ={})) as running:
         yield running
+
+
+def granted(folder: Path) -> str:
+    """Cells of most tests leave signs of themselves in the folders of this run of the tests, so they may write there;
+    what code may not reach is for tests/security."""
+    return f"{next((each for each in folder.parents if each.name.startswith('pytest-')), folder.parent)}:rw"
 
 
 def server_environment(data_dir: Path, **settings: Any) -> dict[str, str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("QUIRE_")}
     given = {f"QUIRE_{name.upper()}": str(value) for name, value in settings.items()}
+    given = {**DEFAULTS, "QUIRE_MOUNTS": granted(data_dir), **given}
     return {**clean, "QUIRE_DATA_DIR": str(data_dir), **given}
 
 

@@ -21,13 +21,13 @@ from quire.core.capability_ports import Audit, Backends, Installed
 from quire.core.current import Current
 from quire.core.documents import Documents
 from quire.core.durable import Durable
-from quire.core.errors import Failed
+from quire.core.errors import Failed, Refused
 from quire.core.feed import Feed
 from quire.core.idle import Idle, IdleRules
 from quire.core.kernels import KernelRules, Kernels
 from quire.core.limits import Limits
 from quire.core.mirrors import Mirrors
-from quire.core.model import LOCAL, Cell, KernelLimits, KernelSpec, Notebook
+from quire.core.model import LOCAL, Cell, KernelLimits, KernelSpec, Layer, Mount, Notebook
 from quire.core.notebooks import Notebooks
 from quire.core.ports import Blobs, Relay, Snapshots, Store
 from quire.core.questions import Questions
@@ -125,7 +125,7 @@ def about(settings: Settings) -> dict[str, str]:
         "quire": __version__,
         "notebooks kept in": kept,
         "kernels run": settings.python,
-        "sandbox": "none: cells run with the rights of this user",
+        "sandbox": f"{settings.sandbox}; `quire doctor` shows what stands",
         "tool sets": ", ".join(settings.toolsets),
     }
 
@@ -142,11 +142,17 @@ async def examine(settings: Settings) -> list[tuple[str, bool | None, str]]:
                 loaded = ", ".join(said["ready"]) or "nothing"
                 found.append(("kernels", True, f"Python {said['python']} ({settings.python})"))
                 found.append(("preloaded", None, f"{loaded} (of {', '.join(settings.preload)})"))
+                found += [_wall(layer, settings.sandbox) for layer in await runtime.layers()]
         found.append(("recovery", *await _recovers(settings)))
-    except Failed as error:
+    except (Failed, Refused) as error:
         found.append(("start", False, str(error)))
-    found.append(("sandbox", None, about(settings)["sandbox"]))
     return found
+
+
+def _wall(layer: Layer, wanted: str) -> tuple[str, bool | None, str]:
+    """A layer that is off by choice is no fault."""
+    stands = None if layer.why_not and wanted == "off" else not layer.why_not
+    return f"sandbox: {layer.name}", stands, layer.why_not or "on"
 
 
 async def _recovers(settings: Settings) -> tuple[bool, str]:
@@ -233,7 +239,12 @@ async def _python(settings: Settings, stack: AsyncExitStack, relay: Relay) -> Py
     from quire.runtimes.python.runtime import PythonRuntime
 
     runtime = PythonRuntime(
-        python=settings.python, calls=relay, preload=settings.preload, spares=settings.spare_kernels
+        python=settings.python,
+        calls=relay,
+        preload=settings.preload,
+        spares=settings.spare_kernels,
+        sandbox=settings.sandbox,
+        environment=settings.environment,
     )
     return await stack.enter_async_context(runtime.open())
 
@@ -255,6 +266,7 @@ def _workspace(settings: Settings) -> Callable[[Notebook], str]:
 def _spec(settings: Settings) -> Callable[[Notebook], KernelSpec]:
     """What a notebook's own policy says, over the settings."""
     workspace = _workspace(settings)
+    mounts = tuple(_mount(entry) for entry in settings.mounts)
 
     def spec(notebook: Notebook) -> KernelSpec:
         own = notebook.policy
@@ -265,6 +277,8 @@ def _spec(settings: Settings) -> Callable[[Notebook], KernelSpec]:
             workspace=workspace(notebook),
             python=own.python,
             ipython=own.shell == "ipython",
+            network=settings.network,
+            mounts=mounts,
             limits=KernelLimits(
                 memory=settings.max_memory_bytes if own.memory is None else own.memory,
                 cpu=settings.max_cpu_seconds if own.cpu is None else own.cpu,
@@ -274,6 +288,13 @@ def _spec(settings: Settings) -> Callable[[Notebook], KernelSpec]:
         )
 
     return spec
+
+
+def _mount(entry: str) -> Mount:
+    path, colon, how = entry.rpartition(":")
+    if colon and how in ("ro", "rw"):
+        return Mount(str(Path(path).expanduser().resolve()), writable=how == "rw")
+    return Mount(str(Path(entry).expanduser().resolve()))
 
 
 def _limits(settings: Settings) -> Limits:

@@ -83,6 +83,19 @@ class Settings(BaseModel):
     )
     max_cpu_seconds: float = Field(0, ge=0, description="Seconds of processor time a run may take; 0 no limit")
     max_processes: int = Field(500, ge=0, description="Processes a notebook may have at once; 0 no limit")
+    sandbox: str = Field(
+        "auto",
+        description="Walls around kernels: auto for all this machine gives, require:LAYERS or require:all, or off",
+    )
+    network: tuple[str, ...] = Field(
+        (), description="Hosts code may connect to, as in pypi.org,*.pythonhosted.org,10.0.0.5:8080; none unless set"
+    )
+    mounts: tuple[str, ...] = Field(
+        (), description="Folders code may read beside its workspace, or write where :rw follows"
+    )
+    environment: tuple[str, ...] = Field(
+        (), description="Variables of the server's environment that code has too; without a sandbox it has all"
+    )
     connect_timeout: float = Field(30, gt=0, description="Seconds an MCP server has to answer when it is connected to")
     call_timeout: float = Field(
         60, gt=0, description="Seconds a capability's call may take where the code names no _timeout"
@@ -106,7 +119,7 @@ class Settings(BaseModel):
         "warning", description="What goes to the log on stderr"
     )
 
-    @field_validator("toolsets", "preload", mode="before")
+    @field_validator("toolsets", "preload", "network", "mounts", "environment", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value

@@ -11,6 +11,7 @@ from fastmcp import Client
 
 from tests.conftest import call, stdio_client, text
 
+INDEX = "pypi.org,files.pythonhosted.org"
 LOOK = "import six, sys\n[six.__name__, six.__file__.startswith(sys.prefix), sys.prefix]"
 
 
@@ -21,7 +22,7 @@ async def client(data_dir: Path) -> AsyncIterator[Client[Any]]:
 
 
 async def test_what_is_installed_is_there_at_once_after_a_crash_a_reset_and_a_restart(data_dir: Path) -> None:
-    async with stdio_client(data_dir, preload="") as client:
+    async with stdio_client(data_dir, preload="", network=INDEX) as client:
         made = await call(client, "create_notebook", name="own", python="venv")
         folder = str(Path(made.structured_content["workspace"]) / ".venv")
         before = await call(client, "execute", code="import sys\nx = 41\nsys.prefix", timeout=120)
@@ -43,7 +44,7 @@ async def test_what_is_installed_is_there_at_once_after_a_crash_a_reset_and_a_re
         await call(client, "create_notebook", name="another", python="venv")
         elsewhere = await call(client, "execute", code="import six", timeout=120)
         assert elsewhere.structured_content["error_type"] == "ModuleNotFoundError"
-    async with stdio_client(data_dir, preload="") as client:
+    async with stdio_client(data_dir, preload="", network=INDEX) as client:
         await call(client, "use_notebook", name="own")
         assert await value(client, LOOK) == ["six", True, folder]
         branch = await call(client, "branch_notebook", name="branch of it")

@@ -274,6 +274,22 @@ class KernelLimits:
     processes: int = 0  # at once
 
 
+@dataclass(frozen=True)
+class Layer:
+    """One of the walls around a kernel: it stands, or why it does not."""
+
+    name: str
+    why_not: str = ""
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A folder or file of the machine that code may see beside its workspace, or write."""
+
+    path: str
+    writable: bool = False
+
+
 @dataclass(frozen=True, kw_only=True)
 class KernelSpec:
     """What a runtime needs to know to make a kernel."""
@@ -284,5 +300,7 @@ class KernelSpec:
     workspace: str  # the folder its code works in
     python: str = ""  # the interpreter; "" is the runtime's own
     ipython: bool = False  # IPython itself runs every cell
+    network: tuple[str, ...] = ()  # hosts code may connect to, each with or without a port
+    mounts: tuple[Mount, ...] = ()
     limits: KernelLimits = KernelLimits()
     checkpoint_bytes: int = 0  # memory all its checkpoints may hold; the newest is kept all the same

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ from quire.core.model import (
     Died,
     Edit,
     KernelSpec,
+    Layer,
     NewCell,
     Notebook,
     NotebookId,
@@ -115,6 +116,10 @@ class Runtime(Protocol):
 
     async def start(self, spec: KernelSpec) -> Kernel:
         """A new kernel, ready to run. Raises Failed with the reason where none can be had."""
+        ...
+
+    async def layers(self) -> Sequence[Layer]:
+        """The walls its kernels are put behind on this machine. Raises Refused where they are fewer than required."""
         ...
 
 

@@ -98,12 +98,16 @@ class Page:
 
 @dataclass(frozen=True, kw_only=True)
 class Enter:
-    """Work in this folder, under these limits; 0 is none. The first request, once, without an answer."""
+    """Work in this folder, under these limits; 0 is none. The first request, once; answered by Entered."""
 
     workspace: str = says(one(str))
     memory: int = says(one(int), default=0)  # bytes of data a process may have
     cpu: float = says(one(int, float), default=0)  # seconds of processor time a run may take
     ipython: bool = says(one(bool), default=False)  # every cell is IPython's to run
+    venv: str = says(one(str), default="")  # the environment to import from, in place of the interpreter's own
+    environ: dict[str, str] = says(_bundle, default_factory=dict)  # to be set
+    proxied: bool = says(one(bool), default=False)  # the only way to the network is the proxy named there
+    sandbox: dict[str, Any] = says(one(dict), default_factory=dict)  # see worker/sandbox/apply.py; {} is none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,6 +216,13 @@ class Finished:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Entered:
+    """The kernel is where it was told to be, or why it is not: then it must not run anything."""
+
+    why_not: str = says(one(str), default="")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Native:
     """The capabilities the code has registered, where that is news: each {name, about, approve, expose, methods}.
 
@@ -277,6 +288,7 @@ Event = (
     | Raised
     | Asked
     | Finished
+    | Entered
     | Native
     | Inspected
     | Value

@@ -21,7 +21,7 @@ import struct
 import sys
 import termios
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from quire.wire import frames
@@ -29,12 +29,13 @@ from quire.wire.messages import Printed
 from quire.worker.interrupts import Interrupts
 
 _CHUNK = 1 << 20
-_STARTS_CHILD = frozenset(("subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.posix_spawn"))
+_STARTS_CHILD = ("subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.posix_spawn")
 _libc = ctypes.CDLL(None)
 
 
 DESCRIPTORS = 7  # of a live process: six of the channel, and the relay's
 RELAY = 6  # which of them that is
+HANDED = 100  # descriptors that may come beside the first words
 HIGH = 200  # our descriptors are numbered from here: a cell that closes "all" most often means the low ones
 
 
@@ -45,6 +46,7 @@ class Channel:
         self._interrupts = interrupts
         self.left = True  # in a process that has no say here: a fork of the cell's
         os.register_at_fork(after_in_child=self._leave)
+        self.audited: dict[str, Callable[[Any], None]] = dict.fromkeys(_STARTS_CHILD, lambda arguments: self.flush())
         sys.addaudithook(self._on_audit)
 
     def connect(self, descriptors: list[int]) -> None:
@@ -64,6 +66,11 @@ class Channel:
 
     def receive(self, size: int) -> bytes:
         return self._sock.recv(size)
+
+    def receive_first(self, size: int) -> tuple[bytes, list[int]]:
+        """The first words, with what is handed over beside them."""
+        data, descriptors, _, _ = socket.recv_fds(self._sock, size, HANDED, socket.MSG_CMSG_CLOEXEC)
+        return data, descriptors
 
     def send(self, message: Any, *, more: bool = False) -> None:
         """Send one message after everything printed before it; with `more`, together with the next one."""
@@ -113,8 +120,8 @@ class Channel:
                 fcntl.lockf(self._lock_file, fcntl.LOCK_UN)
 
     def _on_audit(self, event: str, arguments: Any) -> None:
-        if event in _STARTS_CHILD:
-            self.flush()
+        if event in self.audited:
+            self.audited[event](arguments)
 
     def _drain(self) -> Iterator[Printed]:
         """What lies in the pipes now; not what another thread adds meanwhile, which might never end."""

@@ -36,6 +36,11 @@ class Checkpoints:
         self._subject = subject
         self._carried: list[str] = []  # libraries that do not work here since it was woken
 
+    @property
+    def way(self) -> tuple[socket.socket, int]:
+        """To the keeper, and its pid."""
+        return self._nursery, self._keeper
+
     def census(self, ours: list[int]) -> Census:
         """What a copy taken now would lack; `ours` are the channel's descriptors."""
         return census.take({self._nursery.fileno(), *ours}, self._carried)

@@ -19,6 +19,7 @@ import sys
 import termios
 from collections.abc import Callable
 
+from quire.worker import packages
 from quire.worker.shim.slist import SList
 
 _ENVIRONMENT = {"PAGER": "cat", "GIT_PAGER": "cat", "TERM": "xterm-color"}
@@ -142,6 +143,8 @@ def _with_pip(command: str) -> str:
     here = shlex.quote(sys.executable)
     uv = os.environ.get("UV") or shutil.which("uv")
     own = f'{shlex.quote(uv)} pip "$@" --python {here}' if uv and not _has_pip() else f'{here} -m pip "$@"'
+    if packages.folder:  # the interpreter's own cannot be written
+        own = f'case "$1" in install) set -- "$@" --target {shlex.quote(packages.folder)};; esac; {own}'
     return f"pip() {{ {own}; }}; {_PIP.sub(lambda found: found['before'] + 'pip', command)}"
 
 

@@ -74,8 +74,7 @@ class Keeper:
     def _on_order(self) -> Live | None:
         words, descriptors, _ = packets.receive(self._control)
         if not words:
-            self._clear(everything=True)
-            os._exit(0)
+            self._end()
         try:
             match words["do"]:
                 case "start":
@@ -100,9 +99,24 @@ class Keeper:
                     self._count(words["most"])
                 case "weigh":
                     self._weigh()
+                case "end":
+                    self._end()
         finally:
             packets.close(descriptors)
         return None
+
+    def _end(self) -> None:
+        """Everything it keeps is killed. The first process of a namespace stays until the branches are gone: with it
+        they would be killed."""
+        self._clear(everything=True)
+        self._say({"ended": True})
+        self._control.close()
+        while os.getpid() == 1:
+            try:
+                os.wait()
+            except ChildProcessError:
+                break
+        os._exit(0)
 
     def _start(self, descriptors: list[int]) -> Live | None:
         keeper = os.getpid()

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import types
-from typing import Any
+from typing import Any, NoReturn
 
 from quire.wire import frames, messages
 from quire.wire.messages import (
@@ -24,6 +24,7 @@ from quire.wire.messages import (
     Checkpoint,
     Checkpointed,
     Enter,
+    Entered,
     Inspect,
     Inspected,
     Load,
@@ -38,7 +39,19 @@ from quire.wire.messages import (
     Run,
     Value,
 )
-from quire.worker import census, environment, figures, namespace, processes, repairs, reserve, tables
+from quire.worker import (
+    afresh,
+    census,
+    environment,
+    figures,
+    namespace,
+    network,
+    packages,
+    processes,
+    repairs,
+    reserve,
+    tables,
+)
 from quire.worker import channel as channels
 from quire.worker.capabilities.known import Known
 from quire.worker.checkpoints import LIVE, Checkpoints
@@ -47,6 +60,7 @@ from quire.worker.executor import Executor
 from quire.worker.history import is_ours
 from quire.worker.interrupts import Interrupts
 from quire.worker.keeper import Live
+from quire.worker.sandbox import apply
 from quire.worker.snapshot import reader, surroundings, writer
 from quire.worker.snapshot.pages import Watch
 from quire.worker.tracking import Makers
@@ -63,8 +77,9 @@ class CpuTimeExceeded(RuntimeError):
 InputNotAvailable.__module__ = CpuTimeExceeded.__module__ = "builtins"  # in tracebacks, without where they are from
 
 
-def live(begin: Live) -> None:
-    """Be a kernel's live process: answer requests until the parent closes the socket."""
+def live(begin: Live, enter: Enter | None = None) -> None:
+    """Be a kernel's live process: answer requests until the parent closes the socket; with `enter`, one that has
+    taken another's place after the first of them."""
     quiet_stdin()
     processes.oom_score("self", LIVE)
     sys.path.insert(_after_standard(), "")
@@ -74,7 +89,10 @@ def live(begin: Live) -> None:
     channel = channels.Channel(interrupts)
     channel.connect(begin.descriptors[: channels.RELAY])
     channels.line_buffer_c()
-    _Worker(channel, interrupts, begin).serve()
+    worker = _Worker(channel, interrupts, begin)
+    if enter is None:
+        worker.serve()
+    worker.go_on(enter)
 
 
 class _Worker:
@@ -90,6 +108,9 @@ class _Worker:
         self._checkpoints = Checkpoints(begin.nursery, begin.keeper, subject)
         self._recipe = begin.descriptors[channels.DESCRIPTORS :]  # of a snapshot to load
         self._running = False
+        self._inside = False  # where it was told to work
+        self._trees: list[int] = []  # folders to mount there
+        self._attempts = network.Attempts()
         self._questions = 0
         self._cpu_seconds = 0.0
         self._decoder = frames.Decoder(messages.REQUESTS)
@@ -105,7 +126,12 @@ class _Worker:
         signal.signal(signal.SIGXCPU, self._on_cpu)
         signal.signal(signal.SIGINT, self._on_interrupt)
 
-    def serve(self) -> None:
+    def go_on(self, enter: Enter) -> None:
+        self._enter(enter)
+        self._listen()
+        self.serve()
+
+    def serve(self) -> NoReturn:
         while True:
             self._channel.send(Ready(version=messages.VERSION, python=platform.python_version()))
             self._tell(self._known.all_news())
@@ -118,7 +144,7 @@ class _Worker:
     def _listen(self) -> None:
         """Until the parent hangs up, which ends the process, or this is a woken copy, which begins anew."""
         self._decoder = frames.Decoder(messages.REQUESTS)
-        while data := self._channel.receive(1 << 16):
+        while data := self._receive():
             for request in self._decoder.feed(data):
                 if isinstance(request, Checkpoint):
                     if self._checkpoint(request.name):
@@ -126,6 +152,12 @@ class _Worker:
                 else:
                     self.answer(request)
         os._exit(0)
+
+    def _receive(self) -> bytes:
+        if self._inside:
+            return self._channel.receive(1 << 16)
+        data, self._trees = self._channel.receive_first(1 << 16)
+        return data
 
     def _checkpoint(self, name: str) -> bool:
         """True in a copy, once it is woken: it has the original's place, and another parent's ear."""
@@ -184,13 +216,37 @@ class _Worker:
 
     def _enter(self, request: Enter) -> None:
         """Where this kernel works and what it may use; the first request, once."""
-        os.chdir(request.workspace)
+        why = ""
+        try:
+            if request.sandbox:
+                apply.apply(request.sandbox, self._trees)
+            os.chdir(request.workspace)
+            if request.venv:
+                afresh.begin(request, self._all_descriptors(), *self._checkpoints.way)
+        except (apply.LayerFailed, afresh.NotMade, OSError) as error:
+            why = str(error)
+        self._inside = not why
+        if not why:
+            self._settle(request)
+        self._channel.send(Entered(why_not=why))
+
+    def _all_descriptors(self) -> list[int]:
+        """As a live process begins with them."""
+        sock, stdout, stderr, lock = self._channel.descriptors
+        written = [os.dup(1), stdout, os.dup(2), stderr]
+        return [sock, *written, lock, *self._known.relay.descriptors, *self._recipe]
+
+    def _settle(self, request: Enter) -> None:
+        os.environ.update(request.environ)
+        if request.proxied:
+            self._channel.audited.update(self._attempts.watched)
         if request.memory:
             resource.setrlimit(resource.RLIMIT_DATA, (request.memory, request.memory))
             reserve.limited = True
         self._cpu_seconds = request.cpu
         self._executor.ipython = request.ipython
         self._executor.history.folders[:] = [pathlib.Path(request.workspace)]
+        packages.keep_in(request.workspace)
         surroundings.enter()
 
     def _load(self) -> Loaded:
@@ -219,6 +275,7 @@ class _Worker:
         signal.signal(signal.SIGINT, self._on_interrupt)  # a cell before may have replaced it
         self._interrupts.came = None
         self._running = True
+        self._attempts.forget()
         self._makers.before(self._executor.namespace)
         self._limit_cpu(self._cpu_seconds)
         try:

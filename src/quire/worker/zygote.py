@@ -22,12 +22,14 @@ from typing import Any
 
 from quire.wire import packets
 from quire.worker import (
+    afresh,
     figures,  # noqa: F401 - matplotlib finds its backend among the loaded modules
     processes,
     shells,
 )
 from quire.worker import loop as worker_loop
 from quire.worker.keeper import Keeper
+from quire.worker.sandbox import namespaces, probe, root, system
 from quire.worker.snapshot import surroundings
 
 _NICE = 5  # how far kernels stand back behind the server; more would starve them on a busy machine
@@ -46,24 +48,37 @@ def main(arguments: list[str]) -> None:
     control = socket.socket(fileno=int(arguments[0]))
     processes.die_with_parent(int(arguments[1]))  # while it warms up; later it sees the end of `control`
     processes.adopt_orphans()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal is the server's to handle
+    loaded = warm(arguments[2:])
+    _give_way()
+    gc.collect()
+    gc.freeze()  # without it a collection in a kernel would unshare every page of these objects
+    processes.outlive_parent()
+    said = {"ready": loaded, "python": sys.version.split()[0], "places": root.interpreter(), "able": probe.able()}
+    with contextlib.suppress(OSError):  # the server is gone: the end of control says so
+        packets.send(control, said)
+    _Zygote(control).serve()
+
+
+def go_on(words: str) -> None:
+    """Be a live process that another began, see afresh.py."""
+    warm([])
+    worker_loop.live(*afresh.begun(words))
+
+
+def warm(preload: list[str]) -> list[str]:
+    """All that a kernel begins with, loaded; which of those could be."""
     os.environ.pop("PYTHONHASHSEED", None)  # ours, not for what cells start
     os.environ["MPLBACKEND"] = _figures()
     shells.prepare()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal is the server's to handle
-    loaded = [name for name in arguments[2:] if _preload(name)]
+    loaded = [name for name in preload if _preload(name)]
     if "matplotlib" in sys.modules:
         shells.draw_early()
         if "quire" in os.environ["MPLBACKEND"]:
             del os.environ["MPLBACKEND"]  # read when it loaded; for what cells start it would be a riddle
     os.environ.update(_ENVIRONMENT)
-    _give_way()
     surroundings.begin()  # once for all kernels: each that looked anew would have a copy of what it looked at
-    gc.collect()
-    gc.freeze()  # without it a collection in a kernel would unshare every page of these objects
-    processes.outlive_parent()
-    with contextlib.suppress(OSError):  # the server is gone: the end of control says so
-        packets.send(control, {"ready": loaded, "python": sys.version.split()[0]})
-    _Zygote(control).serve()
+    return loaded
 
 
 def _give_way() -> None:
@@ -112,27 +127,66 @@ class _Zygote:
             self._end()
         elif "adopt" in words:  # forked from a checkpoint, it becomes our child when its own keeper ends
             self._keepers.add(words["adopt"])
+        elif "trees" in words:
+            self._copy_trees(words, descriptors)
         else:
             self._fork(words, descriptors)
 
     def _fork(self, words: dict[str, Any], descriptors: list[int]) -> None:
-        pid = os.fork()
+        """A keeper: of namespaces of its own where it is to have them, and then with the descriptor of its user's."""
+        ids: list[int] = []
+        try:
+            if words.get("apart"):
+                made = namespaces.fork(own_uid=words["own_uid"])
+                pid = made.pid if made is not None else 0
+                ids = [made.ids] if made is not None else []
+            else:
+                pid = os.fork()
+        except OSError as error:
+            packets.close(descriptors)
+            self._answer({"refused": words["id"], "why": str(error)})
+            return
         if pid == 0:
-            self._become_keeper(socket.socket(fileno=descriptors[0]))
+            self._become_keeper(socket.socket(fileno=descriptors[0]), apart=bool(words.get("apart")))
         self._keepers.add(pid)
         packets.close(descriptors)
-        pidfd = os.pidfd_open(pid)
-        with contextlib.suppress(OSError):  # the server is gone: the end of control says so
-            packets.send(self._control, {"forked": words["id"], "pid": pid}, [pidfd])
-        os.close(pidfd)
+        self._answer({"done": words["id"], "pid": pid}, [os.pidfd_open(pid), *ids])
 
-    def _become_keeper(self, control: socket.socket) -> None:
+    def _copy_trees(self, words: dict[str, Any], descriptors: list[int]) -> None:
+        """Folders to be mounted in a kernel's root, where what belongs to this user belongs to the kernel's."""
+        trees: list[int] = []
+        try:
+            for path, writable in words["trees"]:
+                trees.append(system.open_tree(path))
+                try:
+                    system.set_attributes(trees[-1], read_only=not writable, ids=descriptors[0])
+                except OSError:
+                    if writable:
+                        raise
+                    system.set_attributes(trees[-1], read_only=True)  # as everybody may read it
+            self._answer({"done": words["id"]}, trees)
+        except OSError as error:
+            packets.close(trees)
+            self._answer({"refused": words["id"], "why": str(error)})
+        finally:
+            packets.close(descriptors)
+
+    def _answer(self, words: dict[str, Any], descriptors: list[int] | None = None) -> None:
+        with contextlib.suppress(OSError):  # the server is gone: the end of control says so
+            packets.send(self._control, words, descriptors or [])
+        packets.close(descriptors or [])
+
+    def _become_keeper(self, control: socket.socket, *, apart: bool) -> None:
         code = 1
         try:
             signal.set_wakeup_fd(-1)
             self._ready.close()
             self._control.close()
             packets.close([self._wake_read, self._wake_write])
+            if apart:
+                port, door = namespaces.settle()
+                packets.send(control, {"door": port}, [door.fileno()])
+                door.close()
             live = Keeper(control).serve()
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             worker_loop.live(live)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import socket
+from pathlib import Path
 from typing import Any
 
 from quire.core.errors import Failed
@@ -20,11 +22,17 @@ _ANSWERS = {"start": "live", "wake": "live", "branch": "branched", "write": "wri
 
 
 class Keeper:
-    """One for a kernel. What it says is checked: cells have found the sockets of others before."""
+    """One for a kernel. What it says is checked: cells have found the sockets of others before. Processes are named by
+    the descriptors it hands over, not by what it calls them."""
 
-    def __init__(self, control: socket.socket, pidfd: int) -> None:
+    def __init__(self, control: socket.socket, pidfd: int, ids: int = -1) -> None:
         self._control = control
         self._pidfd = pidfd
+        self.pid = _pid_of(pidfd)
+        self.ids = ids  # the user namespace it lives in, where that is its own
+        self.door: tuple[int, socket.socket] | None = None  # in its loopback, and the port of it
+        self._names: dict[int, int] = {}  # what it calls a process, and what that is called here
+        self._ended = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._gone = asyncio.Event()
         self._one_at_a_time = asyncio.Lock()  # orders that are answered
@@ -34,6 +42,7 @@ class Keeper:
         self._deaths: dict[int, asyncio.Future[Exit]] = {}
         self.kept: dict[str, Census] = {}  # checkpoints, oldest first
         self.live = 0  # the pid of the live process
+        self.branched = False  # others live in its namespaces
         self._loop.add_reader(control.fileno(), self._heard)
         self._loop.add_reader(pidfd, self._on_death)
 
@@ -57,6 +66,10 @@ class Keeper:
                 raise Failed(f"The process that keeps this kernel cannot be reached ({error.strerror}).") from error
             finally:
                 self._asked = ""
+
+    def adopt(self, branch: int, of: Keeper) -> None:
+        """One that `of` has branched, in the same namespace: not to be killed when it becomes a child of this one."""
+        self.order(do="adopt", pid=next((name for name, here in of._names.items() if here == branch), branch))
 
     def order(self, **words: Any) -> None:
         with contextlib.suppress(OSError):
@@ -89,8 +102,15 @@ class Keeper:
             self._deaths.pop(pid, None)
 
     async def close(self) -> None:
-        """Everything below it is killed, then it ends."""
+        """Everything below it is killed, then it ends: but for the first of a namespace in which branches live on."""
+        if self.alive:
+            self.order(do="end")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_END):
+                    await self._ended.wait()
         self._hang_up()
+        if self._ended.is_set() and self.branched:
+            return
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(self._gone.wait()), _END)
             return
@@ -112,9 +132,13 @@ class Keeper:
                 {"live": int(pid)} | {"branched": int(pid)} | {"writing": int(pid)},
                 [pidfd],
             ) if self._answer is not None and _ANSWERS.get(self._asked) in words:
-                self.live = pid if "live" in words else self.live
-                self._settle(self._answer, (pid, pidfd))
-                return
+                if here := _pid_of(pidfd):
+                    self._names |= {} if "writing" in words else {pid: here}
+                    self.live = here if "live" in words else self.live
+                    self._settle(self._answer, (here, pidfd))
+                    return
+                if not self._answer.done():
+                    self._answer.set_exception(Failed("The kernel's process ended at once."))
             case {"failed": str(why), "do": str(order)}, []:
                 if self._answer is not None and not self._answer.done() and order == self._asked:
                     self._answer.set_exception(Failed(why))
@@ -125,9 +149,15 @@ class Keeper:
                     self._weighed.set_result((total, {str(name): int(size) for name, size in own.items()}))
             case {"died": int(pid), "status": int(status), "peak_kb": int(peak), "oom": oom, "why": why}, []:
                 ended = Exit(status=status, peak_bytes=peak * 1024, oom=bool(oom), why=str(why))
-                death = self._deaths.setdefault(pid, self._loop.create_future())
+                here = self._names.pop(pid, pid)
+                death = self._deaths.setdefault(here, self._loop.create_future())
                 if not death.done():
                     death.set_result(ended)
+            case {"door": int(port)}, [door] if self.door is None:
+                self.door = (port, socket.socket(fileno=door))
+                return
+            case {"ended": _}, []:
+                self._ended.set()
             case {}, _:
                 self._hang_up()
         for each in descriptors:
@@ -154,8 +184,19 @@ class Keeper:
     def _on_death(self) -> None:
         self._loop.remove_reader(self._pidfd)
         os.close(self._pidfd)
+        if self.ids >= 0:
+            os.close(self.ids)
+            self.ids = -1
         self._hang_up()
+        self._ended.set()
         for death in self._deaths.values():
             if not death.done():
                 death.set_result(Exit())
         self._gone.set()
+
+
+def _pid_of(pidfd: int) -> int:
+    """What a process is called here, 0 where it is gone: in a namespace of its own it knows another name."""
+    said = Path(f"/proc/self/fdinfo/{pidfd}").read_text()
+    found = re.search(r"^Pid:\t(\d+)$", said, re.MULTILINE)
+    return int(found[1]) if found else 0

@@ -14,9 +14,15 @@ from quire.runtimes.python import budget, writing
 from quire.runtimes.python.keeper import Keeper
 from quire.runtimes.python.live import Live
 from quire.runtimes.python.zygote import Zygote
+from quire.runtimes.sandbox.walls import Sandbox, Walls
 from quire.wire import messages, packets, relay
 from quire.wire.messages import Event
 
+VENV = "venv"
+"""What a notebook names as its python to have an environment of its own, in its workspace."""
+
+_ENTER = 30.0  # seconds a kernel has to be where it works
+_VENV = 150.0  # and to make its environment
 _CHECKPOINT = 10.0  # seconds a checkpoint may take
 _LOST = 20  # things lost that a census may name
 _NAME = 100  # characters of each
@@ -28,10 +34,11 @@ _WATCH = 0.5  # seconds between looks at how many processes a cell has
 class PythonKernel:
     _live: Live
 
-    def __init__(self, zygote: Zygote, keeper: Keeper, calls: Relay) -> None:
+    def __init__(self, zygote: Zygote, keeper: Keeper, calls: Relay, walls: Walls) -> None:
         self._zygote = zygote
         self._keeper = keeper
         self._calls = calls
+        self._walls = walls
         self._offered = -1  # the catalog that the live process has
         self._spec: KernelSpec | None = None  # None while nobody has it
         self._branched = False  # as it began, it was somewhere already
@@ -40,36 +47,66 @@ class PythonKernel:
         self._burials: set[asyncio.Task[None]] = set()
         self._watching: asyncio.TimerHandle | None = None
         self._unwritable: writing.Refused = {}
+        self._denied: set[str] = set()  # hosts the run that is on asked for in vain
 
     @classmethod
-    async def start(cls, zygote: Zygote, calls: Relay) -> PythonKernel:
-        return await cls._of(zygote, await zygote.fork(), calls)
+    async def start(cls, zygote: Zygote, calls: Relay, sandbox: Sandbox) -> PythonKernel:
+        keeper = await zygote.fork(apart=sandbox.plan.on("pid"), own_uid=sandbox.plan.on("uid"))
+        return await cls._of(zygote, keeper, calls, sandbox.walls(keeper.pid))
 
     @classmethod
-    async def _of(cls, zygote: Zygote, keeper: Keeper, calls: Relay, spec: KernelSpec | None = None) -> PythonKernel:
-        kernel = cls(zygote, keeper, calls)
+    async def _of(
+        cls, zygote: Zygote, keeper: Keeper, calls: Relay, walls: Walls, spec: KernelSpec | None = None
+    ) -> PythonKernel:
+        kernel = cls(zygote, keeper, calls, walls)
         kernel._spec = spec
         try:
             kernel._live = await Live.begin(keeper, kernel, {"do": "start"})
         except BaseException:
             await asyncio.shield(keeper.close())
+            walls.close()
             raise
         return kernel
 
     async def enter(self, spec: KernelSpec) -> None:
-        """Become this notebook's: its folder, its limits."""
+        """Become this notebook's: its folder, its limits, its walls."""
         self._spec = spec
-        await self._live.send(
-            messages.Enter(
-                workspace=spec.workspace, memory=spec.limits.memory, cpu=spec.limits.cpu, ipython=spec.ipython
-            )
+        keeper, walls = self._keeper, self._walls
+        if keeper.door is not None:
+            await walls.open_network(keeper.door, spec.network, self._refused)
+        walls.limit(spec.limits, spec.checkpoint_bytes)
+        trees = walls.trees(spec, (await self._zygote.ready())["places"])
+        copies = await self._zygote.trees(trees, keeper.ids) if walls.own_uid else []
+        request = messages.Enter(
+            workspace=spec.workspace,
+            memory=spec.limits.memory,
+            cpu=spec.limits.cpu,
+            ipython=spec.ipython,
+            venv=f"{spec.workspace}/.venv" if spec.python == VENV else "",
+            environ=walls.environ,
+            proxied=bool(walls.environ),
+            sandbox=walls.rules(spec, trees),
         )
+        try:
+            async with asyncio.timeout(_VENV if request.venv else _ENTER):
+                await self._live.enter(request, copies)
+        except TimeoutError:
+            raise Failed("A kernel could not start: it was not where it works in time. Call again.") from None
+        finally:
+            packets.close(copies)
+
+    def _refused(self, host: str) -> None:
+        """The network was asked for what it does not give: whoever reads the output is to know, once a run."""
+        if host not in self._denied:
+            self._denied.add(host)
+            self._live.tell(f"[quire] Not connected to {host}: this notebook was not granted it (setting network).\n")
 
     @property
     def alive(self) -> bool:
         return self._live.alive and self._keeper.alive
 
     async def begin(self, run: messages.Run) -> None:
+        self._denied.clear()
         await self._live.run(run)
         self._watch()
 
@@ -115,6 +152,7 @@ class PythonKernel:
         self.native([])
         await self._keeper.close()
         await asyncio.gather(self._live.close(), *self._burials)
+        self._walls.close()
 
     def _bury(self, live: Live) -> None:
         burial = asyncio.get_running_loop().create_task(live.close())
@@ -233,9 +271,11 @@ class PythonKernel:
             ours.close()
             raise
         self._zygote.adopt(pid)
+        self._keeper.branched = True
         for keeper in self._ancestors:  # it becomes their child when the ones between end
-            keeper.order(do="adopt", pid=pid)
-        kernel = await self._of(self._zygote, Keeper(ours, pidfd), self._calls, spec)
+            keeper.adopt(pid, self._keeper)
+            keeper.branched = True
+        kernel = await self._of(self._zygote, Keeper(ours, pidfd), self._calls, self._walls.shared(pid), spec)
         kernel._ancestors = [*self._ancestors, self._keeper]
         kernel._branched = bool(name) or self._branched
         if not kernel._branched:

@@ -27,6 +27,8 @@ from quire.wire.messages import (
     Checkpoint,
     Checkpointed,
     Displayed,
+    Enter,
+    Entered,
     Event,
     Finished,
     Inspect,
@@ -48,6 +50,7 @@ _BACKLOG = 4 << 20  # bytes of events waiting to be taken before the worker is l
 _DYING = 0.1  # seconds between the end of a process's socket and of the process
 _START = 30.0  # seconds a new kernel has to say it is ready
 _WAKE = 10.0  # seconds a checkpoint has
+_ANSWERS = (Entered, Inspected, Value, Paged, Checkpointed, Loaded, Died)
 
 
 class Owner(Protocol):
@@ -154,10 +157,22 @@ class Live:
             self._loop.add_reader(self._sock.fileno(), self._on_frames)
         return event
 
+    async def enter(self, request: Enter, trees: Sequence[int]) -> None:
+        """Have it go where it is to work, with these to mount there. Raises Failed where it cannot."""
+        with contextlib.suppress(OSError):
+            socket.send_fds(self._sock, [frames.encode(request)], trees)
+        answer = await self._answer()
+        why = answer.why_not if isinstance(answer, Entered) else self._last_words(answer)
+        if why:
+            raise Failed(f"A kernel could not start: {why}")
+
     async def ask(self, question: Inspect | Read | Page | Checkpoint | Load) -> Event | Died:
         await self.send(question)
+        return await self._answer()
+
+    async def _answer(self) -> Event | Died:
         kept: list[Event] = []
-        while not isinstance(answer := await self.event(), (Inspected, Value, Paged, Checkpointed, Loaded, Died)):
+        while not isinstance(answer := await self.event(), _ANSWERS):
             kept.append(answer)
             self._aside += _weight(answer)
         self._events.extendleft(reversed(kept))  # shown between runs: the next run's
@@ -184,6 +199,11 @@ class Live:
     async def send(self, message: Any) -> None:
         with contextlib.suppress(OSError):  # a dead kernel says so itself, through its pidfd
             await self._loop.sock_sendall(self._sock, frames.encode(message))
+
+    def tell(self, words: str) -> None:
+        """Say something to whoever reads what the code writes."""
+        if self.alive and self._backlog < _BACKLOG:
+            self._put(Printed(stream="stderr", data=words.encode()))
 
     def _put(self, event: Event | Died) -> None:
         self._events.append(event)

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
 
-from quire.core.errors import Failed
-from quire.core.model import KernelSpec
+from quire.core.errors import Failed, Refused
+from quire.core.layers import sentence
+from quire.core.model import KernelSpec, Layer
 from quire.core.ports import Relay
-from quire.runtimes.python import venv
-from quire.runtimes.python.kernel import PythonKernel
+from quire.runtimes.python import zygote as zygotes
+from quire.runtimes.python.kernel import VENV, PythonKernel
 from quire.runtimes.python.zygote import Zygote
+from quire.runtimes.sandbox.cgroups import Cgroups
+from quire.runtimes.sandbox.plan import Machine, plan
+from quire.runtimes.sandbox.walls import Sandbox
+
+_log = logging.getLogger(__name__)
 
 _WARM = 120.0  # seconds the zygote has to import what it preloads, on a cold disk too
 _REST = 0.3  # seconds after a start before the next spare is made: the notebook that took one goes first
@@ -23,10 +31,23 @@ PRELOAD = ("numpy", "pandas", "matplotlib.pyplot")
 
 
 class PythonRuntime:
-    def __init__(self, *, python: str, calls: Relay, preload: tuple[str, ...] = PRELOAD, spares: int = 1) -> None:
+    def __init__(
+        self,
+        *,
+        python: str,
+        calls: Relay,
+        preload: tuple[str, ...] = PRELOAD,
+        spares: int = 1,
+        sandbox: str = "off",
+        environment: Collection[str] = (),
+    ) -> None:
         self._python = python
         self._calls = calls
         self._preload = preload
+        self._sandbox = sandbox
+        self._environ = zygotes.environment(None if sandbox == "off" else environment)
+        self._cgroups: Cgroups | str = "the setting sandbox is off" if sandbox == "off" else Cgroups.open()
+        self._plans: dict[str, Sandbox] = {}  # by interpreter
         self._zygotes: dict[str, Zygote] = {}  # by interpreter
         self._starting: dict[str, asyncio.Lock] = {}
         self._spares: list[PythonKernel] = []
@@ -38,7 +59,7 @@ class PythonRuntime:
     async def open(self) -> AsyncIterator[PythonRuntime]:
         """The zygote warms up while the server answers its first calls; leaving ends every process."""
         with contextlib.suppress(Failed):  # the first start says why
-            self._zygotes[self._python] = Zygote.spawn(self._python, self._preload)
+            self._zygotes[self._python] = Zygote.spawn(self._python, self._preload, self._environ)
         self._stocking = asyncio.get_running_loop().create_task(self._stock())
         try:
             yield self
@@ -51,21 +72,49 @@ class PythonRuntime:
             await anyio.Path(spec.workspace).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise Failed(f"The workspace {spec.workspace} cannot be made: {error.strerror}.") from error
-        python = await self._interpreter(spec)
+        python = self._interpreter(spec)
         kernel = self._spare() if python == self._python else None
         if kernel is None:
-            kernel = await PythonKernel.start(await self._warm(python), self._calls)
-        await kernel.enter(spec)
+            kernel = await self._make(python)
+        try:
+            await kernel.enter(spec)
+        except BaseException:
+            await kernel.close()
+            raise
         return kernel
+
+    async def _make(self, python: str) -> PythonKernel:
+        zygote = await self._warm(python)
+        return await PythonKernel.start(zygote, self._calls, await self._planned(python, zygote))
+
+    async def _planned(self, python: str, zygote: Zygote) -> Sandbox:
+        """What kernels of this interpreter are put behind. Raises Refused where the setting requires more."""
+        if python not in self._plans:
+            why = self._cgroups if isinstance(self._cgroups, str) else ""
+            machine = Machine.of((await zygote.ready())["able"], why)
+            groups = None if isinstance(self._cgroups, str) else self._cgroups
+            self._plans[python] = Sandbox(plan(machine, self._sandbox), groups)
+            _log.info("kernels are put behind: %s", sentence(self._plans[python].plan.layers))
+        return self._plans[python]
+
+    async def layers(self) -> tuple[Layer, ...]:
+        """The walls around a kernel of the runtime's own interpreter: each stands, or why it does not."""
+        return (await self._planned(self._python, await self._warm(self._python))).plan.layers
 
     async def about(self) -> dict[str, Any]:
         """The zygote's own words: its Python and what it has preloaded."""
         return await (await self._warm(self._python)).ready()
 
-    async def _interpreter(self, spec: KernelSpec) -> str:
-        if spec.python == venv.WORD:
-            return await venv.interpreter(spec.workspace, self._python)
-        return spec.python or self._python
+    def _interpreter(self, spec: KernelSpec) -> str:
+        """The one whose zygote the kernel is forked from: trusted, so none that a cell could have written."""
+        if spec.python in ("", VENV):
+            return self._python
+        if self._sandbox != "off" and Path(spec.python).resolve().is_relative_to(spec.workspace):
+            raise Refused(
+                f"{spec.python} lies in the notebook's workspace, where its cells can change it. "
+                'python="venv" makes an environment there that runs inside the sandbox.'
+            )
+        return spec.python
 
     async def _warm(self, python: str) -> Zygote:
         """The interpreter's zygote, ready: started anew where it is gone."""
@@ -74,7 +123,7 @@ class PythonRuntime:
             if zygote is None or not zygote.alive:
                 if zygote is not None:
                     await zygote.close()
-                zygote = self._zygotes[python] = Zygote.spawn(python, self._preload)
+                zygote = self._zygotes[python] = Zygote.spawn(python, self._preload, self._environ)
             try:
                 await asyncio.wait_for(zygote.ready(), _WARM)
             except TimeoutError:
@@ -96,9 +145,9 @@ class PythonRuntime:
         """Keep so many spares; runs until cancelled."""
         while True:
             self._taken.clear()
-            with contextlib.suppress(Failed):  # the next start says why
+            with contextlib.suppress(Failed, Refused):  # the next start says why
                 while len(self._spares) < self._wanted:
-                    self._spares.append(await PythonKernel.start(await self._warm(self._python), self._calls))
+                    self._spares.append(await self._make(self._python))
             await self._taken.wait()
             await asyncio.sleep(_REST)
 
@@ -107,3 +156,5 @@ class PythonRuntime:
         await asyncio.wait([self._stocking])
         await asyncio.gather(*(kernel.close() for kernel in self._spares))
         await asyncio.gather(*(zygote.close() for zygote in self._zygotes.values()))
+        if isinstance(self._cgroups, Cgroups):
+            self._cgroups.close()

@@ -6,25 +6,44 @@ import asyncio
 import contextlib
 import itertools
 import os
+import re
+import shutil
 import socket
 import subprocess
+import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from quire.core.errors import Failed
 from quire.runtimes.python.keeper import Keeper
-from quire.runtimes.python.venv import find_uv
 from quire.wire import packets
 
 _WORKER = Path(__file__).parents[2] / "worker" / "__main__.py"
 _END = 4.0  # seconds it has to see its keepers off
 
 
-def _environment() -> dict[str, str]:
+_PLAIN = re.compile(  # variables that say where and how programs run, and hold nobody's secret
+    "PATH|HOME|USER|LOGNAME|SHELL|TERM|COLORTERM|LANG|LANGUAGE|LC_[A-Z]+|TZ|TMPDIR|HOSTNAME|"
+    "PYTHON[A-Z]*|VIRTUAL_ENV|LD_LIBRARY_PATH|[A-Z]+_NUM_THREADS|OMP_[A-Z_]+|MKL_[A-Z_]+|CUDA_[A-Z_]+|"
+    "MPL[A-Z]+|SSL_CERT_(?:FILE|DIR)|REQUESTS_CA_BUNDLE|XDG_[A-Z_]+|NO_COLOR|UV"
+)
+
+
+def _find_uv() -> str | None:
+    """Where it is on the path, or beside the Python that runs this."""
+    return shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
+
+
+def environment(passed: Collection[str] | None) -> dict[str, str]:
+    """What kernels inherit: all of the server's own, or what is plain and what was named to be `passed` on."""
     own = {"PYTHONHASHSEED": "0"}  # a set prints in the same order after a restart
-    if uv := find_uv():
+    if uv := _find_uv():
         own["UV"] = uv  # what %pip installs with
-    return {**os.environ, **own}
+    if passed is None:
+        return {**os.environ, **own}
+    kept = {name: value for name, value in os.environ.items() if name in passed or _PLAIN.fullmatch(name)}
+    return {**kept, **own}
 
 
 class Zygote:
@@ -35,12 +54,12 @@ class Zygote:
         self._control = control
         self._loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[dict[str, Any]] = self._loop.create_future()
-        self._forks: dict[int, asyncio.Future[tuple[int, int]]] = {}
+        self._asked: dict[int, asyncio.Future[list[int]]] = {}  # the descriptors that come with the answer
         self._numbers = itertools.count()
         self._loop.add_reader(control.fileno(), self._heard)
 
     @classmethod
-    def spawn(cls, python: str, preload: tuple[str, ...]) -> Zygote:
+    def spawn(cls, python: str, preload: tuple[str, ...], environ: dict[str, str]) -> Zygote:
         ours, theirs = packets.pair()
         ours.setblocking(False)
         with theirs:
@@ -51,7 +70,7 @@ class Zygote:
                     stdin=subprocess.DEVNULL,
                     start_new_session=True,  # all kernels are one group to the scheduler, see worker/zygote.py
                     stdout=2,  # stdout may be the MCP stream
-                    env=_environment(),
+                    env=environ,
                 )
             except OSError as error:
                 ours.close()
@@ -69,25 +88,33 @@ class Zygote:
         """What it preloaded and its Python; raises Failed where it ended instead."""
         return await asyncio.shield(self._ready)
 
-    async def fork(self) -> Keeper:
-        """A new keeper, with nothing to keep yet."""
-        number = next(self._numbers)
-        answer = self._forks[number] = self._loop.create_future()
+    async def fork(self, *, apart: bool, own_uid: bool) -> Keeper:
+        """A new keeper, with nothing to keep yet: apart in namespaces of its own, and there a user of its own."""
         ours, theirs = packets.pair()
         ours.setblocking(False)
         try:
             with theirs:
-                packets.send(self._control, {"id": number}, [theirs.fileno()])
-            _, pidfd = await answer
-        except OSError as error:
-            ours.close()
-            raise Failed("The zygote is gone; call again.") from error
+                pidfd, *ids = await self._ask({"apart": apart, "own_uid": own_uid}, [theirs.fileno()])
         except BaseException:
             ours.close()
             raise
+        return Keeper(ours, pidfd, ids[0] if ids else -1)
+
+    async def trees(self, wanted: list[tuple[str, bool]], ids: int) -> list[int]:
+        """Folders, each writable or not, to be mounted where `ids` says whose files are whose."""
+        return await self._ask({"trees": wanted}, [ids])
+
+    async def _ask(self, words: dict[str, Any], descriptors: list[int]) -> list[int]:
+        number = next(self._numbers)
+        answer: asyncio.Future[list[int]] = self._loop.create_future()
+        self._asked[number] = answer
+        try:
+            packets.send(self._control, {"id": number, **words}, descriptors)
+            return await answer
+        except OSError as error:
+            raise Failed("The zygote is gone; call again.") from error
         finally:
-            self._forks.pop(number, None)
-        return Keeper(ours, pidfd)
+            self._asked.pop(number, None)
 
     def adopt(self, keeper: int) -> None:
         """One that was not forked here: not to be killed when its own parent ends."""
@@ -118,12 +145,16 @@ class Zygote:
             self._hang_up()
         elif "ready" in words:
             self._ready.set_result(words)
-        elif "forked" in words:
-            waiting = self._forks.pop(words["forked"], None)
+        elif "done" in words:
+            waiting = self._asked.pop(words["done"], None)
             if waiting is not None and not waiting.done():
-                waiting.set_result((words["pid"], descriptors[0]))
+                waiting.set_result(descriptors)
             else:
-                os.close(descriptors[0])  # whoever asked is gone; the keeper ends with its socket
+                packets.close(descriptors)  # whoever asked is gone; a keeper ends with its socket
+        elif "refused" in words:
+            waiting = self._asked.pop(words["refused"], None)
+            if waiting is not None and not waiting.done():
+                waiting.set_exception(Failed(f"A kernel could not be set apart: {words['why']}."))
 
     def _hang_up(self) -> None:
         if self._control.fileno() < 0:
@@ -134,6 +165,6 @@ class Zygote:
         if not self._ready.done():
             self._ready.set_exception(gone)
             self._ready.exception()  # asked for or not, it has been seen
-        for fork in self._forks.values():
-            if not fork.done():
-                fork.set_exception(gone)
+        for waiting in self._asked.values():
+            if not waiting.done():
+                waiting.set_exception(gone)

@@ -53,12 +53,12 @@ def begin() -> None:
 
 
 def enter() -> None:
-    """A kernel that began elsewhere is where it works now: its folder and path are how it began."""
+    """A kernel that began elsewhere is where it works now: its folder, path and environment are how it began."""
     if _began is None:
         begin()
         return
-    for name in ("search path", "current folder"):
-        _began.parts[name] = _BEFORE[name].take()
+    for name, part in _BEFORE.items():
+        _began.parts[name] = part.take()
 
 
 def capture(namespace: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Literal
 from fastmcp import Context
 from fastmcp.tools import ToolResult
 
-from quire.core import brought_back
+from quire.core import brought_back, layers
 from quire.core.model import Notebook
 from quire.frontends.mcp import render
 from quire.frontends.mcp.desk import Desk, kernel_state, on_disk, protection
@@ -39,7 +39,7 @@ def register(shelf: Shelf, desk: Desk) -> None:
             "capabilities": await _capabilities(desk, book),
             "history_length": book.runs,
             "runtime": book.runtime,
-            "sandbox": desk.app.about["sandbox"],
+            "sandbox": layers.sentence(await desk.app.kernels.layers(book.runtime)),
             "protection": protection(desk.app, book) if asleep is None else on_disk(asleep),
         }
         lost = [brought_back.lost([(each, None)]) for each in asleep.lost] if asleep is not None else []

@@ -1,0 +1,105 @@
+"""Which layers a kernel is put under, on this machine and by this setting: a decision, without acting on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from quire.core.errors import Refused
+from quire.core.model import Layer
+
+LAYERS = (
+    "cgroup",
+    "user",
+    "mount",
+    "pid",
+    "net",
+    "ipc",
+    "uid",
+    "rlimits",
+    "capabilities",
+    "no_new_privs",
+    "landlock",
+    "seccomp",
+)
+"""In the order in which they are applied."""
+
+_NAMESPACES = ("user", "mount", "pid", "net", "ipc")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """What was tried here: for each "" where it works, or why it does not."""
+
+    cgroup: str = ""
+    namespaces: str = ""
+    uid: str = ""
+    seccomp: str = ""
+    landlock: int = 0  # the version of it, 0 is none
+
+    @classmethod
+    def of(cls, able: Mapping[str, Any], cgroup: str) -> Machine:
+        """As the worker found it, in its own interpreter."""
+        return cls(
+            cgroup=cgroup,
+            namespaces=str(able["namespaces"]),
+            uid=str(able["uid"]),
+            seccomp=str(able["seccomp"]),
+            landlock=int(able["landlock"]),
+        )
+
+
+@dataclass(frozen=True)
+class Plan:
+    layers: tuple[Layer, ...]
+    landlock: int = 0
+
+    def on(self, name: str) -> bool:
+        return any(layer.name == name and not layer.why_not for layer in self.layers)
+
+    @property
+    def any(self) -> bool:
+        return any(not layer.why_not for layer in self.layers)
+
+    @property
+    def inside(self) -> list[str]:
+        """Those that the kernel's process applies to itself when it enters its notebook."""
+        wanted = ("mount", "rlimits", "capabilities", "no_new_privs", "landlock", "seccomp")
+        return [name for name in wanted if self.on(name)]
+
+
+def plan(machine: Machine, wanted: str) -> Plan:
+    """`wanted` is auto, off, or require: with the layers, or all, without which no kernel may start."""
+    if wanted == "off":
+        return Plan(tuple(Layer(name, "the setting sandbox is off") for name in LAYERS))
+    missing = {
+        "cgroup": machine.cgroup,
+        **dict.fromkeys(_NAMESPACES, machine.namespaces and f"namespaces cannot be had: {machine.namespaces}"),
+        "uid": machine.uid,
+        "landlock": "" if machine.landlock else "this system has no Landlock",
+        "seccomp": machine.seccomp,
+    }
+    found = Plan(tuple(Layer(name, missing.get(name, "")) for name in LAYERS), machine.landlock)
+    lacking = [layer for layer in found.layers if layer.why_not and layer.name in required(wanted)]
+    if lacking:
+        said = "; ".join(f"{layer.name} ({layer.why_not})" for layer in lacking)
+        raise Refused(
+            f"No kernel was started: the setting sandbox requires what this machine does not give: {said}. "
+            "`quire doctor` shows every layer."
+        )
+    return found
+
+
+def required(wanted: str) -> tuple[str, ...]:
+    """The layers a setting insists on. Raises ValueError with the names there are."""
+    word, _, names = wanted.partition(":")
+    if word in ("auto", "off") and not names:
+        return ()
+    if word != "require" or not names:
+        raise ValueError("it is auto, off, or require: and layers, as in require:pid,net,mount or require:all")
+    chosen = LAYERS if names == "all" else tuple(name.strip() for name in names.split(","))
+    unknown = [name for name in chosen if name not in LAYERS]
+    if unknown:
+        raise ValueError(f"there is no layer {', '.join(unknown)}; there are {', '.join(LAYERS)}")
+    return chosen

@@ -1,0 +1,200 @@
+"""The one way out of a kernel's network: an HTTP proxy in the server, behind a door in the kernel's own loopback.
+
+It connects to the hosts and ports the notebook was granted and to no others; what it refuses it names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import re
+import socket
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+_HEAD = 64 * 1024  # bytes of a request's head
+_PATIENCE = 30.0  # seconds to say what is wanted, and to be connected
+_CONNECTIONS = 100  # of one kernel at once
+_CHUNK = 1 << 16
+_ENTRY = re.compile(r"(?P<host>\*|(?:\*\.)?[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::(?P<port>\d{1,5}|\*))?", re.IGNORECASE)
+_PORTS = (80, 443)
+
+_NEAR = tuple(
+    ipaddress.ip_network(each)
+    for each in (
+        *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16", "192.0.0.0/24"),
+        *("::/128", "fc00::/7", "64:ff9b::/96"),
+    )
+)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Hosts of this name (`*.name` for all below it, `*` for every public one) at these ports; None is every port."""
+
+    host: str
+    ports: tuple[int, ...] | None
+
+    def covers(self, host: str, port: int) -> bool:
+        if self.ports is not None and port not in self.ports:
+            return False
+        if self.host == "*":
+            return True
+        return host.endswith(self.host[1:]) if self.host.startswith("*.") else host == self.host
+
+
+def rules(granted: Iterable[str]) -> tuple[Rule, ...]:
+    """`host`, `host:port` or `host:*`, each; without a port 80 and 443. Raises ValueError on what is neither."""
+    found = []
+    for entry in granted:
+        match = _ENTRY.fullmatch(entry.strip())
+        if match is None or ((match["port"] or "0").isdigit() and int(match["port"] or 0) > 65535):
+            raise ValueError(f"{entry!r} is no host: write example.org, *.example.org or 10.0.0.5:8080")
+        ports = _PORTS if match["port"] is None else None if match["port"] == "*" else (int(match["port"]),)
+        found.append(Rule(match["host"].lower().strip("[]").rstrip("."), ports))
+    return tuple(found)
+
+
+def allowed(granted: Iterable[Rule], host: str, port: int) -> Rule | None:
+    return next((rule for rule in granted if rule.covers(host, port)), None)
+
+
+class Proxy:
+    """One for a kernel and its branches; `refused` is told of each attempt that was."""
+
+    def __init__(self, door: socket.socket, granted: Iterable[str], refused: Callable[[str], None]) -> None:
+        self._door = door
+        self._granted = rules(granted)
+        self._refused = refused
+        self._server: asyncio.Server | None = None
+        self._open = 0
+
+    async def open(self) -> None:
+        self._server = await asyncio.start_server(self._serve, sock=self._door, limit=_HEAD)
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        else:
+            self._door.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open += 1
+        try:
+            if self._open > _CONNECTIONS:
+                await _say(writer, 503, f"This notebook has {_CONNECTIONS} connections open; close some.")
+                return
+            async with asyncio.timeout(_PATIENCE):
+                head = await reader.readuntil(b"\r\n\r\n")
+            await self._request(head, reader, writer)
+        except (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+            _log.debug("a kernel's connection ended: %s", error)
+        finally:
+            self._open -= 1
+            writer.close()
+
+    async def _request(self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            method, target, _ = head.split(b"\r\n", 1)[0].decode("ascii").split(" ")
+            tunnel = method == "CONNECT"
+            parts = urlsplit(f"//{target}" if tunnel else target)
+            host, port = (parts.hostname or "").rstrip("."), parts.port or (443 if tunnel else 80)
+            if not host or (not tunnel and parts.scheme != "http"):
+                raise ValueError(target)
+        except ValueError:
+            await _say(writer, 400, "This is a proxy: ask for http://host/path, or CONNECT host:port.")
+            return
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                far_reader, far_writer = await self._connect(host, port)
+        except _Denied as denied:
+            self._refused(f"{host}:{port}")
+            await _say(writer, 403, str(denied))
+            return
+        except (OSError, TimeoutError) as error:
+            await _say(writer, 502, f"{host}:{port} could not be reached: {error or 'it did not answer'}.")
+            return
+        if tunnel:
+            writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        else:
+            far_writer.write(_for_origin(head, method, parts.path or "/", parts.query))
+        await _both_ways(reader, writer, far_reader, far_writer)
+
+    async def _connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """To an address that was looked at, so that no name can lead into this machine or its neighbourhood."""
+        rule = allowed(self._granted, host, port)
+        if rule is None:
+            raise _Denied(
+                f"This notebook may not connect to {host}:{port}. Whoever runs Quire can allow it: setting `network`."
+            )
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = [str(address[0]) for *_, address in found]
+        if not _literal(rule.host):
+            addresses = [address for address in addresses if not _near(address)]
+        if not addresses:
+            raise _Denied(f"{host} leads into the server's own network; only the address itself can be allowed there.")
+        return await asyncio.open_connection(addresses[0], port, limit=_CHUNK)
+
+
+class _Denied(Exception):
+    pass
+
+
+def _near(address: str) -> bool:
+    """This machine, or its neighbourhood, where services trust whoever can reach them."""
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    ip = getattr(ip, "ipv4_mapped", None) or ip
+    return ip.is_loopback or ip.is_link_local or ip.is_multicast or any(ip in net for net in _NEAR)
+
+
+def _literal(host: str) -> bool:
+    """Whether whoever granted it named the place itself, not a name that others may lead anywhere."""
+    with contextlib.suppress(ValueError):
+        ipaddress.ip_address(host)
+        return True
+    return host == "localhost"
+
+
+def _for_origin(head: bytes, method: str, path: str, query: str) -> bytes:
+    """A request to a proxy, as the server itself is to see it: one to a connection."""
+    lines = head[:-4].split(b"\r\n")[1:]
+    kept = [line for line in lines if not line.lower().startswith((b"proxy-", b"connection:"))]
+    first = f"{method} {path}{'?' + query if query else ''} HTTP/1.1".encode()
+    return b"\r\n".join([first, *kept, b"Connection: close", b"", b""])
+
+
+async def _both_ways(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    far_reader: asyncio.StreamReader,
+    far_writer: asyncio.StreamWriter,
+) -> None:
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_copy(reader, far_writer))
+            group.create_task(_copy(far_reader, writer))
+    except* OSError:
+        pass
+    finally:
+        far_writer.close()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(_CHUNK):
+        writer.write(data)
+        await writer.drain()
+    with contextlib.suppress(OSError):
+        writer.write_eof()
+
+
+async def _say(writer: asyncio.StreamWriter, status: int, text: str) -> None:
+    body = f"{text}\n".encode()
+    head = f"HTTP/1.1 {status} {text}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close"
+    writer.write(f"{head}\r\n\r\n".encode("ascii", "replace") + body)
+    await writer.drain()

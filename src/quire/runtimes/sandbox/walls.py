@@ -1,0 +1,124 @@
+"""The walls around one kernel, as the server sees them: its control group, its way to the network, what it may see."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from quire.core.model import KernelLimits, KernelSpec
+from quire.runtimes.sandbox.cgroups import Cgroup, Cgroups
+from quire.runtimes.sandbox.plan import Plan
+from quire.runtimes.sandbox.proxy import Proxy
+
+_FILES = 65_536  # descriptors a process may have
+_NO_PROXY = "localhost,127.0.0.1,::1"
+
+
+class Sandbox:
+    """What every kernel of a server is put behind; made once it is known what the machine gives."""
+
+    def __init__(self, plan: Plan, cgroups: Cgroups | None) -> None:
+        self.plan = plan
+        self._cgroups = cgroups if plan.on("cgroup") else None
+
+    def walls(self, keeper: int, network: _Network | None = None) -> Walls:
+        """For a new kernel, whose keeper has this pid. Raises Failed."""
+        group = self._cgroups.make() if self._cgroups is not None else None
+        if group is not None:
+            group.add(keeper)
+        return Walls(self, group, network or _Network())
+
+    def give_back(self, group: Cgroup) -> None:
+        if self._cgroups is not None:
+            self._cgroups.give_back(group)
+
+
+class Walls:
+    """One for a kernel; a branch shares the network of where it came from, until the last of them ends."""
+
+    def __init__(self, sandbox: Sandbox, group: Cgroup | None, network: _Network) -> None:
+        self._sandbox = sandbox
+        self._group = group
+        self._network = network
+        self._network.users += 1
+        self._closed = False
+
+    @property
+    def own_uid(self) -> bool:
+        return self._sandbox.plan.on("uid")
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """Where programs find the way out."""
+        if not self._network.port:
+            return {}
+        proxy = f"http://127.0.0.1:{self._network.port}"
+        found = {"http_proxy": proxy, "https_proxy": proxy, "no_proxy": _NO_PROXY, "NODE_USE_ENV_PROXY": "1"}
+        return found | {name.upper(): value for name, value in found.items()}
+
+    def shared(self, keeper: int) -> Walls:
+        """For a branch: it was forked inside the same walls."""
+        return self._sandbox.walls(keeper, self._network)
+
+    async def open_network(
+        self, door: tuple[int, socket.socket], granted: tuple[str, ...], refused: Callable[[str], None]
+    ) -> None:
+        await self._network.open(door, granted, refused)
+
+    def limit(self, limits: KernelLimits, checkpoints: int) -> None:
+        if self._group is not None:
+            memory = limits.memory + checkpoints if limits.memory else 0
+            self._group.limit(memory=memory, processes=limits.processes)
+
+    def trees(self, spec: KernelSpec, places: list[str]) -> list[tuple[str, bool]]:
+        """What the kernel's root shows besides the system: the interpreter, what was granted, the workspace."""
+        if not self._sandbox.plan.on("mount"):
+            return [(mount.path, mount.writable) for mount in spec.mounts] + [(spec.workspace, True)]
+        shown = dict.fromkeys(places, False)
+        shown |= {mount.path: mount.writable for mount in spec.mounts}
+        return list((shown | {spec.workspace: True}).items())
+
+    def rules(self, spec: KernelSpec, trees: list[tuple[str, bool]]) -> dict[str, Any]:
+        """What the kernel's process does to itself when it enters: see worker/sandbox/apply.py."""
+        plan = self._sandbox.plan
+        if not plan.any:
+            return {}
+        given = self.own_uid
+        return {
+            "layers": plan.inside,
+            "granted": [[path, writable, at if given else -1] for at, (path, writable) in enumerate(trees)],
+            "private_bytes": spec.limits.memory,
+            "limits": {"CORE": 0, "NOFILE": _FILES},
+            "landlock": plan.landlock,
+        }
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._network.leave()
+        if self._group is not None:
+            self._sandbox.give_back(self._group)
+
+
+class _Network:
+    """The way out that a kernel and its branches share."""
+
+    def __init__(self) -> None:
+        self.users = 0
+        self.port = 0
+        self._proxy: Proxy | None = None
+
+    async def open(
+        self, door: tuple[int, socket.socket], granted: tuple[str, ...], refused: Callable[[str], None]
+    ) -> None:
+        if self._proxy is None:
+            self.port = door[0]
+            self._proxy = Proxy(door[1], granted, refused)
+            await self._proxy.open()
+
+    def leave(self) -> None:
+        self.users -= 1
+        if self.users == 0 and self._proxy is not None:
+            self._proxy.close()

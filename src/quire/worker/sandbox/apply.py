@@ -1,0 +1,71 @@
+"""Put this process under the layers that were planned for it, in their order; what cannot be is an error."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import tempfile
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from quire.worker.sandbox import landlock, privileges, root, seccomp
+
+_SHARED = ("/tmp", "/dev/shm", "/dev", "/proc")  # may be written where the root is the process's own
+
+
+class LayerFailed(Exception):
+    """A layer that was planned did not come up; the process must not run a cell."""
+
+
+def apply(rules: dict[str, Any], trees: Sequence[int]) -> None:
+    """`rules` is what the server's plan says of this process; `trees` are folders to mount, as it numbers them."""
+    layers = rules["layers"]
+    steps: dict[str, Callable[[], None]] = {
+        "mount": lambda: root.enter(_root(rules, trees)),
+        "rlimits": lambda: _limit(rules["limits"]),
+        "capabilities": privileges.drop_capabilities,
+        "no_new_privs": privileges.no_new_privs,
+        "landlock": lambda: _landlock(rules, own_root="mount" in layers),
+        "seccomp": lambda: seccomp.install(seccomp.program(platform.machine())),
+    }
+    for name, step in steps.items():
+        if name in layers:
+            try:
+                step()
+            except (OSError, ValueError) as error:
+                raise LayerFailed(f"{name}: {error}") from error
+    privileges.set_dumpable(True)  # or /proc/self would not be its own
+
+
+def _root(rules: dict[str, Any], trees: Sequence[int]) -> root.Root:
+    return root.Root(
+        granted=[root.Tree(path, writable, trees[at] if at >= 0 else -1) for path, writable, at in rules["granted"]],
+        home=os.path.expanduser("~"),
+        private_bytes=rules["private_bytes"],
+    )
+
+
+def _limit(limits: dict[str, int]) -> None:
+    for name, most in limits.items():
+        which = getattr(resource, f"RLIMIT_{name}")
+        hard = resource.getrlimit(which)[1]
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(which, (most, most))
+
+
+def _temporary(workspace: str) -> None:
+    """The machine's own /tmp is everybody's: without a root of its own a kernel has one in its workspace."""
+    tempfile.tempdir = os.environ["TMPDIR"] = os.path.join(workspace, ".tmp")
+    os.makedirs(tempfile.tempdir, mode=0o700, exist_ok=True)
+
+
+def _landlock(rules: dict[str, Any], *, own_root: bool) -> None:
+    writable = [path for path, may, _ in rules["granted"] if may]
+    if own_root:
+        landlock.restrict(["/"], [*writable, *_SHARED, os.path.expanduser("~")], rules["landlock"])
+        return
+    _temporary(writable[-1])
+    granted = [path for path, _, _ in rules["granted"]]
+    readable = [*root.SYSTEM, *root.interpreter(), *granted, *(f"/etc/{name}" for name in root.ETC), "/proc"]
+    landlock.restrict(readable, [*writable, "/dev/null", "/dev/zero", "/dev/full", "/dev/pts"], rules["landlock"])

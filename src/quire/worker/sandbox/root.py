@@ -1,0 +1,148 @@
+"""A root of its own: the system and the interpreter to read, the workspace and what was granted, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import site
+import stat
+import sys
+from dataclasses import dataclass
+
+from quire.worker.sandbox import system
+
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/sys/devices/system/cpu")
+ETC = (  # of /etc, what programs need to run; no names of users, no keys
+    *("alternatives", "fonts", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "magic", "matplotlibrc", "mime.types"),
+    *("host.conf", "hosts", "nsswitch.conf", "protocols", "resolv.conf", "services"),
+    *("ca-certificates", "pki", "ssl/certs", "ssl/openssl.cnf", "ssl/cert.pem"),
+    *("debian_version", "locale.alias", "localtime", "os-release", "profile", "terminfo", "timezone"),
+)
+_DEVICES = ("null", "zero", "full", "random", "urandom")
+_LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}
+_STAGE = "/tmp"  # where the new root is put together; what was there is not seen from here any more
+_PLAIN = system.NOSUID | system.NODEV
+
+
+@dataclass(frozen=True)
+class Tree:
+    """One folder or file that is to be seen, under its own name."""
+
+    path: str
+    writable: bool = False
+    mount: int = -1  # a copy of it that is to be mounted, where whoever asked has made one
+
+
+@dataclass(frozen=True)
+class Root:
+    granted: list[Tree]  # the workspace, and what the operator adds
+    home: str
+    private_bytes: int  # that /tmp, /dev/shm and the home folder may hold each; 0 is no limit
+
+
+def interpreter() -> list[str]:
+    """Where this Python and what it can import lie."""
+    found = [sys.prefix, sys.base_prefix, sys.exec_prefix, *sys.path, *site.getsitepackages()]
+    found += [os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]  # the worker's own program
+    found += filter(None, [os.environ.get("UV")])
+    found = [path for path in found if path and path != "/" and os.path.exists(path)]
+    found += [real for path in found if (real := os.path.realpath(path)) != path]
+    wanted = {path: Tree(path) for path in (*SYSTEM, *found)}
+    return [path for path in _outermost(wanted) if path not in SYSTEM]
+
+
+def enter(root: Root) -> None:
+    """See only that from now on. Raises OSError."""
+    system.unshare(system.NEWNS)
+    trees = _copies(root)
+    options = "mode=755,size=16m"
+    system.mount("quire", _STAGE, "tmpfs", _PLAIN, options)
+    os.chdir(_STAGE)
+    for path, target in links().items():
+        os.symlink(target, _STAGE + path)
+    places = [*trees, *((path, -1) for path in ("/proc", "/dev/pts", *_private(root)))]
+    for path, tree in sorted(places, key=lambda place: place[0]):
+        _place(path, tree, root.private_bytes)
+    _about(root)
+    system.pivot_root(".", ".")
+    system.unmount(".")
+    os.chdir("/")
+    system.mount("none", "/", None, system.REMOUNT | system.BIND | system.READ_ONLY | _PLAIN)
+
+
+def _private(root: Root) -> list[str]:
+    """Folders of its own that are gone with it, where nothing else was granted under their names."""
+    granted = {tree.path for tree in root.granted}
+    return [path for path in ("/tmp", "/dev/shm", root.home) if path != "/" and path not in granted]
+
+
+def _copies(root: Root) -> list[tuple[str, int]]:
+    """Of all that is to be seen: taken before the stage hides some of it."""
+    wanted = {path: Tree(path) for path in (*SYSTEM, *(f"/etc/{name}" for name in ETC)) if path not in links()}
+    wanted |= {tree.path: tree for tree in root.granted}
+    copies = []
+    for path in sorted(_outermost(wanted)):
+        tree = wanted[path]
+        if tree.mount >= 0 or os.path.exists(path):
+            copies.append((path, tree.mount if tree.mount >= 0 else _copy(path, read_only=not tree.writable)))
+    for name in _DEVICES:
+        copies.append((f"/dev/{name}", system.open_tree(f"/dev/{name}")))
+    return copies
+
+
+def _outermost(wanted: dict[str, Tree]) -> list[str]:
+    """Without those that lie in another that is seen the same way."""
+
+    def inside(path: str) -> bool:
+        above = path
+        while (above := os.path.dirname(above)) != "/":
+            if above in wanted:
+                return not wanted[path].writable and not wanted[above].writable
+        return False
+
+    return [path for path in wanted if path != "/" and not inside(path)]
+
+
+def _copy(path: str, *, read_only: bool) -> int:
+    tree = system.open_tree(path)
+    system.set_attributes(tree, read_only=read_only)
+    return tree
+
+
+def links() -> dict[str, str]:
+    """/bin and the like, where they lead into /usr."""
+    return {path: os.readlink(path) for path in SYSTEM if os.path.islink(path)}
+
+
+def _place(path: str, tree: int, most: int) -> None:
+    target = _STAGE + path
+    if tree >= 0 and not stat.S_ISDIR(os.fstat(tree).st_mode):
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        open(target, "a").close()
+    else:
+        os.makedirs(target, exist_ok=True)
+    if tree >= 0:
+        system.attach(tree, target)
+        os.close(tree)
+    elif path == "/proc":
+        system.mount("proc", target, "proc", _PLAIN | system.NOEXEC)
+    elif path == "/dev/pts":
+        system.mount("devpts", target, "devpts", system.NOSUID | system.NOEXEC, "newinstance,ptmxmode=0666,mode=620")
+    else:
+        size = f",size={most}" if most else ""
+        mode = "700" if path not in ("/tmp", "/dev/shm") else "1777"
+        system.mount("quire", target, "tmpfs", _PLAIN, f"mode={mode}{size}")
+
+
+def _about(root: Root) -> None:
+    """The few words that programs look for in /etc and /dev."""
+    for name, target in _LINKS.items():
+        os.symlink(target, f"{_STAGE}/dev/{name}")
+    os.makedirs(f"{_STAGE}/etc", exist_ok=True)
+    uid, gid = os.getuid(), os.getgid()
+    _write("passwd", f"quire:x:{uid}:{gid}:quire:{root.home}:/bin/sh\n")
+    _write("group", f"quire:x:{gid}:\n")
+
+
+def _write(name: str, text: str) -> None:
+    with open(f"{_STAGE}/etc/{name}", "w") as file:
+        file.write(text)
