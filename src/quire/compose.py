@@ -277,7 +277,7 @@ def _spec(settings: Settings) -> Callable[[Notebook], KernelSpec]:
             workspace=workspace(notebook),
             python=own.python,
             ipython=own.shell == "ipython",
-            network=settings.network,
+            network=settings.network if own.network is None else own.network,
             mounts=mounts,
             limits=KernelLimits(
                 memory=settings.max_memory_bytes if own.memory is None else own.memory,
@@ -306,4 +306,5 @@ def _limits(settings: Settings) -> Limits:
         max_output_bytes=settings.max_output_bytes,
         grace=settings.grace,
         patience=settings.patience,
+        network=settings.network,
     )

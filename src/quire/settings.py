@@ -12,6 +12,8 @@ from typing import Any, Literal
 import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from quire.core import layers, network
+
 TOOLSETS = ("notebook", "repl", "capabilities", "timeline")
 """The tool sets there are, in the order that decides when two name the same tool."""
 
@@ -141,6 +143,18 @@ class Settings(BaseModel):
         if unknown or not value:
             raise ValueError(f"there is no tool set {', '.join(unknown)!r}; there are {', '.join(TOOLSETS)}")
         return tuple(dict.fromkeys(value))
+
+    @field_validator("sandbox")
+    @classmethod
+    def _layers(cls, value: str) -> str:
+        layers.required(value)
+        return value
+
+    @field_validator("network")
+    @classmethod
+    def _hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        network.rules(value)
+        return value
 
     @field_validator("data_dir", "workspace")
     @classmethod

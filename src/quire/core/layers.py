@@ -1,10 +1,26 @@
-"""The walls around kernels, in words."""
+"""The walls around kernels: their names, which of them a setting insists on, and how they are told."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from quire.core.model import Layer
+
+LAYERS = (
+    "cgroup",
+    "user",
+    "mount",
+    "pid",
+    "net",
+    "ipc",
+    "uid",
+    "rlimits",
+    "capabilities",
+    "no_new_privs",
+    "landlock",
+    "seccomp",
+)
+"""In the order in which they are applied."""
 
 
 def sentence(layers: Sequence[Layer]) -> str:
@@ -18,3 +34,17 @@ def sentence(layers: Sequence[Layer]) -> str:
         return "none: cells run with the rights of the server's user" + (f" ({', '.join(missing)})" if missing else "")
     off = "; ".join(f"{', '.join(names)} ({why})" for why, names in missing.items())
     return f"{standing}; off: {off}" if off else standing
+
+
+def required(wanted: str) -> tuple[str, ...]:
+    """The layers a setting insists on. Raises ValueError with the names there are."""
+    word, _, names = wanted.partition(":")
+    if word in ("auto", "off") and not names:
+        return ()
+    if word != "require" or not names:
+        raise ValueError("it is auto, off, or require: and layers, as in require:pid,net,mount or require:all")
+    chosen = LAYERS if names == "all" else tuple(name.strip() for name in names.split(","))
+    unknown = [name for name in chosen if name not in LAYERS]
+    if unknown:
+        raise ValueError(f"there is no layer {', '.join(unknown)}; there are {', '.join(LAYERS)}")
+    return chosen

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from quire.core import network
 from quire.core.errors import Refused
 from quire.core.model import Policy
 
@@ -21,6 +22,7 @@ class Limits:
     max_output_bytes: int  # per run
     grace: float  # seconds between an interrupt and the kill
     patience: float  # seconds a call waits before it answers that the run goes on
+    network: tuple[str, ...] = ()  # hosts notebooks may be granted
 
     def check_code(self, code: str, *, empty: bool = False) -> str:
         if not empty and not code.strip():
@@ -52,7 +54,7 @@ class Limits:
         return timeout
 
 
-def check_policy(policy: Policy) -> Policy:
+def check_policy(policy: Policy, limits: Limits) -> Policy:
     for name, value, known in (
         ("isolation", policy.isolation, ("session", "cell")),
         ("on_error", policy.on_error, ("keep", "rollback")),
@@ -60,6 +62,17 @@ def check_policy(policy: Policy) -> Policy:
     ):
         if value not in known:
             raise Refused(f"{name} is {' or '.join(map(repr, known))}; got {value!r}.")
+    if policy.network is not None:
+        try:
+            asked = network.rules(policy.network)
+        except ValueError as error:
+            raise Refused(f"network: {error}.") from None
+        if not network.within(asked, network.rules(limits.network)):
+            wide = ", ".join(limits.network) or "none"
+            raise Refused(
+                f"A notebook's network can be no wider than what was granted here: {wide}. "
+                "Whoever runs Quire can grant more: setting `network`."
+            )
     return policy
 
 

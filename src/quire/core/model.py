@@ -101,6 +101,7 @@ class Policy:
     processes: int | None = None
     output: int | None = None  # bytes kept of a run
     shell: str = ""  # or "ipython": IPython itself runs every cell
+    network: tuple[str, ...] | None = None  # hosts its code may connect to; None all that the settings grant
 
 
 @dataclass(frozen=True, kw_only=True)

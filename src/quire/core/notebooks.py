@@ -56,7 +56,7 @@ class Notebooks:
             owner=who,
             runtime=runtime,
             created_at=time.time(),
-            policy=check_policy(policy or Policy()),
+            policy=check_policy(policy or Policy(), self._limits),
         )
         return await self._store.create_notebook(notebook)
 

@@ -93,7 +93,7 @@ def notebook(row: sqlite3.Row) -> Notebook:
         runs=row["runs"],
         cells=row["cells"],
         metadata=json.loads(row["metadata"]),
-        policy=Policy(**json.loads(row["policy"])),
+        policy=_policy(json.loads(row["policy"])),
         origin=_origin(row) if row["origin"] else None,
         mirror=row["mirror"],
     )
@@ -151,3 +151,8 @@ def step(row: sqlite3.Row) -> Run:
         parent=RunId(row["parent"]) if row["parent"] else None,
         stale=bool(row["stale"]),
     )
+
+
+def _policy(said: dict[str, Any]) -> Policy:
+    network = said.pop("network", None)
+    return Policy(**said, network=None if network is None else tuple(network))

@@ -7,23 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from quire.core.errors import Refused
+from quire.core.layers import LAYERS, required
 from quire.core.model import Layer
-
-LAYERS = (
-    "cgroup",
-    "user",
-    "mount",
-    "pid",
-    "net",
-    "ipc",
-    "uid",
-    "rlimits",
-    "capabilities",
-    "no_new_privs",
-    "landlock",
-    "seccomp",
-)
-"""In the order in which they are applied."""
 
 _NAMESPACES = ("user", "mount", "pid", "net", "ipc")
 
@@ -89,17 +74,3 @@ def plan(machine: Machine, wanted: str) -> Plan:
             "`quire doctor` shows every layer."
         )
     return found
-
-
-def required(wanted: str) -> tuple[str, ...]:
-    """The layers a setting insists on. Raises ValueError with the names there are."""
-    word, _, names = wanted.partition(":")
-    if word in ("auto", "off") and not names:
-        return ()
-    if word != "require" or not names:
-        raise ValueError("it is auto, off, or require: and layers, as in require:pid,net,mount or require:all")
-    chosen = LAYERS if names == "all" else tuple(name.strip() for name in names.split(","))
-    unknown = [name for name in chosen if name not in LAYERS]
-    if unknown:
-        raise ValueError(f"there is no layer {', '.join(unknown)}; there are {', '.join(LAYERS)}")
-    return chosen

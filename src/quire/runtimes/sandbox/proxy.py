@@ -9,18 +9,16 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
-import re
 import socket
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+from quire.core import network
 
 _HEAD = 64 * 1024  # bytes of a request's head
 _PATIENCE = 30.0  # seconds to say what is wanted, and to be connected
 _CONNECTIONS = 100  # of one kernel at once
 _CHUNK = 1 << 16
-_ENTRY = re.compile(r"(?P<host>\*|(?:\*\.)?[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::(?P<port>\d{1,5}|\*))?", re.IGNORECASE)
-_PORTS = (80, 443)
 
 _NEAR = tuple(
     ipaddress.ip_network(each)
@@ -33,43 +31,12 @@ _NEAR = tuple(
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Rule:
-    """Hosts of this name (`*.name` for all below it, `*` for every public one) at these ports; None is every port."""
-
-    host: str
-    ports: tuple[int, ...] | None
-
-    def covers(self, host: str, port: int) -> bool:
-        if self.ports is not None and port not in self.ports:
-            return False
-        if self.host == "*":
-            return True
-        return host.endswith(self.host[1:]) if self.host.startswith("*.") else host == self.host
-
-
-def rules(granted: Iterable[str]) -> tuple[Rule, ...]:
-    """`host`, `host:port` or `host:*`, each; without a port 80 and 443. Raises ValueError on what is neither."""
-    found = []
-    for entry in granted:
-        match = _ENTRY.fullmatch(entry.strip())
-        if match is None or ((match["port"] or "0").isdigit() and int(match["port"] or 0) > 65535):
-            raise ValueError(f"{entry!r} is no host: write example.org, *.example.org or 10.0.0.5:8080")
-        ports = _PORTS if match["port"] is None else None if match["port"] == "*" else (int(match["port"]),)
-        found.append(Rule(match["host"].lower().strip("[]").rstrip("."), ports))
-    return tuple(found)
-
-
-def allowed(granted: Iterable[Rule], host: str, port: int) -> Rule | None:
-    return next((rule for rule in granted if rule.covers(host, port)), None)
-
-
 class Proxy:
     """One for a kernel and its branches; `refused` is told of each attempt that was."""
 
     def __init__(self, door: socket.socket, granted: Iterable[str], refused: Callable[[str], None]) -> None:
         self._door = door
-        self._granted = rules(granted)
+        self._granted = network.rules(granted)
         self._refused = refused
         self._server: asyncio.Server | None = None
         self._open = 0
@@ -127,7 +94,7 @@ class Proxy:
 
     async def _connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """To an address that was looked at, so that no name can lead into this machine or its neighbourhood."""
-        rule = allowed(self._granted, host, port)
+        rule = network.covering(self._granted, host, port)
         if rule is None:
             raise _Denied(
                 f"This notebook may not connect to {host}:{port}. Whoever runs Quire can allow it: setting `network`."

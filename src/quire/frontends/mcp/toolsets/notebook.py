@@ -57,14 +57,15 @@ def _notebooks(shelf: Shelf, desk: Desk) -> None:
         python: str | None = None,
         shell: Literal["ipython"] | None = None,
         limits: Limits | None = None,
+        network: list[str] | None = None,
         mirror: str | None = None,
         use: bool = True,
     ) -> ToolResult:
         """Make a notebook with a namespace of its own, and (use) make it current. isolation="cell" gives every cell a
         process of its own; on_error="rollback" undoes what a failed cell did; python is an interpreter's path, or
         "venv" for an environment of its own that %pip installs into; shell="ipython" has IPython run every cell;
-        mirror is an ipynb in the workspace to be kept as the notebook is."""
-        policy = _policy(isolation, on_error, python, shell, limits or {})
+        network narrows the hosts its code reaches; mirror is an ipynb in the workspace, kept as the notebook is."""
+        policy = _policy(isolation, on_error, python, shell, limits or {}, network)
         book = await desk.app.notebooks.create(desk.client(ctx).principal, name, runtime, policy)
         if use:
             desk.app.current.use(desk.client(ctx), book)
@@ -117,7 +118,9 @@ async def _mirror(desk: Desk, book: Notebook, path: str) -> None:
     await desk.app.mirrors.set(book, str(target))
 
 
-def _policy(isolation: str, on_error: str, python: str | None, shell: str | None, limits: Limits) -> Policy:
+def _policy(
+    isolation: str, on_error: str, python: str | None, shell: str | None, limits: Limits, network: list[str] | None
+) -> Policy:
     return Policy(
         isolation=isolation,
         on_error=on_error,
@@ -127,6 +130,7 @@ def _policy(isolation: str, on_error: str, python: str | None, shell: str | None
         cpu=limits.get("cpu_seconds"),
         processes=limits.get("processes"),
         output=limits.get("output_bytes"),
+        network=None if network is None else tuple(network),
     )
 
 

@@ -1,0 +1,76 @@
+"""Servers whose cells attack: with all walls and nothing granted, as root and as an ordinary user."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastmcp import Client
+from fastmcp.client.transports import StdioTransport
+
+from tests.conftest import call, server_environment
+from tests.faults.conftest import Book
+
+ORDINARY = Path(__file__).with_name("ordinary.py")
+UID = 64_123  # nobody's
+WALLS = "cgroup,user,mount,pid,net,ipc,uid,rlimits,capabilities,no_new_privs,landlock,seccomp"
+NOT_ORDINARY = ("cgroup", "uid")  # what only root can give, or has to have been given by root
+
+
+@pytest.fixture(scope="module", params=["root", "ordinary"])
+def user(request: pytest.FixtureRequest) -> str:
+    if request.param == "root" and os.getuid() != 0:
+        pytest.skip("whoever runs these tests is not root")
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def folder(user: str) -> Iterator[Path]:
+    """One that the server's user has to itself."""
+    made = Path(tempfile.mkdtemp(prefix="quire-security-"))
+    if user == "ordinary" and os.getuid() == 0:
+        os.chown(made, UID, UID)
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+@asynccontextmanager
+async def walled(user: str, folder: Path, **settings: Any) -> AsyncIterator[Client[Any]]:
+    """A client of a server that refuses to run anything without all walls that this user can have."""
+    required = ",".join(name for name in WALLS.split(",") if user == "root" or name not in NOT_ORDINARY)
+    given = {"sandbox": f"require:{required}", "mounts": "", "preload": "", "spare_kernels": "0", **settings}
+    env = server_environment(folder / "data", **given)
+    command = ["-m", "quire"]
+    if user == "ordinary" and os.getuid() == 0:
+        command = [str(ORDINARY), str(UID), *command]
+        env["HOME"] = str(folder)
+    async with Client(StdioTransport(sys.executable, command, env=env, keep_alive=False)) as client:
+        yield client
+
+
+async def named(client: Client[Any], name: str) -> Book:
+    await call(client, "create_notebook", name=name)  # or there is one
+    return Book(client=client, name=name)
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+async def client(user: str, folder: Path) -> AsyncIterator[Client[Any]]:
+    async with walled(user, folder) as connected:
+        yield connected
+
+
+@pytest.fixture
+async def book(client: Client[Any]) -> Book:
+    return await named(client, "attacker")

@@ -1,0 +1,289 @@
+"""What code in a cell must not reach, tried from a cell behind all walls; each attempt names the wall that stops it.
+
+None of these is ever run without the walls: the server of these tests refuses to start a kernel with less.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastmcp import Client
+
+from tests.conftest import alive, call, text, wait_until
+from tests.faults.conftest import Book
+from tests.security.conftest import named, walled
+
+TRY = """
+import ctypes, errno, os, socket
+libc = ctypes.CDLL(None, use_errno=True)
+def system(number, *arguments):
+    got = libc.syscall(ctypes.c_long(number), *[ctypes.c_long(each) if isinstance(each, int) else each for each in arguments])
+    if got == -1: raise OSError(ctypes.get_errno(), 'system call')
+    return got
+def number(x86, arm):
+    return x86 if os.uname().machine == 'x86_64' else arm
+def tried(step):
+    try: step()
+    except OSError as error: return errno.errorcode.get(error.errno, str(error.errno))
+    except ValueError as error: return str(error)
+    return 'done'
+def connect(family, kind, address):
+    with socket.socket(family, kind) as sock:
+        sock.settimeout(5)
+        sock.connect(address)
+        sock.send(b'hello')
+"""
+
+
+@dataclass
+class Outside:
+    """What is there to be reached, on the machine outside."""
+
+    secret: Path  # a file that the server's user can read
+    port: int  # a service on the machine's loopback
+    path: str  # a unix socket among the files
+    name: str  # and one with an abstract name
+    server: int  # the server's process
+
+
+@pytest.fixture(scope="module")
+async def outside(folder: Path, client: Client[Any]) -> AsyncIterator[Outside]:
+    secret = folder / "secret"
+    secret.write_text("what nobody may read")
+    secret.chmod(0o644)
+    name = f"quire-{secrets.token_hex(8)}"
+    with socket.socket() as tcp, socket.socket(socket.AF_UNIX) as path, socket.socket(socket.AF_UNIX) as abstract:
+        tcp.bind(("127.0.0.1", 0))
+        path.bind(str(folder / "service"))
+        os.chmod(folder / "service", 0o777)
+        abstract.bind(f"\0{name}")
+        for sock in (tcp, path, abstract):
+            sock.listen()
+        server = server_of(client)
+        yield Outside(secret, tcp.getsockname()[1], str(folder / "service"), name, server)
+
+
+def server_of(client: Client[Any]) -> int:
+    """The process that answers this client: the one that has its data folder open under its name."""
+    mine = Path(f"/proc/{os.getpid()}/task").glob("*/children")
+    started = [int(pid) for listed in mine for pid in listed.read_text().split()]
+    return next(pid for pid in started if b"quire" in Path(f"/proc/{pid}/cmdline").read_bytes())
+
+
+FILES = {  # what is tried, with the wall and what it says
+    "read a file of the machine": ("mount", "open({secret!r})", "ENOENT"),
+    "read the passwords": ("mount", "open('/etc/shadow')", "ENOENT"),
+    "read ssh keys": ("mount", "os.listdir(os.path.expanduser('~/.ssh'))", "ENOENT"),
+    "read the server's data": ("mount", "open({data!r} + '/quire.db')", "ENOENT"),
+    "read another notebook's folder": ("mount", "os.listdir({other!r})", "ENOENT"),
+    "read through a symbolic link": ("mount", "os.symlink({secret!r}, 'way') or open('way')", "ENOENT"),
+    "read the system's log of itself": ("mount", "os.listdir('/sys/kernel')", "ENOENT"),
+    "read the disk": ("mount", "os.listdir('/dev/disk')", "ENOENT"),
+    "write into the system": ("mount", "open('/usr/bin/new', 'w')", "EROFS"),
+    "write into the root": ("mount", "os.mkdir('/new')", "EROFS"),
+    "change the interpreter": ("mount", "os.utime(os.__file__)", "EROFS"),
+    "make the system writable again": ("seccomp", "system(number(165, 40), b'none', b'/usr', None, 33, None)", "EPERM"),
+}
+NETWORK = {
+    "TCP to the world": ("net", "connect(socket.AF_INET, socket.SOCK_STREAM, ('192.0.2.1', 80))", "ENETUNREACH"),
+    "UDP to the world": ("net", "connect(socket.AF_INET, socket.SOCK_DGRAM, ('192.0.2.1', 53))", "ENETUNREACH"),
+    "IPv6 to the world": ("net", "connect(socket.AF_INET6, socket.SOCK_STREAM, ('2001:db8::1', 80))", "ENETUNREACH"),
+    "the machine's loopback": (
+        "net",
+        "connect(socket.AF_INET, socket.SOCK_STREAM, ('127.0.0.1', {port}))",
+        "ECONNREFUSED",
+    ),
+    "a unix socket among files": ("mount", "connect(socket.AF_UNIX, socket.SOCK_STREAM, {path!r})", "ENOENT"),
+    "a unix socket without a file": (
+        "net",
+        "connect(socket.AF_UNIX, socket.SOCK_STREAM, '\\0' + {name!r})",
+        "ECONNREFUSED",
+    ),
+    "a raw socket": ("seccomp", "socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)", "EPERM"),
+    "a packet socket": ("seccomp", "socket.socket(17, socket.SOCK_RAW, 768)", "EAFNOSUPPORT"),
+}
+PROCESSES = {
+    "kill the server": ("pid", "os.kill({server}, 9)", "ESRCH"),
+    "read the server's environment": ("pid", "open('/proc/{server}/environ')", "ENOENT"),
+    "read the server's memory": ("pid", "open('/proc/{server}/mem', 'rb')", "ENOENT"),
+    "read the keeper's memory": ("capabilities", "open('/proc/1/mem', 'rb')", "EACCES"),
+    "read the keeper's environment": ("capabilities", "open('/proc/1/environ', 'rb').read()", "EACCES"),
+    "trace the keeper": ("seccomp", "system(number(101, 117), 16, 1, 0, 0)", "EPERM"),
+    "read a process's memory": ("seccomp", "system(number(310, 270), 1, None, 0, None, 0, 0)", "EPERM"),
+    "take a process's descriptors": ("seccomp", "system(438, os.pidfd_open(1), 0, 0)", "EPERM"),
+    "the machine's shared memory": ("ipc", "system(number(29, 194), {shared}, 0, 0)", "ENOENT"),
+}
+SYSTEM = {
+    "mount": ("seccomp", "system(number(165, 40), b'none', b'/tmp', b'tmpfs', 0, None)", "EPERM"),
+    "mount in the new way": ("seccomp", "system(430, b'tmpfs', 0)", "EPERM"),
+    "unmount": ("seccomp", "system(number(166, 39), b'/proc', 2)", "EPERM"),
+    "a user namespace": ("seccomp", "system(number(272, 97), 0x10000000)", "EPERM"),
+    "a mount namespace": ("seccomp", "system(number(272, 97), 0x00020000)", "EPERM"),
+    "clone3": ("seccomp", "system(435, None, 0)", "ENOSYS"),
+    "a namespace by clone": ("seccomp", "system(number(56, 220), 0x10000011, 0, 0, 0, 0)", "EPERM"),
+    "join a namespace": ("seccomp", "system(number(308, 268), 0, 0)", "EPERM"),
+    "change the root": ("seccomp", "os.chroot('/tmp')", "EPERM"),
+    "be another user": ("uid", "os.setuid(4321)", "EINVAL"),
+    "give a file away": ("uid", "open('mine', 'w').close() or os.chown('mine', 4321, 4321)", "EINVAL"),
+    "make a device": ("seccomp", "os.mknod('disk', 0o060600, os.makedev(8, 0))", "EPERM"),
+    "bpf": ("seccomp", "system(number(321, 280), 0, None, 0)", "EPERM"),
+    "io_uring": ("seccomp", "system(425, 1, None)", "EPERM"),
+    "keys": ("seccomp", "system(number(250, 219), 0, -3, 0)", "EPERM"),
+    "performance counters": ("seccomp", "system(number(298, 241), None, 0, -1, -1, 0)", "EPERM"),
+    "user faults": ("seccomp", "system(number(323, 282), 0)", "EPERM"),
+    "load a module": ("seccomp", "system(number(313, 273), -1, b'', 0)", "EPERM"),
+    "set the clock": ("seccomp", "__import__('time').clock_settime(0, 0)", "EPERM"),
+    "name the machine": ("seccomp", "socket.sethostname('mine')", "EPERM"),
+    "open by handle": ("seccomp", "system(number(304, 265), -100, None, 0)", "EPERM"),
+    "type into the terminal": ("seccomp", "__import__('fcntl').ioctl(os.openpty()[1], 0x5412, b'x')", "EPERM"),
+    "raise a limit": ("rlimits", "__import__('resource').setrlimit(4, (9, 9))", "not allowed to raise maximum limit"),
+}
+ATTACKS = {**FILES, **NETWORK, **PROCESSES, **SYSTEM}
+
+
+@pytest.fixture(scope="module")
+def shared_memory() -> Iterator[int]:
+    """A segment of the machine's own, by its key."""
+    import ctypes
+
+    libc = ctypes.CDLL(None)
+    key = 0x51726500 + os.getpid() % 251
+    segment = libc.shmget(key, 4096, 0o1666)
+    assert segment >= 0
+    yield key
+    libc.shmctl(segment, 0, None)
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+async def test_an_attack_is_stopped_by_its_wall(
+    book: Book, outside: Outside, shared_memory: int, folder: Path, attack: str
+) -> None:
+    wall, step, expected = ATTACKS[attack]
+    code = step.format(
+        secret=str(outside.secret),
+        data=str(folder / "data"),
+        other=str(folder / "data" / "workspaces" / "another"),
+        port=outside.port,
+        path=outside.path,
+        name=outside.name,
+        server=outside.server,
+        shared=shared_memory,
+    )
+    state = (await book.ask("state")).structured_content["sandbox"].partition("; off: ")
+    standing = state[0].split(", ")
+    if wall == "uid" and wall not in standing:
+        wall = "user"  # only this one user's id means anything there
+    assert wall in standing, state
+    assert await book.value(f"{TRY}\ntried(lambda: {code})") == expected
+    assert alive(outside.server)
+
+
+async def test_what_is_written_beside_the_workspace_arrives_nowhere(book: Book, folder: Path) -> None:
+    steps = [f"open({path!r}, 'w').write('x')" for path in ("../beside", "/tmp/beside", "~/beside")]
+    for step in steps:
+        await book.value(f"{TRY}\ntried(lambda: {step.replace('~', '{os.path.expanduser(chr(126))}')})")
+    places = [folder / "data" / "workspaces" / "beside", folder / "beside", Path("/tmp/beside"), Path.home() / "beside"]
+    assert not any(place.exists() for place in places)
+
+
+async def test_only_its_own_processes_are_seen(book: Book) -> None:
+    seen = await book.value(
+        "import os\n[open(f'/proc/{pid}/cmdline').read().split(chr(0)) for pid in os.listdir('/proc') if pid.isdigit()]"
+    )
+    assert len(seen) >= 2 and all(any(word.endswith("worker/__main__.py") for word in words) for words in seen)
+
+
+async def test_nobody_but_itself_is_killed_by_kill_all(book: Book, outside: Outside) -> None:
+    await book.run("x = 41")
+    killed = await book.run("import os\nos.kill(-1, 9)\nos.kill(os.getpid(), 9)")
+    assert killed.structured_content["state"] in ("CRASHED", "SUCCESS", "ERROR"), text(killed)
+    assert alive(outside.server)
+    assert await book.value("40 + 2") == 42
+
+
+async def test_the_keeper_cannot_be_killed_or_stopped(book: Book) -> None:
+    kill = "x = 41\n[tried(lambda: os.kill(1, each)) for each in (9, 19, 15, 11)]"
+    assert set(await book.value(f"{TRY}\n{kill}")) <= {"EPERM", "done"}  # Landlock says so, or nothing happens
+    await book.protected()
+    crashed = await book.run("os.abort()")
+    assert crashed.structured_content["state"] == "CRASHED"
+    assert await book.value("x") == 41
+
+
+async def test_what_a_cell_leaves_behind_ends_with_its_kernel(user: str, folder: Path) -> None:
+    async with walled(user, folder) as client:
+        book = await named(client, "leaves")
+        number = await book.process(
+            "__import__('subprocess').Popen(['sleep', '1000'], start_new_session=True).pid"
+        )
+        assert alive(number)
+        await call(client, "reset", notebook="leaves")
+        wait_until(lambda: not alive(number), "the daemon is gone")
+
+
+async def test_a_fork_bomb_costs_its_cell(book: Book, outside: Outside) -> None:
+    await book.run("x = 41")
+    bomb = "import os, time\nwhile True:\n    try: os.fork()\n    except OSError: time.sleep(0.01)"
+    result = await book.run(bomb, timeout=20)
+    assert result.structured_content["state"] in ("CRASHED", "TIMEOUT"), text(result)
+    assert await book.value("x") == 41 and alive(outside.server)
+
+
+async def test_a_memory_bomb_costs_its_cell(user: str, folder: Path) -> None:
+    async with walled(user, folder, max_memory_bytes=400_000_000) as client:
+        book = await named(client, "memory")
+        await book.run("x = 41")
+        result = await book.run("held = []\nwhile True: held.append(bytearray(10_000_000))", timeout=30)
+        assert result.is_error, text(result)
+        several = "import os\nfor _ in range(8):\n    if os.fork() == 0:\n        held = [bytes(3_000_000) for _ in range(100)]\n        os.pause() if hasattr(os, 'pause') else __import__('signal').pause()\n"
+        await book.run(several, timeout=20)
+        assert await book.value("x") == 41
+
+
+async def test_the_server_s_environment_is_not_the_kernel_s(user: str, folder: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("A_SECRET_TOKEN", "swordfish")
+    monkeypatch.setenv("A_PLAIN_WORD", "plain")
+    async with walled(user, folder, environment="A_PLAIN_WORD") as client:
+        book = await named(client, "environment")
+        found = await book.value(
+            "import os\n[os.environ.get('A_SECRET_TOKEN'), os.environ.get('A_PLAIN_WORD'), "
+            "'swordfish' in open('/proc/self/environ').read()]"
+        )
+        assert found == [None, "plain", False]
+
+
+async def test_a_folder_that_was_granted_is_seen_as_it_was_granted(user: str, folder: Path) -> None:
+    read, write = (Path(tempfile.mkdtemp(dir=folder)) for _ in range(2))
+    for each in (read, write):
+        (each / "file").write_text("granted")
+        for inner in (each, each / "file"):
+            os.chown(inner, folder.stat().st_uid, folder.stat().st_gid)
+    async with walled(user, folder, mounts=f"{read},{write}:rw") as client:
+        book = await named(client, "granted")
+        assert await book.value(f"open('{read}/file').read(), open('{write}/file').read()") == ["granted", "granted"]
+        assert await book.value(f"{TRY}\ntried(lambda: open('{read}/new', 'w'))") == "EROFS"
+        assert await book.value(f"open('{write}/new', 'w').write('written')") == 7
+    assert (write / "new").read_text() == "written"
+    assert (write / "new").stat().st_uid == folder.stat().st_uid
+
+
+async def test_two_notebooks_do_not_see_each_other(client: Client[Any]) -> None:
+    one, other = await named(client, "one"), await named(client, "another one")
+    place = await one.value(
+        "import os, socket\nopen('mine', 'w').write('x')\nopen('/tmp/mine', 'w').write('x')\n"
+        "listener = socket.socket()\nlistener.bind(('127.0.0.1', 0))\nlistener.listen()\n"
+        "[os.getcwd(), listener.getsockname()[1]]"
+    )
+    code = (
+        f"{TRY}\n[tried(lambda: os.listdir({place[0]!r})), os.path.exists('/tmp/mine'), "
+        f"tried(lambda: connect(socket.AF_INET, socket.SOCK_STREAM, ('127.0.0.1', {place[1]})))]"
+    )
+    assert await other.value(code) == ["ENOENT", False, "ECONNREFUSED"]
