@@ -221,9 +221,7 @@ async def test_the_keeper_cannot_be_killed_or_stopped(book: Book) -> None:
 async def test_what_a_cell_leaves_behind_ends_with_its_kernel(user: str, folder: Path) -> None:
     async with walled(user, folder) as client:
         book = await named(client, "leaves")
-        number = await book.process(
-            "__import__('subprocess').Popen(['sleep', '1000'], start_new_session=True).pid"
-        )
+        number = await book.process("__import__('subprocess').Popen(['sleep', '1000'], start_new_session=True).pid")
         assert alive(number)
         await call(client, "reset", notebook="leaves")
         wait_until(lambda: not alive(number), "the daemon is gone")

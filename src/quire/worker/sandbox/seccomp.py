@@ -107,6 +107,7 @@ DENIED: dict[str, dict[str, tuple[int | None, int | None]]] = {
 }
 # Answered as by a system that does not have them: then libc and others use the older call, which can be looked into.
 ABSENT: dict[str, tuple[int | None, int | None]] = {
+    "openat2": (437, 437),  # it hides from a filter what it asks for
     "clone3": (435, 435),
     "statmount": (457, 457),
     "listmount": (458, 458),
@@ -120,12 +121,23 @@ CHECKED: dict[str, tuple[int | None, int | None]] = {
     "personality": (135, 92),
     "socket": (41, 198),
     "socketpair": (53, 199),
+    # what they may not give a file: the right to run as its owner, who outside is the server's user
+    "chmod": (90, None),
+    "fchmod": (91, 52),
+    "fchmodat": (268, 53),
+    "fchmodat2": (452, 452),
+    "creat": (85, None),
+    "open": (2, None),
+    "openat": (257, 56),
 }
 
 _NEW_NAMESPACES = 0x7E020000  # CLONE_NEWNS, _NEWCGROUP, _NEWUTS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET
 _PUSHING_INPUT = (0x5412, 0x541C, 0x5423)  # TIOCSTI and TIOCLINUX type for the terminal's owner; TIOCSETD loads code
 _PERSONALITIES = (0, 0x8, 0x20000, 0x20008, 0x40000, 0xFFFFFFFF)  # Linux, of 32 bits, called 2.6, not random; asked
 _NETLINK_ROUTE = 0
+_SET_ID = stat.S_ISUID | stat.S_ISGID
+_MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "creat": 1, "open": 2, "openat": 3}  # which argument
+_MAKES_FILE = os.O_CREAT | 0o20000000  # __O_TMPFILE, without the folder's bit
 
 _SET_SECCOMP, _MODE_FILTER = 22, 2  # prctl's numbers
 _SET_MODE_FILTER, _ALL_THREADS = 1, 1  # seccomp's
@@ -229,7 +241,13 @@ def _by_arguments(name: str) -> _Block:
             return [_argument(1), *_among(_PUSHING_INPUT, _DENY, _ALLOW)]
         case "mknod" | "mknodat":
             mode = _argument(1 if name == "mknod" else 2)
-            return [mode, (_AND, 0, 0, 0xF000), *_among((stat.S_IFBLK, stat.S_IFCHR), _DENY, _ALLOW)]
+            device = [(_AND, 0, 0, 0xF000), *_among((stat.S_IFBLK, stat.S_IFCHR), _DENY, _ALLOW)]
+            return [mode, *_if(_ANY_BIT, _SET_ID, _DENY, device)]
+        case "open" | "openat":
+            made = [_argument(_MODES[name]), *_if(_ANY_BIT, _SET_ID, _DENY, _ALLOW)]
+            return [_argument(_MODES[name] - 1), *_if(_ANY_BIT, _MAKES_FILE, made, _ALLOW)]
+        case _ if name in _MODES:
+            return [_argument(_MODES[name]), *_if(_ANY_BIT, _SET_ID, _DENY, _ALLOW)]
         case "personality":
             return [_argument(0), *_among(_PERSONALITIES, _ALLOW, _DENY)]
         case "socketpair":
