@@ -18,7 +18,7 @@ from quire.core.model import CellState
 from quire.frontends.python import Quire
 from quire.runtimes.python import budget
 from tests.conftest import alive, call, processes_of, text, wait_until
-from tests.faults.conftest import AS_BEFORE, IN_MEMORY, Book, new_book, parent, roomy_client, until, waits_for
+from tests.faults.conftest import AS_BEFORE, IN_MEMORY, Book, here, new_book, parent, roomy_client, until, waits_for
 
 LARGE = "large = b'x' * (16 * 2**20)"
 """So much is touched that checkpoints are weighed after the cell."""
@@ -364,18 +364,19 @@ async def test_a_branch_goes_back_to_where_it_branched_off_and_no_further(book: 
 
 async def test_a_branch_outlives_its_original(book: Book) -> None:
     await counted(book, 2)
-    keeper = await book.keeper()
+    keeper, live = await book.keeper(), await book.process("os.getpid()")
     branch = await branched(book, "left alone")
     await branch.run("numbers.append('branch')")
     await branch.protected()
     await book.ask("reset")
-    wait_until(lambda: not alive(keeper), "the original's keeper is gone")
+    wait_until(lambda: not alive(live), "the original's kernel is gone")
     assert await branch.value("numbers") == [0, 1, "branch"]
     crash = await branch.run("numbers.clear()\nimport os\nos.abort()")
     assert AS_BEFORE in text(crash)
     assert await branch.value("numbers") == [0, 1, "branch"]
     assert await book.value("'numbers' in globals()") is False
     await branch.ask("reset")
+    wait_until(lambda: not alive(keeper), "the first process of their namespace is gone, with the last of them")
 
 
 @pytest.mark.parametrize("ran", [True, False], ids=["after a run", "before any run"])
@@ -514,11 +515,13 @@ async def test_with_isolation_each_cell_has_a_process_of_its_own_and_state_goes_
             "child = subprocess.Popen(['sleep', '1000'], start_new_session=True)\n"
             "generator = (n for n in range(10))\nnext(generator)\n[os.getpid(), child.pid]"
         )
+        space = await book.value("os.readlink('/proc/self/ns/pid')")
         second = await book.value("[os.getpid(), thread.is_alive(), threading.active_count(), lock.locked()]")
         third = await book.value("[os.getpid(), next(generator)]")
         assert len({first[0], second[0], third[0]}) == 3
         assert second[1:] == [False, 1, True] and third[1] == 1
-        wait_until(lambda: not any(map(alive, [*first, second[0]])), "what the cells ran in is gone")
+        ended = [*first, second[0]]
+        wait_until(lambda: not any(alive(here(pid, space)) for pid in ended), "what the cells ran in is gone")
         crash = await book.run("next(generator)\nos.abort()")
         assert AS_BEFORE in text(crash)
         after = await book.run("next(generator)")

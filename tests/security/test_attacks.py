@@ -25,7 +25,8 @@ TRY = """
 import ctypes, errno, os, socket
 libc = ctypes.CDLL(None, use_errno=True)
 def system(number, *arguments):
-    got = libc.syscall(ctypes.c_long(number), *[ctypes.c_long(each) if isinstance(each, int) else each for each in arguments])
+    whole = [ctypes.c_long(each) if isinstance(each, int) else each for each in arguments]
+    got = libc.syscall(ctypes.c_long(number), *whole)
     if got == -1: raise OSError(ctypes.get_errno(), 'system call')
     return got
 def number(x86, arm):
@@ -241,7 +242,10 @@ async def test_a_memory_bomb_costs_its_cell(user: str, folder: Path) -> None:
         await book.run("x = 41")
         result = await book.run("held = []\nwhile True: held.append(bytearray(10_000_000))", timeout=30)
         assert result.is_error, text(result)
-        several = "import os\nfor _ in range(8):\n    if os.fork() == 0:\n        held = [bytes(3_000_000) for _ in range(100)]\n        os.pause() if hasattr(os, 'pause') else __import__('signal').pause()\n"
+        several = (
+            "import os, signal\nfor _ in range(8):\n    if os.fork() == 0:\n"
+            "        held = [bytes(3_000_000) for _ in range(100)]\n        signal.pause()"
+        )
         await book.run(several, timeout=20)
         assert await book.value("x") == 41
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -275,7 +276,8 @@ class PythonKernel:
         for keeper in self._ancestors:  # it becomes their child when the ones between end
             keeper.adopt(pid, self._keeper)
             keeper.branched = True
-        kernel = await self._of(self._zygote, Keeper(ours, pidfd), self._calls, self._walls.shared(pid), spec)
+        ids = os.dup(self._keeper.ids) if self._keeper.ids >= 0 else -1
+        kernel = await self._of(self._zygote, Keeper(ours, pidfd, ids), self._calls, self._walls.shared(pid), spec)
         kernel._ancestors = [*self._ancestors, self._keeper]
         kernel._branched = bool(name) or self._branched
         if not kernel._branched:

@@ -60,7 +60,7 @@ def plan(machine: Machine, wanted: str) -> Plan:
         return Plan(tuple(Layer(name, "the setting sandbox is off") for name in LAYERS))
     missing = {
         "cgroup": machine.cgroup,
-        **dict.fromkeys(_NAMESPACES, machine.namespaces and f"namespaces cannot be had: {machine.namespaces}"),
+        **dict.fromkeys(_NAMESPACES, machine.namespaces),
         "uid": machine.uid,
         "landlock": "" if machine.landlock else "this system has no Landlock",
         "seccomp": machine.seccomp,

@@ -91,6 +91,7 @@ class Walls:
             "private_bytes": spec.limits.memory,
             "limits": {"CORE": 0, "NOFILE": _FILES},
             "landlock": plan.landlock,
+            "internet": plan.on("net"),  # whose only way out is the door; without, there is none
         }
 
     def close(self) -> None:

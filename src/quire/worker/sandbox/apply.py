@@ -27,7 +27,7 @@ def apply(rules: dict[str, Any], trees: Sequence[int]) -> None:
         "capabilities": privileges.drop_capabilities,
         "no_new_privs": privileges.no_new_privs,
         "landlock": lambda: _landlock(rules, own_root="mount" in layers),
-        "seccomp": lambda: seccomp.install(seccomp.program(platform.machine())),
+        "seccomp": lambda: seccomp.install(seccomp.program(platform.machine(), internet=rules["internet"])),
     }
     for name, step in steps.items():
         if name in layers:

@@ -7,6 +7,7 @@ ends; its child is this process's, which adopts orphans.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import socket
@@ -74,7 +75,7 @@ def _between(tell: int, mapped: int, own_uid: bool) -> bool:
     try:
         if own_uid:
             os.setgroups([])
-        system.unshare(system.NEWUSER)
+        _own_namespace()
         os.write(tell, b"user")
         if not os.read(mapped, 1):
             return False
@@ -90,6 +91,17 @@ def _between(tell: int, mapped: int, own_uid: bool) -> bool:
         return True
     os.write(tell, f"pid {pid}".encode())
     return False
+
+
+def _own_namespace() -> None:
+    try:
+        system.unshare(system.NEWUSER)
+    except OSError as error:
+        reasons = {
+            errno.ENOSPC: "no more user namespaces may be made here (sysctl user.max_user_namespaces)",
+            errno.EPERM: "this system lets this user make no user namespaces, as in many containers",
+        }
+        raise OSError(reasons.get(error.errno or 0, str(error))) from error
 
 
 def _map_ids(pid: int, host: int | None) -> None:

@@ -161,8 +161,10 @@ _DENY, _UNKNOWN = _refuse(errno.EPERM), _refuse(errno.ENOSYS)
 
 
 @functools.cache
-def program(machine: str) -> bytes:
+def program(machine: str, *, internet: bool = True) -> bytes:
     """The filter for a processor, in the system's form. KeyError where the table does not know it.
+
+    Without `internet` there are no sockets of it at all: for a process that shares the machine's network.
 
     A call made in another processor's way (32 bits) kills the process: its numbers mean other things. The numbers of
     x32 lie past the newest and do not exist.
@@ -170,7 +172,7 @@ def program(machine: str) -> bytes:
     architecture, column, _ = _MACHINES[machine]
     block = [
         (_LOAD, 0, 0, _ARCHITECTURE),
-        *_if(_EQUAL, architecture, [(_LOAD, 0, 0, _NUMBER), *_search(_ranges(column))], _KILL),
+        *_if(_EQUAL, architecture, [(_LOAD, 0, 0, _NUMBER), *_search(_ranges(column, internet))], _KILL),
     ]
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in block)
 
@@ -212,13 +214,14 @@ def _install_on_one(filter_: ctypes.Array[ctypes.c_char]) -> None:
     libc.prctl(_SET_SECCOMP, _MODE_FILTER, ctypes.addressof(filter_))
 
 
-def _ranges(column: int) -> list[tuple[int, _Block]]:
+def _ranges(column: int, internet: bool) -> list[tuple[int, _Block]]:
     """What is done from each number on, up to the next one listed."""
     blocks = {_NEWEST + 1: _UNKNOWN}
     tables = (*((table, _DENY) for table in DENIED.values()), (ABSENT, _UNKNOWN))
     for table, block in tables:
         blocks |= {number: block for numbers in table.values() if (number := numbers[column]) is not None}
-    blocks |= {number: _by_arguments(name) for name, row in CHECKED.items() if (number := row[column]) is not None}
+    checked = {**{name: _by_arguments(name) for name in CHECKED}, "socket": _socket(internet)}
+    blocks |= {number: checked[name] for name, row in CHECKED.items() if (number := row[column]) is not None}
     starts: list[tuple[int, _Block]] = [(0, blocks.get(0, _ALLOW))]
     for number in range(1, _NEWEST + 2):
         if (block := blocks.get(number, _ALLOW)) is not starts[-1][1]:
@@ -253,20 +256,20 @@ def _by_arguments(name: str) -> _Block:
         case "socketpair":
             return [_argument(0), *_among((socket.AF_UNIX,), _ALLOW, _refuse(errno.EAFNOSUPPORT))]
         case _:
-            return _socket()
+            return _socket(internet=True)
 
 
-def _socket() -> _Block:
+def _socket(internet: bool) -> _Block:
     """TCP, UDP, sockets of this machine, and what lists the network's interfaces."""
     kind = [_argument(1), (_AND, 0, 0, 0xFFFFFFFF & ~(socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK))]
     plain = (socket.SOCK_STREAM, socket.SOCK_DGRAM)
     wrong_protocol, wrong_family = _refuse(errno.EPROTONOSUPPORT), _refuse(errno.EAFNOSUPPORT)
     local = [*kind, *_among((*plain, socket.SOCK_SEQPACKET), _ALLOW, _DENY)]
     protocol = [_argument(2), *_among((0, socket.IPPROTO_TCP, socket.IPPROTO_UDP), _ALLOW, wrong_protocol)]
-    internet = [*kind, *_among(plain, protocol, _DENY)]
+    world = [*kind, *_among(plain, protocol, _DENY)] if internet else _DENY
     interfaces = [_argument(2), *_among((_NETLINK_ROUTE,), _ALLOW, wrong_protocol)]
     others = _among((socket.AF_NETLINK,), interfaces, wrong_family)
-    families = _among((socket.AF_INET, socket.AF_INET6), internet, others)
+    families = _among((socket.AF_INET, socket.AF_INET6), world, others)
     return [_argument(0), *_among((socket.AF_UNIX,), local, families)]
 
 
