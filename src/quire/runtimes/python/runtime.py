@@ -69,7 +69,7 @@ class PythonRuntime:
 
     async def start(self, spec: KernelSpec) -> PythonKernel:
         try:
-            await anyio.Path(spec.workspace).mkdir(parents=True, exist_ok=True)
+            await anyio.Path(spec.workspace).mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise Failed(f"The workspace {spec.workspace} cannot be made: {error.strerror}.") from error
         python = self._interpreter(spec)
