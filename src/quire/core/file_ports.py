@@ -32,6 +32,7 @@ class Piece:
     data: bytes
     start: int
     total: int  # bytes the file has
+    head: bytes = b""  # how the file begins, where the piece does not
 
 
 @dataclass(frozen=True, kw_only=True)

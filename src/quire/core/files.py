@@ -82,7 +82,7 @@ def as_text(piece: Piece) -> tuple[str, int] | None:
     begin = 0
     while piece.start and begin < min(3, len(data)) and data[begin] in _CONTINUED:
         begin += 1
-    if b"\x00" in data:
+    if b"\x00" in data or b"\x00" in piece.head:
         return None
     last = piece.start + len(data) >= piece.total
     decoder = codecs.getincrementaldecoder("utf-8")()

@@ -190,8 +190,9 @@ class Space:
         for notebook in notebooks:
             async with self._kernels.turn(notebook, asked=False) as slot:
                 if slot.kernel is not None and slot.kernel.alive and not slot.waiting:
-                    self._kernels.remember(notebook, f"What ran on in the background was ended: {excess}.")
                     await slot.kernel.kill()
+                    await self._kernels.revive(notebook, slot)
+                    self._kernels.remember(notebook, f"What ran on in the background was ended: {excess}.")
 
 
 def _floor(watched: _Watched) -> float:

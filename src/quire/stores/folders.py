@@ -25,6 +25,7 @@ T = TypeVar("T")
 _OPEN = os.O_NONBLOCK | os.O_NOCTTY  # a pipe is not waited for, a terminal not taken
 _SECONDS = 30.0  # a disk has to answer
 _COUNTED = 100_000  # names of a folder that are looked at
+_HEAD = 1_000  # bytes that say what kind of file it is
 _AT_ONCE = 8  # threads
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -76,10 +77,12 @@ class DiskFolders:
             _check(self._walk.status(top, steps), steps)
             with self._walk.opened(top, steps, os.O_RDONLY | _OPEN) as file:
                 there = _check(os.fstat(file), steps)  # it may be another one by now
+                head = os.pread(file, _HEAD, 0) if start else b""
                 data = bytearray()
                 while len(data) < limit and (part := os.pread(file, limit - len(data), start + len(data))):
                     data += part
-        return Piece(data=bytes(data), start=start, total=max(there.st_size, start + len(data) if data else 0))
+        total = max(there.st_size, start + len(data) if data else 0)
+        return Piece(data=bytes(data), start=start, total=total, head=head)
 
     def _write(self, root: str, steps: tuple[str, ...], data: bytes, append: bool) -> int:
         os.makedirs(root, exist_ok=True)  # noqa: PTH103 - of the settings, not of a caller

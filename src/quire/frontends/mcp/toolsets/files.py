@@ -4,6 +4,7 @@ import base64 as encoding
 import binascii
 import mimetypes
 import time
+from dataclasses import replace
 
 from fastmcp import Context
 from fastmcp.tools import ToolResult
@@ -128,7 +129,7 @@ def _shown(book: Notebook, path: str, piece: Piece, limit: int) -> ToolResult:
     whole = not piece.start and len(piece.data) == piece.total
     if whole and mime in FORMATS and mime != "image/svg+xml" and dimensions(piece.data, mime)[0]:
         return _answer(book, path, piece, "image", mime, piece.total, _picture(piece, mime))
-    piece = Piece(data=piece.data[:limit], start=piece.start, total=piece.total)
+    piece = replace(piece, data=piece.data[:limit])
     text = as_text(piece)
     if text is not None:
         answer = _answer(book, path, piece, "text", mime_of(path, text=True), text[1], [])
