@@ -12,7 +12,9 @@ import pytest
 from fastmcp import Client
 
 import quire
+from quire.core.app import App
 from quire.core.errors import NotFound, Refused
+from quire.core.model import LOCAL, Notebook, NotebookId
 from tests.conftest import call, http_client, http_server, stdio_client, text
 
 # one pixel
@@ -163,10 +165,12 @@ async def test_what_cannot_be_done_is_said_and_changes_nothing(
         assert (await call(client, "read_file", path="x")).content[0].text == "old"
 
 
-async def test_a_notebook_called_files_from_before_is_still_found(data_dir: Path) -> None:
-    async with stdio_client(data_dir, toolsets="all", preload="") as client:
-        refused = await call(client, "create_notebook", name="files")
-        assert refused.is_error and "reserved" in text(refused)
+async def test_a_notebook_called_files_from_before_is_found_and_no_new_one_is_made(app: App) -> None:
+    older = Notebook(id=NotebookId("1" * 32), name="files", owner=LOCAL, runtime="python", created_at=0)
+    await app.notebooks._store.create_notebook(older)
+    assert (await app.notebooks.named(LOCAL, "files")).id == older.id
+    with pytest.raises(Refused, match="reserved"):
+        await app.notebooks.create(LOCAL, "files")
 
 
 async def test_python_has_the_files_of_a_notebook(data_dir: Path) -> None:
