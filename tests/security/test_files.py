@@ -197,7 +197,7 @@ async def test_names_that_a_line_or_a_terminal_would_obey_are_listed_escaped(att
     listed = await call(attacked.client, "list_files")
     lines = text(listed).splitlines()
     assert all(line.isprintable() for line in lines), lines
-    assert len(lines) == len(names) + 2  # and the one that says what the workspace holds
+    assert len(lines) == len(names) + 1
     assert any("b'\\xff\\xfe'" in line for line in lines)
     known = {each["name"] for each in listed.structured_content["files"]}
     assert known == {*names, "b'\\xff\\xfe'"}

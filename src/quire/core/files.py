@@ -64,9 +64,9 @@ class Files:
         """The same path from the workspace down, without detours."""
         return "/".join(paths.steps(self._workspace(notebook), path)) or "."
 
-    def use(self, notebook: Notebook) -> str:
-        """What the workspace held when it was last counted, in words; "" where it was not."""
-        return self._space.use(notebook)
+    def warning(self, notebook: Notebook) -> str:
+        """How full the workspace is, where that is more than half; else ""."""
+        return self._space.warning(notebook)
 
     def _file(self, notebook: Notebook, path: str) -> tuple[str, tuple[str, ...]]:
         root = self._workspace(notebook)

@@ -123,10 +123,14 @@ class Space:
             raise Refused(f"Nothing was written: with {more:,} bytes more {excess}, then call again.")
         watched.use = Use(bytes=use.bytes + more, files=use.files + 1, whole=use.whole)
 
-    def use(self, notebook: Notebook) -> str:
-        """What the workspace held when it was last counted, in words; "" where it was not."""
-        use = self._of(notebook).use
-        return f"{_size(use.bytes)} in {use.files:,} files" if use is not None else ""
+    def warning(self, notebook: Notebook) -> str:
+        """What the workspace held when it was last counted, where that is more than half of what it may; else ""."""
+        use, rules = self._of(notebook).use, self._rules
+        if use is not None and rules.bytes and use.bytes > rules.bytes / 2:
+            return f"The workspace holds {_size(use.bytes)} of the {_size(rules.bytes)} it may."
+        if use is not None and rules.files and use.files > rules.files / 2:
+            return f"The workspace holds {use.files:,} of the {rules.files:,} files it may."
+        return ""
 
     @property
     def _limited(self) -> bool:
@@ -205,10 +209,10 @@ def _grew(before: Use, now: Use, bytes: int = 0, files: int = 0) -> bool:
 
 
 def _size(length: int) -> str:
-    for unit, bytes in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+    for unit, bytes in (("GiB", 2**30), ("MiB", 2**20)):
         if length >= bytes:
             return f"{length / bytes:,.1f} {unit}"
-    return f"{length:,} bytes"
+    return f"{length / 2**10:.1f} KiB"
 
 
 def _upper(sentence: str) -> str:

@@ -36,7 +36,7 @@ def register(shelf: Shelf, desk: Desk) -> None:
             "files": [_info(each) for each in found.entries],
             "more": found.more,
         }
-        return ToolResult(content=_table(found, desk.app.files.use(book)), structured_content=dict(listed))
+        return ToolResult(content=_table(found, desk.app.files.warning(book)), structured_content=dict(listed))
 
     async def read_file(
         ctx: Context, path: str, start: int = 0, limit: int | None = None, notebook: str | None = None
@@ -86,19 +86,19 @@ def _info(entry: Entry) -> FileInfo:
     return {"name": name, "kind": entry.kind, "bytes": entry.size, "modified": moment}
 
 
-def _table(found: Listing, use: str) -> str:
+def _table(found: Listing, warning: str) -> str:
     rows = [_row(each, _info(each)) for each in found.entries]
     if found.more:
         rows.append(f"... {'' if found.whole else 'at least '}{found.more:,} more; os.scandir in a cell shows all")
-    if use:
-        rows.append(f"[the workspace holds {use}]")
+    if warning:
+        rows.append(f"[{warning}]")
     return "\n".join(rows) or "no files"
 
 
 def _row(entry: Entry, info: FileInfo) -> str:
     size = f"{entry.size:>12,}" if entry.kind == "file" else f"{entry.kind:>12}"
     end = "/" if entry.kind == "folder" else ""
-    return f"{size}  {info['modified']}  {paths.plain(entry.name)}{end}"
+    return f"{size}  {info['modified'][:19].replace('T', ' ')}  {paths.plain(entry.name)}{end}"
 
 
 def _is_utf8(name: str) -> bool:
