@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import subprocess
 import sys
@@ -37,15 +36,9 @@ class Raw:
 
 @pytest.fixture
 def raw(data_dir: Path) -> Iterator[Raw]:
-    with talking(data_dir) as talk:
-        yield talk
-
-
-@contextlib.contextmanager
-def talking(data_dir: Path, **settings: Any) -> Iterator[Raw]:
     process = subprocess.Popen(
         [sys.executable, "-m", "quire"],
-        env=server_environment(data_dir, **settings),
+        env=server_environment(data_dir),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -104,12 +97,3 @@ def test_a_cell_cannot_write_into_the_protocol(raw: Raw) -> None:
     raw.send(execute("import os, sys\nos.write(1, b'raw\\n')\nos.system('echo child')\nprint('python')"))
     answer = raw.answer_to(99)
     assert answer["result"]["structuredContent"]["stdout"] == "raw\nchild\npython\n"
-
-
-@pytest.mark.parametrize("given", [{"path": "\ud800", "text": "x"}, {"path": "x", "text": "\udfff"}])
-def test_a_path_or_a_text_that_is_no_unicode_is_refused(data_dir: Path, given: dict[str, str]) -> None:
-    with talking(data_dir, toolsets="files") as raw:
-        params = {"name": "write_file", "arguments": given}
-        raw.send(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode())
-        answer = raw.answer_to(1)
-        assert "error" in answer or answer["result"]["isError"], answer
