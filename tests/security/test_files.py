@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from fastmcp import Client
 
@@ -32,8 +33,11 @@ class Attacked:
     data: Path
 
     async def workspace(self) -> Path:
-        (book,) = (await call(self.client, "list_notebooks")).structured_content["notebooks"]
-        return Path(book["workspace"])
+        return Path((await self.notebooks())[0]["workspace"])
+
+    async def notebooks(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = (await call(self.client, "list_notebooks")).structured_content["notebooks"]
+        return found
 
     async def plant(self, code: str) -> None:
         """Have a cell do it. Where a sandbox stops that already, there is less to ask for."""
@@ -232,6 +236,31 @@ async def test_a_folder_a_thread_exchanges_for_a_link_never_leads_out(attacked: 
     await call(attacked.client, "write_file", path="stop", text="")
     assert reached and refused
     attacked.is_untouched(said)
+
+
+async def test_a_document_is_not_written_or_read_through_a_link_put_there_meanwhile(attacked: Attacked) -> None:
+    await attacked.plant(SWAP)
+    refused = 0
+    for _ in range(60):
+        wrote = await call(attacked.client, "export_notebook_as_ipynb", path="f/x.ipynb")
+        made = await call(attacked.client, "export_notebook_as_ipynb", path="f/new/x.py")
+        read = await call(attacked.client, "import_ipynb", path_or_json="f/secret")
+        assert read.is_error
+        refused += wrote.is_error + made.is_error
+    await call(attacked.client, "write_file", path="stop", text="")
+    assert refused
+    attacked.is_untouched([text(read)])
+
+
+async def test_a_mirror_is_not_written_through_a_link_put_there_meanwhile(attacked: Attacked) -> None:
+    await call(attacked.client, "create_notebook", name="mirrored", mirror="f/x.py", use=False)
+    swap = SWAP.replace("os.mkdir('f');", "")
+    await call(attacked.client, "execute", code=f"outside = {str(attacked.outside)!r}\n{swap}", notebook="mirrored")
+    for number in range(40):
+        await call(attacked.client, "add_cell", code=f"{number}", execute=False, notebook="mirrored")
+        await anyio.sleep(0.1)
+    await call(attacked.client, "write_file", path="stop", text="", notebook="mirrored")
+    attacked.is_untouched([])
 
 
 REPLACE = """
