@@ -23,6 +23,8 @@ from quire.core.documents import Documents
 from quire.core.durable import Durable
 from quire.core.errors import Failed, Refused
 from quire.core.feed import Feed
+from quire.core.file_ports import Folders
+from quire.core.files import Files
 from quire.core.idle import Idle, IdleRules
 from quire.core.kernels import KernelRules, Kernels
 from quire.core.limits import Limits
@@ -34,6 +36,7 @@ from quire.core.questions import Questions
 from quire.core.relaying import CallLimits, Relaying
 from quire.core.runs import Runs
 from quire.core.saving import Saving, SavingRules
+from quire.core.space import Space, SpaceRules
 from quire.core.tasks import background
 from quire.core.timeline import Timeline
 from quire.settings import Settings, load
@@ -70,7 +73,9 @@ async def app(settings: Settings, *, kernels: bool = True) -> AsyncIterator[App]
         if snapshots is not None and durable is not None:
             saving = Saving(snapshots, store, durable, keeping, feed, _saving_rules(settings), installed)
             await stack.enter_async_context(saving.open())
-        runs = Runs(store, blobs, keeping, feed, limits, active, relay)
+        folders = _folders()
+        space = Space(folders, active, keeping, _workspace(settings), _space_rules(settings))
+        runs = Runs(store, blobs, keeping, feed, limits, active, relay, space)
         notebooks = Notebooks(store, blobs, feed, limits, [settings.runtime])
         documents = Documents(store, blobs, notebooks, feed, runs.live)
         mirrors = Mirrors(documents, store, feed, _mirrored, keeping.remember)
@@ -79,12 +84,14 @@ async def app(settings: Settings, *, kernels: bool = True) -> AsyncIterator[App]
         group = await stack.enter_async_context(background())
         idle = IdleRules(hibernate_after=settings.hibernate_after, timeout=settings.idle_timeout)
         group.start_soon(Idle(keeping, saving, idle).watch)
+        group.start_soon(space.watch)
         yield App(
             notebooks=notebooks,
             runs=runs,
             questions=Questions(keeping),
             batches=Batches(runs, keeping, limits.patience, group.start_soon),
             documents=documents,
+            files=Files(folders, space, _workspace(settings), settings.max_file_bytes),
             mirrors=mirrors,
             timeline=Timeline(store, keeping, notebooks, feed, group.start_soon, durable),
             saving=saving,
@@ -198,6 +205,20 @@ def _snapshots(settings: Settings, store: Store) -> Snapshots | None:
         raise Failed(
             f"The data directory {settings.data_dir} cannot be used: {error.strerror}. Set data_dir to another."
         ) from error
+
+
+def _folders() -> Folders:
+    from quire.stores.folders import DiskFolders
+
+    return DiskFolders()
+
+
+def _space_rules(settings: Settings) -> SpaceRules:
+    """A folder that the operator named is not counted unless they say so: what lies there may be theirs."""
+    said = {"workspace_bytes", "workspace_files"} & settings.model_fields_set
+    if settings.workspace is not None and not said:
+        return SpaceRules(bytes=0, files=0)
+    return SpaceRules(bytes=settings.workspace_bytes, files=settings.workspace_files)
 
 
 def _saving_rules(settings: Settings) -> SavingRules:

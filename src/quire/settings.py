@@ -14,7 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from quire.core import layers, network
 
-TOOLSETS = ("notebook", "repl", "capabilities", "timeline")
+DEFAULT_TOOLSETS = ("notebook", "repl", "capabilities", "timeline")
+TOOLSETS = (*DEFAULT_TOOLSETS, "files")
 """The tool sets there are, in the order that decides when two name the same tool."""
 
 PREFIX = "QUIRE_"
@@ -36,7 +37,9 @@ class Settings(BaseModel):
     transport: Literal["stdio", "http"] = Field("stdio", description="How clients reach the server")
     host: str = Field("127.0.0.1", description="Address HTTP listens on")
     port: int = Field(8750, ge=0, le=65535, description="Port HTTP listens on; 0 takes a free one")
-    toolsets: tuple[str, ...] = Field(TOOLSETS, description="Tool sets to offer, or all")
+    toolsets: tuple[str, ...] = Field(
+        DEFAULT_TOOLSETS, description="Tool sets to offer, or all; default stands for those offered unless set"
+    )
     runtime: Literal["python"] = Field("python", description="Runtime of notebooks that name none")
     python: str = Field(default_factory=lambda: sys.executable, description="Interpreter of the kernels, 3.11 or newer")
     preload: tuple[str, ...] = Field(
@@ -76,6 +79,13 @@ class Settings(BaseModel):
     auto_restore: bool = Field(True, description="Bring a notebook's namespace back from disk when it is first used")
     replay: Literal["never", "ask", "always"] = Field(
         "ask", description="Cells that make what did not come back: left alone, named to be run again, or run again"
+    )
+    max_file_bytes: int = Field(
+        16 * 2**20, ge=1_000, le=2**25, description="Bytes of a file that one call reads or writes"
+    )
+    workspace_bytes: int = Field(20 * 2**30, ge=0, description="Bytes a notebook's workspace may hold; 0 no limit")
+    workspace_files: int = Field(
+        1_000_000, ge=0, description="Files and folders a notebook's workspace may hold; 0 no limit"
     )
     spare_kernels: int = Field(1, ge=0, le=16, description="Kernels kept ready for new notebooks")
     max_memory_bytes: int = Field(
@@ -139,6 +149,7 @@ class Settings(BaseModel):
     def _known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if value == ("all",):
             return TOOLSETS
+        value = tuple(name for each in value for name in (DEFAULT_TOOLSETS if each == "default" else (each,)))
         unknown = [name for name in value if name not in TOOLSETS]
         if unknown or not value:
             raise ValueError(f"there is no tool set {', '.join(unknown)!r}; there are {', '.join(TOOLSETS)}")

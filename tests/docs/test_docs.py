@@ -171,7 +171,7 @@ def test_the_picture_shows_every_step_of_the_demo() -> None:
     assert [step.title for step in STEPS if re.sub(r"\s", "", step.title) not in drawn] == []
 
 
-@pytest.mark.parametrize("name", ["capabilities", "embed", "notebook", "state", "timeline"])
+@pytest.mark.parametrize("name", ["capabilities", "embed", "files", "notebook", "state", "timeline"])
 def test_a_page_shows_its_example(name: str) -> None:
     assert blocks(read(f"docs/howto/{name}.md"), "python") == [read(f"examples/{name}.py")]
 

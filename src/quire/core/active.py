@@ -20,6 +20,7 @@ class Stop(Enum):
     TIMEOUT = "timeout"
     INTERRUPT = "interrupt"
     SHUTDOWN = "shutdown"
+    QUOTA = "quota"
 
 
 @dataclass(eq=False)
@@ -51,6 +52,7 @@ class ActiveRun:
     error: QuireError | None = None  # why it never began, or could not be recorded
     started_at: float = 0.0
     stopping: Stop | None = None
+    because: str = ""  # a sentence's end: why, where the kind of stop does not say
     following: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     clock: anyio.CancelScope | None = None  # ends it when its time is over
     doing: str = ""  # what a capability it called says of its progress
@@ -122,9 +124,9 @@ class ActiveRun:
         else:
             self.questioned = anyio.Event()
 
-    def stop(self, why: Stop) -> None:
+    def stop(self, why: Stop, because: str = "") -> None:
         if self.stopping is None:
-            self.stopping = why
+            self.stopping, self.because = why, because
             self.following.cancel()
 
     def now(self) -> Cell:
@@ -149,6 +151,10 @@ class ActiveRuns:
     def current(self, notebook: NotebookId) -> ActiveRun | None:
         """What runs there now."""
         return next((run for run in self.of(notebook) if run.begun.is_set()), None)
+
+    def begun(self) -> list[ActiveRun]:
+        """All that run now, in every notebook."""
+        return [run for runs in self._runs.values() for run in runs if run.begun.is_set()]
 
     def add(self, active: ActiveRun, *, first: bool = False) -> None:
         runs = self._runs.setdefault(active.notebook.id, [])

@@ -13,6 +13,7 @@ from quire.core.current import Current
 from quire.core.documents import Documents
 from quire.core.durable import Durable
 from quire.core.feed import Feed
+from quire.core.files import Files
 from quire.core.kernels import Kernels
 from quire.core.limits import Limits
 from quire.core.mirrors import Mirrors
@@ -32,6 +33,7 @@ class App:
     questions: Questions
     batches: Batches
     documents: Documents
+    files: Files
     mirrors: Mirrors
     timeline: Timeline
     saving: Saving | None  # None where nothing is kept

@@ -10,7 +10,7 @@ from quire.core.errors import Refused
 from quire.core.model import Policy
 
 NAME_CHARS = 100
-RESERVED = ("current", "cell", "notebooks")  # resource addresses begin with these words
+RESERVED = ("current", "cell", "notebooks", "files")  # resource addresses begin with these words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +76,8 @@ def check_policy(policy: Policy, limits: Limits) -> Policy:
     return policy
 
 
-def check_name(name: str) -> str:
+def check_name(name: str, *, new: bool = True) -> str:
+    """Of a notebook that is there already a reserved word is taken: it may be older than the reservation."""
     if not 1 <= len(name) <= NAME_CHARS:
         raise Refused(f"A notebook's name has 1 to {NAME_CHARS} characters; got {len(name)}.")
     if name != name.strip() or not name.isprintable() or any(mark in name for mark in "/\\?#%{}"):
@@ -84,6 +85,6 @@ def check_name(name: str) -> str:
             f"{name!r} cannot name a notebook: use letters, digits, spaces and any of . _ - + , "
             "without a space at either end."
         )
-    if name in RESERVED or set(name) == {"."}:
+    if (new and name in RESERVED) or set(name) == {"."}:
         raise Refused(f"{name!r} is a reserved word; choose another name for the notebook.")
     return name

@@ -5,6 +5,7 @@ What a person wrote to such a file meanwhile is never lost: it is kept beside it
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 from collections.abc import AsyncIterator, Callable
@@ -109,7 +110,7 @@ class Mirrors:
     async def _begin(self, mirror: _Mirror) -> None:
         fresh, cells = await self._documents.contents(mirror.notebook)
         text = await self._text(replace(fresh, mirror=str(mirror.path)), cells)
-        await anyio.to_thread.run_sync(workspaces.write_file, mirror.path, text.decode("utf-8"))
+        await anyio.to_thread.run_sync(workspaces.write_resolved, mirror.path, text.decode("utf-8"))
         mirror.digest, mirror.wrote = workspaces.digest(text), _seen(mirror.path)
 
     def trouble(self, notebook: Notebook) -> str:
@@ -230,11 +231,21 @@ class Mirrors:
 
 def _put(mirror: _Mirror, text: bytes) -> str:
     """On a thread of its own; what to say where a person's version was in its place."""
-    path, new, aside = mirror.path, workspaces.digest(text), ""
+    try:
+        with workspaces.held(mirror.path) as path:
+            return _put_at(mirror, path, text)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            raise Failed("a link leads elsewhere now") from error
+        raise
+
+
+def _put_at(mirror: _Mirror, path: Path, text: bytes) -> str:
+    new, aside = workspaces.digest(text), ""
     seen = _seen(path)
     if new == mirror.digest and seen is not None and seen == mirror.wrote:
         return ""
-    if os.path.realpath(path) != str(path):
+    if path.is_symlink():
         raise Failed("a link leads elsewhere now")
     if mirror.wrote is None:
         workspaces.tidy(path.parent)

@@ -61,7 +61,7 @@ class Notebooks:
         return await self._store.create_notebook(notebook)
 
     async def named(self, who: Principal, name: str) -> Notebook:
-        found = await self._store.find_notebook(who, check_name(name))
+        found = await self._store.find_notebook(who, check_name(name, new=False))
         if found is None:
             names = [notebook.name for notebook in await self._store.list_notebooks(who)]
             there = f"There are: {', '.join(names[-20:])}." if names else "There are none yet."
@@ -69,7 +69,7 @@ class Notebooks:
         return found
 
     async def get_or_create(self, who: Principal, name: str) -> Notebook:
-        found = await self._store.find_notebook(who, check_name(name))
+        found = await self._store.find_notebook(who, check_name(name, new=False))
         if found is not None:
             return found
         try:

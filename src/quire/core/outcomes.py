@@ -9,7 +9,7 @@ from quire.wire.messages import Finished
 
 
 def outcome(
-    finished: Finished | None, died: Died | None, stopping: Stop | None, timeout: float
+    finished: Finished | None, died: Died | None, stopping: Stop | None, timeout: float, because: str = ""
 ) -> tuple[CellState, str, str]:
     """How a run ended, why where its own outputs do not say, and what to do about it."""
     if finished is not None:
@@ -19,6 +19,8 @@ def outcome(
             case _, Stop.TIMEOUT:
                 again = "Call again with a larger timeout, or do less at once."
                 return CellState.TIMEOUT, f"Stopped after {timeout:g} s, its timeout.", again
+            case _, Stop.QUOTA:
+                return CellState.INTERRUPTED, f"Interrupted: {because}", ""
             case "interrupted", _:
                 return CellState.INTERRUPTED, "Interrupted.", ""
             case _:
@@ -29,6 +31,8 @@ def outcome(
             return CellState.TIMEOUT, said, ""
         case Stop.INTERRUPT:
             return CellState.INTERRUPTED, "It was interrupted, did not stop by itself, and was killed.", ""
+        case Stop.QUOTA:
+            return CellState.INTERRUPTED, f"It did not stop when interrupted, and was killed: {because}", ""
         case Stop.SHUTDOWN:
             return CellState.INTERRUPTED, "The server was stopped while it ran.", ""
     if died is None:

@@ -38,6 +38,7 @@ from quire.core.outcomes import KEPT, outcome, restored
 from quire.core.ports import Blobs, Kernel, Store
 from quire.core.recording import Recorder
 from quire.core.relaying import Relaying
+from quire.core.space import Space
 from quire.core.tasks import background
 from quire.core.transcript import Transcript
 from quire.wire import messages
@@ -59,6 +60,7 @@ class Runs:
         limits: Limits,
         active: ActiveRuns,
         relay: Relaying,
+        space: Space,
     ) -> None:
         self._store = store
         self._kernels = kernels
@@ -66,6 +68,7 @@ class Runs:
         self._limits = limits
         self._active = active
         self._relay = relay
+        self._space = space
         self._recorder = Recorder(store, blobs)
         self._group: TaskGroup | None = None
         self.ending = False  # the server is about to end, and its callers are sent away
@@ -189,7 +192,8 @@ class Runs:
         notebook = active.notebook
         try:
             async with self._kernels.lease(notebook) as lease:
-                active.notice = " ".join(filter(None, (lease.notice, await self._replay(notebook, lease))))
+                again = await self._replay(notebook, lease)
+                active.notice = " ".join(filter(None, (lease.notice, again, await self._space.begin(active))))
                 if active.stopping is None:  # given up while it waited: the cell stays as it is
                     await self._run(active, lease)
                 self._over(active)  # the caller has the answer; a checkpoint is taken while they think
@@ -308,7 +312,9 @@ class Runs:
         return Answer(question=question.number, line=question.line, why=question.why)
 
     async def _record(self, active: ActiveRun, lease: Lease, run: Run, died: Died | None) -> Run:
-        state, cause, advice = outcome(active.transcript.finished, died, active.stopping, active.timeout)
+        state, cause, advice = outcome(
+            active.transcript.finished, died, active.stopping, active.timeout, active.because
+        )
         seconds = max(0.0, anyio.current_time() - active.started_at)
         undo = state.failed and active.notebook.policy.on_error == "rollback"
         ended = died is None and (active.transcript.finished is not None or active.stopping is not Stop.SHUTDOWN)

@@ -8,7 +8,10 @@ import hashlib
 import os
 import shutil
 import stat
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -20,6 +23,7 @@ READ_LIMIT = 50_000_000  # bytes of a file taken in at once
 _NAME_CHARS = 200  # of a path in a message
 _MARK = "user.quire.written"  # on a file Quire wrote: the digest of what it wrote
 _LEFT = ".quire-new"  # ends the name of a file that is being written
+_FOLDER = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LEFT_SECONDS = 60.0  # after which such a file is one that a killed server left
 
 
@@ -40,12 +44,13 @@ def inside(workspace: str, path: str) -> Path:
 async def write(workspace: str, path: str, text: str) -> Path:
     """All of it or nothing: a reader sees the file as it was or as it is."""
     target = inside(workspace, path)
-    await anyio.to_thread.run_sync(write_file, target, text)
+    await anyio.to_thread.run_sync(write_resolved, target, text)
     return target
 
 
 async def read(workspace: str, path: str) -> str:
-    return await read_file(inside(workspace, path), f"{_shown(path)} in the notebook's workspace {workspace}")
+    name = f"{_shown(path)} in the notebook's workspace {workspace}"
+    return await anyio.to_thread.run_sync(_read_inside, inside(workspace, path), name)
 
 
 async def read_file(path: Path, name: str = "") -> str:
@@ -55,11 +60,41 @@ async def read_file(path: Path, name: str = "") -> str:
 
 def write_file(path: Path, text: str) -> None:
     """Raises Failed, and leaves what was there, where it cannot be written."""
+    write_resolved(Path(os.path.realpath(path.parent)) / path.name, text)
+
+
+def write_resolved(path: Path, text: str) -> None:
+    """The same where no link is on the way any more: one that is put there meanwhile is not followed."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        overwrite(path, text.encode("utf-8", "backslashreplace"))
+        with held(path, make=True) as place:
+            overwrite(place, text.encode("utf-8", "backslashreplace"))
     except OSError as error:
         raise Failed(f"{_shown(str(path))} could not be written: {error.strerror}. Nothing was changed.") from error
+
+
+@contextmanager
+def held(path: Path, *, make: bool = False) -> Iterator[Path]:
+    """The same file through its folder, held open: code that exchanges a folder on the way for a link changes nothing
+    about where it leads. Raises OSError where a link is on the way. With `make` folders are made."""
+    if sys.platform != "linux":  # where no kernel runs
+        yield path
+        return
+    here = os.open("/", _FOLDER)
+    try:
+        for name in path.parent.parts[1:]:
+            try:
+                there = os.open(name, _FOLDER, dir_fd=here)
+            except FileNotFoundError:
+                if not make:
+                    raise
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=here)
+                there = os.open(name, _FOLDER, dir_fd=here)
+            os.close(here)
+            here = there
+        yield Path(f"/proc/self/fd/{here}") / path.name
+    finally:
+        os.close(here)
 
 
 def overwrite(path: Path, data: bytes) -> os.stat_result:
@@ -116,7 +151,7 @@ def _second_name(path: Path, aside: Path) -> None:
     try:
         aside.hardlink_to(path)
     except OSError:  # not every file system has that
-        shutil.copy2(path, aside)
+        shutil.copy2(path, aside, follow_symlinks=False)
 
 
 def tidy(folder: Path) -> None:
@@ -153,9 +188,20 @@ def _sync(folder: Path) -> None:
         os.close(handle)
 
 
-def _read(path: Path, name: str) -> str:
+def _read_inside(path: Path, name: str) -> str:
+    """Of a workspace, where code may put a link meanwhile, or a second name of a file from elsewhere."""
     try:
-        data = _bytes(path, name)
+        with held(path) as place:
+            return _read(place, name, alone=True)
+    except OSError as error:
+        if error.errno == errno.ENOENT:
+            raise NotFound(f"There is no file {name}.") from None
+        raise Refused(f"{name} cannot be read: {error.strerror}.") from error
+
+
+def _read(path: Path, name: str, *, alone: bool = False) -> str:
+    try:
+        data = _bytes(path, name, alone)
         return data.decode("utf-8-sig")
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ENXIO):
@@ -165,9 +211,13 @@ def _read(path: Path, name: str) -> str:
         raise Refused(f"{name} is not UTF-8 text: byte {error.start} cannot be read.") from None
 
 
-def _bytes(path: Path, name: str) -> bytes:
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe is not waited for
+def _bytes(path: Path, name: str, alone: bool) -> bytes:
+    follow = os.O_NOFOLLOW if alone else 0
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | follow)  # no pipe is waited for
     there = os.fstat(handle)
+    if alone and there.st_nlink > 1 and stat.S_ISREG(there.st_mode):
+        os.close(handle)
+        raise Refused(f"{name} has other names (hard links), which may be outside. Copy it in a cell.")
     if not stat.S_ISREG(there.st_mode):
         os.close(handle)
         raise NotFound(f"There is no file {name}.")

@@ -31,6 +31,7 @@ class Desk:
 
     def __init__(self, app: App, result_chars: int) -> None:
         self.app = app
+        self.result_chars = result_chars
         self.render = Renderer(app.notebooks, result_chars)
         self.notices: Notices | None = None  # once the server runs
         self._asking = elicitation.Asking()

@@ -209,6 +209,10 @@ def ipynb_uri(notebook: Notebook) -> str:
     return f"notebook://{quote(notebook.name, safe='')}/ipynb"
 
 
+def file_uri(notebook: Notebook, path: str) -> str:
+    return f"notebook://{quote(notebook.name, safe='')}/files/{quote(path)}"
+
+
 def count(number: int, word: str) -> str:
     return f"{number:,} {word}" + ("" if number == 1 else "s")
 

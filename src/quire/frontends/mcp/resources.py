@@ -1,4 +1,4 @@
-"""Notebooks, cells, outputs and pictures as resources, addressed under notebook://."""
+"""Notebooks, cells, outputs, pictures and files as resources, addressed under notebook://."""
 
 import functools
 import json
@@ -12,9 +12,12 @@ from fastmcp.resources import ResourceContent, ResourceResult
 from mcp_types import CompletionArgument, CompletionContext, PromptReference, ResourceTemplateReference
 
 from quire.core.errors import NotFound, QuireError
+from quire.core.file_ports import Piece
+from quire.core.files import as_text
 from quire.core.model import Notebook
 from quire.frontends.mcp import callers, render
 from quire.frontends.mcp.desk import Desk
+from quire.frontends.mcp.toolsets.files import mime_of
 from quire.frontends.mcp.toolsets.notebook import document
 
 CURRENT = "current"
@@ -24,15 +27,29 @@ _JSON = "application/json"
 _ROWS = 100
 
 
-def register(server: FastMCP[Any], desk: Desk) -> None:
+def register(server: FastMCP[Any], desk: Desk, *, files: bool) -> None:
     async def book(ctx: Context, name: str = CURRENT) -> Notebook:
         return await desk.notebook(ctx, None if name == CURRENT else name)
 
     def offer(uri: str, read: Callable[..., Awaitable[Any]], name: str, mime: str = _JSON) -> None:
         server.resource(uri, name=name, mime_type=mime)(_translated(read))
 
+    if files:
+        _files(desk, book, offer)
     _notebooks(desk, book, offer)
     _cells(desk, book, offer)
+
+
+def _files(desk: Desk, book: Book, offer: Offer) -> None:
+    async def file(ctx: Context, path: str, name: str = CURRENT) -> ResourceResult:
+        """A file of the workspace, whole: text as text, anything else binary."""
+        found = await desk.app.files.whole(await book(ctx, name), path)
+        text = as_text(Piece(data=found, start=0, total=len(found)))
+        mime = mime_of(path, text is not None)
+        return ResourceResult([ResourceContent(text[0] if text else found, mime_type=mime)])
+
+    offer("notebook://files/{path*}", file, "file", "application/octet-stream")
+    offer("notebook://{name}/files/{path*}", file, "file of a notebook", "application/octet-stream")
 
 
 def _notebooks(desk: Desk, book: Book, offer: Offer) -> None:

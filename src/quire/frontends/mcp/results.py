@@ -158,6 +158,39 @@ class Document(TypedDict):
     path: NotRequired[str]
 
 
+class FileInfo(TypedDict):
+    name: str
+    kind: str
+    bytes: int
+    modified: str
+
+
+class FileList(TypedDict):
+    notebook: str
+    path: str
+    files: list[FileInfo]
+    more: int
+
+
+class FilePart(TypedDict):
+    notebook: str
+    path: str
+    uri: str
+    kind: str
+    mime: str
+    bytes: int
+    start: int
+    end: int
+    text: NotRequired[str]
+
+
+class FileWritten(TypedDict):
+    notebook: str
+    path: str
+    uri: str
+    bytes: int
+
+
 class Done(TypedDict):
     notebook: str
     message: str

@@ -18,13 +18,14 @@ from quire.frontends.mcp import prompts, resources
 from quire.frontends.mcp.desk import Desk
 from quire.frontends.mcp.exposed import Exposed
 from quire.frontends.mcp.notices import Notices
-from quire.frontends.mcp.toolsets import Shelf, capabilities, notebook, repl, timeline
+from quire.frontends.mcp.toolsets import Shelf, capabilities, files, notebook, repl, timeline
 
 _SETS = {
     "notebook": notebook.register,
     "repl": repl.register,
     "capabilities": capabilities.register,
     "timeline": timeline.register,
+    "files": files.register,
 }
 
 _INSTRUCTIONS = """\
@@ -58,7 +59,7 @@ def build(app: App, *, toolsets: tuple[str, ...], result_chars: int, version: st
     shelf = Shelf(server)
     for name in toolsets:
         _SETS[name](shelf, desk)
-    resources.register(server, desk)
+    resources.register(server, desk, files="files" in toolsets)
     resources.register_completions(server, desk)
     prompts.register(server)
     return server

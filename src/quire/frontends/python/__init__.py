@@ -16,6 +16,7 @@ from quire.core.approvals import Approvals
 from quire.core.capability_request import approve_of, backend_of
 from quire.core.checkpoints import Checkpoint
 from quire.core.errors import NotFound, Refused
+from quire.core.file_ports import Listing
 from quire.core.images import Image
 from quire.core.model import LOCAL, CellKind, CellState, Output, Policy, Snapshot
 from quire.core.model import Cell as CellData
@@ -171,6 +172,11 @@ class Notebook:
         """Keep the file as the notebook is, from now on; "" ends that."""
         self._data = await self._app.mirrors.set(self._data, path)
 
+    @property
+    def files(self) -> Files:
+        """Those of its workspace."""
+        return Files(self._app, self._data)
+
     def _saving(self) -> Saving:
         if self._app.saving is None:
             raise Refused("Nothing is kept: the setting store is `memory`.")
@@ -184,6 +190,29 @@ class Notebook:
 
     def _cell(self, cell: CellData) -> Cell:
         return Cell(self._app, self._data, cell)
+
+
+class Files:
+    """The files of a notebook's workspace; paths are relative to it. Links are not followed."""
+
+    def __init__(self, app: App, notebook: NotebookData) -> None:
+        self._app = app
+        self._notebook = notebook
+
+    async def list(self, path: str = ".") -> Listing:
+        """What a folder holds; `more` says how many names are left out."""
+        return await self._app.files.list(self._notebook, path)
+
+    async def read(self, path: str, start: int = 0, limit: int | None = None) -> bytes:
+        """A whole file, or with `limit` at most so many bytes of it from `start` on."""
+        if limit is None and not start:
+            return await self._app.files.whole(self._notebook, path)
+        return (await self._app.files.read(self._notebook, path, start, limit)).data
+
+    async def write(self, path: str, data: str | bytes, *, append: bool = False) -> int:
+        """All of it or nothing; the bytes the file has then."""
+        encoded = data.encode("utf-8") if isinstance(data, str) else data
+        return await self._app.files.write(self._notebook, path, encoded, append=append)
 
 
 _OVERTIME = 60.0  # seconds past its timeout a run is waited for: interrupt, grace, kill, last words

@@ -1,0 +1,60 @@
+"""Paths that a caller gives: the names that lead to a file in a workspace, or a refusal. Pure."""
+
+from __future__ import annotations
+
+import os
+
+from quire.core.errors import Refused
+
+_NAME_BYTES = 255
+_PATH_BYTES = 4_000
+_SHOWN = 200  # characters of a path in a message
+
+
+def steps(workspace: str, path: str) -> tuple[str, ...]:
+    """The names from the workspace down; none for the workspace itself. An absolute path may begin with its own."""
+    if "\x00" in path:
+        raise Refused("A path cannot hold a NUL byte.")
+    try:
+        size = len(path.encode("utf-8"))
+    except UnicodeEncodeError:
+        raise Refused(f"{shown(path)} is no text that UTF-8 can say. Rename the file in a cell.") from None
+    inner = path
+    if path.startswith("/"):
+        if path != workspace and not path.startswith(f"{workspace.rstrip('/')}/"):
+            raise Refused(f"{shown(path)} is outside the notebook's workspace {workspace}. Give a path inside it.")
+        inner = path[len(workspace) :]
+    found = tuple(step for step in inner.split("/") if step not in ("", "."))
+    if ".." in found:
+        raise Refused(f"{shown(path)} goes up with `..`. Give the path from the workspace down.")
+    if size > _PATH_BYTES or any(len(step.encode("utf-8")) > _NAME_BYTES for step in found):
+        raise Refused(
+            f"{shown(path)} is too long: a name has at most {_NAME_BYTES} bytes, a path {_PATH_BYTES:,}. "
+            "Nothing was changed."
+        )
+    return found
+
+
+def shown(name: str) -> str:
+    """A name as it can stand in a line of text: quoted, and with escapes for what a line or a terminal would obey."""
+    name = name if len(name) <= _SHOWN else f"{name[:_SHOWN]}..."
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return repr(name.encode("utf-8", "surrogateescape")) if _is_of_disk(name) else ascii(name)
+    return repr(name)
+
+
+def plain(name: str) -> str:
+    """The same, without quotes where the name needs none."""
+    harmless = name.isprintable() and name == name.strip() and len(name) <= _SHOWN and not name.startswith(("'", '"'))
+    return name if harmless else shown(name)
+
+
+def _is_of_disk(name: str) -> bool:
+    """Whether its surrogates are bytes of a file's name."""
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,235 @@
+"""Files in the folders that code works in, on disk: walked to safely, read in part, written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+from uuid import uuid4
+
+import anyio
+import anyio.to_thread
+
+from quire.core.errors import Failed, NotFound, QuireError, Refused
+from quire.core.file_ports import Entry, Listing, Piece, Use
+from quire.core.paths import shown
+from quire.stores.measuring import LEFT, measure
+from quire.stores.walk import FOLDER, Walk
+
+T = TypeVar("T")
+_OPEN = os.O_NONBLOCK | os.O_NOCTTY  # a pipe is not waited for, a terminal not taken
+_SECONDS = 30.0  # a disk has to answer
+_COUNTED = 100_000  # names of a folder that are looked at
+_HEAD = 1_000  # bytes that say what kind of file it is
+_AT_ONCE = 8  # threads
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class DiskFolders:
+    def __init__(self, walk: Walk | None = None) -> None:
+        self._walk = walk or Walk()
+        self._threads = anyio.CapacityLimiter(_AT_ONCE)
+        self._measuring = anyio.CapacityLimiter(2)  # so that many files of one keep nobody else waiting
+        self._appending = threading.Lock()
+
+    async def list(self, root: str, steps: tuple[str, ...], limit: int) -> Listing:
+        return await self._in_thread(lambda: self._list(root, steps, limit), steps)
+
+    async def read(self, root: str, steps: tuple[str, ...], start: int, limit: int) -> Piece:
+        return await self._in_thread(lambda: self._read(root, steps, start, limit), steps)
+
+    async def write(self, root: str, steps: tuple[str, ...], data: bytes, *, append: bool) -> int:
+        return await self._in_thread(lambda: self._write(root, steps, data, append), steps, abandon=False)
+
+    async def measure(self, root: str) -> Use:
+        return await anyio.to_thread.run_sync(
+            measure, self._walk, root, limiter=self._measuring, abandon_on_cancel=True
+        )
+
+    async def _in_thread(self, work: Callable[[], T], steps: tuple[str, ...], *, abandon: bool = True) -> T:
+        name = shown("/".join(steps) or ".")
+        with anyio.move_on_after(_SECONDS if abandon else None):  # a write is not given up half way
+            try:
+                return await anyio.to_thread.run_sync(work, limiter=self._threads, abandon_on_cancel=abandon)
+            except OSError as error:
+                raise _said(error, name) from error
+        raise Failed(f"{name} did not answer within {_SECONDS:g} s: the disk it is on may be gone.")
+
+    def _list(self, root: str, steps: tuple[str, ...], limit: int) -> Listing:
+        try:
+            with self._walk.root(root) as top, self._walk.opened(top, steps, os.O_RDONLY | os.O_DIRECTORY) as folder:
+                names, whole = _names(folder)
+                found = [_entry(folder, name) for name in names[:limit]]
+        except FileNotFoundError:
+            if steps:
+                raise
+            return Listing(entries=())  # nothing has run in it yet
+        there = tuple(each for each in found if each is not None)
+        return Listing(entries=there, more=len(names) - len(found), whole=whole)
+
+    def _read(self, root: str, steps: tuple[str, ...], start: int, limit: int) -> Piece:
+        with self._walk.root(root) as top:
+            _check(self._walk.status(top, steps), steps)
+            with self._walk.opened(top, steps, os.O_RDONLY | _OPEN) as file:
+                there = _check(os.fstat(file), steps)  # it may be another one by now
+                head = os.pread(file, _HEAD, 0) if start else b""
+                data = bytearray()
+                while len(data) < limit and (part := os.pread(file, limit - len(data), start + len(data))):
+                    data += part
+        total = max(there.st_size, start + len(data) if data else 0)
+        return Piece(data=bytes(data), start=start, total=total, head=head)
+
+    def _write(self, root: str, steps: tuple[str, ...], data: bytes, append: bool) -> int:
+        os.makedirs(root, exist_ok=True)  # noqa: PTH103 - of the settings, not of a caller
+        with self._walk.root(root) as top, self._folder_of(top, steps) as folder:
+            name = steps[-1:]
+            before = self._walk.status(folder, name)
+            if before is not None:
+                _check(before, steps)
+                if not before.st_mode & stat.S_IWUSR:
+                    raise Refused(f"{shown('/'.join(steps))} is read-only. Nothing was changed.")
+            if append and before is not None:
+                return self._append(folder, steps, data)
+            _replace(folder, steps[-1], data, before)
+            return len(data)
+
+    @contextmanager
+    def _folder_of(self, top: int, steps: tuple[str, ...]) -> Iterator[int]:
+        """The folder a file is to be in, made where it is not there."""
+        here = os.dup(top)
+        try:
+            for step in steps[:-1]:
+                try:
+                    there = self._walk.open(here, (step,), FOLDER)
+                except FileNotFoundError:
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(step, dir_fd=here)
+                    there = self._walk.open(here, (step,), os.O_RDONLY | os.O_DIRECTORY)
+                    _give(there, os.fstat(here))
+                os.close(here)
+                here = there
+            yield here
+        finally:
+            os.close(here)
+
+    def _append(self, folder: int, steps: tuple[str, ...], data: bytes) -> int:
+        flags = os.O_WRONLY | os.O_APPEND | _OPEN
+        with self._appending, self._walk.opened(folder, steps[-1:], flags) as file:
+            before = _check(os.fstat(file), steps).st_size
+            try:
+                _write_all(file, data)
+                os.fsync(file)
+            except OSError:
+                if os.fstat(file).st_size <= before + len(data):  # else a cell appends to it as well
+                    os.ftruncate(file, before)
+                raise
+            return os.fstat(file).st_size
+
+
+def _names(folder: int) -> tuple[list[str], bool]:
+    names: list[str] = []
+    with os.scandir(folder) as found:
+        for entry in found:
+            if len(names) >= _COUNTED:
+                return sorted(names), False
+            names.append(entry.name)
+    return sorted(names), True
+
+
+def _entry(folder: int, name: str) -> Entry | None:
+    try:
+        there = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except OSError:
+        return None  # gone by now
+    kinds = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
+    kind = kinds.get(stat.S_IFMT(there.st_mode), "other")
+    return Entry(name=name, kind=kind, size=there.st_size if kind == "file" else 0, modified=there.st_mtime)
+
+
+def _check(there: os.stat_result | None, steps: tuple[str, ...]) -> os.stat_result:
+    """A plain file with one name, or a sentence."""
+    name = shown("/".join(steps))
+    if there is None:
+        raise NotFound(f"There is no file {name} in the workspace. list_files shows what there is.")
+    if stat.S_ISDIR(there.st_mode):
+        raise Refused(f"{name} is a folder; list_files shows what is in it.")
+    if stat.S_ISLNK(there.st_mode):
+        raise Refused(_LINKED.format(name=name))
+    if not stat.S_ISREG(there.st_mode):
+        raise Refused(f"{name} is no file but a pipe, a socket or a device, which are not opened.")
+    if there.st_nlink > 1:
+        # the other name may be anywhere on this disk: a file of the server's, or of another notebook
+        raise Refused(
+            f"{name} has {there.st_nlink} names (hard links), and the others may be outside the workspace. Copy it "
+            "to a new file in a cell."
+        )
+    return there
+
+
+_LINKED = "{name} is a link or leads through one, and links are not followed. Use the path it leads to."
+
+
+def _replace(folder: int, name: str, data: bytes, before: os.stat_result | None) -> None:
+    """Beside its place, synced, then renamed into it, with the rights of what was there."""
+    left = f".{uuid4().hex}{LEFT}"
+    file = os.open(left, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=folder)
+    try:
+        try:
+            _write_all(file, data)
+            _give(file, before or os.fstat(folder))
+            if before is not None:
+                os.fchmod(file, stat.S_IMODE(before.st_mode) & 0o777)
+            os.fsync(file)
+        finally:
+            os.close(file)
+        os.rename(left, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(left, dir_fd=folder)
+        raise
+    _sync(folder)
+
+
+def _write_all(file: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file, view) :]
+
+
+def _give(made: int, like: os.stat_result) -> None:
+    """What is made for the code that works there is that code's."""
+    if like.st_uid != os.fstat(made).st_uid:
+        with contextlib.suppress(PermissionError):
+            os.fchown(made, like.st_uid, like.st_gid)
+
+
+def _sync(folder: int) -> None:
+    handle = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _said(error: OSError, name: str) -> QuireError:
+    match error.errno:
+        case errno.ENOENT:
+            return NotFound(f"There is no {name} in the workspace. list_files shows what there is.")
+        case errno.ELOOP:
+            return Refused(_LINKED.format(name=name))
+        case errno.EXDEV:
+            return Refused(f"{name} is on another file system than the workspace, and is not reached from here.")
+        case errno.ENOTDIR | errno.EEXIST:
+            return Refused(f"{name} is no folder, or leads through something that is none.")
+        case errno.EISDIR:
+            return Refused(f"{name} is a folder; name a file in it.")
+        case errno.ENAMETOOLONG:
+            return Refused(f"{name} is longer than a path may be.")
+        case number if number in _FULL:
+            return Failed(f"{name} was not written: {error.strerror}. Nothing was changed. Delete files to make room.")
+    return Failed(f"{name} cannot be reached: {error.strerror}. Nothing was changed.")

@@ -1,0 +1,114 @@
+"""Paths that callers give: inside the workspace or refused, and shown so that a name cannot break a line."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quire.core.errors import Refused
+from quire.core.file_ports import Piece
+from quire.core.files import as_text
+from quire.core.paths import plain, shown, steps
+
+HOME = "/data/workspaces/1"
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("", ()),
+        (".", ()),
+        (HOME, ()),
+        (f"{HOME}/", ()),
+        ("a", ("a",)),
+        ("./a//b/", ("a", "b")),
+        (f"{HOME}/a/./b", ("a", "b")),
+        ("...", ("...",)),
+        ("a..b/.c", ("a..b", ".c")),
+        ("-rf", ("-rf",)),
+        ("a\\..\\b", ("a\\..\\b",)),
+    ],
+)
+def test_a_path_is_the_names_from_the_workspace_down(path: str, found: tuple[str, ...]) -> None:
+    assert steps(HOME, path) == found
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("..", "goes up"),
+        ("a/../b", "goes up"),
+        ("a/..", "goes up"),
+        ("/", "outside"),
+        ("/etc/passwd", "outside"),
+        (f"{HOME}0/x", "outside"),
+        (f"{HOME}/../2/x", "goes up"),
+        ("//etc/passwd", "outside"),
+        ("a\x00b", "NUL"),
+        ("a/\udcff", "UTF-8"),
+        ("a/\ud800", "UTF-8"),
+        ("n" * 256, "too long"),
+        ("\u20ac" * 86, "too long"),
+        ("/".join(["name"] * 1000), "too long"),
+    ],
+)
+def test_a_path_that_leads_elsewhere_is_refused_in_one_line(path: str, says: str) -> None:
+    with pytest.raises(Refused, match=says) as refused:
+        steps(HOME, path)
+    assert str(refused.value).isprintable()
+
+
+@given(st.text() | st.lists(st.sampled_from(["..", ".", "", "a", "~", HOME, "\x00", "\udcff", "%2e%2e"])).map("/".join))
+def test_whatever_is_given_no_step_leads_up_or_elsewhere(path: str) -> None:
+    try:
+        found = steps(HOME, path)
+    except Refused as refused:
+        assert str(refused).isprintable()
+        return
+    for step in found:
+        assert step not in ("", ".", "..") and "/" not in step and "\x00" not in step
+    joined = os.path.normpath(os.path.join(HOME, *found))
+    assert joined == HOME or joined.startswith(f"{HOME}/")
+
+
+@given(st.binary(min_size=1, max_size=300))
+def test_whatever_a_file_is_called_it_stands_in_one_printable_line(name: bytes) -> None:
+    for said in (shown(os.fsdecode(name)), plain(os.fsdecode(name))):
+        assert said.isprintable() and said
+        said.encode("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("data.csv", "data.csv"),
+        ("a b", "a b"),
+        ("a\nb", "'a\\nb'"),
+        ("\x1b[2Jx", "'\\x1b[2Jx'"),
+        ("\u202egnp.exe", "'\\u202egnp.exe'"),
+        (" a", "' a'"),
+        ("'a\\nb'", "\"'a\\\\nb'\""),
+        (os.fsdecode(b"\xff.bin"), "b'\\xff.bin'"),
+    ],
+)
+def test_a_name_is_quoted_where_it_could_be_taken_for_something_else(name: str, said: str) -> None:
+    assert plain(name) == said
+
+
+@given(st.text(max_size=40), st.integers(1, 17))
+def test_a_text_read_in_parts_is_the_text(text: str, limit: int) -> None:
+    whole = text.replace("\x00", "").encode("utf-8", "ignore")
+    place, read = 0, ""
+    while place < len(whole):
+        found = as_text(Piece(data=whole[place : place + max(4, limit)], start=place, total=len(whole)))
+        assert found is not None
+        read, place = read + found[0], found[1]
+    assert read == whole.decode("utf-8")
+
+
+@pytest.mark.parametrize("data", [b"\x89PNG\r\n\x1a\n\x00", b"a\x00b", b"\xff\xfe", b"ab\x80cd", b"caf\xc3"])
+def test_what_is_no_text_is_not_taken_for_text(data: bytes) -> None:
+    assert as_text(Piece(data=data, start=0, total=len(data))) is None
