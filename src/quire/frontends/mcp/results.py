@@ -158,6 +158,12 @@ class Document(TypedDict):
     path: NotRequired[str]
 
 
+class Shared(TypedDict):
+    notebook: str
+    called: str
+    shared_with: dict[str, str]
+
+
 class Done(TypedDict):
     notebook: str
     message: str

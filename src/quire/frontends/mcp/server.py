@@ -18,13 +18,14 @@ from quire.frontends.mcp import prompts, resources
 from quire.frontends.mcp.desk import Desk
 from quire.frontends.mcp.exposed import Exposed
 from quire.frontends.mcp.notices import Notices
-from quire.frontends.mcp.toolsets import Shelf, capabilities, notebook, repl, timeline
+from quire.frontends.mcp.toolsets import Shelf, capabilities, notebook, repl, timeline, users
 
 _SETS = {
     "notebook": notebook.register,
     "repl": repl.register,
     "capabilities": capabilities.register,
     "timeline": timeline.register,
+    "users": users.register,
 }
 
 _INSTRUCTIONS = """\
@@ -70,14 +71,17 @@ def _lifespan(app: App, desk: Desk) -> Callable[[FastMCP[Any]], AbstractAsyncCon
         tools = await server.list_tools()  # the first listing imports lazily: better now than in a client's face
         # over HTTP the SDK looks the schema up on every call, by listing all tools unless told another way
         schemas = {tool.name: tool.parameters for tool in tools}
-        server._mcp_server.get_tool_input_schema = schemas.get
-        desk.notices = Notices(server)
+        desk.notices = Notices(server, app.sharing)
+        exposed = Exposed(desk, desk.notices, schemas)
+        server._mcp_server.get_tool_input_schema = exposed.schema
+        server.add_middleware(exposed)
         async with desk.notices.relaying(app.feed):
-            stop = app.relay.listen(Exposed(server, desk, desk.notices, schemas).heard)
+            stop = app.relay.listen(exposed.heard)
             try:
                 yield {}
             finally:
                 stop()
+                server.middleware.remove(exposed)
 
     return lifespan
 
