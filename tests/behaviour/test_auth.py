@@ -173,7 +173,10 @@ def test_with_auth_other_machines_may_call(data_dir: Path) -> None:
     [
         (["--auth", "jwt"], "auth jwt needs the setting auth_issuer"),
         (["--auth", "jwt", "--auth-issuer", "https://id.test"], "auth jwt needs the setting auth_keys"),
-        (["--auth", "jwt", "--auth-issuer", "nonsense", "--auth-keys", "https://id.test/keys"], "The issuer 'nonsense'"),
+        (
+            ["--auth", "jwt", "--auth-issuer", "nonsense", "--auth-keys", "https://id.test/keys"],
+            "The issuer 'nonsense'",
+        ),
         (["--auth", "jwt", "--auth-issuer", "https://id.test", "--auth-keys", "file:/nowhere"], "/nowhere"),
         (["--auth", "oidc", "--auth-issuer", "https://id.test"], "auth oidc needs the setting auth_client_id"),
         (["--auth", "oidc", "--auth-client-secret", "hunter2"], "a secret is referred to"),

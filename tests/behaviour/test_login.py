@@ -48,7 +48,13 @@ def pages(address: list[str], keys: RSAKeyPair, subject: str) -> dict[str, Any]:
     def token(asked: dict[str, str]) -> Any:
         assert asked["code"] == "theirs"
         proof = keys.create_token(subject=subject, issuer=address[0], audience="quire-app", kid="one")
-        return {"access_token": "opaque", "id_token": proof, "token_type": "Bearer", "expires_in": 600, "scope": "openid"}
+        return {
+            "access_token": "opaque",
+            "id_token": proof,
+            "token_type": "Bearer",
+            "expires_in": 600,
+            "scope": "openid",
+        }
 
     return {
         "/.well-known/openid-configuration": configuration,
@@ -78,7 +84,13 @@ def logged_in(url: str) -> str:
         client = browser.post("/register", json=redirects).json()["client_id"]
         verifier = "v" * 64
         digest = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
-        asked = {"response_type": "code", "client_id": client, "redirect_uri": REDIRECT, "state": "s", "scope": "openid"}
+        asked = {
+            "response_type": "code",
+            "client_id": client,
+            "redirect_uri": REDIRECT,
+            "state": "s",
+            "scope": "openid",
+        }
         asked |= {"code_challenge": digest, "code_challenge_method": "S256", "resource": f"{url}/mcp"}
         place = browser.get("/authorize", params=asked).headers["location"]
         consent = browser.get(place)

@@ -404,7 +404,13 @@ async def test_hosts_the_operator_allows_are_installed_by_every_user(tmp_path: P
         with http_server(tmp_path / "data", auth="tokens", preload="", capability_hosts=hosts) as (url, _):
             users = Users(url, tmp_path / "data")
             async with users.client("bob") as bob, users.client("alice") as alice:
-                made = await call(bob, "install_capability", name="shop", url=f"http://{hosts}/mcp", headers={"Authorization": "Bearer letmein"})
+                made = await call(
+                    bob,
+                    "install_capability",
+                    name="shop",
+                    url=f"http://{hosts}/mcp",
+                    headers={"Authorization": "Bearer letmein"},
+                )
                 assert not made.is_error, text(made)
                 assert "shop" in text(await call(bob, "state"))
                 assert "shop" not in text(await call(alice, "state"))

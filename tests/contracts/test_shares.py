@@ -50,7 +50,11 @@ async def test_a_share_is_there_until_it_is_changed_or_ended(kept: tuple[Store, 
 
 async def test_what_is_shared_with_somebody_is_listed_as_it_is_oldest_first(kept: tuple[Store, Shares]) -> None:
     store, shares = kept
-    late, early, other = await made(store, "late", 2.0), await made(store, "early", 1.0), await made(store, "other", 3.0)
+    late, early, other = (
+        await made(store, "late", 2.0),
+        await made(store, "early", 1.0),
+        await made(store, "other", 3.0),
+    )
     await shares.put(late.id, BOB, Access.READ)
     await shares.put(early.id, BOB, Access.WRITE)
     await shares.put(other.id, CAROL, Access.READ)

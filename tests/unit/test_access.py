@@ -165,8 +165,10 @@ def test_less_than_the_servers_is_taken(policy: Policy) -> None:
 
 @pytest.mark.parametrize(
     "address",
-    ["127.0.0.1", "10.1.2.3", "192.168.1.1", "172.16.0.1", "169.254.169.254", "0.0.0.0", "::1", "fe80::1%eth0", "fd00::1"]
-    + ["::ffff:10.0.0.1", "2002:7f00:1::", "224.0.0.1", "100.64.0.1", "::", "255.255.255.255"],
+    (
+        "127.0.0.1 10.1.2.3 192.168.1.1 172.16.0.1 169.254.169.254 0.0.0.0 100.64.0.1 224.0.0.1 255.255.255.255 "
+        "::1 :: fe80::1%eth0 fd00::1 ::ffff:10.0.0.1 2002:7f00:1::"
+    ).split(),
 )
 def test_addresses_of_private_networks_are_known(address: str) -> None:
     assert is_private(address)
@@ -178,6 +180,11 @@ def test_others_are_not(address: str) -> None:
 
 
 def test_names_of_the_machine_itself_are_known() -> None:
-    assert [is_local_name(name) for name in ("localhost", "a.LOCALHOST.", "x.local", "a.test")] == [True, True, True, False]
+    assert [is_local_name(name) for name in ("localhost", "a.LOCALHOST.", "x.local", "a.test")] == [
+        True,
+        True,
+        True,
+        False,
+    ]
     assert allowed("https://MCP.home/x", ("mcp.HOME",)) and allowed("https://a:443", ("a:443",))
     assert not allowed("https://mcp.home.evil.test", ("mcp.home",))

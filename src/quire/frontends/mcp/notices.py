@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
@@ -17,7 +18,9 @@ from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
 from mcp.server.subscriptions import ListenHandler, ResourceUpdated, ServerEvent, ToolsListChanged
+from mcp.shared.exceptions import MCPError
 from mcp_types import (
+    INTERNAL_ERROR,
     EmptyResult,
     SubscribeRequestParams,
     SubscriptionsListenRequestParams,
@@ -34,7 +37,9 @@ from quire.frontends.mcp import callers
 
 log = logging.getLogger(__name__)
 _SAY = 1.0  # seconds a notification may take to send
-_SUBSCRIPTIONS = 10_000
+_SUBSCRIPTIONS = 10_000  # of one principal: nobody takes another's
+_LISTENING = 1_024  # streams of one principal
+_STREAMS = 10_000  # of all
 _BACKLOG = 1_000  # notifications waiting to be sent; past it they are dropped, a client reads anew anyway
 _listener: ContextVar[Caller] = ContextVar("listener")  # who asks to listen
 
@@ -50,7 +55,8 @@ class Notices:
         self._seen: WeakKeyDictionary[Connection, Principal] = WeakKeyDictionary()
         self._telling: set[asyncio.Task[None]] = set()
         self._waiting: asyncio.Queue[tuple[str, int, ServerSession] | Change] = asyncio.Queue(_BACKLOG)
-        self._listen = ListenHandler(self)
+        self._asked: Counter[Principal] = Counter()  # subscriptions of each
+        self._listen = ListenHandler(self, max_subscriptions=_STREAMS)
         low = server._mcp_server  # fastmcp has no subscriptions of its own yet
         low.add_request_handler("subscriptions/listen", SubscriptionsListenRequestParams, self._listening)
         low.add_request_handler("resources/subscribe", SubscribeRequestParams, self._subscribe)
@@ -86,7 +92,10 @@ class Notices:
     async def _listening(
         self, ctx: ServerRequestContext[Any, Any], params: SubscriptionsListenRequestParams
     ) -> SubscriptionsListenResult:
-        token = _listener.set(_caller(ctx))
+        caller = _caller(ctx)
+        if sum(other.principal == caller.principal for other, _ in self._streams.values()) >= _LISTENING:
+            raise MCPError(INTERNAL_ERROR, f"You listen {_LISTENING:,} times already. End one of them first.")
+        token = _listener.set(caller)
         try:
             return await self._listen(ctx, params)
         finally:
@@ -152,9 +161,11 @@ class Notices:
                         self._forget(uri, key)
 
     async def _subscribe(self, ctx: ServerRequestContext[Any, Any], params: SubscribeRequestParams) -> EmptyResult:
-        if len(self._sessions) < _SUBSCRIPTIONS:
+        caller, key = _caller(ctx), _connection(ctx.session)
+        if self._asked[caller.principal] < _SUBSCRIPTIONS:
             asked = self._sessions.setdefault(str(params.uri), {})
-            asked[_connection(ctx.session)] = (_caller(ctx), ctx.session)
+            self._asked[caller.principal] += key not in asked
+            asked[key] = (caller, ctx.session)
         return EmptyResult()
 
     async def _unsubscribe(self, ctx: ServerRequestContext[Any, Any], params: UnsubscribeRequestParams) -> EmptyResult:
@@ -163,7 +174,8 @@ class Notices:
 
     def _forget(self, uri: str, key: int) -> None:
         sessions = self._sessions.get(uri, {})
-        sessions.pop(key, None)
+        if key in sessions:
+            self._asked[sessions.pop(key)[0].principal] -= 1
         if not sessions:
             self._sessions.pop(uri, None)
 
