@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import anyio
 import httpx2
@@ -249,6 +250,9 @@ async def test_a_jwt_proves_a_subject_of_its_issuer(by_jwt: str, keys: RSAKeyPai
         assert "to others alice@id.test~realm/main" in text(shared)
     async for client in jwt_client(by_jwt, other):
         assert "alice@id.test~realm/main: 1 cells" in text(await call(client, "list_notebooks"))
+        shown = await call(client, "get_cell", notebook="alice@id.test~realm/main", cell_id_or_number=0)
+        address = f"notebook://{quote(shown.structured_content['notebook'], safe='')}/cell/0"
+        assert "mine = 1" in (await client.read_resource(address))[0].text
         refused = await call(client, "execute", notebook="alice@id.test~realm/main", code="mine")
         assert refused.is_error and "read only" in text(refused)
         assert (await call(client, "execute", notebook="alice/main", code="1")).is_error

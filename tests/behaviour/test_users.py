@@ -167,6 +167,7 @@ class Heard(MessageHandler):
         self.tools += 1
 
 
+EXPOSED = "@capability(expose=True)\ndef peek() -> str:\n    '''Whose.'''\n    return {!r}\n"
 DIARYS = f"notebook://{quote(DIARY, safe='')}/cells"
 
 
@@ -193,18 +194,18 @@ async def test_a_subscriber_of_the_older_era_hears_of_others_only_what_is_shared
 async def test_a_listener_of_the_newer_era_hears_of_others_only_what_is_shared(
     users: Users, alice: Client[Any], bob: Client[Any], shared: Any
 ) -> None:
-    uris = ["notebook://main/cells", DIARYS]
-    async with listen(bob.session, resource_subscriptions=uris) as events:
-        await call(alice, "execute", code="1")
+    await call(alice, "create_notebook", name="journal", use=False)
+    await call(bob, "create_notebook", name="bobs", use=False)
+    uris = ["notebook://journal/cells", "notebook://bobs/cells", DIARYS]
+    async with listen(bob.session, resource_subscriptions=uris, tools_list_changed=True) as events:
+        await call(alice, "execute", notebook="journal", code=EXPOSED.format("alice's"))
         await call(alice, "execute", notebook="diary", code="1")
-        await call(bob, "execute", code="own")
-        assert await _next(events) == "notebook://main/cells"
-        ended = (await call(bob, "list_cells")).structured_content["total"]
+        await call(bob, "add_cell", notebook="bobs", code="1", execute=False)
+        assert await _next(events) == "notebook://bobs/cells"
         await shared("read")
-        await call(alice, "execute", notebook="diary", code="1")
-        while (uri := await _next(events)) == "notebook://main/cells":  # what is left of his own
-            assert ended
-        assert uri == DIARYS
+        await call(alice, "add_cell", notebook="diary", code="1", execute=False)
+        assert await _next(events) == DIARYS
+    await call(alice, "reset", notebook="journal")
 
 
 async def _next(events: Any) -> str:
@@ -219,9 +220,6 @@ async def _until(true: Any) -> None:
     with anyio.fail_after(DEADLINE):
         while not true():
             await anyio.sleep(0.02)
-
-
-EXPOSED = "@capability(expose=True)\ndef peek() -> str:\n    '''Whose.'''\n    return {!r}\n"
 
 
 async def test_tools_that_a_notebook_publishes_are_its_owners_alone(

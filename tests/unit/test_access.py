@@ -163,13 +163,13 @@ def test_less_than_the_servers_is_taken(policy: Policy) -> None:
     assert BOUNDS.policy(Caller(principal=BOB), policy) == policy
 
 
-@pytest.mark.parametrize(
-    "address",
-    (
-        "127.0.0.1 10.1.2.3 192.168.1.1 172.16.0.1 169.254.169.254 0.0.0.0 100.64.0.1 224.0.0.1 255.255.255.255 "
-        "::1 :: fe80::1%eth0 fd00::1 ::ffff:10.0.0.1 2002:7f00:1::"
-    ).split(),
-)
+PRIVATE = """
+    127.0.0.1 10.1.2.3 192.168.1.1 172.16.0.1 169.254.169.254 0.0.0.0 100.64.0.1 224.0.0.1 255.255.255.255
+    ::1 :: fe80::1%eth0 fd00::1 ::ffff:10.0.0.1 2002:7f00:1::
+"""
+
+
+@pytest.mark.parametrize("address", PRIVATE.split())
 def test_addresses_of_private_networks_are_known(address: str) -> None:
     assert is_private(address)
 
