@@ -54,7 +54,10 @@ def parser() -> argparse.ArgumentParser:
 
     serve = command("serve", _serve, "Serve MCP, over stdio or HTTP")
     for flag in _SERVE_FLAGS:
-        serve.add_argument(f"--{flag.replace('_', '-')}", metavar=flag.upper(), help=_help(flag))
+        alone: dict[str, Any] = (
+            {"nargs": "?", "const": "true"} if Settings.model_fields[flag].annotation is bool else {}
+        )
+        serve.add_argument(f"--{flag.replace('_', '-')}", metavar=flag.upper(), help=_help(flag), **alone)
     demo = commands.add_parser("demo", help="A tour in the terminal, through a real MCP client")
     demo.set_defaults(command=_demo)
     execute = command("exec", _exec, "Run code in a notebook")
@@ -93,6 +96,10 @@ def parser() -> argparse.ArgumentParser:
     capability.add_argument("--url", help="Where it listens")
     capability.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="env:NAME refers to ours")
     capability.add_argument("--header", action="append", default=[], metavar="NAME=VALUE", help="For --url")
+    token = command("token", _token, "Who may call a server over HTTP: add, list and remove tokens")
+    token.add_argument("action", choices=("add", "list", "remove"), help="What to do")
+    token.add_argument("name", nargs="?", metavar="NAME", help="Of the user, as others know them")
+    token.add_argument("--admin", action="store_true", help="They may do whatever this user may")
     install = command("install", _install, "Write a client's configuration, leaving its other servers alone")
     install.add_argument("client")
     install.add_argument("--print", action="store_true", dest="only_print", help="Print it instead")
@@ -150,11 +157,12 @@ def _serve(parsed: argparse.Namespace) -> int:
         from quire import compose
         from quire.frontends.terminal import greeting
 
+        doors = compose.doors(settings) if settings.transport == "http" else None
         async with compose.app(settings) as app:
             running.append(app)
             server = compose.mcp(app, settings)
             gc.freeze()  # what is loaded by now stays: collections need not look at it again
-            if settings.transport == "stdio":
+            if doors is None:
                 from quire.frontends.mcp import stdio
 
                 await stdio.serve(server, settings.log_level.upper())
@@ -165,6 +173,7 @@ def _serve(parsed: argparse.Namespace) -> int:
                     server,
                     host=settings.host,
                     port=settings.port,
+                    doors=doors,
                     log_level=settings.log_level,
                     listening=lambda url: greeting.show(url, app.about),
                     ending=ending,
@@ -259,6 +268,14 @@ def _capability(parsed: argparse.Namespace) -> int:
     given = {"command": parsed.server_command, "url": parsed.url, "env": env, "headers": headers}
     given = {key: value for key, value in given.items() if value}
     return _with_app(parsed, lambda app: capabilities.run(app, parsed.action, parsed.names, given), kernels=False)
+
+
+def _token(parsed: argparse.Namespace) -> int:
+    from quire import compose
+    from quire.frontends.terminal import tokens
+
+    tokens.run(compose.tokens(_settings(parsed)), parsed.action, parsed.name, admin=parsed.admin)
+    return 0
 
 
 def _install(parsed: argparse.Namespace) -> int:

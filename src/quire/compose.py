@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from quire import __version__
 from quire.core.active import ActiveRuns
@@ -18,6 +19,7 @@ from quire.core.batches import Batches
 from quire.core.capabilities import Capabilities
 from quire.core.capability import Approve
 from quire.core.capability_ports import Audit, Backends, Installed
+from quire.core.confines import Confines
 from quire.core.current import Current
 from quire.core.documents import Documents
 from quire.core.durable import Durable
@@ -31,11 +33,12 @@ from quire.core.limits import Limits
 from quire.core.mirrors import Mirrors
 from quire.core.model import LOCAL, Cell, KernelLimits, KernelSpec, Layer, Mount, Notebook
 from quire.core.notebooks import Notebooks
-from quire.core.ports import Blobs, Relay, Snapshots, Store
+from quire.core.ports import Blobs, Relay, Shares, Snapshots, Store, Tokens
 from quire.core.questions import Questions
 from quire.core.relaying import CallLimits, Relaying
 from quire.core.runs import Runs
 from quire.core.saving import Saving, SavingRules
+from quire.core.sharing import Sharing
 from quire.core.space import Space, SpaceRules
 from quire.core.tasks import background
 from quire.core.timeline import Timeline
@@ -43,7 +46,9 @@ from quire.settings import Settings, load
 
 if TYPE_CHECKING:
     from fastmcp import FastMCP
+    from fastmcp.server.auth import AuthProvider
 
+    from quire.frontends.http.serve import Doors
     from quire.frontends.python import Quire
     from quire.runtimes.python.runtime import PythonRuntime
 
@@ -55,16 +60,20 @@ async def app(settings: Settings, *, kernels: bool = True) -> AsyncIterator[App]
     Without `kernels` it can read and edit but not run: nothing is started.
     """
     async with AsyncExitStack() as stack:
-        store, blobs, installed = _stores(settings)
+        store, blobs, installed, shares = _stores(settings)
         stack.push_async_callback(store.close)
         snapshots = _snapshots(settings, store)
         if snapshots is not None:
             stack.push_async_callback(snapshots.close)
         await store.mark_unfinished()
         active, approvals, limits = ActiveRuns(), Approvals(_approval_rules(settings)), _limits(settings)
-        backends, capabilities, relay = await _capabilities(settings, stack, installed, active, approvals)
-        runtimes = {"python": await _python(settings, stack, relay)} if kernels else {}
         feed = Feed()
+        notebooks = Notebooks(store, blobs, feed, limits, [settings.runtime])
+        sharing, confines = Sharing(shares, notebooks), _confines(settings)
+        backends, capabilities, relay = await _capabilities(
+            settings, stack, installed, active, approvals, confines, sharing
+        )
+        runtimes = {"python": await _python(settings, stack, relay)} if kernels else {}
         durable = Durable(snapshots, store) if snapshots is not None else None
         rules = KernelRules(restore=settings.auto_restore, replay=settings.replay)
         keeping = Kernels(runtimes, store, _spec(settings), rules, durable)
@@ -76,7 +85,6 @@ async def app(settings: Settings, *, kernels: bool = True) -> AsyncIterator[App]
         folders = _folders()
         space = Space(folders, active, keeping, _workspace(settings), _space_rules(settings))
         runs = Runs(store, blobs, keeping, feed, limits, active, relay, space)
-        notebooks = Notebooks(store, blobs, feed, limits, [settings.runtime])
         documents = Documents(store, blobs, notebooks, feed, runs.live)
         mirrors = Mirrors(documents, store, feed, _mirrored, keeping.remember)
         await stack.enter_async_context(mirrors.open(restore=kernels))  # before the runs: it writes how they ended
@@ -101,7 +109,9 @@ async def app(settings: Settings, *, kernels: bool = True) -> AsyncIterator[App]
             capabilities=capabilities,
             relay=relay,
             approvals=approvals,
-            current=Current(notebooks, keeping),
+            sharing=sharing,
+            confines=confines,
+            current=Current(notebooks, sharing, keeping),
             feed=feed,
             limits=limits,
             workspace=_workspace(settings),
@@ -122,7 +132,49 @@ def mcp(running: App, settings: Settings) -> FastMCP[Any]:
     """The MCP server over a running App."""
     from quire.frontends.mcp.server import build
 
-    return build(running, toolsets=settings.toolsets, result_chars=settings.result_chars, version=__version__)
+    toolsets = settings.toolsets
+    if settings.auth != "none" and "toolsets" not in settings.model_fields_set:
+        toolsets = (*toolsets, "users")
+    return build(running, toolsets=toolsets, result_chars=settings.result_chars, version=__version__)
+
+
+def doors(settings: Settings) -> Doors:
+    """Who is let in over HTTP."""
+    from quire.frontends.http.serve import Doors
+
+    named = urlsplit(settings.public_url or "").hostname
+    hosts = (*settings.allowed_hosts, *([named] if named else []))
+    return Doors(auth=_auth(settings), insecure=settings.insecure, hosts=hosts)
+
+
+def _auth(settings: Settings) -> AuthProvider | None:
+    if settings.auth == "none":
+        return None
+    from quire.frontends.http import auth
+
+    if settings.auth == "tokens":
+        return auth.ByTokens(tokens(settings))
+    from quire.capabilities.secrets import Secrets
+
+    secrets = Secrets(os.environ)
+    issuer = auth.Issuer(
+        issuer=settings.auth_issuer,
+        audience=settings.auth_audience,
+        keys=settings.auth_keys and secrets.resolve(settings.auth_keys),
+        algorithm=settings.auth_algorithm,
+        scope=settings.auth_scope,
+        admin_scope=settings.auth_admin_scope,
+        client_id=settings.auth_client_id,
+        secret=settings.auth_client_secret and secrets.resolve(settings.auth_client_secret),
+        public_url=settings.public_url,
+    )
+    return auth.by_issuer(settings.auth, issuer, settings.data_dir / "logins")
+
+
+def tokens(settings: Settings) -> Tokens:
+    from quire.stores.tokens import FileTokens
+
+    return FileTokens(settings.data_dir / "tokens.json")
 
 
 def about(settings: Settings) -> dict[str, str]:
@@ -176,18 +228,19 @@ async def _recovers(settings: Settings) -> tuple[bool, str]:
     return False, f"after a crash variables were gone: {cell.run.cause if cell.run else ''}"
 
 
-def _stores(settings: Settings) -> tuple[Store, Blobs, Installed]:
+def _stores(settings: Settings) -> tuple[Store, Blobs, Installed, Shares]:
     if settings.store == "memory":
-        from quire.stores.memory import MemoryBlobs, MemoryCapabilities, MemoryStore
+        from quire.stores.memory import MemoryBlobs, MemoryCapabilities, MemoryShares, MemoryStore
 
-        return MemoryStore(), MemoryBlobs(), MemoryCapabilities()
+        memory = MemoryStore()
+        return memory, MemoryBlobs(), MemoryCapabilities(), MemoryShares(memory)
     from quire.stores.blobs import FileBlobs
     from quire.stores.sql import SqlStore
 
     try:
         settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         store = SqlStore(settings.data_dir)
-        return store, FileBlobs(settings.data_dir / "blobs"), store.capabilities
+        return store, FileBlobs(settings.data_dir / "blobs"), store.capabilities, store.shares
     except OSError as error:
         raise Failed(
             f"The data directory {settings.data_dir} cannot be used: {error.strerror}. Set data_dir to another."
@@ -228,12 +281,18 @@ def _saving_rules(settings: Settings) -> SavingRules:
 
 
 async def _capabilities(
-    settings: Settings, stack: AsyncExitStack, installed: Installed, active: ActiveRuns, approvals: Approvals
+    settings: Settings,
+    stack: AsyncExitStack,
+    installed: Installed,
+    active: ActiveRuns,
+    approvals: Approvals,
+    confines: Confines,
+    sharing: Sharing,
 ) -> tuple[Backends, Capabilities, Relaying]:
     from quire.capabilities.connections import McpBackends
     from quire.stores.audit import FileAudit, MemoryAudit
 
-    backends = McpBackends(environ=os.environ)
+    backends = McpBackends(environ=os.environ, hosts=settings.capability_hosts)
     capabilities = Capabilities(backends, installed, settings.connect_timeout)
     await stack.enter_async_context(capabilities.open())
     audit: Audit = MemoryAudit()
@@ -246,7 +305,15 @@ async def _capabilities(
         per_run=settings.max_calls,
         result=settings.call_chars,
     )
-    return backends, capabilities, Relaying(capabilities, backends, approvals, active, audit, limits)
+    relay = Relaying(capabilities, backends, approvals, active, audit, limits, confines, sharing.acting)
+    return backends, capabilities, relay
+
+
+def _confines(settings: Settings) -> Confines:
+    limits = KernelLimits(
+        memory=settings.max_memory_bytes, cpu=settings.max_cpu_seconds, processes=settings.max_processes
+    )
+    return Confines(hosts=settings.capability_hosts, limits=limits, output=settings.max_output_bytes)
 
 
 def _approval_rules(settings: Settings) -> ApprovalRules:
@@ -279,7 +346,8 @@ def _mirrored(notebook: Notebook, cells: list[Cell]) -> str:
 def _workspace(settings: Settings) -> Callable[[Notebook], str]:
     def path(notebook: Notebook) -> str:
         owner = notebook.origin.root if notebook.origin else notebook.id
-        return str(settings.workspace or settings.data_dir / "workspaces" / owner)
+        one = settings.workspace if notebook.owner == LOCAL else None  # nobody else works in the local user's folder
+        return str(one or settings.data_dir / "workspaces" / owner)
 
     return path
 

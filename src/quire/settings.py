@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from quire.core import layers, network
 
 DEFAULT_TOOLSETS = ("notebook", "repl", "capabilities", "timeline")
-TOOLSETS = (*DEFAULT_TOOLSETS, "files")
+TOOLSETS = (*DEFAULT_TOOLSETS, "files", "users")
 """The tool sets there are, in the order that decides when two name the same tool."""
 
 PREFIX = "QUIRE_"
@@ -37,8 +37,28 @@ class Settings(BaseModel):
     transport: Literal["stdio", "http"] = Field("stdio", description="How clients reach the server")
     host: str = Field("127.0.0.1", description="Address HTTP listens on")
     port: int = Field(8750, ge=0, le=65535, description="Port HTTP listens on; 0 takes a free one")
+    auth: Literal["none", "tokens", "jwt", "oidc"] = Field(
+        "none", description="What callers over HTTP prove who they are by; none takes this machine's for the local user"
+    )
+    auth_issuer: str | None = Field(None, description="Address of who issues JWTs, or of the OpenID Connect issuer")
+    auth_audience: str | None = Field(None, description="Audience a JWT must be for")
+    auth_keys: str | None = Field(
+        None, description="What JWTs are checked with: the address of a JWKS, or a public key as file:/path or env:NAME"
+    )
+    auth_algorithm: str = Field("RS256", description="Algorithm JWTs are signed with")
+    auth_scope: str | None = Field(None, description="Scope a caller must have from the issuer")
+    auth_admin_scope: str = Field("quire:admin", description="Scope that makes a caller of the issuer's an admin")
+    auth_client_id: str | None = Field(None, description="What the OpenID Connect issuer knows this server by")
+    auth_client_secret: str | None = Field(None, description="Its secret, as file:/path or env:NAME")
+    public_url: str | None = Field(None, description="Address clients reach this server at, without /mcp")
+    allowed_hosts: tuple[str, ...] = Field((), description="Names the HTTP server may be called by, beside its address")
+    insecure: bool = Field(False, description="Whether other machines may reach the server without auth")
+    capability_hosts: tuple[str, ...] = Field(
+        (), description="Hosts in private networks, as host or host:port, that every user may install by url"
+    )
     toolsets: tuple[str, ...] = Field(
-        DEFAULT_TOOLSETS, description="Tool sets to offer, or all; default stands for those offered unless set"
+        DEFAULT_TOOLSETS,
+        description="Tool sets to offer, or all; default stands for those offered unless set, with auth also users",
     )
     runtime: Literal["python"] = Field("python", description="Runtime of notebooks that name none")
     python: str = Field(default_factory=lambda: sys.executable, description="Interpreter of the kernels, 3.11 or newer")
@@ -131,7 +151,9 @@ class Settings(BaseModel):
         "warning", description="What goes to the log on stderr"
     )
 
-    @field_validator("toolsets", "preload", "network", "mounts", "environment", mode="before")
+    @field_validator(
+        *("toolsets", "preload", "network", "mounts", "environment", "allowed_hosts", "capability_hosts"), mode="before"
+    )
     @classmethod
     def _split(cls, value: Any) -> Any:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
@@ -165,6 +187,13 @@ class Settings(BaseModel):
     @classmethod
     def _hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         network.rules(value)
+        return value
+
+    @field_validator("auth_client_secret")
+    @classmethod
+    def _referred(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("file:", "env:")):
+            raise ValueError("a secret is referred to, as file:/path or env:NAME")
         return value
 
     @field_validator("data_dir", "workspace")
@@ -235,5 +264,6 @@ def _sentence(error: ValidationError) -> str:
     parts = []
     for each in error.errors():
         name = ".".join(map(str, each["loc"][:1])) or "settings"
-        parts.append(f"Setting {name!r} cannot be {each['input']!r}: {each['msg']}.")
+        value = "what it is" if "secret" in name else repr(each["input"])
+        parts.append(f"Setting {name!r} cannot be {value}: {each['msg']}.")
     return " ".join(parts)

@@ -15,6 +15,7 @@ from quire.capabilities.process import Process
 from quire.capabilities.secrets import Secrets
 from quire.core.capability import Backend, Offered, Result, address
 from quire.core.capability_ports import Listener
+from quire.core.confines import allowed
 from quire.core.errors import CallTimeout, Failed, Lost, NotFound, QuireError, Refused
 
 if TYPE_CHECKING:  # the client libraries take long to import: not before the first backend
@@ -42,16 +43,19 @@ class Way:
     folder: str
     url: str
     headers: dict[str, str]
+    public: bool = False  # only public addresses are connected to
 
 
 class McpBackends:
     """MCP servers by command, by url, or as another client's configuration file has them.
 
-    `environ` is where references to secrets are looked up, and what little of it a command inherits.
+    `environ` is where references to secrets are looked up, and what little of it a command inherits. `hosts` are
+    those that confined backends may be at, wherever they are.
     """
 
-    def __init__(self, *, environ: Mapping[str, str]) -> None:
+    def __init__(self, *, environ: Mapping[str, str], hosts: tuple[str, ...] = ()) -> None:
         self._environ = environ
+        self._hosts = hosts
 
     def described(self, config: str | dict[str, Any], name: str) -> Backend:
         if isinstance(config, str):
@@ -80,6 +84,18 @@ class McpBackends:
         return connection
 
     def _way(self, backend: Backend, secrets: Secrets) -> Way:
+        if backend.confined:  # whatever it says: no program, no file, no variable of this machine
+            secrets.hide_all(backend.headers)
+            secrets.hide_in((), backend.url)
+            return Way(
+                what=address(backend.url),
+                command=(),
+                env={},
+                folder="",
+                url=backend.url,
+                headers=backend.headers,
+                public=not allowed(backend.url, self._hosts),
+            )
         found = configs.read(backend, secrets.expand) if backend.config else backend
         env, headers = secrets.resolve_all(found.env), secrets.resolve_all(found.headers)
         secrets.hide_in(found.command, found.url)
@@ -260,7 +276,7 @@ class McpConnection:
         from quire.capabilities import sessions, web
 
         trouble = web.Trouble()
-        async with web.dispatcher(self._way.url, self._way.headers, trouble) as dispatcher:
+        async with web.dispatcher(self._way.url, self._way.headers, trouble, public=self._way.public) as dispatcher:
             error = await self._serve(dispatcher, sessions.GREETINGS[0])
             if error is not None:
                 return web.failure(self._way.what, error, trouble)

@@ -75,9 +75,13 @@ class Secrets:
         for name, value in given.items():
             expanded = self.expand(value)
             resolved[name] = self.resolve(value) if expanded == value else expanded  # one of both: no value refers on
-        for name, value in resolved.items():
-            self._hide_if(name, value)
+        self.hide_all(resolved)
         return resolved
+
+    def hide_all(self, values: Mapping[str, str]) -> None:
+        """Those whose names say that they are secret."""
+        for name, value in values.items():
+            self._hide_if(name, value)
 
     def hide_in(self, command: Sequence[str], url: str) -> None:
         """What is secret in these, as far as its name says."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+import anyio
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.dispatcher import Dispatcher
@@ -20,6 +22,7 @@ from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 from quire.capabilities import wording
 from quire.capabilities.lines import LONGEST
 from quire.core.capability import address
+from quire.core.confines import is_private
 from quire.core.errors import Failed, Lost
 
 UNREACHABLE = "Quire could not reach the server."
@@ -45,13 +48,15 @@ class Trouble:
 
 
 @contextlib.asynccontextmanager
-async def dispatcher(url: str, headers: dict[str, str], trouble: Trouble) -> AsyncIterator[Dispatcher[Any]]:
-    """Raises Failed where it is no url of HTTP."""
+async def dispatcher(
+    url: str, headers: dict[str, str], trouble: Trouble, *, public: bool = False
+) -> AsyncIterator[Dispatcher[Any]]:
+    """With `public` no address inside a private network is connected to. Raises Failed where it is no url of HTTP."""
     check(url, headers)
     client = httpx2.AsyncClient(
         headers={"Accept-Encoding": "identity", **headers},
         timeout=httpx2.Timeout(_CONNECT, read=None),
-        transport=_Watched(trouble),
+        transport=_Watched(trouble, public=public),
         trust_env=False,  # no proxy, no .netrc
     )
     async with (
@@ -97,13 +102,16 @@ class _Watched(httpx2.AsyncBaseTransport):
     status it says nothing.
     """
 
-    def __init__(self, trouble: Trouble) -> None:
+    def __init__(self, trouble: Trouble, *, public: bool) -> None:
+        self._public = public
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=100)
         self._inner = httpx2.AsyncHTTPTransport(trust_env=False, limits=limits)
         self._trouble = trouble
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         try:
+            if self._public:
+                await _pin(request)
             response = await self._inner.handle_async_request(request)
         except httpx2.TransportError as error:
             self._trouble.why = str(error) or type(error).__name__
@@ -122,6 +130,22 @@ class _Watched(httpx2.AsyncBaseTransport):
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+async def _pin(request: httpx2.Request) -> None:
+    """Have it go to the address that was looked at: a name may stand for another the next time it is asked for."""
+    url = request.url
+    try:
+        found = await anyio.getaddrinfo(url.host, url.port or 0, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise httpx2.ConnectError(str(error)) from error
+    addresses = [str(place[0]) for *_, place in found]
+    if not addresses or any(map(is_private, addresses)):
+        raise httpx2.ConnectError(
+            "it is inside the server's own network; hosts the operator allows (setting capability_hosts) are reached"
+        )
+    request.extensions = {**request.extensions, "sni_hostname": url.host}
+    request.url = url.copy_with(host=addresses[0])  # the Host header stays
 
 
 def _error(request: httpx2.Request, status: int, code: int, message: str) -> httpx2.Response:

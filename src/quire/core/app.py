@@ -9,6 +9,7 @@ from quire.core.approvals import Approvals
 from quire.core.batches import Batches
 from quire.core.capabilities import Capabilities
 from quire.core.capability_ports import Backends
+from quire.core.confines import Confines
 from quire.core.current import Current
 from quire.core.documents import Documents
 from quire.core.durable import Durable
@@ -23,6 +24,7 @@ from quire.core.questions import Questions
 from quire.core.relaying import Relaying
 from quire.core.runs import Runs
 from quire.core.saving import Saving
+from quire.core.sharing import Sharing
 from quire.core.timeline import Timeline
 
 
@@ -43,6 +45,8 @@ class App:
     capabilities: Capabilities
     relay: Relaying
     approvals: Approvals
+    sharing: Sharing
+    confines: Confines
     current: Current
     feed: Feed
     limits: Limits

@@ -32,6 +32,7 @@ class Backend:
     folder: str = ""  # that the command works in
     config: str = ""  # path of another client's configuration file
     entry: str = ""  # the name of the server there
+    confined: bool = False  # it is reached at public addresses only, and refers to no secret
 
     @property
     def how(self) -> str:

@@ -117,6 +117,12 @@ class Notebook:
     policy: Policy = Policy()
     origin: Origin | None = None  # where it branched off
     mirror: str = ""  # the ipynb file that is kept as it is
+    seen_as: str = ""  # owner/name, to whoever found it and does not own it; never kept
+
+    @property
+    def title(self) -> str:
+        """What whoever found it calls it."""
+        return self.seen_as or self.name
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -68,6 +68,9 @@ class Notebooks:
             raise NotFound(f"No notebook is called {name!r}. {there} create_notebook makes one.")
         return found
 
+    async def find(self, owner: Principal, name: str) -> Notebook | None:
+        return await self._store.find_notebook(owner, check_name(name))
+
     async def get_or_create(self, who: Principal, name: str) -> Notebook:
         found = await self._store.find_notebook(who, check_name(name, new=False))
         if found is not None:

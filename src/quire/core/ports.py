@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from quire.core.access import Access, Caller
 from quire.core.capability import Catalog
 from quire.core.model import (
     Blob,
@@ -232,6 +233,46 @@ class Store(Protocol):
     def release(self, notebook: NotebookId) -> None: ...
 
     async def close(self) -> None: ...
+
+
+class Shares(Protocol):
+    """Which notebooks are shared with whom. When a method returns, its change is on disk."""
+
+    async def put(self, notebook: NotebookId, whom: Principal, access: Access | None) -> None:
+        """In place of what they could do before; None: nothing any more."""
+
+    async def of(self, notebook: NotebookId) -> dict[Principal, Access]:
+        """With whom, in the order of their names."""
+        ...
+
+    async def shared_with(self, whom: Principal) -> list[tuple[Notebook, Access]]:
+        """Oldest notebook first."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenInfo:
+    """A token, without what proves it."""
+
+    caller: Caller
+    created_at: float  # seconds since the epoch
+
+
+class Tokens(Protocol):
+    """Secrets that prove who a caller is. Only their digests are kept; what another process changes counts at once."""
+
+    def add(self, name: Principal, *, admin: bool) -> str:
+        """A new one, told this once. Raises Refused where the name has one."""
+        ...
+
+    def remove(self, name: Principal) -> None:
+        """Raises NotFound."""
+
+    def all(self) -> list[TokenInfo]:
+        """In the order of their names."""
+        ...
+
+    def whose(self, token: str) -> Caller | None: ...
 
 
 class Blobs(Protocol):

@@ -6,18 +6,20 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
 import anyio
 
+from quire.core.access import Caller
 from quire.core.active import ActiveRun, ActiveRuns
 from quire.core.approvals import Approvals, named
 from quire.core.capabilities import Capabilities
 from quire.core.capability import Approve, CallRecord, Capability, Catalog, Result, Tool
 from quire.core.capability_ports import Audit, Backends, Connection
-from quire.core.capability_request import approve_of, backend_of
+from quire.core.capability_request import approve_of
+from quire.core.confines import Confines
 from quire.core.errors import CallTimeout, Failed, Lost, NotFound, NotInstalled, QuireError
 from quire.core.leftovers import Leftovers
 from quire.core.links import Link
@@ -62,13 +64,18 @@ class Relaying:
         active: ActiveRuns,
         audit: Audit,
         limits: CallLimits,
+        confines: Confines,
+        acting: Callable[[NotebookId, Principal], Awaitable[Caller]],
     ) -> None:
+        """`acting` says in whose right the code of a notebook with this owner asks."""
         self._capabilities = capabilities
         self._backends = backends
         self._approvals = approvals
         self._active = active
         self._audit = audit
         self._limits = limits
+        self._confines = confines
+        self._acting = acting
         self._leftovers = Leftovers(limits.result)
         self._under_way: dict[ActiveRun, set[anyio.CancelScope]] = {}
         self._native: dict[NotebookId, tuple[KernelSpec, list[dict[str, Any]]]] = {}
@@ -156,7 +163,8 @@ class Relaying:
                 return {}
             case "install":
                 await self._approve(active, spec, called, Approve.ASK)
-                backend = backend_of(called.capability, called.given, self._backends.described)
+                who = await self._acting(spec.notebook, owner)
+                backend = self._confines.backend(who, called.capability, called.given, self._backends.described)
                 await self._capabilities.install(owner, called.capability, backend, approve_of(called.given))
             case "uninstall":
                 await self._approve(active, spec, called, Approve.ASK)

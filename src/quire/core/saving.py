@@ -18,7 +18,7 @@ from quire.core.errors import Failed, QuireError, Refused
 from quire.core.feed import Change, Feed
 from quire.core.kernels import Kernels
 from quire.core.limits import check_name
-from quire.core.model import Notebook, NotebookId, RunId, Snapshot, SnapshotId, Swept
+from quire.core.model import LOCAL, Notebook, NotebookId, RunId, Snapshot, SnapshotId, Swept
 from quire.core.ports import Kernel, Snapshots, Store
 from quire.core.tasks import background
 
@@ -112,7 +112,8 @@ class Saving:
         runs = await self._store.list_runs(notebook.id)
         capabilities = await self._installed.of(notebook.owner)
         text = state_file.dumps(notebook, written, runs, await self._snapshots.values(written), capabilities)
-        return written, await self._snapshots.write_out(notebook.name, name, text)
+        book = notebook.name if notebook.owner == LOCAL else f"{notebook.owner}/{notebook.name}"
+        return written, await self._snapshots.write_out(book, name, text)
 
     async def saved(self, notebook: Notebook) -> Snapshot | None:
         """A snapshot of exactly where the live namespace stands: there already, or taken now."""

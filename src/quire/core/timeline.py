@@ -182,6 +182,7 @@ class Timeline:
                 cells=0,
                 origin=Origin(notebook=notebook.id, run=run, root=root),
                 mirror="",
+                seen_as="",
             )
             if isinstance(point, Snapshot):
                 census = census_of(point)
@@ -199,7 +200,8 @@ class Timeline:
                 await branched.close()
                 raise
         self._feed.tell(Change(notebook=new))
-        return await self._notebooks.named(new.owner, name)
+        made = await self._notebooks.named(new.owner, name)
+        return replace(made, seen_as=f"{made.owner}/{name}") if notebook.seen_as else made
 
     def _refuse_while_busy(self, notebook: Notebook) -> None:
         if self._kernels.busy(notebook):

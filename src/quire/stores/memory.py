@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
+from quire.core.access import Access
 from quire.core.capability import Capability
 from quire.core.errors import NotFound, Refused
 from quire.core.model import (
@@ -51,6 +52,10 @@ class MemoryStore:
     async def list_notebooks(self, owner: Principal) -> list[Notebook]:
         books = (book for book in self._books.values() if book.notebook.owner == owner)
         return [replace(book.notebook, cells=len(book.cells)) for book in books]
+
+    def by_id(self, notebook: NotebookId) -> Notebook:
+        book = self._books[notebook]
+        return replace(book.notebook, cells=len(book.cells))
 
     async def update_notebook(self, notebook: Notebook) -> None:
         book = self._books[notebook.id]
@@ -197,6 +202,24 @@ class MemoryStore:
 
     def _number(self, book: _Book) -> None:
         book.cells = [replace(cell, number=number) for number, cell in enumerate(book.cells)]
+
+
+class MemoryShares:
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self._kept: dict[tuple[Principal, NotebookId], Access] = {}
+
+    async def put(self, notebook: NotebookId, whom: Principal, access: Access | None) -> None:
+        self._kept.pop((whom, notebook), None)
+        if access is not None:
+            self._kept[whom, notebook] = access
+
+    async def of(self, notebook: NotebookId) -> dict[Principal, Access]:
+        return {whom: access for (whom, shared), access in sorted(self._kept.items()) if shared == notebook}
+
+    async def shared_with(self, whom: Principal) -> list[tuple[Notebook, Access]]:
+        found = [(self._store.by_id(id_), access) for (each, id_), access in self._kept.items() if each == whom]
+        return sorted(found, key=lambda each: (each[0].created_at, each[0].owner, each[0].name))
 
 
 class MemoryBlobs:

@@ -31,6 +31,7 @@ from quire.stores.aside import Aside, Rows
 from quire.stores.capabilities import SqlCapabilities
 from quire.stores.lane import Busy, Express, Lane, rows
 from quire.stores.schema import alone, migrate
+from quire.stores.shares import SqlShares
 
 _CELLS = """
     SELECT c.id, c.position, c.kind, c.source, c.version, c.metadata, c.attachments, c.behind,
@@ -55,6 +56,7 @@ class SqlStore:
             self._express = Express(path)
             self._aside = Aside(path)
         self.capabilities = SqlCapabilities(self._writer, self._reader, self._locks / "capabilities")
+        self.shares = SqlShares(self._writer, self._reader)
 
     async def create_notebook(self, notebook: Notebook) -> Notebook:
         def job(db: sqlite3.Connection) -> Notebook:

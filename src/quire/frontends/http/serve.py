@@ -1,4 +1,5 @@
-"""Serve the MCP endpoint over HTTP on this machine's own address, with Host and Origin checked."""
+"""Serve the MCP endpoint over HTTP, with Host and Origin checked; to this machine alone where nobody is asked who they
+are."""
 
 from __future__ import annotations
 
@@ -6,12 +7,16 @@ import asyncio
 import ipaddress
 import logging
 import socket
+import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
 import uvicorn
 from fastmcp import FastMCP
+from fastmcp.server.auth import AuthProvider
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -21,22 +26,40 @@ PATH = "/mcp"
 _GRACE = 3  # seconds open requests have when the server ends
 
 
+@dataclass(frozen=True, kw_only=True)
+class Doors:
+    """Who is let in, and by which names the server goes."""
+
+    auth: AuthProvider | None = None  # None: whoever reaches it is the local user
+    insecure: bool = False  # so too from other machines
+    hosts: tuple[str, ...] = ()  # names beside its address
+
+
 async def serve(
     server: FastMCP[Any],
     *,
     host: str,
     port: int,
+    doors: Doors,
     log_level: str,
     listening: Callable[[str], None],
     ending: Callable[[], None],
 ) -> None:
     """Until a signal ends it. `listening` is called with the address once connections are taken, `ending` when a
     signal has come."""
-    check_loopback(host)
+    check_doors(host, doors)
+    server.auth = doors.auth
     with _bind(host, port) as sock:
         address = _url(host, sock.getsockname()[1])
         _add_health(server)
-        app = server.http_app(path=PATH, host_origin_protection=True, allowed_hosts=[host])
+        app = server.http_app(
+            path=PATH,
+            host_origin_protection=True,
+            allowed_hosts=[host, *doors.hosts],
+            # behind a proxy that speaks TLS the server does not see under which scheme it is called
+            allowed_origins=[f"{scheme}://{name}" for name in doors.hosts for scheme in ("http", "https")],
+            middleware=_middleware(doors),
+        )
         config = uvicorn.Config(app, log_level=log_level, lifespan="on", timeout_graceful_shutdown=_GRACE, ws="none")
         running = _Server(config, ending)
         listening(address)
@@ -57,17 +80,33 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def check_loopback(host: str) -> None:
-    """Without authentication only this machine may reach the server."""
+def check_doors(host: str, doors: Doors) -> None:
+    """Where nobody is asked who they are, only this machine may reach the server."""
     try:
-        fine = host == "localhost" or ipaddress.ip_address(host).is_loopback
+        alone = host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
-        fine = False
-    if not fine:
+        alone = False
+    if alone or doors.auth is not None:
+        return
+    if not doors.insecure:
         raise Refused(
-            f"host {host!r} is not this machine alone, and the server has no authentication: whoever reaches it "
-            "can run code. Use 127.0.0.1, and a tunnel to reach it from elsewhere."
+            f"host {host!r} is not this machine alone, and nobody is asked who they are: whoever reaches it can run "
+            "code. Set auth, as in --auth tokens; or use 127.0.0.1, and a tunnel to reach it from elsewhere; "
+            "--insecure takes the risk."
         )
+    print(
+        f"Warning: whoever reaches {host} can run code here as this user (--insecure). Nobody is asked who they are.",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def _middleware(doors: Doors) -> list[Middleware]:
+    if doors.auth is None:
+        return []
+    from quire.frontends.http.auth import UntilRevoked
+
+    return [Middleware(UntilRevoked, auth=doors.auth)]
 
 
 def _bind(host: str, port: int) -> socket.socket:

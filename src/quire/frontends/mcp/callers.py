@@ -1,20 +1,67 @@
-"""Who makes a request: the principal, and the client it comes through."""
+"""Who makes a request: the principal with its scopes, and the client it comes through."""
 
 from __future__ import annotations
 
-from fastmcp import Context
+from typing import Any
 
+from fastmcp import Context
+from fastmcp.server.auth import AccessToken
+from fastmcp.server.dependencies import get_http_request, get_server
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from starlette.requests import Request
+
+from quire.core.access import LOCAL_CALLER, Caller
 from quire.core.current import Client
-from quire.core.model import LOCAL, Principal
+from quire.core.errors import Refused
+from quire.core.model import Principal
+
+
+class Proven(AccessToken):
+    """A token that was checked, and whom it proves."""
+
+    caller: Any  # Caller; checked where it was made, and not again
 
 
 def principal() -> Principal:
     """Whose request is being answered now."""
-    return LOCAL
+    return caller().principal
+
+
+def caller() -> Caller:
+    """Who makes the request that is being answered now."""
+    try:
+        return of(get_http_request())
+    except RuntimeError:  # not over HTTP
+        return of(None)
+
+
+def of(request: Request | None) -> Caller:
+    """Who makes this request. Where nobody is asked who they are, the local user; where somebody is, and it cannot be
+    told, nobody."""
+    if request is None:
+        if _asks_everybody():
+            raise Refused("It cannot be told whose request this is. Nothing was done.")
+        return LOCAL_CALLER
+    user = request.scope.get("user")
+    if isinstance(user, AuthenticatedUser) and isinstance(user.access_token, Proven):
+        proven: Caller = user.access_token.caller
+        return proven
+    if request.app.state.fastmcp_auth is not None:
+        raise Refused("It cannot be told whose request this is. Nothing was done.")
+    return LOCAL_CALLER
 
 
 def client(ctx: Context) -> Client:
     """One stdio process is one client; over HTTP a session is one, where the protocol has sessions."""
     request = ctx.request_context
     http = request.request if request is not None else None
-    return Client(principal=principal(), session=http.headers.get("mcp-session-id") if http is not None else None)
+    who = of(http) if http is not None else caller()
+    session = http.headers.get("mcp-session-id") if http is not None else None
+    return Client(principal=who.principal, scopes=who.scopes, session=session)
+
+
+def _asks_everybody() -> bool:
+    try:
+        return get_server().auth is not None
+    except RuntimeError:
+        return False

@@ -11,12 +11,14 @@ import anyio
 from fastmcp import Context
 from fastmcp.tools import ToolResult
 
+from quire.core import describing
+from quire.core.access import Access, Caller
 from quire.core.active import ActiveRun
 from quire.core.app import App
 from quire.core.batches import Batch
 from quire.core.current import Client
 from quire.core.errors import QuireError, Refused
-from quire.core.model import Cell, CellState, Notebook, RunId, Snapshot
+from quire.core.model import LOCAL, Cell, CellState, Notebook, RunId, Snapshot
 from quire.core.saving import Saving
 from quire.frontends.mcp import callers, elicitation
 from quire.frontends.mcp.notices import Notices
@@ -38,11 +40,19 @@ class Desk:
 
     def client(self, ctx: Context) -> Client:
         if self.notices is not None:
-            self.notices.seen(ctx.session)
+            self.notices.seen(ctx.session, callers.caller())
         return callers.client(ctx)
 
-    async def notebook(self, ctx: Context, name: str | None) -> Notebook:
-        return await self.app.current.notebook(self.client(ctx), name)
+    async def notebook(self, ctx: Context, name: str | None, needed: Access = Access.WRITE) -> Notebook:
+        return await self.app.current.notebook(self.client(ctx), name, needed)
+
+    async def entries(self, ctx: Context, notebook: Notebook) -> list[dict[str, Any]]:
+        """The capabilities its code has, those of its own included; to whoever may only read it, these alone."""
+        relayed: list[dict[str, Any]] = []
+        if await self.app.sharing.may(self.client(ctx), notebook, Access.WRITE):
+            await self.app.capabilities.refresh(notebook.owner)
+            relayed = (await self.app.capabilities.catalog(notebook.owner)).entries
+        return describing.entries(relayed, self.app.relay.native_of(notebook.id))
 
     async def cell(self, notebook: Notebook, which: str | int) -> Cell:
         """The cell as it is this moment: of a running one, with what it has shown so far."""
@@ -64,8 +74,12 @@ class Desk:
         first, since a client may have to call it again with the answer.
         """
         asks = asks and elicitation.possible(ctx)
-        reply = self._asking.reply(ctx) if asks else None
-        active = reply.active if reply else await self.app.runs.start(notebook, code, at=at, timeout=timeout)
+        reply = self._asking.reply(ctx, notebook) if asks else None
+        active = (
+            reply.active
+            if reply
+            else await self.app.runs.start(notebook, code, at=at, timeout=timeout, author=_author(callers.caller()))
+        )
 
         async def tick(run: ActiveRun) -> None:
             elapsed = anyio.current_time() - run.started_at
@@ -130,18 +144,22 @@ class Desk:
         current = app.current.peek(self.client(ctx))
         kernel, asleep = await kernel_state(app, notebook)
         info: NotebookInfo = {
-            "name": notebook.name,
+            "name": notebook.title,
             "runtime": notebook.runtime,
             "cells": notebook.cells,
             "runs": notebook.runs,
             "kernel": kernel,
-            "current": notebook.name == current,
+            "current": notebook.title == current,
             "workspace": app.workspace(notebook),
             "protection": protection(app, notebook) if asleep is None else on_disk(asleep),
         }
         if asleep is not None:
             info["wake_seconds"] = round(asleep.seconds, 3)
         return info
+
+
+def _author(caller: Caller) -> str:
+    return "agent" if caller.principal == LOCAL else f"user {caller.principal}"
 
 
 async def kernel_state(app: App, notebook: Notebook) -> tuple[str, Snapshot | None]:

@@ -20,6 +20,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from quire.core.active import ActiveRun, Question
 from quire.core.errors import NotFound
+from quire.core.model import Notebook
 
 _LINE: dict[str, Any] = {"type": "object", "properties": {"value": {"type": "string", "title": "Input"}}}
 _YES: dict[str, Any] = {"type": "object", "properties": {"approve": {"type": "boolean", "title": "Allow the call"}}}
@@ -63,12 +64,15 @@ class Asking:
     def __init__(self) -> None:
         self._waiting: dict[str, tuple[ActiveRun, Question]] = {}
 
-    def reply(self, ctx: Context) -> Reply | None:
-        """What this call brings to a run that waits; None where it is a call like any other."""
+    def reply(self, ctx: Context, notebook: Notebook) -> Reply | None:
+        """What this call brings to a run of this notebook that waits; None where it is a call like any other."""
         if ctx.request_state is None:
             return None
         try:
-            active, question = self._waiting.pop(json.loads(ctx.request_state)["question"])
+            key = json.loads(ctx.request_state)["question"]
+            if self._waiting[key][0].notebook.id != notebook.id:
+                raise KeyError(key)
+            active, question = self._waiting.pop(key)
         except (ValueError, KeyError, TypeError):
             raise NotFound("The question this answers is closed; get_cell shows what became of the run.") from None
         return Reply(active, question, (ctx.input_responses or {}).get("input"))

@@ -1,4 +1,4 @@
-"""Capabilities that a notebook's own code publishes: each method a tool of this server while the kernel lives.
+"""Capabilities that a notebook's own code publishes: each method a tool for its owner while the kernel lives.
 
 A call is a cell of that notebook, so that what it did is seen, recorded and can be stepped back from.
 """
@@ -6,16 +6,18 @@ A call is a cell of that notebook, so that what it did is seen, recorded and can
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
-from fastmcp import FastMCP
 from fastmcp.server.dependencies import get_context
+from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from fastmcp.tools import Tool, ToolResult
-from mcp_types import ToolAnnotations
+from mcp_types import CallToolRequestParams, ListToolsRequest, ToolAnnotations
 from pydantic import PrivateAttr
 
 from quire.core.errors import Refused
-from quire.core.model import KernelSpec, NotebookId
+from quire.core.model import KernelSpec, NotebookId, Principal
+from quire.frontends.mcp import callers
 from quire.frontends.mcp.desk import Desk, refusals
 from quire.frontends.mcp.notices import Notices
 
@@ -25,40 +27,58 @@ _SCHEMA = 5_000  # characters of a schema; a longer one is said loosely
 _NAME = 64
 
 
-class Exposed:
-    def __init__(self, server: FastMCP[Any], desk: Desk, notices: Notices, schemas: dict[str, Any]) -> None:
-        self._server = server
+class Exposed(Middleware):
+    def __init__(self, desk: Desk, notices: Notices, schemas: dict[str, Any]) -> None:
         self._desk = desk
         self._notices = notices
-        self._schemas = schemas  # of all tools, for the SDK
-        self._ours = frozenset(schemas)  # never to be replaced
-        self._offers: dict[NotebookId, list[Tool]] = {}  # by notebook, the one that was first
-        self._published: dict[str, Tool] = {}
+        self._schemas = schemas  # of the server's own tools, which are never replaced
+        self._offers: dict[Principal, dict[NotebookId, list[Tool]]] = {}  # by notebook, the one that was first
+        self._published: dict[Principal, dict[str, Tool]] = {}
 
     def heard(self, spec: KernelSpec, native: list[dict[str, Any]]) -> None:
         """A notebook's code offers something else now."""
         offers = [tool for each in native if each.get("expose") is True for tool in self._tools(spec, each)]
-        self._offers[spec.notebook] = offers[:_MOST]
+        every = self._offers.setdefault(spec.owner, {})
+        every[spec.notebook] = offers[:_MOST]
         if not offers:
-            del self._offers[spec.notebook]
+            del every[spec.notebook]
         wanted: dict[str, Tool] = {}
-        for tool in (tool for offers in self._offers.values() for tool in offers):
-            if tool.name not in self._ours:
+        for tool in (tool for offers in every.values() for tool in offers):
+            if tool.name not in self._schemas:
                 wanted.setdefault(tool.name, tool)  # of two notebooks the first has the name
-        if list(map(id, wanted.values())) != list(map(id, self._published.values())):  # alike is not the same
-            self._publish(wanted)
-
-    def _publish(self, wanted: dict[str, Tool]) -> None:
-        before = [_said(tool) for tool in self._published.values()]
-        for name in self._published:
-            self._server.local_provider.remove_tool(name)
-            self._schemas.pop(name, None)
-        for name, tool in wanted.items():
-            self._server.add_tool(tool)
-            self._schemas[name] = tool.parameters
-        self._published = wanted
+        before = [_said(tool) for tool in self._published.get(spec.owner, {}).values()]
+        self._published[spec.owner] = wanted
+        if not wanted:
+            del self._published[spec.owner]
         if before != [_said(tool) for tool in wanted.values()]:
-            self._notices.tools_changed()
+            self._notices.tools_changed(spec.owner)
+
+    def schema(self, name: str) -> dict[str, Any] | None:
+        """What a tool takes, as whoever calls now sees it."""
+        if name in self._schemas:
+            found: dict[str, Any] = self._schemas[name]
+            return found
+        tool = self._own().get(name)
+        return tool.parameters if tool is not None else None
+
+    async def on_list_tools(
+        self, context: MiddlewareContext[ListToolsRequest], call_next: CallNext[ListToolsRequest, Sequence[Tool]]
+    ) -> Sequence[Tool]:
+        return [*await call_next(context), *self._own().values()]
+
+    async def on_call_tool(
+        self,
+        context: MiddlewareContext[CallToolRequestParams],
+        call_next: CallNext[CallToolRequestParams, ToolResult],
+    ) -> ToolResult:
+        tool = self._own().get(context.message.name)
+        if tool is None:
+            return await call_next(context)
+        return await tool.run(context.message.arguments or {})
+
+    def _own(self) -> dict[str, Tool]:
+        """What the notebooks of whoever calls now publish: nobody else sees it."""
+        return self._published.get(callers.principal(), {}) if self._published else {}
 
     def _tools(self, spec: KernelSpec, native: dict[str, Any]) -> list[Tool]:
         name, found = str(native.get("name", "")), list[Tool]()

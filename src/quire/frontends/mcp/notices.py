@@ -5,43 +5,60 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from typing import Any
 from urllib.parse import quote
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from fastmcp import FastMCP
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
 from mcp.server.subscriptions import ListenHandler, ResourceUpdated, ServerEvent, ToolsListChanged
+from mcp.shared.exceptions import MCPError
 from mcp_types import (
+    INTERNAL_ERROR,
     EmptyResult,
     SubscribeRequestParams,
     SubscriptionsListenRequestParams,
+    SubscriptionsListenResult,
     UnsubscribeRequestParams,
 )
 
+from quire.core.access import Caller
+from quire.core.errors import QuireError
 from quire.core.feed import Change, Feed
+from quire.core.model import Principal
+from quire.core.sharing import Sharing
+from quire.frontends.mcp import callers
 
 log = logging.getLogger(__name__)
 _SAY = 1.0  # seconds a notification may take to send
-_SUBSCRIPTIONS = 10_000
+_SUBSCRIPTIONS = 10_000  # of one principal: nobody takes another's
+_LISTENING = 1_024  # streams of one principal
+_STREAMS = 10_000  # of all
 _BACKLOG = 1_000  # notifications waiting to be sent; past it they are dropped, a client reads anew anyway
+_listener: ContextVar[Caller] = ContextVar("listener")  # who asks to listen
 
 
 class Notices:
-    """Who wants to know of which resource, and the sending; a bus for the SDK's listen handler."""
+    """Who wants to know of which resource, and the sending; a bus for the SDK's listen handler. Nobody hears of a
+    notebook that is neither theirs nor shared with them."""
 
-    def __init__(self, server: FastMCP[Any]) -> None:
-        self._streams: dict[object, Callable[[ServerEvent], None]] = {}
-        self._sessions: dict[str, dict[int, ServerSession]] = {}  # uri to the connections that asked for it
-        self._seen: WeakSet[Connection] = WeakSet()
+    def __init__(self, server: FastMCP[Any], sharing: Sharing) -> None:
+        self._sharing = sharing
+        self._streams: dict[object, tuple[Caller, Callable[[ServerEvent], None]]] = {}
+        self._sessions: dict[str, dict[int, tuple[Caller, ServerSession]]] = {}  # uri to connections that asked for it
+        self._seen: WeakKeyDictionary[Connection, Principal] = WeakKeyDictionary()
         self._telling: set[asyncio.Task[None]] = set()
-        self._waiting: asyncio.Queue[tuple[str, int, ServerSession]] = asyncio.Queue(_BACKLOG)
+        self._waiting: asyncio.Queue[tuple[str, int, ServerSession] | Change] = asyncio.Queue(_BACKLOG)
+        self._asked: Counter[Principal] = Counter()  # subscriptions of each
+        self._listen = ListenHandler(self, max_subscriptions=_STREAMS)
         low = server._mcp_server  # fastmcp has no subscriptions of its own yet
-        low.add_request_handler("subscriptions/listen", SubscriptionsListenRequestParams, ListenHandler(self))
+        low.add_request_handler("subscriptions/listen", SubscriptionsListenRequestParams, self._listening)
         low.add_request_handler("resources/subscribe", SubscribeRequestParams, self._subscribe)
         low.add_request_handler("resources/unsubscribe", UnsubscribeRequestParams, self._unsubscribe)
 
@@ -60,27 +77,40 @@ class Notices:
     # The SDK's SubscriptionBus
 
     async def publish(self, event: ServerEvent) -> None:
-        for deliver in list(self._streams.values()):
+        for _, deliver in list(self._streams.values()):
             deliver(event)
 
     def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
         key = object()
-        self._streams[key] = listener
+        self._streams[key] = (_listener.get(), listener)
 
         def unsubscribe() -> None:
             self._streams.pop(key, None)
 
         return unsubscribe
 
-    def seen(self, session: ServerSession) -> None:
-        """A client is there: it is to hear when the list of tools changes."""
-        self._seen.add(session._connection)
+    async def _listening(
+        self, ctx: ServerRequestContext[Any, Any], params: SubscriptionsListenRequestParams
+    ) -> SubscriptionsListenResult:
+        caller = _caller(ctx)
+        if sum(other.principal == caller.principal for other, _ in self._streams.values()) >= _LISTENING:
+            raise MCPError(INTERNAL_ERROR, f"You listen {_LISTENING:,} times already. End one of them first.")
+        token = _listener.set(caller)
+        try:
+            return await self._listen(ctx, params)
+        finally:
+            _listener.reset(token)
 
-    def tools_changed(self) -> None:
-        for deliver in list(self._streams.values()):
-            deliver(ToolsListChanged())
-        for connection in list(self._seen):
-            if connection.has_standalone_channel:
+    def seen(self, session: ServerSession, caller: Caller) -> None:
+        """A client is there: it is to hear when the list of its tools changes."""
+        self._seen[session._connection] = caller.principal
+
+    def tools_changed(self, whose: Principal) -> None:
+        for caller, deliver in list(self._streams.values()):
+            if caller.principal == whose:
+                deliver(ToolsListChanged())
+        for connection, principal in list(self._seen.items()):
+            if principal == whose and connection.has_standalone_channel:
                 task = asyncio.get_running_loop().create_task(_tell(connection))
                 self._telling.add(task)
                 task.add_done_callback(self._telling.discard)
@@ -88,25 +118,54 @@ class Notices:
     def _on_change(self, change: Change) -> None:
         if not self._streams and not self._sessions:
             return
+        owner = change.notebook.owner
         for uri in addresses(change):
-            for deliver in list(self._streams.values()):
+            self._tell_all(uri, lambda caller: caller.principal == owner)
+        listeners = [*self._streams.values(), *(each for asked in self._sessions.values() for each in asked.values())]
+        if any(caller.principal != owner for caller, _ in listeners) and not self._waiting.full():
+            self._waiting.put_nowait(change)  # who else may hear of it has to be looked up
+
+    def _tell_all(self, uri: str, may: Callable[[Caller], bool]) -> None:
+        for caller, deliver in list(self._streams.values()):
+            if may(caller):
                 deliver(ResourceUpdated(uri=uri))
-            for key, session in self._sessions.get(uri, {}).items():
-                if not self._waiting.full():
-                    self._waiting.put_nowait((uri, key, session))
+        for key, (caller, session) in self._sessions.get(uri, {}).items():
+            if may(caller) and not self._waiting.full():
+                self._waiting.put_nowait((uri, key, session))
+
+    async def _tell_others(self, change: Change) -> None:
+        owner, shares = change.notebook.owner, await self._sharing.of(change.notebook)
+
+        def shared(caller: Caller) -> bool:
+            return caller.principal in shares
+
+        def known(caller: Caller) -> bool:
+            return caller.principal != owner and (caller.trusted or shared(caller))
+
+        for uri in addresses(change, others=True):  # what is current is an admin's own, unless it is shared with them
+            self._tell_all(uri, known if uri.startswith(_prefix(change)) else shared)
 
     async def _send(self) -> None:
         while True:
-            uri, key, session = await self._waiting.get()
-            try:
-                await asyncio.wait_for(session.send_resource_updated(uri), _SAY)
-            except Exception as error:  # a client that left: forget it, go on with the others
-                log.debug("a subscriber of %s is gone: %s", uri, error)
-                self._forget(uri, key)
+            match await self._waiting.get():
+                case Change() as change:
+                    try:
+                        await self._tell_others(change)
+                    except QuireError as error:
+                        log.debug("who hears of %s could not be looked up: %s", change.notebook.id, error)
+                case (uri, key, session):
+                    try:
+                        await asyncio.wait_for(session.send_resource_updated(uri), _SAY)
+                    except Exception as error:  # a client that left: forget it, go on with the others
+                        log.debug("a subscriber of %s is gone: %s", uri, error)
+                        self._forget(uri, key)
 
     async def _subscribe(self, ctx: ServerRequestContext[Any, Any], params: SubscribeRequestParams) -> EmptyResult:
-        if len(self._sessions) < _SUBSCRIPTIONS:
-            self._sessions.setdefault(str(params.uri), {})[_connection(ctx.session)] = ctx.session
+        caller, key = _caller(ctx), _connection(ctx.session)
+        if self._asked[caller.principal] < _SUBSCRIPTIONS:
+            asked = self._sessions.setdefault(str(params.uri), {})
+            self._asked[caller.principal] += key not in asked
+            asked[key] = (caller, ctx.session)
         return EmptyResult()
 
     async def _unsubscribe(self, ctx: ServerRequestContext[Any, Any], params: UnsubscribeRequestParams) -> EmptyResult:
@@ -115,7 +174,8 @@ class Notices:
 
     def _forget(self, uri: str, key: int) -> None:
         sessions = self._sessions.get(uri, {})
-        sessions.pop(key, None)
+        if key in sessions:
+            self._asked[sessions.pop(key)[0].principal] -= 1
         if not sessions:
             self._sessions.pop(uri, None)
 
@@ -130,11 +190,20 @@ def _connection(session: ServerSession) -> int:
     return id(session._connection)
 
 
-def addresses(change: Change) -> list[str]:
-    """Every resource a change shows in. Pure."""
-    name = quote(change.notebook.name, safe="")
+def _caller(ctx: ServerRequestContext[Any, Any]) -> Caller:
+    return callers.of(ctx.request) if ctx.request is not None else callers.caller()
+
+
+def addresses(change: Change, *, others: bool = False) -> list[str]:
+    """Every resource a change shows in, by the names its owner has for them, or `others` have. Pure."""
+    notebook = change.notebook
+    name = quote(f"{notebook.owner}/{notebook.name}" if others else notebook.name, safe="")
     found = [f"notebook://{place}/{what}" for place in (name, "current") for what in ("cells", "info", "ipynb")]
     if change.cell is not None:
         for which in (change.cell, str(change.number)):
             found += [f"notebook://{name}/cell/{which}", f"notebook://cell/{which}"]
     return found
+
+
+def _prefix(change: Change) -> str:
+    return f"notebook://{quote(f'{change.notebook.owner}/{change.notebook.name}', safe='')}/"

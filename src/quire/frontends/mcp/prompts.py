@@ -1,6 +1,7 @@
 """Prompts: ways to begin that a person can pick from their client's menu."""
 
 from typing import Any
+from urllib.parse import quote
 
 from fastmcp import FastMCP
 
@@ -10,15 +11,15 @@ def register(server: FastMCP[Any]) -> None:
     def analyse_notebook(name: str = "current") -> str:
         """Read a notebook and say what it does, what it found and what is missing."""
         return (
-            f"Read the resource notebook://{name}/ipynb. Say in a few sentences what the notebook does, what its "
-            "results show, which cells failed and why, and what you would check or run next."
+            f"Read the resource notebook://{quote(name, safe='')}/ipynb. Say in a few sentences what the notebook "
+            "does, what its results show, which cells failed and why, and what you would check or run next."
         )
 
     @server.prompt(title="Continue from a cell")
     def continue_from_cell(cell: str, name: str = "current") -> str:
         """Go on working where a cell left off."""
         return (
-            f"Read the resource notebook://{name}/cells and cell {cell} with get_cell. Check with the state tool what "
-            "is in the namespace; where variables the cell needs are gone, run the cells that make them again. "
-            "Then go on from there."
+            f"Read the resource notebook://{quote(name, safe='')}/cells and cell {cell} with get_cell. Check with the "
+            "state tool what is in the namespace; where variables the cell needs are gone, run the cells that make "
+            "them again. Then go on from there."
         )

@@ -45,7 +45,7 @@ class Renderer:
             "return_value": _value(cell, seen),
             "error_type": name,
             "error_message": message,
-            "notebook": notebook.name,
+            "notebook": notebook.title,
             "cell_id": cell.id,
             "cell_number": cell.number,
             "seconds": _seconds(cell),
@@ -155,7 +155,7 @@ class _Seen:
 
 def describe(notebook: Notebook, cell: Cell) -> CellInfo:
     info: CellInfo = {
-        "notebook": notebook.name,
+        "notebook": notebook.title,
         "cell_id": cell.id,
         "cell_number": cell.number,
         "cell_type": cell.kind.value,
@@ -173,7 +173,7 @@ def footer(notebook: Notebook, cell: Cell) -> str:
     """The last line of an answer: which cell, how it went, what to do where it goes on."""
     seconds = _seconds(cell)
     took = f", {seconds:g} s" if seconds is not None else ""
-    line = f"[cell {cell.number} ({cell.id}) of {notebook.name}: {cell.state}{_stale(cell)}{took}]"
+    line = f"[cell {cell.number} ({cell.id}) of {notebook.title}: {cell.state}{_stale(cell)}{took}]"
     if cell.state is CellState.RUNNING:
         line += " It goes on: get_cell shows it, interrupt ends it."
     return line
@@ -194,7 +194,7 @@ def _stale(cell: Cell) -> str:
 
 
 def cell_uri(notebook: Notebook, cell: Cell) -> str:
-    return f"notebook://{quote(notebook.name, safe='')}/cell/{cell.id}"
+    return f"notebook://{quote(notebook.title, safe='')}/cell/{cell.id}"
 
 
 def output_uri(notebook: Notebook, cell: Cell, index: int) -> str:
@@ -206,7 +206,7 @@ def image_uri(notebook: Notebook, cell: Cell, index: int) -> str:
 
 
 def ipynb_uri(notebook: Notebook) -> str:
-    return f"notebook://{quote(notebook.name, safe='')}/ipynb"
+    return f"notebook://{quote(notebook.title, safe='')}/ipynb"
 
 
 def file_uri(notebook: Notebook, path: str) -> str:

@@ -11,6 +11,7 @@ from fastmcp.exceptions import ResourceError
 from fastmcp.resources import ResourceContent, ResourceResult
 from mcp_types import CompletionArgument, CompletionContext, PromptReference, ResourceTemplateReference
 
+from quire.core.access import Access
 from quire.core.errors import NotFound, QuireError
 from quire.core.file_ports import Piece
 from quire.core.files import as_text
@@ -29,7 +30,7 @@ _ROWS = 100
 
 def register(server: FastMCP[Any], desk: Desk, *, files: bool) -> None:
     async def book(ctx: Context, name: str = CURRENT) -> Notebook:
-        return await desk.notebook(ctx, None if name == CURRENT else name)
+        return await desk.notebook(ctx, None if name == CURRENT else name, Access.READ)
 
     def offer(uri: str, read: Callable[..., Awaitable[Any]], name: str, mime: str = _JSON) -> None:
         server.resource(uri, name=name, mime_type=mime)(_translated(read))
@@ -55,8 +56,8 @@ def _files(desk: Desk, book: Book, offer: Offer) -> None:
 def _notebooks(desk: Desk, book: Book, offer: Offer) -> None:
     async def notebooks(ctx: Context) -> str:
         """All notebooks."""
-        found = await desk.app.notebooks.of(desk.client(ctx).principal)
-        return json.dumps([await desk.info(ctx, each) for each in found])
+        found = await desk.app.sharing.all(desk.client(ctx))
+        return json.dumps([await desk.info(ctx, each) for each, _ in found])
 
     async def cells(ctx: Context, name: str = CURRENT) -> str:
         """The cells of a notebook, without outputs."""
@@ -128,16 +129,16 @@ def register_completions(server: FastMCP[Any], desk: Desk) -> None:
         argument: CompletionArgument,
         context: CompletionContext | None,
     ) -> list[str] | None:
-        books = await desk.app.notebooks.of(callers.principal())
+        books = [book for book, _ in await desk.app.sharing.all(callers.caller())]
         if argument.name in ("name", "notebook"):
-            return [book.name for book in books if book.name.startswith(argument.value)]
+            return [book.title for book in books if book.title.startswith(argument.value)]
         if argument.name in ("which", "cell"):
             given = (context.arguments or {}) if context else {}
             wanted = given.get("name") or given.get("notebook") or "main"
             cells = [
                 cell
                 for book in books
-                if book.name == wanted
+                if book.title == wanted
                 for cell in await desk.app.notebooks.cells(book, max(0, book.cells - 100))
             ]
             offered = [each for cell in reversed(cells) for each in (cell.id, str(cell.number))]

@@ -191,6 +191,12 @@ class FileWritten(TypedDict):
     bytes: int
 
 
+class Shared(TypedDict):
+    notebook: str
+    called: str
+    shared_with: dict[str, str]
+
+
 class Done(TypedDict):
     notebook: str
     message: str

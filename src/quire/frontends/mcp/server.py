@@ -18,7 +18,7 @@ from quire.frontends.mcp import prompts, resources
 from quire.frontends.mcp.desk import Desk
 from quire.frontends.mcp.exposed import Exposed
 from quire.frontends.mcp.notices import Notices
-from quire.frontends.mcp.toolsets import Shelf, capabilities, files, notebook, repl, timeline
+from quire.frontends.mcp.toolsets import Shelf, capabilities, files, notebook, repl, timeline, users
 
 _SETS = {
     "notebook": notebook.register,
@@ -26,6 +26,7 @@ _SETS = {
     "capabilities": capabilities.register,
     "timeline": timeline.register,
     "files": files.register,
+    "users": users.register,
 }
 
 _INSTRUCTIONS = """\
@@ -71,14 +72,17 @@ def _lifespan(app: App, desk: Desk) -> Callable[[FastMCP[Any]], AbstractAsyncCon
         tools = await server.list_tools()  # the first listing imports lazily: better now than in a client's face
         # over HTTP the SDK looks the schema up on every call, by listing all tools unless told another way
         schemas = {tool.name: tool.parameters for tool in tools}
-        server._mcp_server.get_tool_input_schema = schemas.get
-        desk.notices = Notices(server)
+        desk.notices = Notices(server, app.sharing)
+        exposed = Exposed(desk, desk.notices, schemas)
+        server._mcp_server.get_tool_input_schema = exposed.schema
+        server.add_middleware(exposed)
         async with desk.notices.relaying(app.feed):
-            stop = app.relay.listen(Exposed(server, desk, desk.notices, schemas).heard)
+            stop = app.relay.listen(exposed.heard)
             try:
                 yield {}
             finally:
                 stop()
+                server.middleware.remove(exposed)
 
     return lifespan
 

@@ -11,6 +11,7 @@ from anyio import Path as AsyncPath
 from anyio import to_thread
 
 from quire.core import workspaces
+from quire.core.access import LOCAL_CALLER, Access
 from quire.core.app import App
 from quire.core.approvals import Approvals
 from quire.core.capability_request import approve_of, backend_of
@@ -36,7 +37,9 @@ class Quire:
         self._app = app
 
     async def notebook(self, name: str = MAIN) -> Notebook:
-        """The notebook of that name, made where there is none."""
+        """The notebook of that name, made where there is none; another user's by `owner/name`."""
+        if "/" in name:
+            return Notebook(self._app, await self._app.sharing.find(LOCAL_CALLER, name))
         return Notebook(self._app, await self._app.notebooks.get_or_create(LOCAL, name))
 
     async def create(self, name: str | None = None, **policy: Any) -> Notebook:
@@ -79,7 +82,7 @@ class Notebook:
 
     @property
     def name(self) -> str:
-        return self._data.name
+        return self._data.title
 
     async def add_cell(
         self,
@@ -181,6 +184,19 @@ class Notebook:
         if self._app.saving is None:
             raise Refused("Nothing is kept: the setting store is `memory`.")
         return self._app.saving
+
+    async def share(self, with_whom: str, access: str = "read") -> dict[str, str]:
+        """Let another user of a server on this data directory "read" or "write" it; "none" ends that. With whom it is
+        shared then."""
+        if access not in ("read", "write", "none"):
+            raise Refused(f"access is 'read', 'write' or 'none'; got {access!r}.")
+        given = None if access == "none" else Access(access)
+        shares = await self._app.sharing.share(self._data, with_whom, given)
+        return {str(whom): str(has) for whom, has in shares.items()}
+
+    async def shares(self) -> dict[str, str]:
+        """With whom it is shared, and how."""
+        return {str(whom): str(has) for whom, has in (await self._app.sharing.of(self._data)).items()}
 
     async def import_statements(self) -> list[str]:
         return (await self._app.notebooks.tracked(self._data))[0]

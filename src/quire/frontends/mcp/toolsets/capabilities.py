@@ -6,8 +6,8 @@ from fastmcp import Context
 from fastmcp.tools import ToolResult
 
 from quire.core import describing
-from quire.core.capability_request import backend_of, plain_secrets
-from quire.core.model import Notebook
+from quire.core.access import Access
+from quire.core.capability_request import plain_secrets
 from quire.frontends.mcp.desk import Desk
 from quire.frontends.mcp.results import CapabilityInfo, Described, FoundMethods, Uninstalled
 from quire.frontends.mcp.toolsets import Shelf
@@ -29,12 +29,12 @@ def register(shelf: Shelf, desk: Desk) -> None:
         and headers as "env:NAME" or "file:/path"."""
         given = {"command": server_command, "url": url, "env": env, "headers": headers, "config": config}
         given = {key: value for key, value in given.items() if value is not None}
-        backend = backend_of(name, given, desk.app.backends.described)
-        owner = desk.client(ctx).principal
+        caller = desk.client(ctx)
+        backend, owner = desk.app.confines.backend(caller, name, given, desk.app.backends.described), caller.principal
         capability = await desk.app.capabilities.install(owner, name, backend)
         entry = next(each for each in (await desk.app.capabilities.catalog(owner)).entries if each["name"] == name)
         said = [f"Installed {name} ({capability.offered.server or backend.how}).", tools.overview(entry)]
-        if secrets := plain_secrets(backend):
+        if (secrets := plain_secrets(backend)) and not backend.confined:
             said.append(
                 f"{', '.join(secrets)} is kept as given; to keep it out of the data directory install with "
                 '"env:NAME", a variable of the server.'
@@ -74,10 +74,7 @@ def _register_reading(shelf: Shelf, desk: Desk) -> None:
         return ToolResult(content="\n".join(found["methods"]) or nothing, structured_content=dict(found))
 
     async def every(ctx: Context, name: str | None) -> list[dict[str, Any]]:
-        notebook: Notebook = await desk.notebook(ctx, name)
-        await desk.app.capabilities.refresh(notebook.owner)
-        catalog = await desk.app.capabilities.catalog(notebook.owner)
-        return describing.entries(catalog.entries, desk.app.relay.native_of(notebook.id))
+        return await desk.entries(ctx, await desk.notebook(ctx, name, Access.READ))
 
     shelf.put(describe_capability, "Describe capability", Described, reads=True)
     shelf.put(search_capabilities, "Search capabilities", FoundMethods, reads=True)

@@ -11,6 +11,7 @@ from fastmcp.tools import ToolResult
 from mcp_types import BlobResourceContents, ContentBlock, EmbeddedResource, ImageContent, TextContent
 
 from quire.core import paths
+from quire.core.access import Access
 from quire.core.errors import Refused
 from quire.core.file_ports import Entry, Listing, Piece
 from quire.core.files import as_text
@@ -27,7 +28,7 @@ _PICTURE_BYTES = 700_000  # of a picture that is shown though nobody said how ma
 def register(shelf: Shelf, desk: Desk) -> None:
     async def list_files(ctx: Context, path: str = ".", notebook: str | None = None) -> ToolResult:
         """What a folder of the notebook's workspace holds: names, sizes, when they were changed."""
-        book = await desk.notebook(ctx, notebook)
+        book = await desk.notebook(ctx, notebook, Access.READ)
         path = desk.app.files.path(book, path)
         found = await desk.app.files.list(book, path)
         listed: FileList = {
@@ -43,7 +44,7 @@ def register(shelf: Shelf, desk: Desk) -> None:
     ) -> ToolResult:
         """A file of the workspace: text as text, a picture as a picture, anything else as base64. start and limit are
         in bytes; a long file comes in parts, and the answer says where to go on."""
-        book = await desk.notebook(ctx, notebook)
+        book = await desk.notebook(ctx, notebook, Access.READ)
         path = desk.app.files.path(book, path)
         most = min(_PICTURE_BYTES, desk.app.files.most)
         piece = await desk.app.files.read(book, path, start, most if limit is None else limit)

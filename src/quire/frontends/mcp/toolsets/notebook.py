@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict
 
 from quire.core import workspaces
+from quire.core.access import Access
 from quire.core.errors import Refused
 from quire.core.model import Cell, CellKind, Edit, Notebook, Policy
 from quire.frontends.mcp import render
@@ -65,29 +66,31 @@ def _notebooks(shelf: Shelf, desk: Desk) -> None:
         process of its own; on_error="rollback" undoes what a failed cell did; python is an interpreter's path, or
         "venv" for an environment of its own that %pip installs into; shell="ipython" has IPython run every cell;
         network narrows the hosts its code reaches; mirror is an ipynb in the workspace, kept as the notebook is."""
-        policy = _policy(isolation, on_error, python, shell, limits or {}, network)
-        book = await desk.app.notebooks.create(desk.client(ctx).principal, name, runtime, policy)
+        caller = desk.client(ctx)
+        policy = desk.app.confines.policy(caller, _policy(isolation, on_error, python, shell, limits or {}, network))
+        book = await desk.app.notebooks.create(caller.principal, name, runtime, policy)
         if use:
             desk.app.current.use(desk.client(ctx), book)
         if mirror is not None:
             await _mirror(desk, book, mirror)
-        said = f"Made notebook {book.name!r}" + (", now current." if use else ".")
+        said = f"Made notebook {book.title!r}" + (", now current." if use else ".")
         return ToolResult(content=said, structured_content=dict(await desk.info(ctx, book)))
 
     async def list_notebooks(ctx: Context) -> ToolResult:
         """Your notebooks; the current one is marked."""
-        books = await desk.app.notebooks.of(desk.client(ctx).principal)
-        infos = [await desk.info(ctx, book) for book in books]
+        books = await desk.app.sharing.all(desk.client(ctx))
+        infos = [await desk.info(ctx, book) for book, _ in books]
         rows = [
             f"{'*' if info['current'] else ' '} {info['name']}: {info['cells']} cells, kernel {info['kernel']}"
-            for info in infos
+            + (f", shared with you to {access}" if book.seen_as else "")
+            for info, (book, access) in zip(infos, books, strict=True)
         ]
         found: NotebookList = {"notebooks": infos}
         return ToolResult(content="\n".join(rows) or "no notebooks yet", structured_content=dict(found))
 
     async def use_notebook(ctx: Context, name: str) -> ToolResult:
         """Make a notebook current: calls that name none mean this one."""
-        book = await desk.app.notebooks.named(desk.client(ctx).principal, name)
+        book = await desk.app.sharing.find(desk.client(ctx), name, Access.READ)
         desk.app.current.use(desk.client(ctx), book)
         return ToolResult(content=f"Notebook {name!r} is current.", structured_content=dict(await desk.info(ctx, book)))
 
@@ -97,8 +100,8 @@ def _notebooks(shelf: Shelf, desk: Desk) -> None:
         await desk.app.kernels.end(book)
         await desk.app.notebooks.clear(book)
         done: Done = {
-            "notebook": book.name,
-            "message": f"Notebook {book.name!r} is empty: no cells, no variables.",
+            "notebook": book.title,
+            "message": f"Notebook {book.title!r} is empty: no cells, no variables.",
         }
         return ToolResult(content=done["message"], structured_content=dict(done))
 
@@ -112,7 +115,7 @@ async def _mirror(desk: Desk, book: Notebook, path: str) -> None:
     target = workspaces.inside(desk.app.workspace(book), path)
     if await anyio.Path(target).exists():
         raise Refused(
-            f"Made notebook {book.name!r}, but without a mirror: there is a file {path} already. import_ipynb brings "
+            f"Made notebook {book.title!r}, but without a mirror: there is a file {path} already. import_ipynb brings "
             "it in; export_notebook_as_ipynb with mirror=true overwrites it."
         )
     await desk.app.mirrors.set(book, str(target))
@@ -200,7 +203,7 @@ def _edits(shelf: Shelf, desk: Desk) -> None:
         """Remove a cell; what it defined stays in the namespace."""
         book = await desk.notebook(ctx, notebook)
         cell = await desk.app.notebooks.delete_cell(book, cell_id_or_number)
-        done: Done = {"notebook": book.name, "message": f"Deleted cell {cell.number} ({cell.id})."}
+        done: Done = {"notebook": book.title, "message": f"Deleted cell {cell.number} ({cell.id})."}
         return ToolResult(content=done["message"], structured_content=dict(done))
 
     shelf.put(edit_cell, "Edit cell", CellInfo, destroys=True)
@@ -211,7 +214,7 @@ def _edits(shelf: Shelf, desk: Desk) -> None:
 def _views(shelf: Shelf, desk: Desk) -> None:
     async def get_cell(ctx: Context, cell_id_or_number: int | str, notebook: str | None = None) -> ToolResult:
         """A cell with its source and outputs; of a running one, what it has shown so far."""
-        book = await desk.notebook(ctx, notebook)
+        book = await desk.notebook(ctx, notebook, Access.READ)
         cell = await desk.cell(book, cell_id_or_number)
         answer = await desk.render.cell(book, cell, code=True)
         answer.is_error = False  # the cell may have failed; showing it did not
@@ -221,10 +224,10 @@ def _views(shelf: Shelf, desk: Desk) -> None:
         ctx: Context, start: int = 0, limit: int | None = None, notebook: str | None = None
     ) -> ToolResult:
         """The cells, a line each: number, id, state, first line, kinds of output."""
-        book = await desk.notebook(ctx, notebook)
+        book = await desk.notebook(ctx, notebook, Access.READ)
         cells = await desk.app.notebooks.cells(book, start, limit or _PAGE)
         found: CellList = {
-            "notebook": book.name,
+            "notebook": book.title,
             "total": book.cells,
             "cells": [render.describe(book, cell) for cell in cells],
         }
@@ -244,8 +247,8 @@ def _documents(shelf: Shelf, desk: Desk) -> None:
     ) -> ToolResult:
         """The notebook as Jupyter's ipynb: its text, or written to a path in the workspace (.py: as a script). mirror
         keeps the file current."""
-        book = await desk.notebook(ctx, notebook)
-        found: Document = {"notebook": book.name, "cells": book.cells, "uri": render.ipynb_uri(book)}
+        book = await desk.notebook(ctx, notebook, Access.READ if path is None else Access.WRITE)
+        found: Document = {"notebook": book.title, "cells": book.cells, "uri": render.ipynb_uri(book)}
         if path is not None:
             target = workspaces.inside(desk.app.workspace(book), path)
             kept = await _keep(desk, book, str(target), mirror=mirror)
@@ -270,7 +273,7 @@ def _documents(shelf: Shelf, desk: Desk) -> None:
         added = await desk.app.documents.bring_in(book, given.cells, given.metadata)
         done = f"Imported {render.count(len(added), 'cell')}"
         notes = "".join(f" {note[0].upper()}{note[1:]}." for note in given.notes)
-        found: Document = {"notebook": book.name, "cells": len(added), "uri": render.ipynb_uri(book)}
+        found: Document = {"notebook": book.title, "cells": len(added), "uri": render.ipynb_uri(book)}
         ran, failed = await _run_all(desk, ctx, book, added) if execute else (0, None)
         if failed is not None:
             answer = await desk.render.cell(book, failed, f"{done}; ran {ran}, the last one failed.{notes}")
@@ -285,7 +288,7 @@ def _documents(shelf: Shelf, desk: Desk) -> None:
         ctx: Context, cell_id_or_number: int | str, index: int = 0, notebook: str | None = None
     ) -> ToolResult:
         """A cell's picture, whole; index counts its images from 0."""
-        book = await desk.notebook(ctx, notebook)
+        book = await desk.notebook(ctx, notebook, Access.READ)
         image = await desk.app.notebooks.image(await desk.cell(book, cell_id_or_number), index)
         if image.format == "svg":
             return ToolResult(content=[TextContent(type="text", text=image.data.decode("utf-8", "replace"))])

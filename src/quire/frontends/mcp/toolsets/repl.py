@@ -6,6 +6,7 @@ from fastmcp import Context
 from fastmcp.tools import ToolResult
 
 from quire.core import brought_back, layers
+from quire.core.access import Access
 from quire.core.model import Notebook
 from quire.frontends.mcp import render
 from quire.frontends.mcp.desk import Desk, kernel_state, on_disk, protection
@@ -25,18 +26,18 @@ def register(shelf: Shelf, desk: Desk) -> None:
 
     async def state(ctx: Context, notebook: str | None = None) -> ToolResult:
         """What the namespace holds now: variables with type and size, functions, capabilities; how the kernel is."""
-        book = await desk.notebook(ctx, notebook)
+        book = await desk.notebook(ctx, notebook, Access.READ)
         kernel, asleep = await kernel_state(desk.app, book)
         found = asleep if asleep is not None else await desk.app.questions.inspect(book)
         info: StateInfo = {
-            "notebook": book.name,
+            "notebook": book.title,
             "kernel": kernel,
             "defined_functions": [
                 {"name": each["name"], "signature": each["signature"], "docstring": each["docstring"]}
                 for each in (found.functions if found else [])
             ],
             "variables": found.variables if found else {},
-            "capabilities": await _capabilities(desk, book),
+            "capabilities": await _capabilities(desk, ctx, book),
             "history_length": book.runs,
             "runtime": book.runtime,
             "sandbox": layers.sentence(await desk.app.kernels.layers(book.runtime)),
@@ -50,8 +51,8 @@ def register(shelf: Shelf, desk: Desk) -> None:
         book = await desk.notebook(ctx, notebook)
         await desk.app.kernels.end(book)
         done: Done = {
-            "notebook": book.name,
-            "message": f"Notebook {book.name!r} has an empty namespace; its cells are kept.",
+            "notebook": book.title,
+            "message": f"Notebook {book.title!r} has an empty namespace; its cells are kept.",
         }
         return ToolResult(content=done["message"], structured_content=dict(done))
 
@@ -77,14 +78,14 @@ def _register_saving(shelf: Shelf, desk: Desk) -> None:
         snapshot, file = await desk.saving().save(book, name)
         lost = [(each, await desk.cell_of(book, each.run)) for each in snapshot.lost]
         saved: SavedState = {
-            "notebook": book.name,
+            "notebook": book.title,
             "name": name,
             "variables": len(snapshot.variables) + len(snapshot.functions) - len(lost),
             "bytes": snapshot.size,
             "file": file,
             "not_saved": [brought_back.lost([each]) for each in lost],
         }
-        said = f"Saved notebook {book.name!r} as {name!r}: {render.count(saved['variables'], 'variable')}"
+        said = f"Saved notebook {book.title!r} as {name!r}: {render.count(saved['variables'], 'variable')}"
         said += f", {render.size(snapshot.size)}. To read: {file}"
         if lost:
             said += f"\nNot saved: {brought_back.lost(lost)}."
@@ -103,7 +104,7 @@ def _register_saving(shelf: Shelf, desk: Desk) -> None:
             if replay == "always":
                 said += await desk.run_again(ctx, book, moved.back.again)
         restored: RolledBack = {
-            "notebook": book.name,
+            "notebook": book.title,
             "checkpoint": name,
             "stale_cells": list(moved.stale),
             "not_restored": list(moved.lost),
@@ -114,8 +115,9 @@ def _register_saving(shelf: Shelf, desk: Desk) -> None:
     shelf.put(restore_state, "Restore state", RolledBack, destroys=True)
 
 
-async def _capabilities(desk: Desk, book: Notebook) -> list[str]:
-    relayed = await desk.app.capabilities.all(book.owner)
+async def _capabilities(desk: Desk, ctx: Context, book: Notebook) -> list[str]:
+    seen = await desk.app.sharing.may(desk.client(ctx), book, Access.WRITE)
+    relayed = await desk.app.capabilities.all(book.owner) if seen else []
     said = [f"{each.name}: {render.count(len(each.offered.tools), 'method')}, {health}" for each, health in relayed]
     return said + [f"{each['name']}: made here" for each in desk.app.relay.native_of(book.id)]
 

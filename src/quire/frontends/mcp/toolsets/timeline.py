@@ -3,6 +3,7 @@
 from fastmcp import Context
 from fastmcp.tools import ToolResult
 
+from quire.core.access import Access
 from quire.core.checkpoints import Checkpoint
 from quire.frontends.mcp import render
 from quire.frontends.mcp.desk import Desk, kernel_state, on_disk, protection
@@ -13,11 +14,11 @@ from quire.frontends.mcp.toolsets import Shelf
 def register(shelf: Shelf, desk: Desk) -> None:
     async def list_checkpoints(ctx: Context, notebook: str | None = None) -> ToolResult:
         """The earlier states rollback and branch_notebook can go to, and what each would lose."""
-        book = await desk.notebook(ctx, notebook)
+        book = await desk.notebook(ctx, notebook, Access.READ)
         found = [_info(each) for each in await desk.app.timeline.checkpoints(book)]
         asleep = (await kernel_state(desk.app, book))[1]
         listed: CheckpointList = {
-            "notebook": book.name,
+            "notebook": book.title,
             "protection": protection(desk.app, book) if asleep is None else on_disk(asleep),
             "checkpoints": found,
         }
@@ -30,7 +31,7 @@ def register(shelf: Shelf, desk: Desk) -> None:
         book = await desk.notebook(ctx, notebook)
         moved = await desk.app.timeline.rollback(book, to)
         done: RolledBack = {
-            "notebook": book.name,
+            "notebook": book.title,
             "checkpoint": moved.run or "start",
             "stale_cells": list(moved.stale),
             "not_restored": list(moved.lost),
@@ -42,13 +43,13 @@ def register(shelf: Shelf, desk: Desk) -> None:
     ) -> ToolResult:
         """A new notebook that begins with the namespace as it is now, or was `at` a place as rollback takes it, and the
         cells that led there; the original goes on. Both work in the same folder."""
-        book = await desk.notebook(ctx, notebook)
+        book = await desk.notebook(ctx, notebook, Access.OWN)
         branch = await desk.app.timeline.branch(book, name, at)
         if use:
             desk.app.current.use(desk.client(ctx), branch)
         info: NotebookInfo = await desk.info(ctx, branch)
-        info["branch_of"] = book.name
-        said = f"Made notebook {name!r} from {book.name!r} with {render.count(branch.cells, 'cell')}"
+        info["branch_of"] = book.title
+        said = f"Made notebook {name!r} from {book.title!r} with {render.count(branch.cells, 'cell')}"
         said += ", now current." if use else "."
         if missing := desk.app.timeline.protection(branch).why:
             said += f" It does not have: {missing}."

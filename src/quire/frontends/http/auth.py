@@ -1,0 +1,212 @@
+"""Who calls over HTTP, proved by a bearer token: one of ours, a JWT of an issuer, or a login at one."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastmcp.server.auth import AccessToken, AuthProvider, RemoteAuthProvider, TokenVerifier
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from pydantic import AnyHttpUrl
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from quire.core import access
+from quire.core.access import EVERY_SCOPE, Caller
+from quire.core.errors import Failed, Refused
+from quire.core.ports import Tokens
+from quire.frontends.mcp.callers import Proven
+
+log = logging.getLogger(__name__)
+_CACHED = 10_000  # tokens whose check is remembered
+_REMEMBERED = 300.0  # seconds a JWT's check is
+_LOGIN_REMEMBERED = 30.0  # seconds a login's is: it may be ended at the issuer
+_SKEW = 30  # seconds another machine's clock may be ahead
+
+
+class ByTokens(TokenVerifier):
+    """The operator's own tokens."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        super().__init__()
+        self._tokens = tokens
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        caller = self._tokens.whose(token)
+        if caller is None:
+            return None
+        name = str(caller.principal)
+        scopes = [str(each) for each in caller.scopes]
+        return Proven(token=token, client_id=name, scopes=scopes, subject=name, caller=caller)
+
+    def holds(self, proven: Proven) -> bool:
+        return self._tokens.whose(proven.token) is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Issuer:
+    """Who issues tokens, and what is taken from them; as the settings say it, references resolved."""
+
+    issuer: str | None
+    audience: str | None
+    keys: str | None  # of JWTs: the address of a JWKS, or a public key
+    algorithm: str
+    scope: str | None  # that a token must have
+    admin_scope: str
+    client_id: str | None  # of a login
+    secret: str | None
+    public_url: str | None
+
+    @property
+    def required(self) -> list[str]:
+        return [self.scope] if self.scope else []
+
+
+def by_issuer(kind: str, issuer: Issuer, folder: Path) -> AuthProvider:
+    """`jwt`: tokens that clients bring; `oidc`: a login. Raises Refused where a setting is missing."""
+    address = _needed(kind, auth_issuer=issuer.issuer)
+    if kind == "oidc":
+        return _by_login(issuer, address, folder)
+    verifier = ByJwt(issuer, address)
+    if issuer.public_url is None:
+        return verifier
+    scopes = [*issuer.required, issuer.admin_scope]  # told to clients, with where tokens are had (RFC 9728)
+    return RemoteAuthProvider(verifier, [AnyHttpUrl(address)], issuer.public_url, scopes, resource_name="Quire")
+
+
+def _needed(kind: str, **setting: str | None) -> str:
+    ((name, value),) = setting.items()
+    if not value:
+        raise Refused(f"auth {kind} needs the setting {name}.")
+    return value
+
+
+class Naming:
+    """Tokens of an issuer, each with the principal it proves; what was checked a moment ago is not checked again."""
+
+    def __init__(self, address: str, admin_scope: str, seconds: float) -> None:
+        self._address = address
+        self._label = access.issuer_label(address)
+        self._admin_scope = admin_scope
+        self._seconds = seconds
+        self._known: OrderedDict[bytes, tuple[float, Proven]] = OrderedDict()
+
+    async def named(self, token: str, check: Callable[[str], Awaitable[AccessToken | None]]) -> Proven | None:
+        digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+        until, proven = self._known.get(digest, (0.0, None))
+        if proven is not None and time.time() < until:
+            return proven
+        checked = await check(token)
+        proven = self._proven(checked) if checked is not None else None
+        if proven is not None:
+            self._remember(digest, proven)
+        return proven
+
+    def _proven(self, checked: AccessToken) -> Proven | None:
+        claims, now = checked.claims or {}, time.time()
+        subject = checked.subject or claims.get("sub")
+        principal = access.issued(subject, self._label)
+        starts = claims.get("nbf", 0)
+        if principal is None or checked.expires_at is None or not isinstance(starts, int | float):
+            log.warning("a token of %s is not taken: it needs a plain sub, and an exp", self._address)
+            return None
+        if starts > now + _SKEW:
+            return None
+        admin = self._admin_scope in checked.scopes
+        caller = Caller(principal=principal, scopes=EVERY_SCOPE) if admin else Caller(principal=principal)
+        return Proven(**{**checked.model_dump(), "subject": subject}, caller=caller)
+
+    def _remember(self, digest: bytes, proven: Proven) -> None:
+        until = min(time.time() + self._seconds, float(proven.expires_at or 0))
+        self._known[digest] = (until, proven)
+        while len(self._known) > _CACHED:
+            self._known.popitem(last=False)
+
+
+class ByJwt(TokenVerifier):
+    """JWTs of one issuer, checked here. What they lack in scopes is answered as MCP wants it: 403, not 401."""
+
+    def __init__(self, issuer: Issuer, address: str) -> None:
+        from fastmcp.server.auth.providers.jwt import JWTVerifier
+
+        super().__init__(required_scopes=issuer.required)
+        self._naming = Naming(address, issuer.admin_scope, _REMEMBERED)
+        keys = _needed("jwt", auth_keys=issuer.keys)
+        fetched = keys.startswith(("http://", "https://"))
+        try:
+            self._inner = JWTVerifier(
+                public_key=None if fetched else keys,
+                jwks_uri=keys if fetched else None,
+                issuer=address,
+                audience=_needed("jwt", auth_audience=issuer.audience),
+                algorithm=issuer.algorithm,
+            )
+        except ValueError as error:
+            raise Refused(f"JWTs cannot be checked as the settings say: {error}") from None
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        return await self._naming.named(token, self._inner.verify_token)
+
+
+def _by_login(issuer: Issuer, address: str, folder: Path) -> AuthProvider:
+    """OAuth for MCP clients, with the login at an OpenID Connect issuer. `folder` keeps who is logged in, encrypted."""
+    import fastmcp
+    from fastmcp.server.auth.oidc_proxy import OIDCProxy
+
+    naming = Naming(address, issuer.admin_scope, _LOGIN_REMEMBERED)
+
+    class ByLogin(OIDCProxy):
+        async def verify_token(self, token: str) -> AccessToken | None:
+            return await naming.named(token, super().verify_token)
+
+    fastmcp.settings.home = folder
+    client_id = _needed("oidc", auth_client_id=issuer.client_id)
+    secret = _needed("oidc", auth_client_secret=issuer.secret)
+    public_url = _needed("oidc", public_url=issuer.public_url)
+    try:
+        return ByLogin(
+            config_url=f"{address.rstrip('/')}/.well-known/openid-configuration",
+            client_id=client_id,
+            client_secret=secret,
+            algorithm=issuer.algorithm,
+            required_scopes=["openid", *issuer.required],
+            valid_scopes=["openid", *issuer.required, issuer.admin_scope],
+            verify_id_token=True,  # the one token that every issuer signs, and for this client
+            base_url=public_url,
+        )
+    except Exception as error:  # whatever the framework finds wrong with what the issuer says
+        raise Failed(f"The OpenID Connect issuer {address} cannot be used: {error}") from error
+
+
+class UntilRevoked:
+    """Ends an answer that is still being sent when the token that asked for it is no longer taken."""
+
+    def __init__(self, app: ASGIApp, auth: AuthProvider) -> None:
+        self._app = app
+        self._auth = auth
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        user = scope.get("user")
+        if not isinstance(user, AuthenticatedUser) or not isinstance(user.access_token, Proven):
+            await self._app(scope, receive, send)
+            return
+        proven, over = user.access_token, False
+
+        async def guarded(message: Message) -> None:
+            nonlocal over
+            if over:
+                return
+            if message["type"] == "http.response.body" and message.get("more_body") and not self._holds(proven):
+                over, message = True, {"type": "http.response.body", "body": b"", "more_body": False}
+            await send(message)
+
+        await self._app(scope, receive, guarded)
+
+    def _holds(self, proven: Proven) -> bool:
+        if isinstance(self._auth, ByTokens):
+            return self._auth.holds(proven)
+        return proven.expires_at is None or proven.expires_at > time.time()

@@ -1,0 +1,50 @@
+"""Commands about tokens: add one, list them, remove one."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from quire.core.access import check_given
+from quire.core.errors import Refused
+from quire.core.model import Principal
+from quire.core.ports import Tokens
+
+
+def run(tokens: Tokens, action: str, name: str | None, *, admin: bool) -> None:
+    match action, name:
+        case "list", None:
+            show(tokens)
+        case "add", str():
+            add(tokens, check_given(name), admin=admin)
+        case "remove", str():
+            tokens.remove(Principal(name))
+            print(f"Removed the token of {name}: a running server refuses it from now on. Notebooks stay.")
+        case _:
+            raise Refused("Say add NAME, list or remove NAME.")
+
+
+def add(tokens: Tokens, name: Principal, *, admin: bool) -> None:
+    """The token alone goes to standard output, so that it can be piped to where it is kept."""
+    token = tokens.add(name, admin=admin)
+    kind = "an admin" if admin else "a user"
+    print(
+        f"{name} is {kind} now. This is the token, shown this once; clients send it as a bearer token:", file=sys.stderr
+    )
+    print(token)
+
+
+def show(tokens: Tokens) -> None:
+    found = tokens.all()
+    if not found:
+        print("There are no tokens. `quire token add NAME` makes one.")
+        return
+    table = Table("name", "scopes", "since", box=None, header_style="bold")
+    for each in found:
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(each.created_at))
+        table.add_row(Text(str(each.caller.principal)), ", ".join(sorted(each.caller.scopes)), since)
+    Console(soft_wrap=True).print(table)

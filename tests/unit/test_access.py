@@ -1,0 +1,190 @@
+"""Who may do what, decided purely: names of principals, access to notebooks, and what is confined."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quire.core import access
+from quire.core.access import LOCAL_CALLER, Access, Caller, Scope
+from quire.core.capability import Backend
+from quire.core.confines import Confines, allowed, is_local_name, is_private
+from quire.core.errors import Refused
+from quire.core.model import LOCAL, KernelLimits, Notebook, NotebookId, Policy, Principal
+
+ALICE, BOB = Principal("alice"), Principal("bob")
+ADMIN = Caller(principal=Principal("root"), scopes=frozenset(Scope))
+BOOK = Notebook(id=NotebookId("1"), name="diary", owner=ALICE, runtime="python", created_at=0, seen_as="alice/diary")
+
+
+@pytest.mark.parametrize(
+    ("caller", "shared", "has"),
+    [
+        (Caller(principal=ALICE), None, Access.OWN),
+        (Caller(principal=BOB), None, None),
+        (Caller(principal=BOB), Access.READ, Access.READ),
+        (Caller(principal=BOB), Access.WRITE, Access.WRITE),
+        (ADMIN, None, Access.OWN),
+        (LOCAL_CALLER, None, Access.OWN),
+        (Caller(principal=LOCAL), None, None),  # code that others may have written is not the local user
+    ],
+)
+def test_access_is_the_owners_an_admins_or_what_was_shared(
+    caller: Caller, shared: Access | None, has: Access | None
+) -> None:
+    assert access.access(caller, ALICE, shared) == has
+
+
+def test_each_access_includes_those_before_it() -> None:
+    order = [Access.READ, Access.WRITE, Access.OWN]
+    for at, has in enumerate(order):
+        assert [has.covers(needed) for needed in order] == [place <= at for place in range(3)]
+        for place, needed in enumerate(order):
+            if place <= at:
+                access.check(BOOK, has, needed)
+            else:
+                with pytest.raises(Refused, match="alice/diary"):
+                    access.check(BOOK, has, needed)
+
+
+@pytest.mark.parametrize(
+    ("name", "owner", "own"),
+    [("diary", None, "diary"), ("alice/diary", "alice", "diary"), ("a|1@id.test~x/main", "a|1@id.test~x", "main")],
+)
+def test_a_notebooks_address_is_its_name_or_the_owners_and_its_name(name: str, owner: str | None, own: str) -> None:
+    assert access.address(name) == (owner, own)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b", "é", "a@", "@b", "x" * 65, "-a", "a\n", "a@b c", "a@" + "b" * 300])
+def test_what_cannot_name_a_user_is_refused(name: str) -> None:
+    with pytest.raises(Refused):
+        access.check_principal(name)
+
+
+@pytest.mark.parametrize("name", ["local", "a@b", "", "x/y", "a b", "x" * 65])
+def test_no_token_is_named_as_the_local_user_or_as_somebody_an_issuer_vouches_for(name: str) -> None:
+    with pytest.raises(Refused):
+        access.check_given(name)
+
+
+@given(st.text(max_size=140) | st.from_regex(r"[A-Za-z0-9._+|:=@-]{1,128}", fullmatch=True))
+def test_a_subject_of_an_issuer_never_becomes_the_local_user_or_the_name_of_a_token(subject: str) -> None:
+    named = access.issued(subject, "id.test")
+    if named is not None:
+        assert named.endswith("@id.test") and named != LOCAL and access.check_principal(named) == named
+        with pytest.raises(Refused):
+            access.check_given(named)
+
+
+@given(st.text(alphabet="ab@~.", max_size=8), st.text(alphabet="ab@~.", max_size=8))
+def test_two_subjects_or_issuers_never_become_one_principal(one: str, other: str) -> None:
+    names = [(access.issued(subject, label), subject, label) for subject in (one, other) for label in ("a.b", "b~a")]
+    seen: dict[str, tuple[str, str]] = {}
+    for name, subject, label in names:
+        if name is not None:
+            assert seen.setdefault(name, (subject, label)) == (subject, label)
+
+
+@pytest.mark.parametrize("subject", [None, 5, "", "a b", "a/b", "é", "x" * 129, "a\n"])
+def test_a_subject_that_cannot_be_a_name_is_nobody(subject: Any) -> None:
+    assert access.issued(subject, "id.test") is None
+
+
+def test_an_issuer_is_known_by_its_address() -> None:
+    assert access.issuer_label("https://id.test/realms/one/") == "id.test~realms~one"
+    for wrong in ("id.test", "ftp://id.test", "https://", "https://id.test/a b", "https://u@id.test"):
+        with pytest.raises(Refused):
+            access.issuer_label(wrong)
+
+
+# What is confined
+
+
+BOUNDS = Confines(
+    hosts=("mcp.home", "10.0.0.5:8080"), limits=KernelLimits(memory=1000, cpu=0, processes=10), output=50_000
+)
+
+
+def described(config: str | dict[str, Any], name: str) -> Backend:
+    assert isinstance(config, dict), "a file was looked for"
+    return Backend(command=tuple(config.get("command", ())), url=config.get("url", ""))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"command": "ls"},
+        {"command": ["ls"]},
+        {"config": {"command": ["ls"]}},
+        {"config": "cursor"},
+        {"url": "https://a.test", "headers": {"X": "env:X"}},
+        {"url": "https://a.test", "auth": "file:/etc/passwd"},
+        {"url": "https://a.test", "headers": {"X": "a ${X} b"}},
+        {"url": "http://127.0.0.1"},
+        {"url": "http://a.internal"},
+        {"url": "http://10.0.0.5:80"},
+    ],
+)
+def test_a_user_cannot_have_what_the_operators_own_can(given: dict[str, Any]) -> None:
+    with pytest.raises(Refused):
+        BOUNDS.backend(Caller(principal=BOB), "x", given, described)
+    if not isinstance(given.get("config"), str):
+        for caller in (ADMIN, LOCAL_CALLER):
+            assert not BOUNDS.backend(caller, "x", given, described).confined
+
+
+def test_a_users_backend_stays_confined() -> None:
+    for url in ("https://a.test/mcp", "http://mcp.home/mcp", "http://10.0.0.5:8080/mcp"):
+        assert BOUNDS.backend(Caller(principal=BOB), "x", {"url": url}, described) == Backend(url=url, confined=True)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        Policy(python="/usr/bin/python3"),
+        Policy(python="python3"),
+        Policy(memory=0),
+        Policy(memory=1001),
+        Policy(processes=11),
+        Policy(output=50_001),
+    ],
+)
+def test_a_users_policy_stays_within_the_servers(policy: Policy) -> None:
+    with pytest.raises(Refused):
+        BOUNDS.policy(Caller(principal=BOB), policy)
+    assert BOUNDS.policy(ADMIN, policy) == policy
+
+
+@pytest.mark.parametrize("policy", [Policy(), Policy(python="venv"), Policy(memory=10, cpu=5, processes=10)])
+def test_less_than_the_servers_is_taken(policy: Policy) -> None:
+    assert BOUNDS.policy(Caller(principal=BOB), policy) == policy
+
+
+PRIVATE = """
+    127.0.0.1 10.1.2.3 192.168.1.1 172.16.0.1 169.254.169.254 0.0.0.0 100.64.0.1 224.0.0.1 255.255.255.255
+    ::1 :: fe80::1%eth0 fd00::1 ::ffff:10.0.0.1 2002:7f00:1::
+"""
+
+
+@pytest.mark.parametrize("address", PRIVATE.split())
+def test_addresses_of_private_networks_are_known(address: str) -> None:
+    assert is_private(address)
+
+
+@pytest.mark.parametrize("address", ["1.1.1.1", "2606:4700::1111", "a.test", ""])
+def test_others_are_not(address: str) -> None:
+    assert not is_private(address)
+
+
+def test_names_of_the_machine_itself_are_known() -> None:
+    assert [is_local_name(name) for name in ("localhost", "a.LOCALHOST.", "x.local", "a.test")] == [
+        True,
+        True,
+        True,
+        False,
+    ]
+    assert allowed("https://MCP.home/x", ("mcp.HOME",)) and allowed("https://a:443", ("a:443",))
+    assert not allowed("https://mcp.home.evil.test", ("mcp.home",))
