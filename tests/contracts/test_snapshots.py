@@ -168,6 +168,20 @@ async def test_whoever_loads_a_snapshot_is_not_disturbed_by_a_sweep(store: Snaps
             os.close(file)
 
 
+async def test_of_another_notebook_s_pack_only_what_both_have_is_handed_out(store: Snapshots) -> None:
+    shared, secret = noise(20, 2 * MIB), noise(21, MIB)
+    await keep(store, [shared, secret], notebook=OTHER)
+    mine = await keep(store, [shared, noise(22, MIB)])
+    recipe = await store.open(mine)
+    try:
+        assert drafts.read_back(recipe) == [shared, noise(22, MIB)]
+        held = b"".join(os.pread(pack, os.fstat(pack).st_size, 0) for pack in recipe.packs)
+        assert shared[:4096] in held and secret[:4096] not in held
+    finally:
+        for file in (recipe.file, *recipe.packs):
+            os.close(file)
+
+
 async def test_publishing_beside_a_sweep_loses_nothing(store: Snapshots) -> None:
     """Each names what the one before has, which is dropped and swept meanwhile."""
     shared = noise(14, 2 * MIB)

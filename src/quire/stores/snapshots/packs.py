@@ -9,8 +9,10 @@ import contextlib
 import errno
 import fcntl
 import os
+import tempfile
 import zlib
 from collections.abc import AsyncIterator, Iterable, Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
@@ -22,6 +24,7 @@ from quire.wire.chunks import BadSnapshot, digest
 
 _PAUSE = 0.01  # seconds between two looks whether it is our turn
 _PATIENCE = 60.0  # seconds to wait for it
+_COPIED = 1 << 20  # bytes at once
 _WRITE, _READ = os.O_RDWR | os.O_CLOEXEC, os.O_RDONLY | os.O_CLOEXEC
 
 
@@ -134,6 +137,26 @@ class Packs:
 
     def open(self, file: str) -> int:
         return os.open(self._folder / file, _READ)
+
+    def excerpt(self, pack: int, rows: Iterable[Row], files: dict[int, str]) -> tuple[int, list[Row]]:
+        """A file without a name that holds these chunks and nothing else, and where they lie in it, as of `pack`."""
+        with tempfile.TemporaryFile(dir=self._folder) as made:
+            copy = os.dup(made.fileno())
+        placed, end = [], 0
+        try:
+            for source, some in groupby(sorted(rows, key=lambda row: (row.pack, row.offset)), key=lambda row: row.pack):
+                handle = self.open(files[source])
+                try:
+                    for row in some:
+                        _copy(handle, row.offset, copy, end, row.stored)
+                        placed.append(row._replace(pack=pack, offset=end))
+                        end += row.stored
+                finally:
+                    os.close(handle)
+        except BaseException:
+            os.close(copy)
+            raise
+        return copy, placed
 
     def contents(self, rows: Iterable[Row], files: dict[int, str]) -> Iterator[tuple[Row, bytes | None]]:
         """The bytes of chunks, checked; None for one that is damaged or not there."""
@@ -250,3 +273,13 @@ def _locked(lock: int, how: int) -> bool:
 def full(error: OSError) -> Failed:
     advice = "Free some space; the next snapshot is tried anew." if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
     return Failed(f"The snapshot could not be kept: {error.strerror}. The last snapshot stands. {advice}".rstrip())
+
+
+def _copy(source: int, offset: int, target: int, at: int, length: int) -> None:
+    while length:
+        data = os.pread(source, min(length, _COPIED), offset)
+        if not data:
+            raise OSError(errno.EIO, "a pack ends too early")
+        at += os.pwrite(target, data, at)
+        offset += len(data)
+        length -= len(data)

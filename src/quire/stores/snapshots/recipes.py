@@ -13,7 +13,7 @@ from itertools import chain
 import anyio.to_thread
 
 from quire.core.errors import Failed
-from quire.core.model import Snapshot
+from quire.core.model import NotebookId, Snapshot
 from quire.core.ports import Recipe
 from quire.stores.snapshots import drafts
 from quire.stores.snapshots.index import Sealed
@@ -45,7 +45,7 @@ async def recipe(shelf: Shelf, snapshot: Snapshot) -> Recipe:
         try:
             nodes = await _nodes(shelf, opened.manifest)
             found = await shelf.find(chain.from_iterable(nodes.values()))
-            return await anyio.to_thread.run_sync(_bound, shelf.packs, opened, nodes, found)
+            return await anyio.to_thread.run_sync(_bound, shelf.packs, opened, nodes, found, snapshot.notebook)
         except BadSnapshot as error:
             raise Failed(f"Snapshot {snapshot.id} is damaged: {error}. It was not loaded.") from error
         except OSError as error:
@@ -116,13 +116,39 @@ def missing(count: int, files: Files) -> str:
     return f"{count:,} of its chunks are missing{where}"
 
 
-def _bound(packs: Packs, opened: Opened, nodes: dict[bytes, list[bytes]], found: Found) -> Recipe:
-    rows, files = found.rows, found.files
+_FOREIGN = 0  # in place of the packs that are other notebooks'
+
+
+def _bound(packs: Packs, opened: Opened, nodes: dict[bytes, list[bytes]], found: Found, notebook: NotebookId) -> Recipe:
+    """The kernel gets the notebook's own packs as they are. Of another's, whose variables it must not see, it gets a
+    copy of the chunks the two have in common."""
+    rows, files = dict(found.rows), found.files
     names = [name for whole in opened.manifest.wholes for node in whole.nodes for name in nodes[node]]
     lost = {name for name in names if name not in rows}
     if lost:
         raise BadSnapshot(missing(len(lost), files))
-    numbers = {pack: number for number, pack in enumerate(sorted({row.pack for row in rows.values()}))}
+    foreign = [rows[name] for name in set(names) if files.notebooks.get(rows[name].pack) != notebook]
+    with contextlib.ExitStack() as undo:
+        copied = -1
+        if foreign:
+            copied, placed = packs.excerpt(_FOREIGN, foreign, files.names)
+            undo.callback(os.close, copied)
+            rows |= {row.name: row for row in placed}
+        recipe = _recipe(packs, opened, nodes, rows, files, names, copied)
+        undo.pop_all()
+    return recipe
+
+
+def _recipe(
+    packs: Packs,
+    opened: Opened,
+    nodes: dict[bytes, list[bytes]],
+    rows: dict[bytes, Row],
+    files: Files,
+    names: list[bytes],
+    copied: int,
+) -> Recipe:
+    numbers = {pack: number for number, pack in enumerate(sorted({rows[name].pack for name in names}))}
     places = chunks.dump_places(
         (name, numbers[pack], offset, length, stored, compressed)
         for name, pack, offset, length, stored, compressed in map(rows.__getitem__, names)
@@ -131,6 +157,9 @@ def _bound(packs: Packs, opened: Opened, nodes: dict[bytes, list[bytes]], found:
     with contextlib.ExitStack() as undo:
         handles = []
         for pack in numbers:
+            if pack == _FOREIGN:
+                handles.append(copied)
+                continue
             handles.append(packs.open(files.names[pack]))
             undo.callback(os.close, handles[-1])
         file = memory(chunks.bind_recipe(opened.said, counts, places))

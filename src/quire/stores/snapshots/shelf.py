@@ -19,6 +19,7 @@ class Files:
     """The packs at one moment: what their files are called, and how many bytes are really there."""
 
     names: dict[int, str]
+    notebooks: dict[int, str]  # whose they are
     sizes: dict[int, int]
     damaged: bool  # whether any is gone, or lacks something
 
@@ -63,6 +64,7 @@ class Shelf:
         sizes = await anyio.to_thread.run_sync(self.packs.sizes, packs)
         return Files(
             names={pack.id: pack.file for pack in packs},
+            notebooks={pack.id: pack.notebook for pack in packs},
             sizes=sizes,
             damaged=any(sizes.get(pack.id, -1) < pack.bytes for pack in packs),
         )
