@@ -198,10 +198,12 @@ async def examine(settings: Settings) -> list[tuple[str, bool | None, str]]:
             async with AsyncExitStack() as stack:
                 runtime = await _python(settings, stack, running.relay)
                 said = await runtime.about()
-                loaded = ", ".join(said["ready"]) or "nothing"
-                found.append(("kernels", True, f"Python {said['python']} ({settings.python})"))
+                if said.why_not:
+                    raise Failed(said.why_not)
+                loaded = ", ".join(said.packages) or "nothing"
+                found.append(("kernels", True, f"Python {said.version} ({settings.python})"))
                 found.append(("preloaded", None, f"{loaded} (of {', '.join(settings.preload)})"))
-                found += [_wall(layer, settings.sandbox) for layer in await runtime.layers()]
+                found += [_wall(layer, settings.sandbox) for layer in said.layers]
         found.append(("recovery", *await _recovers(settings)))
     except (Failed, Refused) as error:
         found.append(("start", False, str(error)))
@@ -372,6 +374,7 @@ def _spec(settings: Settings) -> Callable[[Notebook], KernelSpec]:
                 memory=settings.max_memory_bytes if own.memory is None else own.memory,
                 cpu=settings.max_cpu_seconds if own.cpu is None else own.cpu,
                 processes=settings.max_processes if own.processes is None else own.processes,
+                file=settings.workspace_bytes,
             ),
             checkpoint_bytes=settings.checkpoint_bytes,
         )

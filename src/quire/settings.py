@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from quire.core import layers, network
 
 DEFAULT_TOOLSETS = ("notebook", "repl", "capabilities", "timeline")
-TOOLSETS = (*DEFAULT_TOOLSETS, "files", "users")
+TOOLSETS = (*DEFAULT_TOOLSETS, "files", "sandbox", "users")
 """The tool sets there are, in the order that decides when two name the same tool."""
 
 PREFIX = "QUIRE_"

@@ -289,3 +289,21 @@ async def test_two_notebooks_do_not_see_each_other(client: Client[Any]) -> None:
         f"tried(lambda: connect(socket.AF_INET, socket.SOCK_STREAM, ('127.0.0.1', {place[1]})))]"
     )
     assert await other.value(code) == ["ENOENT", False, "ECONNREFUSED"]
+
+
+async def test_a_file_grows_no_larger_than_a_workspace_may_be(user: str, folder: Path) -> None:
+    async with walled(user, folder, workspace_bytes=50_000_000) as client:
+        book = await named(client, "large")
+        grow = "open('large', 'wb').truncate(60_000_000)"
+        assert await book.value(f"{TRY}\ntried(lambda: {grow})") == "EFBIG"
+        write = "os.pwrite(os.open('wide', os.O_CREAT | os.O_WRONLY), b'x', 60_000_000)"
+        assert await book.value(f"{TRY}\ntried(lambda: {write})") == "EFBIG"
+
+
+async def test_the_walls_are_listed_where_they_are_asked_for(user: str, folder: Path) -> None:
+    async with walled(user, folder, toolsets="all") as client:
+        listed = await call(client, "list_runtimes")
+        (python,) = listed.structured_content["runtimes"]
+        off = {name for name, state in python["layers"].items() if state != "on"}
+        assert off <= ({"cgroup", "uid"} if user == "ordinary" else set())
+        assert "seccomp" in text(listed) and python["why_not"] == ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from quire.core.durable import Back, Durable
 from quire.core.errors import Failed, HeldElsewhere
 from quire.core.lease import Lease, Recovered, Slot
 from quire.core.line import Line
-from quire.core.model import Cell, Census, KernelSpec, Layer, Notebook, NotebookId, RunId, Snapshot
+from quire.core.model import Cell, Census, KernelSpec, Notebook, NotebookId, RunId, RuntimeInfo, Snapshot
 from quire.core.ports import Kernel, Runtime, Store
 
 _ROOT = "root"  # a checkpoint that another kernel begins with
@@ -130,9 +130,14 @@ class Kernels:
             if self._durable is not None:
                 await self._durable.give_up(notebook)
 
-    async def layers(self, runtime: str) -> Sequence[Layer]:
-        """The walls around this runtime's kernels."""
-        return await self._runtimes[runtime].layers() if runtime in self._runtimes else ()
+    async def runtimes(self) -> list[RuntimeInfo]:
+        return [await self.about(name) for name in self._runtimes]
+
+    async def about(self, runtime: str) -> RuntimeInfo:
+        """The runtime as it stands here."""
+        if runtime not in self._runtimes:
+            return RuntimeInfo(name=runtime, why_not="no kernels are started here")
+        return await self._runtimes[runtime].about()
 
     def resets(self, notebook: Notebook) -> int:
         """How often its namespace was given up on purpose."""

@@ -279,6 +279,7 @@ class KernelLimits:
     memory: int = 0  # bytes of data each process may have
     cpu: float = 0  # seconds of processor time a run may take
     processes: int = 0  # at once
+    file: int = 0  # bytes each file may have
 
 
 @dataclass(frozen=True)
@@ -286,6 +287,17 @@ class Layer:
     """One of the walls around a kernel: it stands, or why it does not."""
 
     name: str
+    why_not: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuntimeInfo:
+    """A runtime as it stands on this machine, or why it does not start here."""
+
+    name: str
+    version: str = ""
+    packages: tuple[str, ...] = ()  # loaded ahead
+    layers: tuple[Layer, ...] = ()
     why_not: str = ""
 
 

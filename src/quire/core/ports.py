@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,7 +16,6 @@ from quire.core.model import (
     Died,
     Edit,
     KernelSpec,
-    Layer,
     NewCell,
     Notebook,
     NotebookId,
@@ -25,6 +24,7 @@ from quire.core.model import (
     Restored,
     Run,
     RunId,
+    RuntimeInfo,
     Snapshot,
     SnapshotId,
     Swept,
@@ -119,8 +119,8 @@ class Runtime(Protocol):
         """A new kernel, ready to run. Raises Failed with the reason where none can be had."""
         ...
 
-    async def layers(self) -> Sequence[Layer]:
-        """The walls its kernels are put behind on this machine. Raises Refused where they are fewer than required."""
+    async def about(self) -> RuntimeInfo:
+        """How it stands, and the walls its kernels are put behind on this machine; waits until it is warm."""
         ...
 
 

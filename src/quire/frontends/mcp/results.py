@@ -158,6 +158,19 @@ class Document(TypedDict):
     path: NotRequired[str]
 
 
+class RuntimeInfo(TypedDict):
+    name: str
+    version: str
+    packages: list[str]
+    layers: dict[str, str]
+    sandbox: str
+    why_not: str
+
+
+class RuntimeList(TypedDict):
+    runtimes: list[RuntimeInfo]
+
+
 class FileInfo(TypedDict):
     name: str
     kind: str

@@ -18,7 +18,7 @@ from quire.frontends.mcp import prompts, resources
 from quire.frontends.mcp.desk import Desk
 from quire.frontends.mcp.exposed import Exposed
 from quire.frontends.mcp.notices import Notices
-from quire.frontends.mcp.toolsets import Shelf, capabilities, files, notebook, repl, timeline, users
+from quire.frontends.mcp.toolsets import Shelf, capabilities, files, notebook, repl, sandbox, timeline, users
 
 _SETS = {
     "notebook": notebook.register,
@@ -26,6 +26,7 @@ _SETS = {
     "capabilities": capabilities.register,
     "timeline": timeline.register,
     "files": files.register,
+    "sandbox": sandbox.register,
     "users": users.register,
 }
 

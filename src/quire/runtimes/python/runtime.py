@@ -8,13 +8,12 @@ import logging
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import anyio
 
 from quire.core.errors import Failed, Refused
 from quire.core.layers import sentence
-from quire.core.model import KernelSpec, Layer
+from quire.core.model import KernelSpec, RuntimeInfo
 from quire.core.ports import Relay
 from quire.runtimes.python import zygote as zygotes
 from quire.runtimes.python.kernel import VENV, PythonKernel
@@ -97,13 +96,14 @@ class PythonRuntime:
             _log.info("kernels are put behind: %s", sentence(self._plans[python].plan.layers))
         return self._plans[python]
 
-    async def layers(self) -> tuple[Layer, ...]:
-        """The walls around a kernel of the runtime's own interpreter: each stands, or why it does not."""
-        return (await self._planned(self._python, await self._warm(self._python))).plan.layers
-
-    async def about(self) -> dict[str, Any]:
-        """The zygote's own words: its Python and what it has preloaded."""
-        return await (await self._warm(self._python)).ready()
+    async def about(self) -> RuntimeInfo:
+        try:
+            zygote = await self._warm(self._python)
+            said, layers = await zygote.ready(), (await self._planned(self._python, zygote)).plan.layers
+        except (Failed, Refused) as error:
+            return RuntimeInfo(name="python", why_not=str(error))
+        packages = tuple(str(name) for name in said["ready"])
+        return RuntimeInfo(name="python", version=str(said["python"]), packages=packages, layers=layers)
 
     def _interpreter(self, spec: KernelSpec) -> str:
         """The one whose zygote the kernel is forked from: trusted, so none that a cell could have written."""

@@ -89,7 +89,7 @@ class Walls:
             "layers": plan.inside,
             "granted": [[path, writable, at if given else -1] for at, (path, writable) in enumerate(trees)],
             "private_bytes": spec.limits.memory,
-            "limits": {"CORE": 0, "NOFILE": _FILES},
+            "limits": {"CORE": 0, "NOFILE": _FILES} | ({"FSIZE": spec.limits.file} if spec.limits.file else {}),
             "landlock": plan.landlock,
             "internet": plan.on("net"),  # whose only way out is the door; without, there is none
         }

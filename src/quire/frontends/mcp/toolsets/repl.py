@@ -40,7 +40,7 @@ def register(shelf: Shelf, desk: Desk) -> None:
             "capabilities": await _capabilities(desk, ctx, book),
             "history_length": book.runs,
             "runtime": book.runtime,
-            "sandbox": layers.sentence(await desk.app.kernels.layers(book.runtime)),
+            "sandbox": layers.sentence((await desk.app.kernels.about(book.runtime)).layers),
             "protection": protection(desk.app, book) if asleep is None else on_disk(asleep),
         }
         lost = [brought_back.lost([(each, None)]) for each in asleep.lost] if asleep is not None else []
