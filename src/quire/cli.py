@@ -87,7 +87,17 @@ def parser() -> argparse.ArgumentParser:
     restore.add_argument("--trust", action="store_true", help="Run what --file says")
     gc_ = command("gc", _gc, "Free what no snapshot needs any more")
     gc_.add_argument("--dry-run", action="store_true", help="Only say how much that is")
-    capability = command("capability", _capability, "MCP servers that code in notebooks calls")
+    _capability_arguments(command("capability", _capability, "MCP servers that code in notebooks calls"))
+    _token_arguments(command("token", _token, "Who may call a server over HTTP: add, list and remove tokens"))
+    install = command("install", _install, "Write a client's configuration, leaving its other servers alone")
+    install.add_argument("client")
+    install.add_argument("--print", action="store_true", dest="only_print", help="Print it instead")
+    install.add_argument("--name", default="quire", help="What the client calls the server")
+    command("doctor", _doctor, "Say what this machine gives")
+    return top
+
+
+def _capability_arguments(capability: argparse.ArgumentParser) -> None:
     capability.add_argument("action", choices=("list", "add", "import", "remove"), help="What to do")
     capability.add_argument(
         "names", nargs="*", metavar="NAME", help="Of the capability; of import: CLIENT|FILE SERVER…"
@@ -96,16 +106,12 @@ def parser() -> argparse.ArgumentParser:
     capability.add_argument("--url", help="Where it listens")
     capability.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="env:NAME refers to ours")
     capability.add_argument("--header", action="append", default=[], metavar="NAME=VALUE", help="For --url")
-    token = command("token", _token, "Who may call a server over HTTP: add, list and remove tokens")
+
+
+def _token_arguments(token: argparse.ArgumentParser) -> None:
     token.add_argument("action", choices=("add", "list", "remove"), help="What to do")
     token.add_argument("name", nargs="?", metavar="NAME", help="Of the user, as others know them")
     token.add_argument("--admin", action="store_true", help="They may do whatever this user may")
-    install = command("install", _install, "Write a client's configuration, leaving its other servers alone")
-    install.add_argument("client")
-    install.add_argument("--print", action="store_true", dest="only_print", help="Print it instead")
-    install.add_argument("--name", default="quire", help="What the client calls the server")
-    command("doctor", _doctor, "Say what this machine gives")
-    return top
 
 
 def _help(name: str) -> str:

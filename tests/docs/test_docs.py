@@ -260,6 +260,14 @@ def test_the_settings_file_on_the_page_is_taken(tmp_path: Path) -> None:
     assert (taken.toolsets, taken.preload, taken.cell_timeout, taken.idle_timeout) == (("repl",), ("numpy",), 120, 0)
 
 
+def test_the_settings_files_on_the_page_of_users_are_taken(tmp_path: Path) -> None:
+    ways = []
+    for text in blocks(read("docs/howto/users.md"), "toml"):
+        (tmp_path / "quire.toml").write_text(text)
+        ways.append(load(environ={}, config=tmp_path / "quire.toml").auth)
+    assert ways == ["tokens", "jwt", "oidc"]
+
+
 def _commands() -> dict[str, argparse.ArgumentParser]:
     (found,) = [each for each in cli.parser()._actions if isinstance(each, argparse._SubParsersAction)]
     return dict(found.choices)
