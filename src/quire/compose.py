@@ -32,6 +32,7 @@ from quire.core.kernels import KernelRules, Kernels
 from quire.core.limits import Limits
 from quire.core.mirrors import Mirrors
 from quire.core.model import LOCAL, Cell, KernelLimits, KernelSpec, Layer, Mount, Notebook
+from quire.core.network import still_granted
 from quire.core.notebooks import Notebooks
 from quire.core.ports import Blobs, Relay, Shares, Snapshots, Store, Tokens
 from quire.core.questions import Questions
@@ -368,7 +369,7 @@ def _spec(settings: Settings) -> Callable[[Notebook], KernelSpec]:
             workspace=workspace(notebook),
             python=own.python,
             ipython=own.shell == "ipython",
-            network=settings.network if own.network is None else own.network,
+            network=settings.network if own.network is None else still_granted(own.network, settings.network),
             mounts=mounts,
             limits=KernelLimits(
                 memory=settings.max_memory_bytes if own.memory is None else own.memory,

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 _ENTRY = re.compile(r"(?P<host>\*|(?:\*\.)?[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::(?P<port>\d{1,5}|\*))?", re.IGNORECASE)
 _PORTS = (80, 443)
+_NEAR = tuple(
+    ipaddress.ip_network(each)
+    for each in (
+        *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16", "192.0.0.0/24"),
+        *("::/128", "fc00::/7", "64:ff9b::/96"),
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -47,8 +55,34 @@ def within(asked: Iterable[Rule], granted: Iterable[Rule]) -> bool:
     return all(any(_covers(each, rule) for rule in granted) for each in asked)
 
 
+def still_granted(own: Iterable[str], granted: Iterable[str]) -> tuple[str, ...]:
+    """Of what a notebook asked for once, what is granted today."""
+    today = rules(granted)
+    return tuple(entry for entry in own if within(rules([entry]), today))
+
+
+def near(address: str) -> bool:
+    """This machine, or its neighbourhood, where services trust whoever can reach them."""
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    ip = getattr(ip, "ipv4_mapped", None) or ip
+    return ip.is_loopback or ip.is_link_local or ip.is_multicast or any(ip in net for net in _NEAR)
+
+
+def literal(host: str) -> bool:
+    """Whether whoever granted it named the place itself, not a name that others may lead anywhere."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    return True
+
+
 def _covers(asked: Rule, rule: Rule) -> bool:
-    ports = rule.ports is None or (asked.ports is not None and set(asked.ports) <= set(rule.ports))
+    if rule.ports is not None and not (asked.ports is not None and set(asked.ports) <= set(rule.ports)):
+        return False
+    if rule.host == asked.host:
+        return True
+    if literal(asked.host) and (asked.host == "localhost" or near(asked.host)):
+        return False  # who grants all names has not granted the machine itself
     name = asked.host.removeprefix("*")
-    hosts = rule.host in ("*", asked.host) or (rule.host.startswith("*.") and name.endswith(rule.host[1:]))
-    return ports and hosts
+    return rule.host == "*" or (rule.host.startswith("*.") and name.endswith(rule.host[1:]))

@@ -29,6 +29,7 @@ _LOST = 20  # things lost that a census may name
 _NAME = 100  # characters of each
 _LOSSES = 100  # things that did not come back from a snapshot
 _LOAD = 300.0  # seconds a snapshot may take to load
+_DENIED = 20  # hosts that a run's output names as not granted
 _WATCH = 0.5  # seconds between looks at how many processes a cell has
 
 
@@ -48,7 +49,8 @@ class PythonKernel:
         self._burials: set[asyncio.Task[None]] = set()
         self._watching: asyncio.TimerHandle | None = None
         self._unwritable: writing.Refused = {}
-        self._denied: set[str] = set()  # hosts the run that is on asked for in vain
+        self._denied: set[str] | None = None  # hosts the run that is on asked for in vain; None between runs
+        walls.hear(self._refused)
 
     @classmethod
     async def start(cls, zygote: Zygote, calls: Relay, sandbox: Sandbox) -> PythonKernel:
@@ -74,7 +76,7 @@ class PythonKernel:
         self._spec = spec
         keeper, walls = self._keeper, self._walls
         if keeper.door is not None:
-            await walls.open_network(keeper.door, spec.network, self._refused)
+            await walls.open_network(keeper.door, spec.network)
         walls.limit(spec.limits, spec.checkpoint_bytes)
         trees = walls.trees(spec, (await self._zygote.ready())["places"])
         copies = await self._zygote.trees(trees, keeper.ids) if walls.own_uid else []
@@ -98,7 +100,7 @@ class PythonKernel:
 
     def _refused(self, host: str) -> None:
         """The network was asked for what it does not give: whoever reads the output is to know, once a run."""
-        if host not in self._denied:
+        if self._denied is not None and host not in self._denied and len(self._denied) < _DENIED:
             self._denied.add(host)
             self._live.tell(f"[quire] Not connected to {host}: this notebook was not granted it (setting network).\n")
 
@@ -107,13 +109,14 @@ class PythonKernel:
         return self._live.alive and self._keeper.alive
 
     async def begin(self, run: messages.Run) -> None:
-        self._denied.clear()
+        self._denied = set()
         await self._live.run(run)
         self._watch()
 
     async def event(self) -> Event | Died:
         event = await self._live.event()
         if isinstance(event, (messages.Finished, Died)):
+            self._denied = None
             self._unwatch()
         return event
 

@@ -122,7 +122,11 @@ def _begin(own: Path, kind: int) -> tuple[Path, int]:
     mine = above / f"{_PREFIX}{os.getpid()}"
     mine.mkdir(exist_ok=True)
     if kind == 2:
-        _write(mine / "cgroup.subtree_control", "+memory +pids")
+        try:
+            _write(mine / "cgroup.subtree_control", "+memory +pids")
+        except OSError:
+            mine.rmdir()
+            raise
     return mine, kind
 
 

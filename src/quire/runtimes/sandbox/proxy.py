@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import logging
 import socket
 from collections.abc import Callable, Iterable
@@ -19,14 +18,7 @@ _HEAD = 64 * 1024  # bytes of a request's head
 _PATIENCE = 30.0  # seconds to say what is wanted, and to be connected
 _CONNECTIONS = 100  # of one kernel at once
 _CHUNK = 1 << 16
-
-_NEAR = tuple(
-    ipaddress.ip_network(each)
-    for each in (
-        *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16", "192.0.0.0/24"),
-        *("::/128", "fc00::/7", "64:ff9b::/96"),
-    )
-)
+_NAME = 255  # characters of a host
 
 _log = logging.getLogger(__name__)
 
@@ -39,21 +31,26 @@ class Proxy:
         self._granted = network.rules(granted)
         self._refused = refused
         self._server: asyncio.Server | None = None
-        self._open = 0
+        self._serving: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
         self._server = await asyncio.start_server(self._serve, sock=self._door, limit=_HEAD)
 
     def close(self) -> None:
+        """The door, and what goes through it: the other side may never end."""
         if self._server is not None:
             self._server.close()
         else:
             self._door.close()
+        for each in self._serving:
+            each.cancel()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open += 1
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
         try:
-            if self._open > _CONNECTIONS:
+            if len(self._serving) > _CONNECTIONS:
                 await _say(writer, 503, f"This notebook has {_CONNECTIONS} connections open; close some.")
                 return
             async with asyncio.timeout(_PATIENCE):
@@ -62,7 +59,7 @@ class Proxy:
         except (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
             _log.debug("a kernel's connection ended: %s", error)
         finally:
-            self._open -= 1
+            self._serving.discard(task)
             writer.close()
 
     async def _request(self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -71,7 +68,7 @@ class Proxy:
             tunnel = method == "CONNECT"
             parts = urlsplit(f"//{target}" if tunnel else target)
             host, port = (parts.hostname or "").rstrip("."), parts.port or (443 if tunnel else 80)
-            if not host or (not tunnel and parts.scheme != "http"):
+            if not 0 < len(host) <= _NAME or (not tunnel and parts.scheme != "http"):
                 raise ValueError(target)
         except ValueError:
             await _say(writer, 400, "This is a proxy: ask for http://host/path, or CONNECT host:port.")
@@ -83,7 +80,7 @@ class Proxy:
             self._refused(f"{host}:{port}")
             await _say(writer, 403, str(denied))
             return
-        except (OSError, TimeoutError) as error:
+        except (OSError, TimeoutError, UnicodeError) as error:  # the last of a name that cannot be looked up
             await _say(writer, 502, f"{host}:{port} could not be reached: {error or 'it did not answer'}.")
             return
         if tunnel:
@@ -102,8 +99,8 @@ class Proxy:
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         addresses = [str(address[0]) for *_, address in found]
-        if not _literal(rule.host):
-            addresses = [address for address in addresses if not _near(address)]
+        if not network.literal(rule.host):
+            addresses = [address for address in addresses if not network.near(address)]
         if not addresses:
             raise _Denied(f"{host} leads into the server's own network; only the address itself can be allowed there.")
         return await asyncio.open_connection(addresses[0], port, limit=_CHUNK)
@@ -111,21 +108,6 @@ class Proxy:
 
 class _Denied(Exception):
     pass
-
-
-def _near(address: str) -> bool:
-    """This machine, or its neighbourhood, where services trust whoever can reach them."""
-    ip = ipaddress.ip_address(address.partition("%")[0])
-    ip = getattr(ip, "ipv4_mapped", None) or ip
-    return ip.is_loopback or ip.is_link_local or ip.is_multicast or any(ip in net for net in _NEAR)
-
-
-def _literal(host: str) -> bool:
-    """Whether whoever granted it named the place itself, not a name that others may lead anywhere."""
-    with contextlib.suppress(ValueError):
-        ipaddress.ip_address(host)
-        return True
-    return host == "localhost"
 
 
 def _for_origin(head: bytes, method: str, path: str, query: str) -> bytes:

@@ -42,6 +42,7 @@ class Walls:
         self._group = group
         self._network = network
         self._network.users += 1
+        self._refused: Callable[[str], None] | None = None
         self._closed = False
 
     @property
@@ -61,10 +62,13 @@ class Walls:
         """For a branch: it was forked inside the same walls."""
         return self._sandbox.walls(keeper, self._network)
 
-    async def open_network(
-        self, door: tuple[int, socket.socket], granted: tuple[str, ...], refused: Callable[[str], None]
-    ) -> None:
-        await self._network.open(door, granted, refused)
+    async def open_network(self, door: tuple[int, socket.socket], granted: tuple[str, ...]) -> None:
+        await self._network.open(door, granted)
+
+    def hear(self, refused: Callable[[str], None]) -> None:
+        """Be told which hosts were asked for in vain, by whoever is behind these walls."""
+        self._refused = refused
+        self._network.listeners.append(refused)
 
     def limit(self, limits: KernelLimits, checkpoints: int) -> None:
         if self._group is not None:
@@ -98,6 +102,8 @@ class Walls:
         if self._closed:
             return
         self._closed = True
+        if self._refused is not None:
+            self._network.listeners.remove(self._refused)
         self._network.leave()
         if self._group is not None:
             self._sandbox.give_back(self._group)
@@ -109,17 +115,20 @@ class _Network:
     def __init__(self) -> None:
         self.users = 0
         self.port = 0
+        self.listeners: list[Callable[[str], None]] = []
         self._proxy: Proxy | None = None
 
-    async def open(
-        self, door: tuple[int, socket.socket], granted: tuple[str, ...], refused: Callable[[str], None]
-    ) -> None:
+    async def open(self, door: tuple[int, socket.socket], granted: tuple[str, ...]) -> None:
         if self._proxy is None:
             self.port = door[0]
-            self._proxy = Proxy(door[1], granted, refused)
+            self._proxy = Proxy(door[1], granted, self._refused)
             await self._proxy.open()
 
     def leave(self) -> None:
         self.users -= 1
         if self.users == 0 and self._proxy is not None:
             self._proxy.close()
+
+    def _refused(self, host: str) -> None:
+        for listener in self.listeners:
+            listener(host)

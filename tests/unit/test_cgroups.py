@@ -1,0 +1,168 @@
+"""Control groups: found in what Linux says of itself, limits written as each kind of tree wants them, and removed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from quire.core.errors import Failed
+from quire.runtimes.sandbox import cgroups
+from quire.runtimes.sandbox.cgroups import Cgroup, Cgroups
+from tests.conftest import missing, wait_until
+
+_V1 = """
+24 1 0:22 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+33 24 0:29 / {root}/memory rw,nosuid shared:15 - cgroup cgroup rw,memory
+34 24 0:30 / {root}/pids rw,nosuid shared:16 - cgroup cgroup rw,pids
+35 24 0:31 / {root}/cpu,cpuacct rw,nosuid - cgroup cgroup rw,cpu,cpuacct
+"""
+_V2 = "30 24 0:26 / {root} rw,nosuid,nodev shared:9 - cgroup2 cgroup2 rw,nsdelegate,memory_recursiveprot"
+_HYBRID = _V1 + "36 24 0:32 / {root}/unified rw,nosuid shared:10 - cgroup2 cgroup2 rw,nsdelegate"
+_CONTAINER = """
+33 24 0:29 /docker/abc {root}/memory ro,nosuid master:15 - cgroup cgroup rw,memory
+34 24 0:30 /docker/abc {root}/pids ro,nosuid master:16 - cgroup cgroup rw,pids
+"""
+
+
+def trees(own: str, mounts: str, root: Path) -> list[tuple[str, int]]:
+    found = cgroups._trees(own, mounts.strip().format(root=root))
+    return [(str(folder.relative_to(root)), kind) for folder, kind in found]
+
+
+def test_a_tree_for_each_resource(tmp_path: Path) -> None:
+    own = "4:cpu,cpuacct:/x\n3:pids:/user/me\n2:memory:/user/me\n1:name=systemd:/user/me"
+    assert sorted(trees(own, _V1, tmp_path)) == [("memory/user/me", 1), ("pids/user/me", 1)]
+
+
+def test_one_tree(tmp_path: Path) -> None:
+    (tmp_path / "user/me").mkdir(parents=True)
+    (tmp_path / "user/me/cgroup.controllers").write_text("cpu memory pids\n")
+    assert trees("0::/user/me", _V2, tmp_path) == [("user/me", 2)]
+    (tmp_path / "user/me/cgroup.controllers").write_text("cpu\n")
+    assert trees("0::/user/me", _V2, tmp_path) == []
+
+
+def test_both_kinds_at_once(tmp_path: Path) -> None:
+    (tmp_path / "unified/me").mkdir(parents=True)
+    (tmp_path / "unified/me/cgroup.controllers").write_text("\n")  # all are in the other trees
+    own = "2:memory:/me\n1:pids:/me\n0::/me"
+    assert sorted(trees(own, _HYBRID, tmp_path)) == [("memory/me", 1), ("pids/me", 1)]
+
+
+def test_in_a_container_the_mount_shows_a_part_of_the_tree(tmp_path: Path) -> None:
+    own = "2:memory:/docker/abc\n1:pids:/docker/abc/inner"
+    assert sorted(trees(own, _CONTAINER, tmp_path)) == [("memory", 1), ("pids/inner", 1)]
+
+
+def test_without_trees_that_count_there_are_none(tmp_path: Path) -> None:
+    assert trees("0::/me\n1:memory:/me", "24 1 0:22 / / rw,relatime shared:1 - ext4 /dev/sda1 rw", tmp_path) == []
+    assert trees("", _V1, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "memory", "processes", "written"),
+    [
+        (1, 5_000_000, 20, ("5000000", "520")),
+        (1, 0, 0, ("-1", "max")),
+        (2, 5_000_000, 20, ("5000000", "520")),
+        (2, 0, 0, ("max", "max")),
+    ],
+)
+def test_limits_as_each_kind_writes_them(
+    tmp_path: Path, kind: int, memory: int, processes: int, written: tuple[str, str]
+) -> None:
+    largest = tmp_path / ("memory.limit_in_bytes" if kind == 1 else "memory.max")
+    most = tmp_path / "pids.max"
+    largest.touch()
+    most.touch()
+    Cgroup(((tmp_path, kind),)).limit(memory=memory, processes=processes)
+    assert (largest.read_text(), most.read_text()) == written
+
+
+def test_a_tree_is_given_only_the_limits_it_knows(tmp_path: Path) -> None:
+    (tmp_path / "pids.max").touch()
+    Cgroup(((tmp_path, 1),)).limit(memory=1, processes=1)
+    assert [each.name for each in tmp_path.iterdir()] == ["pids.max"]
+
+
+def test_a_group_for_each_kernel_and_none_left(tmp_path: Path) -> None:
+    groups = Cgroups(((tmp_path, 1),))
+    one, two = groups.make(), groups.make()
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["kernel-1", "kernel-2"]
+    busy = one.folders[0][0] / "a process that is not yet gone"
+    busy.mkdir()
+    groups.give_back(one)
+    groups.give_back(two)
+    assert [each.name for each in tmp_path.iterdir()] == ["kernel-1"]
+    busy.rmdir()
+    three = groups.make()  # looks again for those that were left
+    assert [each.name for each in tmp_path.iterdir()] == ["kernel-3"]
+    groups.give_back(three)
+    groups.close()
+    assert not tmp_path.exists()
+
+
+def test_a_group_that_cannot_be_made_is_a_failed_kernel(tmp_path: Path) -> None:
+    with pytest.raises(Failed, match="could not be given a control group"):
+        Cgroups(((tmp_path / "gone", 1),)).make()
+
+
+def test_what_a_killed_server_left_is_swept_and_what_lives_is_not(tmp_path: Path) -> None:
+    dead = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True, check=True).stdout.strip()
+    (tmp_path / f"quire-{dead}" / "kernel-7").mkdir(parents=True)
+    living = tmp_path / f"quire-{os.getppid()}" / "kernel-1"
+    living.mkdir(parents=True)
+    mine, _ = cgroups._begin(tmp_path, 1)
+    assert mine == tmp_path / f"quire-{os.getpid()}"
+    assert sorted(each.name for each in tmp_path.iterdir()) == sorted([mine.name, living.parent.name])
+    assert living.exists()
+
+
+def test_in_one_tree_kernels_are_beside_the_server_which_cannot_be_divided(tmp_path: Path) -> None:
+    own = tmp_path / "server"
+    own.mkdir()
+    (own / "cgroup.type").write_text("domain")
+    mine, _ = cgroups._begin(own, 2)
+    assert mine.parent == tmp_path
+    assert (mine / "cgroup.subtree_control").read_text() == "+memory +pids"
+
+
+def test_a_tree_that_cannot_be_divided_is_left_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, text: str) -> None:
+        raise OSError(2, "No such file or directory", str(path))
+
+    monkeypatch.setattr(cgroups, "_write", refuse)
+    with pytest.raises(OSError, match="No such file"):
+        cgroups._begin(tmp_path, 2)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_real_group_is_made_holds_a_process_and_goes() -> None:
+    if os.getuid() != 0:
+        pytest.skip("whoever runs these tests is not root")
+    groups = Cgroups.open()
+    if isinstance(groups, str):
+        missing("control groups", groups)
+        return
+    group = groups.make()
+    sleeper = subprocess.Popen(["sleep", "1000"])
+    try:
+        group.limit(memory=100_000_000, processes=10)
+        group.add(sleeper.pid)
+        for folder, kind in group.folders:
+            assert str(sleeper.pid) in (folder / "cgroup.procs").read_text().split()
+            if (most := folder / "pids.max").exists():
+                assert most.read_text().strip() == "510"
+            largest = folder / ("memory.limit_in_bytes" if kind == 1 else "memory.max")
+            if largest.exists():
+                assert 99_000_000 < int(largest.read_text()) <= 100_000_000
+        assert not group.remove()
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+    wait_until(group.remove, "the group is gone with its last process")
+    groups.close()
+    assert not any(folder.exists() for folder, _ in [*group.folders, *groups._folders])

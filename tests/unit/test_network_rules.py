@@ -1,0 +1,145 @@
+"""Which hosts a notebook's code may connect to: words to rules, what they cover, and who may ask for what."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quire.core.errors import Refused
+from quire.core.limits import Limits, check_policy
+from quire.core.model import Policy
+from quire.core.network import Rule, covering, literal, near, rules, still_granted, within
+
+LABEL = st.from_regex(r"[a-z][a-z0-9]{0,5}", fullmatch=True)
+NAME = st.lists(LABEL, min_size=1, max_size=4).map(".".join)
+HOST = st.one_of(NAME, NAME.map("*.{}".format), st.sampled_from(["*", "127.0.0.1", "10.0.0.5", "8.8.8.8", "localhost"]))
+ENTRY = st.tuples(HOST, st.sampled_from(["", ":80", ":443", ":8080", ":*"])).map("".join)
+PORT = st.sampled_from([80, 443, 8080, 1, 65535])
+
+
+def covers(entry: str, host: str, port: int = 443) -> bool:
+    return covering(rules([entry]), host, port) is not None
+
+
+@pytest.mark.parametrize(
+    ("entry", "rule"),
+    [
+        ("example.org", Rule("example.org", (80, 443))),
+        ("  Example.ORG. ", Rule("example.org", (80, 443))),
+        ("example.org:8080", Rule("example.org", (8080,))),
+        ("example.org:*", Rule("example.org", None)),
+        ("*.example.org", Rule("*.example.org", (80, 443))),
+        ("*:443", Rule("*", (443,))),
+        ("10.0.0.5:8080", Rule("10.0.0.5", (8080,))),
+        ("[::1]:8080", Rule("::1", (8080,))),
+    ],
+)
+def test_words_become_a_rule(entry: str, rule: Rule) -> None:
+    assert rules([entry]) == (rule,)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    ["", "http://example.org", "example.org/path", "a b", "example.org:65536", "example.org:-1", "example.org:http"]
+    + ["*example.org", "ex*mple.org", "::1", "user@example.org", "example.org:80:80", "[::1", "exämple.org"],
+)
+def test_what_is_no_host_is_refused_with_how_to_write_one(entry: str) -> None:
+    with pytest.raises(ValueError, match="is no host: write example.org"):
+        rules([entry])
+
+
+def test_without_a_port_it_is_the_web_s_two() -> None:
+    assert [covers("example.org", "example.org", port) for port in (80, 443, 22, 8080)] == [True, True, False, False]
+    assert covers("example.org:*", "example.org", 22) and not covers("example.org:8080", "example.org", 80)
+
+
+def test_a_star_covers_all_below_a_name_and_nothing_that_only_looks_so() -> None:
+    assert covers("*.example.org", "a.example.org") and covers("*.example.org", "a.b.example.org")
+    assert not covers("*.example.org", "example.org")
+    assert not covers("*.example.org", "badexample.org")
+    assert not covers("*.example.org", "a.example.org.bad.net")
+    assert not covers("example.org", "a.example.org")
+    assert covers("*", "anything.at.all")
+
+
+@pytest.mark.parametrize(
+    ("asked", "granted", "may"),
+    [
+        (["pypi.org"], ["pypi.org", "files.pythonhosted.org"], True),
+        (["pypi.org:443"], ["pypi.org"], True),
+        (["pypi.org:*"], ["pypi.org"], False),
+        (["pypi.org"], ["pypi.org:443"], False),
+        (["a.example.org"], ["*.example.org"], True),
+        (["*.a.example.org"], ["*.example.org"], True),
+        (["*.example.org"], ["a.example.org"], False),
+        (["example.org"], ["*.example.org"], False),
+        (["*"], ["*.org"], False),
+        (["*.org"], ["*"], True),
+        ([], [], True),
+        (["pypi.org"], [], False),
+        (["8.8.8.8"], ["*"], True),
+        (["127.0.0.1:80"], ["127.0.0.1"], True),
+    ],
+)
+def test_who_asks_gets_no_more_than_was_granted(asked: list[str], granted: list[str], may: bool) -> None:
+    assert within(rules(asked), rules(granted)) is may
+
+
+@pytest.mark.parametrize(
+    "place", ["127.0.0.1", "localhost", "10.0.0.5", "169.254.169.254", "[::1]", "[::ffff:127.0.0.1]", "[fd00::1]"]
+)
+def test_all_names_are_not_the_machine_itself(place: str) -> None:
+    """Or a caller could ask for an address that whoever granted every public host never meant."""
+    assert not within(rules([f"{place}:8080"]), rules(["*:*", "*.0.0.1:*"]))
+    assert within(rules([f"{place}:8080"]), rules([f"{place}:*"]))
+
+
+@pytest.mark.parametrize(
+    ("address", "is_near"),
+    [("127.0.0.1", True), ("127.9.9.9", True), ("0.0.0.0", True), ("10.1.2.3", True), ("172.16.0.1", True)]
+    + [("192.168.1.1", True), ("169.254.169.254", True), ("100.64.0.1", True), ("224.0.0.1", True), ("::1", True)]
+    + [("::", True), ("fe80::1%eth0", True), ("fd12::1", True), ("::ffff:10.0.0.1", True), ("64:ff9b::a00:1", True)]
+    + [("8.8.8.8", False), ("172.32.0.1", False), ("2606:4700::1111", False), ("::ffff:8.8.8.8", False)],
+)
+def test_which_addresses_are_of_this_machine_or_its_neighbourhood(address: str, is_near: bool) -> None:
+    assert near(address) is is_near
+
+
+def test_a_place_is_named_by_its_address_alone() -> None:
+    assert [literal(each) for each in ("127.0.0.1", "::1", "localhost", "127.1", "example.org", "*")] == [
+        *(True, True, True),
+        *(False, False, False),
+    ]
+
+
+def test_what_is_no_longer_granted_is_no_longer_a_notebook_s() -> None:
+    assert still_granted(["pypi.org", "10.0.0.5:80"], ["pypi.org"]) == ("pypi.org",)
+    assert still_granted(["pypi.org"], []) == ()
+
+
+@given(asked=ENTRY, granted=st.lists(ENTRY, max_size=3), host=NAME, port=PORT)
+def test_what_is_within_covers_no_host_that_was_not_granted(
+    asked: str, granted: list[str], host: str, port: int
+) -> None:
+    mine, all_of = rules([asked]), rules(granted)
+    if within(mine, all_of) and covering(mine, host, port):
+        assert covering(all_of, host, port)
+
+
+@given(granted=st.lists(ENTRY, max_size=4))
+def test_all_that_was_granted_is_within_itself(granted: list[str]) -> None:
+    assert within(rules(granted), rules(granted))
+    assert still_granted(granted, granted) == tuple(granted)
+
+
+def test_a_notebook_is_refused_a_wider_network_with_the_way_to_get_it() -> None:
+    limits = Limits(
+        cell_timeout=1, max_timeout=1, max_cells=1, max_code_bytes=1, max_output_bytes=1, grace=1, patience=1,
+        network=("pypi.org",),
+    )  # fmt: skip
+    assert check_policy(Policy(network=()), limits).network == ()
+    with pytest.raises(Refused, match=r"no wider than what was granted here: pypi\.org\. .*setting `network`"):
+        check_policy(Policy(network=("example.org",)), limits)
+    with pytest.raises(Refused, match="network: 'http://x' is no host"):
+        check_policy(Policy(network=("http://x",)), limits)

@@ -1,0 +1,111 @@
+"""Which layers are planned for a machine, what a setting insists on, and how it is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from quire.core.errors import Refused
+from quire.core.layers import LAYERS, required, sentence
+from quire.core.model import Layer
+from quire.runtimes.sandbox.plan import Machine, Plan, plan
+
+ABLE = Machine(landlock=6)
+NAMESPACES = ("user", "mount", "pid", "net", "ipc")
+
+
+def off(found: Plan) -> dict[str, str]:
+    return {layer.name: layer.why_not for layer in found.layers if layer.why_not}
+
+
+def test_a_machine_that_can_do_all_gives_all() -> None:
+    found = plan(ABLE, "auto")
+    assert [layer.name for layer in found.layers] == list(LAYERS) and off(found) == {}
+    assert found.landlock == 6 and found.any
+    assert found.inside == ["mount", "rlimits", "capabilities", "no_new_privs", "landlock", "seccomp"]
+
+
+@pytest.mark.parametrize(
+    ("machine", "missing"),
+    [
+        (Machine(landlock=6, cgroup="not mounted"), {"cgroup": "not mounted"}),
+        (Machine(landlock=6, uid="only root"), {"uid": "only root"}),
+        (Machine(landlock=6, seccomp="not built in"), {"seccomp": "not built in"}),
+        (Machine(), {"landlock": "this system has no Landlock"}),
+        (
+            Machine(landlock=6, namespaces="EPERM", uid="EPERM"),
+            {**dict.fromkeys(NAMESPACES, "EPERM"), "uid": "EPERM"},
+        ),
+    ],
+)
+def test_what_a_machine_lacks_is_off_with_the_reason(machine: Machine, missing: dict[str, str]) -> None:
+    found = plan(machine, "auto")
+    assert off(found) == missing
+    assert not any(found.on(name) for name in missing)
+    assert all(found.on(name) for name in LAYERS if name not in missing)
+    assert set(found.inside).isdisjoint(missing)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_requiring_what_is_missing_refuses_by_name(name: str) -> None:
+    lacking = Machine(cgroup="no group", namespaces="no namespace", uid="no uid", seccomp="no filter")
+    if name in ("rlimits", "capabilities", "no_new_privs"):  # every Linux has these
+        assert plan(lacking, f"require:{name}").on(name)
+        return
+    with pytest.raises(Refused) as refused:
+        plan(lacking, f"require:{name}")
+    assert f" give: {name} (" in str(refused.value) and "`quire doctor`" in str(refused.value)
+    assert "no " in str(refused.value)
+
+
+def test_requiring_all_names_all_that_is_missing_and_only_that() -> None:
+    assert plan(ABLE, "require:all") == plan(ABLE, "auto")
+    with pytest.raises(Refused, match=r"give: cgroup \(none\); uid \(only root\)\. `quire doctor`"):
+        plan(Machine(landlock=1, cgroup="none", uid="only root"), "require:all")
+    assert not plan(Machine(landlock=1, cgroup="none"), "require:pid,net").on("cgroup")
+
+
+def test_off_is_off_whatever_the_machine_can_do() -> None:
+    found = plan(ABLE, "off")
+    assert off(found) == dict.fromkeys(LAYERS, "the setting sandbox is off")
+    assert not found.any and found.inside == [] and found.landlock == 0
+
+
+def test_the_worker_s_words_about_its_machine() -> None:
+    said = {"namespaces": "", "uid": "only root", "landlock": 3, "seccomp": ""}
+    assert Machine.of(said, "no group") == Machine(cgroup="no group", uid="only root", landlock=3)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        ("auto", ()),
+        ("off", ()),
+        ("require:all", LAYERS),
+        ("require:pid, net", ("pid", "net")),
+        ("require:seccomp", ("seccomp",)),
+    ],
+)
+def test_what_a_setting_insists_on(wanted: str, names: tuple[str, ...]) -> None:
+    assert required(wanted) == names
+
+
+@pytest.mark.parametrize("wanted", ["", "on", "require", "require:", "auto:pid", "off:all", "Require:pid"])
+def test_a_setting_that_is_none_says_what_there_is(wanted: str) -> None:
+    with pytest.raises(ValueError, match="it is auto, off, or require: and layers"):
+        required(wanted)
+
+
+def test_a_layer_there_is_none_of_is_named_with_those_there_are() -> None:
+    with pytest.raises(ValueError, match="there is no layer gpu, vm; there are cgroup, user, "):
+        required("require:pid,gpu,vm")
+
+
+def test_the_sentence_about_layers() -> None:
+    assert sentence([Layer("pid"), Layer("net")]) == "pid, net"
+    assert sentence([Layer("pid"), Layer("uid", "only root"), Layer("cgroup", "only root"), Layer("net", "no")]) == (
+        "pid; off: uid, cgroup (only root); net (no)"
+    )
+    assert sentence(plan(ABLE, "off").layers) == (
+        "none: cells run with the rights of the server's user (the setting sandbox is off)"
+    )
+    assert sentence([]) == "none: cells run with the rights of the server's user"
