@@ -31,7 +31,7 @@ _IMPORT = "import numpy as np, pandas as pd"
 
 async def measure() -> float:
     with tempfile.TemporaryDirectory() as folder:
-        async with quire(Path(folder)) as client:
+        async with quire(Path(folder), max_kernels_per_user=0, max_kernels=0) as client:
             held = [await _held_by(client, number) for number in (_FEW, _MANY)]
             each = (held[1] - held[0]) / (_MANY - _FEW)
     async with ipykernel() as (manager, kernel):

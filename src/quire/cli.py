@@ -171,9 +171,9 @@ def _serve(parsed: argparse.Namespace) -> int:
             if doors is None:
                 from quire.frontends.mcp import stdio
 
-                await stdio.serve(server, settings.log_level.upper())
+                await stdio.serve(server, settings.log_level.upper(), settings.max_request_bytes)
             else:
-                from quire.frontends.http.serve import serve
+                from quire.frontends.http.serve import Bounds, serve
 
                 await serve(
                     server,
@@ -181,6 +181,11 @@ def _serve(parsed: argparse.Namespace) -> int:
                     port=settings.port,
                     doors=doors,
                     log_level=settings.log_level,
+                    bounds=Bounds(
+                        request_bytes=settings.max_request_bytes,
+                        connections=settings.max_connections,
+                        timeout=settings.request_timeout,
+                    ),
                     listening=lambda url: greeting.show(url, app.about),
                     ending=ending,
                 )

@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from quire import __version__
+from quire import __version__, rules
 from quire.core.active import ActiveRuns
 from quire.core.app import App
-from quire.core.approvals import ApprovalRules, Approvals
+from quire.core.approvals import Approvals
 from quire.core.batches import Batches
 from quire.core.capabilities import Capabilities
-from quire.core.capability import Approve
 from quire.core.capability_ports import Audit, Backends, Installed
 from quire.core.confines import Confines
 from quire.core.current import Current
@@ -27,25 +27,29 @@ from quire.core.errors import Failed, Refused
 from quire.core.feed import Feed
 from quire.core.file_ports import Folders
 from quire.core.files import Files
-from quire.core.idle import Idle, IdleRules
-from quire.core.kernels import KernelRules, Kernels
-from quire.core.limits import Limits
+from quire.core.idle import Idle
+from quire.core.kernels import Kernels
 from quire.core.mirrors import Mirrors
 from quire.core.model import LOCAL, Cell, KernelLimits, KernelSpec, Layer, Mount, Notebook
 from quire.core.network import still_granted
 from quire.core.notebooks import Notebooks
 from quire.core.ports import Blobs, Relay, Shares, Snapshots, Store, Tokens
+from quire.core.pressure import Pressure
 from quire.core.questions import Questions
+from quire.core.queueing import Places, Queue
+from quire.core.quotas import Quotas, Rates
 from quire.core.relaying import CallLimits, Relaying
+from quire.core.room import Room
 from quire.core.runs import Runs
-from quire.core.saving import Saving, SavingRules
+from quire.core.saving import Saving
 from quire.core.sharing import Sharing
-from quire.core.space import Space, SpaceRules
+from quire.core.space import Space
 from quire.core.tasks import background
 from quire.core.timeline import Timeline
 from quire.settings import Settings, load
 
 if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
     from fastmcp import FastMCP
     from fastmcp.server.auth import AuthProvider
 
@@ -67,7 +71,7 @@ async def app(settings: Settings, *, kernels: bool = True) -> AsyncIterator[App]
         if snapshots is not None:
             stack.push_async_callback(snapshots.close)
         await store.mark_unfinished()
-        active, approvals, limits = ActiveRuns(), Approvals(_approval_rules(settings)), _limits(settings)
+        active, approvals, limits = ActiveRuns(), Approvals(rules.approvals(settings)), rules.limits(settings)
         feed = Feed()
         notebooks = Notebooks(store, blobs, feed, limits, [settings.runtime])
         sharing, confines = Sharing(shares, notebooks), _confines(settings)
@@ -76,23 +80,19 @@ async def app(settings: Settings, *, kernels: bool = True) -> AsyncIterator[App]
         )
         runtimes = {"python": await _python(settings, stack, relay)} if kernels else {}
         durable = Durable(snapshots, store) if snapshots is not None else None
-        rules = KernelRules(restore=settings.auto_restore, replay=settings.replay)
-        keeping = Kernels(runtimes, store, _spec(settings), rules, durable)
+        keeping = Kernels(runtimes, store, _spec(settings), rules.kernels(settings), durable)
         stack.push_async_callback(keeping.close)
-        saving = None
-        if snapshots is not None and durable is not None:
-            saving = Saving(snapshots, store, durable, keeping, feed, _saving_rules(settings), installed)
-            await stack.enter_async_context(saving.open())
-        folders = _folders()
-        space = Space(folders, active, keeping, _workspace(settings), _space_rules(settings))
-        runs = Runs(store, blobs, keeping, feed, limits, active, relay, space)
+        saving = await _saving(settings, stack, snapshots, store, durable, keeping, feed, installed)
+        folders, quotas = _folders(), rules.quotas(settings)
+        space = Space(folders, active, keeping, _workspace(settings), rules.space(settings))
+        queue = Queue(Places(quotas.runs, quotas.runs_each), store, feed, limits.max_cells)
+        runs = Runs(store, blobs, keeping, feed, limits, active, relay, space, queue)
         documents = Documents(store, blobs, notebooks, feed, runs.live)
         mirrors = Mirrors(documents, store, feed, _mirrored, keeping.remember)
         await stack.enter_async_context(mirrors.open(restore=kernels))  # before the runs: it writes how they ended
         await stack.enter_async_context(runs.open())
         group = await stack.enter_async_context(background())
-        idle = IdleRules(hibernate_after=settings.hibernate_after, timeout=settings.idle_timeout)
-        group.start_soon(Idle(keeping, saving, idle).watch)
+        _make_room(settings, group, keeping, saving, quotas)
         group.start_soon(space.watch)
         yield App(
             notebooks=notebooks,
@@ -115,6 +115,7 @@ async def app(settings: Settings, *, kernels: bool = True) -> AsyncIterator[App]
             current=Current(notebooks, sharing, keeping),
             feed=feed,
             limits=limits,
+            rates=Rates(quotas.requests, quotas.burst, time.monotonic),
             workspace=_workspace(settings),
             about=about(settings),
         )
@@ -269,18 +270,21 @@ def _folders() -> Folders:
     return DiskFolders()
 
 
-def _space_rules(settings: Settings) -> SpaceRules:
-    """A folder that the operator named is not counted unless they say so: what lies there may be theirs."""
-    said = {"workspace_bytes", "workspace_files"} & settings.model_fields_set
-    if settings.workspace is not None and not said:
-        return SpaceRules(bytes=0, files=0)
-    return SpaceRules(bytes=settings.workspace_bytes, files=settings.workspace_files)
-
-
-def _saving_rules(settings: Settings) -> SavingRules:
-    return SavingRules(
-        interval=settings.snapshot_interval, most_bytes=settings.snapshot_bytes, at_end=settings.auto_save
-    )
+async def _saving(
+    settings: Settings,
+    stack: AsyncExitStack,
+    snapshots: Snapshots | None,
+    store: Store,
+    durable: Durable | None,
+    kernels: Kernels,
+    feed: Feed,
+    installed: Installed,
+) -> Saving | None:
+    if snapshots is None or durable is None:
+        return None
+    saving = Saving(snapshots, store, durable, kernels, feed, rules.saving(settings), installed)
+    await stack.enter_async_context(saving.open())
+    return saving
 
 
 async def _capabilities(
@@ -317,11 +321,6 @@ def _confines(settings: Settings) -> Confines:
         memory=settings.max_memory_bytes, cpu=settings.max_cpu_seconds, processes=settings.max_processes
     )
     return Confines(hosts=settings.capability_hosts, limits=limits, output=settings.max_output_bytes)
-
-
-def _approval_rules(settings: Settings) -> ApprovalRules:
-    rules = {what: Approve(word) for what, word in settings.approve.items()}
-    return ApprovalRules(rules=rules, unasked=settings.approve_unasked, timeout=settings.approve_timeout)
 
 
 async def _python(settings: Settings, stack: AsyncExitStack, relay: Relay) -> PythonRuntime:
@@ -390,14 +389,11 @@ def _mount(entry: str) -> Mount:
     return Mount(str(Path(entry).expanduser().resolve()))
 
 
-def _limits(settings: Settings) -> Limits:
-    return Limits(
-        cell_timeout=settings.cell_timeout,
-        max_timeout=settings.max_timeout,
-        max_cells=settings.max_cells,
-        max_code_bytes=settings.max_code_bytes,
-        max_output_bytes=settings.max_output_bytes,
-        grace=settings.grace,
-        patience=settings.patience,
-        network=settings.network,
-    )
+def _make_room(settings: Settings, group: TaskGroup, kernels: Kernels, saving: Saving | None, quotas: Quotas) -> None:
+    """Have kernels that nobody uses make room for others, from now on."""
+    from quire.runtimes.machine import LinuxMachine
+
+    idle = Idle(kernels, saving, rules.idle(settings))
+    kernels.one_more = Room(kernels, idle.hibernate, quotas).one_more
+    group.start_soon(idle.watch)
+    group.start_soon(Pressure(LinuxMachine(), kernels, idle.hibernate, quotas).watch)

@@ -128,6 +128,36 @@ class Settings(BaseModel):
     environment: tuple[str, ...] = Field(
         (), description="Variables of the server's environment that code has too; without a sandbox it has all"
     )
+    max_kernels: int = Field(
+        500, ge=0, description="Live kernels of all users; for one more the longest unused sleeps on disk; 0 no limit"
+    )
+    max_kernels_per_user: int = Field(100, ge=0, description="The same of one user; 0 no limit")
+    max_runs: int = Field(200, ge=0, description="Runs under way at once; more wait, users by turns; 0 no limit")
+    max_runs_per_user: int = Field(100, ge=0, description="The same of one user; 0 no limit")
+    max_notebooks_per_user: int = Field(10_000, ge=0, description="Notebooks a user may have; 0 no limit")
+    max_memory_bytes_per_user: int = Field(
+        default_factory=lambda: os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 3 // 4,
+        ge=0,
+        description="Bytes a user's kernels may hold together for one more to start; 0 no limit",
+    )
+    min_free_bytes: int = Field(
+        default_factory=lambda: os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 10,
+        ge=0,
+        description="Bytes of memory to stay available: below it checkpoints go, then idle kernels sleep; 0 never",
+    )
+    requests_per_minute: float = Field(
+        30_000, ge=0, description="Requests a user may make a minute; stdio does not count; 0 no limit"
+    )
+    requests_burst: int = Field(3_000, gt=0, description="Requests a user may make at once, after a rest")
+    max_request_bytes: int = Field(
+        default_factory=lambda given: 3 * given.get("max_code_bytes", 0) + 2**20,
+        ge=0,
+        description="Bytes one request may have; unset, what a cell's source may take as JSON and 1 MiB; 0 no limit",
+    )
+    max_connections: int = Field(500, ge=0, description="HTTP connections open at once; 0 no limit")
+    request_timeout: float = Field(
+        30, gt=0, description="Seconds a client may take to send a request, or stop reading its answer"
+    )
     connect_timeout: float = Field(30, gt=0, description="Seconds an MCP server has to answer when it is connected to")
     call_timeout: float = Field(
         60, gt=0, description="Seconds a capability's call may take where the code names no _timeout"

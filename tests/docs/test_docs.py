@@ -242,6 +242,16 @@ def _default(name: str) -> str:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         assert field.get_default(call_default_factory=True) == memory * 3 // 4
         return "three quarters of the machine's memory"
+    if name == "max_memory_bytes_per_user":
+        assert field.get_default(call_default_factory=True) == Settings().max_memory_bytes
+        return "three quarters of the machine's memory"
+    if name == "min_free_bytes":
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        assert field.get_default(call_default_factory=True) == memory // 10
+        return "a tenth of the machine's memory"
+    if name == "max_request_bytes":
+        assert load({"max_code_bytes": 5}, environ={}).max_request_bytes == 15 + 2**20
+        return "three times `max_code_bytes`, and 1 MiB"
     value = field.get_default(call_default_factory=True)
     assert value is not PydanticUndefined
     match value:
@@ -266,6 +276,13 @@ def test_the_settings_files_on_the_page_of_users_are_taken(tmp_path: Path) -> No
         (tmp_path / "quire.toml").write_text(text)
         ways.append(load(environ={}, config=tmp_path / "quire.toml").auth)
     assert ways == ["tokens", "jwt", "oidc"]
+
+
+def test_the_limits_on_the_page_are_taken(tmp_path: Path) -> None:
+    (text,) = blocks(read("docs/howto/limits.md"), "toml")
+    (tmp_path / "quire.toml").write_text(text)
+    taken = load(environ={}, config=tmp_path / "quire.toml")
+    assert (taken.max_kernels_per_user, taken.max_runs, taken.requests_burst) == (10, 16, 100)
 
 
 def _commands() -> dict[str, argparse.ArgumentParser]:

@@ -53,6 +53,9 @@ class ActiveRun:
     started_at: float = 0.0
     stopping: Stop | None = None
     because: str = ""  # a sentence's end: why, where the kind of stop does not say
+    waits: str = ""  # what it waits for, where that is a place among all runs
+    queued: anyio.CancelScope | None = None  # meanwhile; to be cancelled where it is given up
+    placed: bool = False  # it has one
     following: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     clock: anyio.CancelScope | None = None  # ends it when its time is over
     doing: str = ""  # what a capability it called says of its progress
@@ -128,6 +131,8 @@ class ActiveRun:
         if self.stopping is None:
             self.stopping, self.because = why, because
             self.following.cancel()
+            if self.queued is not None:
+                self.queued.cancel()
 
     def now(self) -> Cell:
         """The cell with what the run has shown so far."""
@@ -155,6 +160,10 @@ class ActiveRuns:
     def begun(self) -> list[ActiveRun]:
         """All that run now, in every notebook."""
         return [run for runs in self._runs.values() for run in runs if run.begun.is_set()]
+
+    def queued(self, notebook: NotebookId) -> ActiveRun | None:
+        """What waits there for a place among all runs."""
+        return next((run for run in self.of(notebook) if run.queued is not None), None)
 
     def add(self, active: ActiveRun, *, first: bool = False) -> None:
         runs = self._runs.setdefault(active.notebook.id, [])

@@ -21,6 +21,7 @@ from quire.core.mirrors import Mirrors
 from quire.core.model import Notebook
 from quire.core.notebooks import Notebooks
 from quire.core.questions import Questions
+from quire.core.quotas import Rates
 from quire.core.relaying import Relaying
 from quire.core.runs import Runs
 from quire.core.saving import Saving
@@ -50,5 +51,6 @@ class App:
     current: Current
     feed: Feed
     limits: Limits
+    rates: Rates
     workspace: Callable[[Notebook], str]  # the folder a notebook's code works in
     about: dict[str, str]  # what this Quire runs under, for people: version, store, runtimes

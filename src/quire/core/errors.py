@@ -5,6 +5,7 @@
     │  └─ Stale       the cell was edited meanwhile: read it again
     ├─ NotFound       no such thing: choose one of those named
     │  └─ NotInstalled  no such capability
+    ├─ OverLimit      a limit is reached: wait as long as it says, or make room; nothing has changed here
     ├─ HeldElsewhere  another server runs this notebook: use another notebook, or that server
     └─ Failed         the machine could not do it: no disk space, no process; what was kept is said
        ├─ Lost        a backend's connection ended
@@ -35,6 +36,10 @@ class NotFound(QuireError):
 
 class NotInstalled(NotFound):
     """There is no capability of that name."""
+
+
+class OverLimit(QuireError):
+    """More than a principal or the server may have at once; the message names the limit and what to do."""
 
 
 class HeldElsewhere(QuireError):

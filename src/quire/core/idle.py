@@ -39,13 +39,27 @@ class Idle:
                 except QuireError as error:
                     log.warning("closing the kernel of notebook %r: %s", notebook.name, error)
 
+    async def hibernate(self, notebook: Notebook, why: str) -> bool:
+        """Put its kernel to sleep on disk, where nobody uses it and nothing is lost by it; whether that is so now."""
+        line = self._kernels.line(notebook)
+        head = line.head if line is not None else None
+        try:
+            if self._saving is None or not await self._saving.whole(notebook):
+                return False
+        except QuireError as error:
+            log.warning("putting the kernel of notebook %r to sleep: %s", notebook.name, error)
+            return False
+        await self._kernels.put_away(notebook, head, why)
+        return self._kernels.live(notebook) is None
+
     async def _consider(self, notebook: Notebook, seconds: float) -> None:
         after, timeout = self._rules.hibernate_after, self._rules.timeout
         line = self._kernels.line(notebook)
         head = line.head if line is not None else None
-        if after and seconds >= after and self._saving is not None and await self._saving.whole(notebook):
-            await self._kernels.put_away(notebook, head, f"it was put to sleep after {after:g} s without use")
-        elif timeout and seconds >= timeout:
+        slept = f"it was put to sleep after {after:g} s without use"
+        if after and seconds >= after and await self.hibernate(notebook, slept):
+            return
+        if timeout and seconds >= timeout:
             try:
                 if self._saving is not None:
                     await self._saving.saved(notebook)

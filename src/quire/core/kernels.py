@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 
 import anyio
@@ -27,6 +27,20 @@ class KernelRules:
     replay: str = "ask"  # cells that make what did not come back: never, ask (name them), always
 
 
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """A kernel there is, and how it stands."""
+
+    notebook: Notebook
+    kernel: Kernel
+    named: frozenset[str]  # checkpoints people gave a name
+    idle: float | None  # seconds since somebody used it; None while somebody does
+
+    @property
+    def id(self) -> NotebookId:
+        return self.notebook.id
+
+
 class Kernels:
     def __init__(
         self,
@@ -42,14 +56,21 @@ class Kernels:
         self._rules = rules
         self._durable = durable  # None where nothing is kept
         self._slots: dict[NotebookId, Slot] = {}
+        self.one_more: Callable[[Notebook], AbstractAsyncContextManager[None]] = lambda _: nullcontext()
+        """Has room for a kernel while the block starts it, or raises OverLimit (core/room.py)."""
 
     @asynccontextmanager
-    async def lease(self, notebook: Notebook) -> AsyncIterator[Lease]:
-        """This notebook's kernel, started where there is none, for as long as the block lasts.
+    async def lease(
+        self, notebook: Notebook, first: Callable[[], Awaitable[None]] | None = None
+    ) -> AsyncIterator[Lease]:
+        """This notebook's kernel, started where there is none, for as long as the block lasts. `first` is awaited when
+        the turn has come.
 
         Leaving it takes a checkpoint, if a run moved the namespace: whoever waits for the run's outcome has it by then.
         """
         async with self.turn(notebook) as slot:
+            if first is not None:
+                await first()
             slot.line.used(anyio.current_time() - slot.used_at)
             try:
                 await self.settle(notebook, slot)
@@ -146,7 +167,7 @@ class Kernels:
     async def begun_with(self, notebook: Notebook, snapshot: Snapshot) -> Kernel:
         """A kernel for a new notebook that begins with a snapshot."""
         assert self._durable is not None
-        kernel = await self._runtimes[notebook.runtime].start(self.spec(notebook))
+        kernel = await self._runtimes[notebook.runtime].start(self.spec(notebook))  # whoever calls has room for it
         try:
             await self._durable.load(notebook, kernel, snapshot)
             return await self._rooted(notebook, kernel)
@@ -170,14 +191,23 @@ class Kernels:
         async with self.turn(notebook, asked=False) as slot:
             await self._protect(notebook, slot)
 
-    def idle(self) -> list[tuple[Notebook, float]]:
-        """Notebooks with a kernel nobody wants, and for how many seconds."""
+    def standing(self) -> list[Standing]:
+        """The kernels there are."""
         now = anyio.current_time()
         return [
-            (slot.notebook, now - slot.used_at)
+            Standing(
+                notebook=slot.notebook,
+                kernel=slot.kernel,
+                named=frozenset(slot.named.values()),
+                idle=None if slot.waiting else now - slot.used_at,
+            )
             for slot in self._slots.values()
-            if slot.kernel is not None and not slot.waiting
+            if slot.kernel is not None
         ]
+
+    def idle(self) -> list[tuple[Notebook, float]]:
+        """Notebooks with a kernel nobody wants, and for how many seconds."""
+        return [(each.notebook, each.idle) for each in self.standing() if each.idle is not None]
 
     async def put_away(self, notebook: Notebook, head: RunId | None, why: str) -> None:
         """End a kernel that nobody uses; not if somebody came and it stands elsewhere by now."""
@@ -221,7 +251,8 @@ class Kernels:
                 "Use another notebook (create_notebook), or end that server."
             )
         try:
-            slot.kernel = await self._runtimes[notebook.runtime].start(self.spec(notebook))
+            async with self.one_more(notebook):
+                slot.kernel = await self._runtimes[notebook.runtime].start(self.spec(notebook))
             slot.used_at = math.inf
             return (None, []) if empty else await self._bring_back(notebook, slot)
         except BaseException:

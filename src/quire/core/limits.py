@@ -17,6 +17,7 @@ RESERVED = ("current", "cell", "notebooks", "files")  # resource addresses begin
 class Limits:
     cell_timeout: float  # seconds, where a call names none
     max_timeout: float  # seconds
+    max_notebooks: int = 0  # per principal; 0 no limit
     max_cells: int  # per notebook
     max_code_bytes: int  # per cell
     max_output_bytes: int  # per run

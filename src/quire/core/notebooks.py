@@ -58,7 +58,11 @@ class Notebooks:
             created_at=time.time(),
             policy=check_policy(policy or Policy(), self._limits),
         )
-        return await self._store.create_notebook(notebook)
+        return await self.keep(notebook)
+
+    async def keep(self, notebook: Notebook) -> Notebook:
+        """Keep a new one. Raises OverLimit where its owner has as many as may be."""
+        return await self._store.create_notebook(notebook, limit=self._limits.max_notebooks)
 
     async def named(self, who: Principal, name: str) -> Notebook:
         found = await self._store.find_notebook(who, check_name(name, new=False))

@@ -104,6 +104,10 @@ class Kernel(Protocol):
         """A second kernel that begins at a checkpoint of this one and outlives it. Raises Failed."""
         ...
 
+    def memory(self) -> int:
+        """Bytes of its own that it holds now, about: what runs the code, and its checkpoints."""
+        ...
+
     async def close(self) -> None:
         """End everything, checkpoints too, whatever it does; wait until it is gone. Twice is once."""
 
@@ -124,6 +128,22 @@ class Runtime(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Memory:
+    """Of a machine, in bytes."""
+
+    total: int
+    available: int
+
+
+class Machine(Protocol):
+    """What everything here runs on."""
+
+    def memory(self) -> Memory:
+        """As it is now; quick."""
+        ...
+
+
 class Relay(Protocol):
     """What a runtime brings its kernels' calls to; it is the core's."""
 
@@ -141,8 +161,8 @@ class Store(Protocol):
     Cells are numbered from 0 without gaps. A full disk raises Failed and changes nothing.
     """
 
-    async def create_notebook(self, notebook: Notebook) -> Notebook:
-        """Raises Refused where the owner has one of that name."""
+    async def create_notebook(self, notebook: Notebook, *, limit: int = 0) -> Notebook:
+        """Raises Refused where the owner has one of that name, OverLimit where it has `limit`; 0 is none."""
         ...
 
     async def find_notebook(self, owner: Principal, name: str) -> Notebook | None: ...

@@ -36,6 +36,7 @@ from quire.core.model import (
 )
 from quire.core.outcomes import KEPT, outcome, restored
 from quire.core.ports import Blobs, Kernel, Store
+from quire.core.queueing import Queue
 from quire.core.recording import Recorder
 from quire.core.relaying import Relaying
 from quire.core.space import Space
@@ -61,6 +62,7 @@ class Runs:
         active: ActiveRuns,
         relay: Relaying,
         space: Space,
+        queue: Queue,
     ) -> None:
         self._store = store
         self._kernels = kernels
@@ -69,6 +71,7 @@ class Runs:
         self._active = active
         self._relay = relay
         self._space = space
+        self._queue = queue
         self._recorder = Recorder(store, blobs)
         self._group: TaskGroup | None = None
         self.ending = False  # the server is about to end, and its callers are sent away
@@ -140,7 +143,8 @@ class Runs:
                     await self._news(active, asks)
                     if active.question is not None and asks:
                         return active.now()
-                if tick is not None and active.cell is not None and not active.done.is_set():
+                begun = active.cell is not None or active.queued is not None
+                if tick is not None and begun and not active.done.is_set():
                     await tick(active)
             if active.cell is None and isinstance(active.asked, Cell) and not active.done.is_set():
                 return active.asked  # still waiting for its turn
@@ -164,12 +168,14 @@ class Runs:
             group.cancel_scope.cancel()
 
     async def interrupt(self, notebook: Notebook) -> Cell:
-        """Stop what runs now; back when it has stopped."""
-        active = self.current(notebook)
+        """Stop what runs now, or waits to; back when it has stopped."""
+        active = self.current(notebook) or self._active.queued(notebook.id)
         if active is None:
             raise NotFound(f"Nothing is running in notebook {notebook.name!r}; nothing was interrupted.")
         active.stop(Stop.INTERRUPT)
         await active.done.wait()
+        if active.cell is None and isinstance(active.asked, Cell):
+            return active.asked  # it had not begun
         if active.error is not None:
             raise active.error
         return active.now()
@@ -191,7 +197,7 @@ class Runs:
     async def _drive(self, active: ActiveRun) -> None:
         notebook = active.notebook
         try:
-            async with self._kernels.lease(notebook) as lease:
+            async with self._kernels.lease(notebook, lambda: self._queue.enter(active)) as lease:
                 again = await self._replay(notebook, lease)
                 active.notice = " ".join(filter(None, (lease.notice, again, await self._space.begin(active))))
                 if active.stopping is None:  # given up while it waited: the cell stays as it is
@@ -224,6 +230,7 @@ class Runs:
         if active.done.is_set():
             return
         self._active.remove(active)
+        self._queue.leave(active)
         active.begun.set()
         active.done.set()
         if active.cell is not None:

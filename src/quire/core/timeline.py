@@ -184,24 +184,31 @@ class Timeline:
                 mirror="",
                 seen_as="",
             )
-            if isinstance(point, Snapshot):
-                census = census_of(point)
-                branched = await self._kernels.begun_with(new, point)
-                slot.line.steps.update(await self._steps(notebook, run))
-            else:
-                census = kernel.checkpoints[point] if point != START else slot.line.start
-                branched = await kernel.branch(point, self._kernels.spec(new))
-            try:
-                await self._store.create_notebook(new)
-                cells = await self._led_to(notebook, slot.line, run)
-                await self._notebooks.add_cells(new, cells)
-                self._kernels.place(new, branched, census)
-            except BaseException:
-                await branched.close()
-                raise
+            async with self._kernels.one_more(new):
+                await self._place_branch(notebook, slot, kernel, point, new)
         self._feed.tell(Change(notebook=new))
         made = await self._notebooks.named(new.owner, name)
         return replace(made, seen_as=f"{made.owner}/{name}") if notebook.seen_as else made
+
+    async def _place_branch(
+        self, notebook: Notebook, slot: Slot, kernel: Kernel, point: str | Snapshot, new: Notebook
+    ) -> None:
+        assert new.origin is not None
+        run = new.origin.run
+        if isinstance(point, Snapshot):
+            census = census_of(point)
+            branched = await self._kernels.begun_with(new, point)
+            slot.line.steps.update(await self._steps(notebook, run))
+        else:
+            census = kernel.checkpoints[point] if point != START else slot.line.start
+            branched = await kernel.branch(point, self._kernels.spec(new))
+        try:
+            await self._notebooks.keep(new)
+            await self._notebooks.add_cells(new, await self._led_to(notebook, slot.line, run))
+            self._kernels.place(new, branched, census)
+        except BaseException:
+            await branched.close()
+            raise
 
     def _refuse_while_busy(self, notebook: Notebook) -> None:
         if self._kernels.busy(notebook):

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from quire.core.access import Access
 from quire.core.capability import Capability
-from quire.core.errors import NotFound, Refused
+from quire.core.errors import NotFound, OverLimit, Refused
 from quire.core.model import (
     Blob,
     Cell,
@@ -40,7 +40,9 @@ class MemoryStore:
     def __init__(self) -> None:
         self._books: dict[NotebookId, _Book] = {}
 
-    async def create_notebook(self, notebook: Notebook) -> Notebook:
+    async def create_notebook(self, notebook: Notebook, *, limit: int = 0) -> Notebook:
+        if 0 < limit <= len(await self.list_notebooks(notebook.owner)):
+            raise OverLimit(wording.too_many_notebooks(limit))
         if await self.find_notebook(notebook.owner, notebook.name):
             raise Refused(wording.name_taken(notebook.name))
         self._books[notebook.id] = _Book(notebook)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from quire.core.errors import Failed, NotFound, Refused
+from quire.core.errors import Failed, NotFound, OverLimit, Refused
 from quire.core.model import (
     Cell,
     CellId,
@@ -58,8 +58,11 @@ class SqlStore:
         self.capabilities = SqlCapabilities(self._writer, self._reader, self._locks / "capabilities")
         self.shares = SqlShares(self._writer, self._reader)
 
-    async def create_notebook(self, notebook: Notebook) -> Notebook:
+    async def create_notebook(self, notebook: Notebook, *, limit: int = 0) -> Notebook:
         def job(db: sqlite3.Connection) -> Notebook:
+            counted = db.execute("SELECT count(*) FROM notebooks WHERE owner = ?", (notebook.owner,)).fetchone()[0]
+            if 0 < limit <= counted:
+                raise OverLimit(wording.too_many_notebooks(limit))
             try:
                 db.execute(
                     "INSERT INTO notebooks (id, owner, name, runtime, created_at, metadata, policy,"

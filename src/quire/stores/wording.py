@@ -14,6 +14,13 @@ def name_taken(name: str) -> str:
     return f"There is a notebook called {name!r} already. Use it (use_notebook), or choose another name."
 
 
+def too_many_notebooks(limit: int) -> str:
+    return (
+        f"No notebook was made: a user may have {limit:,} (setting max_notebooks_per_user). "
+        "Go on in one there is (list_notebooks shows them), emptied by clear_notebook where its cells are not needed."
+    )
+
+
 def too_many_cells(there: int, limit: int) -> str:
     return (
         f"The notebook has {there:,} cells and may have {limit:,} (setting max_cells). "

@@ -21,6 +21,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from quire.core.errors import Failed, Refused
+from quire.frontends.http.connections import be_quiet, bounded
+from quire.frontends.http.guard import Guard, lift_own_limit
 
 PATH = "/mcp"
 _GRACE = 3  # seconds open requests have when the server ends
@@ -35,6 +37,18 @@ class Doors:
     hosts: tuple[str, ...] = ()  # names beside its address
 
 
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """What a client may send, and how slowly."""
+
+    request_bytes: int  # of one request; 0 no limit
+    connections: int  # open at once; 0 no limit
+    timeout: float  # seconds to send a request, and to read an answer on
+
+    def guard(self) -> Middleware:
+        return Middleware(Guard, path=PATH, most_bytes=self.request_bytes, timeout=self.timeout)
+
+
 async def serve(
     server: FastMCP[Any],
     *,
@@ -42,6 +56,7 @@ async def serve(
     port: int,
     doors: Doors,
     log_level: str,
+    bounds: Bounds,
     listening: Callable[[str], None],
     ending: Callable[[], None],
 ) -> None:
@@ -58,9 +73,18 @@ async def serve(
             allowed_hosts=[host, *doors.hosts],
             # behind a proxy that speaks TLS the server does not see under which scheme it is called
             allowed_origins=[f"{scheme}://{name}" for name in doors.hosts for scheme in ("http", "https")],
-            middleware=_middleware(doors),
+            middleware=[*_middleware(doors), bounds.guard()],
         )
-        config = uvicorn.Config(app, log_level=log_level, lifespan="on", timeout_graceful_shutdown=_GRACE, ws="none")
+        lift_own_limit(app)
+        config = uvicorn.Config(
+            app,
+            log_level=log_level,
+            lifespan="on",
+            timeout_graceful_shutdown=_GRACE,
+            ws="none",
+            http=bounded(bounds.connections, bounds.timeout),
+        )
+        be_quiet()  # after the configuration, which sets it up
         running = _Server(config, ending)
         listening(address)
         try:

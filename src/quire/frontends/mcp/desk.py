@@ -25,6 +25,7 @@ from quire.frontends.mcp.notices import Notices
 from quire.frontends.mcp.render import Renderer
 from quire.frontends.mcp.results import NotebookInfo
 
+_TURN = "It waits for its turn: another cell of this notebook runs."
 _SAY = 1.0  # seconds a progress message may take to send
 
 
@@ -82,9 +83,10 @@ class Desk:
         )
 
         async def tick(run: ActiveRun) -> None:
-            elapsed = anyio.current_time() - run.started_at
+            elapsed = anyio.current_time() - run.started_at if run.started_at else 0.0
+            doing = run.waits if run.queued is not None else run.doing or run.transcript.last_line()
             with anyio.move_on_after(_SAY):
-                await ctx.report_progress(elapsed, run.timeout, run.doing or run.transcript.last_line() or "running")
+                await ctx.report_progress(elapsed, run.timeout, doing or "running")
 
         with active.listening() if asks else contextlib.nullcontext():
             if reply:
@@ -94,7 +96,7 @@ class Desk:
                 await self._asking.ask(ctx, active, active.question)
                 cell = await self.app.runs.wait(active, tick=tick, asks=asks)
         if active.cell is None:
-            return cell, "It waits for its turn: another cell of this notebook runs. get_cell shows when it has run."
+            return cell, f"{active.waits or _TURN} get_cell shows when it has run."
         return cell, active.notice
 
     async def run_several(
@@ -110,7 +112,7 @@ class Desk:
         batch = await self.app.batches.run(notebook, cells, timeout, tick)
         notices = [*batch.notices, *([str(batch.error)] if batch.error is not None else [])]
         if not batch.ran:
-            notices.append("The first of them waits for its turn: another cell of this notebook runs.")
+            notices.append((batch.active.waits if batch.active is not None else "") or _TURN)
             return await self.render.several(notebook, cells[:1], " ".join(notices))
         left = len(cells) - len(batch.ran)
         if batch.ran[-1].state.failed and left:

@@ -14,10 +14,12 @@ from mcp_types import CallToolRequestParams, Icon
 from pydantic import ValidationError as PydanticValidationError
 
 from quire.core.app import App
+from quire.core.errors import Refused
 from quire.frontends.mcp import prompts, resources
 from quire.frontends.mcp.desk import Desk
 from quire.frontends.mcp.exposed import Exposed
 from quire.frontends.mcp.notices import Notices
+from quire.frontends.mcp.rates import Paced
 from quire.frontends.mcp.toolsets import Shelf, capabilities, files, notebook, repl, sandbox, timeline, users
 
 _SETS = {
@@ -41,6 +43,7 @@ not. rollback steps back to any earlier cell, branch_notebook tries a second way
 server an object that code calls, `caps` in code lists them. Long outputs are shown shortened with the address of the
 whole."""
 
+_WORD = 2**63
 _ICON = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 24 24'%3E%3Cpath d='M4 4c4-1 6 0 8 2 2-2"
     " 4-3 8-2v15c-4-1-6 0-8 2-2-2-4-3-8-2z' fill='none' stroke='%23555' stroke-width='2'/%3E%3C/svg%3E"
@@ -56,7 +59,7 @@ def build(app: App, *, toolsets: tuple[str, ...], result_chars: int, version: st
         version=version,
         icons=[Icon(src=_ICON, mime_type="image/svg+xml")],
         lifespan=_lifespan(app, desk),
-        middleware=[_PlainRefusals()],
+        middleware=[Paced(app.rates), _PlainRefusals()],
     )
     shelf = Shelf(server)
     for name in toolsets:
@@ -97,9 +100,19 @@ class _PlainRefusals(Middleware):
         call_next: CallNext[CallToolRequestParams, ToolResult],
     ) -> ToolResult:
         try:
+            _check_numbers(context.message)
             return await call_next(context)
+        except Refused as error:
+            return ToolResult(content=str(error), is_error=True)
         except ValidationError as error:
             return ToolResult(content=_sentence(context.message.name, error), is_error=True)
+
+
+def _check_numbers(call: CallToolRequestParams) -> None:
+    """Integers that no machine word holds mean nothing here, and no database takes them."""
+    for name, value in (call.arguments or {}).items():
+        if isinstance(value, int) and not -_WORD <= value < _WORD:
+            raise Refused(f"{call.name} was not called, nothing has changed: {name} is too large a number.")
 
 
 def _sentence(tool: str, error: ValidationError) -> str:

@@ -18,18 +18,18 @@ from fastmcp import FastMCP
 from fastmcp.server.context import reset_transport, set_transport
 from mcp.server.stdio import stdio_server
 
-_LINE = 64 * 2**20  # bytes: the longest message taken
+_LINE = 64 * 2**20  # bytes: the longest message taken, where there is no limit
 
 
-async def serve(server: FastMCP[Any], log_level: str) -> None:
-    """Until the client closes stdin."""
+async def serve(server: FastMCP[Any], log_level: str, most_bytes: int) -> None:
+    """Until the client closes stdin. A message of more than `most_bytes` is a bad one; 0 takes very long ones."""
     if not (_is_pipe(0) and _is_pipe(1)):
         await server.run_stdio_async(show_banner=False, log_level=log_level)
         return
     token = set_transport("stdio")
     low = server._mcp_server  # run_stdio_async takes no streams
     try:
-        async with server._lifespan_manager(), _streams() as (lines, pipe):
+        async with server._lifespan_manager(), _streams(most_bytes or _LINE) as (lines, pipe):
             async with stdio_server(cast(Any, lines), cast(Any, pipe)) as (read, write):
                 await low.run(read, write, low.create_initialization_options())
     finally:
@@ -42,14 +42,14 @@ def _is_pipe(fd: int) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def _streams() -> AsyncIterator[tuple[_Lines, _Pipe]]:
+async def _streams(longest: int) -> AsyncIterator[tuple[_Lines, _Pipe]]:
     """Our own copies of 0 and 1; those numbers now lead nowhere and to stderr, so that nothing strays in."""
     loop = asyncio.get_running_loop()
     stdin, stdout = os.dup(0), os.dup(1)
     with open(os.devnull, "rb") as nothing:  # noqa: ASYNC230, PTH123 - the null device does not block
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)
-    reader = asyncio.StreamReader(_LINE)
+    reader = asyncio.StreamReader(longest)
     incoming, _ = await loop.connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(stdin, "rb", buffering=0)
     )

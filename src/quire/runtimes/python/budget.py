@@ -7,7 +7,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +36,10 @@ class Ledger:
         if self._held:
             self._held[next(reversed(self._held))] += touched
         self._held = {name: self._held.get(name, _FORK) for name in kept}
+
+    def held(self, kept: Collection[str]) -> int:
+        """Bytes that these hold together."""
+        return sum(held for name, held in self._held.items() if name in kept)
 
     def woken(self, name: str) -> None:
         self._held.pop(name, None)

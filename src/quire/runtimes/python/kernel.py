@@ -205,6 +205,10 @@ class PythonKernel:
         """Bytes that dropping each checkpoint would free."""
         return (await self._keeper.weigh())[1]
 
+    def memory(self) -> int:
+        """Bytes of its own that the live process holds, and what its checkpoints are guessed or weighed to."""
+        return budget.size_of(self._live.pid) + self._ledger.held(self._keeper.kept)
+
     async def restore(self, name: str) -> None:
         """Wake a checkpoint into the live process's place; "" is the kernel as it began. Raises Failed."""
         assert self._spec is not None

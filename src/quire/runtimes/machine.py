@@ -1,0 +1,53 @@
+"""The memory there is: the machine's, or that of the cgroup this process is in, whichever has less left."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from quire.core.ports import Memory
+
+_MEMINFO = re.compile(r"^(MemTotal|MemAvailable):\s+(\d+)", re.MULTILINE)
+_CACHE = re.compile(r"^(?:total_)?inactive_file (\d+)", re.MULTILINE)
+_FILES = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))  # of v2, of v1
+
+
+class LinuxMachine:
+    def __init__(self, proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> None:
+        self._proc = proc
+        self._cgroups = cgroups
+
+    def memory(self) -> Memory:
+        """Of it all where nothing can be read: nobody is short of what nobody knows."""
+        found = [Memory(total=1 << 62, available=1 << 62)]
+        with contextlib.suppress(OSError, KeyError):
+            text = (self._proc / "meminfo").read_text()
+            kib = {name: int(number) * 1024 for name, number in _MEMINFO.findall(text)}
+            found.append(Memory(total=kib["MemTotal"], available=kib["MemAvailable"]))
+        for folder in self._folders():
+            with contextlib.suppress(OSError, ValueError):
+                found.append(_limited(folder))
+        return min(found, key=lambda each: each.available)
+
+    def _folders(self) -> Iterator[Path]:
+        """This process's cgroup and those above it, of either version; inside a container its root is the topmost."""
+        with contextlib.suppress(OSError):
+            for line in (self._proc / "self/cgroup").read_text().splitlines():
+                _, controllers, path = line.split(":", 2)
+                if controllers and "memory" not in controllers.split(","):
+                    continue
+                root = self._cgroups / "memory" if controllers else self._cgroups
+                for each in (Path(path), *Path(path).parents):
+                    yield root / str(each).lstrip("/")
+
+
+def _limited(folder: Path) -> Memory:
+    """Raises ValueError or OSError where nothing limits it."""
+    for most, now in _FILES:
+        if (folder / most).exists():
+            total, used = int((folder / most).read_text()), int((folder / now).read_text())
+            cache = _CACHE.search((folder / "memory.stat").read_text())
+            return Memory(total=total, available=max(0, total - used + (int(cache[1]) if cache else 0)))
+    raise ValueError(folder)

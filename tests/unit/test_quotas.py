@@ -1,0 +1,132 @@
+"""What a principal may use at once, by pure rules: rates, places among runs, kernels."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import anyio
+import pytest
+
+from quire.core.errors import OverLimit
+from quire.core.model import Principal
+from quire.core.queueing import Places
+from quire.core.quotas import Quotas, Rates
+
+ANN, BEN, CAL = Principal("ann"), Principal("ben"), Principal("cal")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_after_a_burst_a_principal_waits_as_long_as_it_is_told() -> None:
+    clock = Clock()
+    rates = Rates(60, 3, clock)
+    for _ in range(3):
+        rates.take(ANN)
+    with pytest.raises(OverLimit, match=r"requests_per_minute.*Call again in 1 s"):
+        rates.take(ANN)
+    rates.take(BEN)  # who has a bucket of their own
+    clock.now += 0.5
+    with pytest.raises(OverLimit, match=r"Call again in 0\.5 s"):
+        rates.take(ANN)
+    clock.now += 0.5
+    rates.take(ANN)
+    clock.now += 3600
+    for _ in range(3):  # a rest fills the bucket, and no more than that
+        rates.take(ANN)
+    with pytest.raises(OverLimit):
+        rates.take(ANN)
+
+
+def test_a_rate_of_zero_is_no_limit() -> None:
+    rates = Rates(0, 1, Clock())
+    for _ in range(1000):
+        rates.take(ANN)
+
+
+def test_rates_of_principals_who_rested_are_forgotten() -> None:
+    clock = Clock()
+    rates = Rates(60, 2, clock)
+    for number in range(20_000):
+        rates.take(Principal(str(number)))
+        clock.now += 0.01
+    assert len(rates._buckets) <= 10_000
+
+
+def test_which_limit_keeps_from_one_more_kernel() -> None:
+    quotas = Quotas(kernels=3, kernels_each=2)
+    assert quotas.over_kernels(Counter(), ANN) == ""
+    assert quotas.over_kernels(Counter({ANN: 2}), ANN) == "max_kernels_per_user"
+    assert quotas.over_kernels(Counter({ANN: 2}), BEN) == ""
+    assert quotas.over_kernels(Counter({ANN: 2, BEN: 1}), BEN) == "max_kernels"
+    assert Quotas().over_kernels(Counter({ANN: 1000}), ANN) == ""
+
+
+async def test_principals_take_turns_and_each_ones_runs_keep_their_order() -> None:
+    places, order = Places(most=1), []
+    assert places.take(ANN)
+
+    async def run(who: Principal, number: int) -> None:
+        await places.wait(who)
+        order.append((who, number))
+        await anyio.lowlevel.checkpoint()
+        places.leave(who)
+
+    async with anyio.create_task_group() as group:
+        for who, number in [(ANN, 1), (ANN, 2), (ANN, 3), (BEN, 1), (BEN, 2), (CAL, 1)]:
+            group.start_soon(run, who, number)
+            await anyio.wait_all_tasks_blocked()
+        assert order == []
+        places.leave(ANN)
+    assert order == [(ANN, 1), (BEN, 1), (CAL, 1), (ANN, 2), (BEN, 2), (ANN, 3)]
+    assert places.take(CAL)  # and nothing is left over
+
+
+async def test_a_principal_with_all_its_places_keeps_nobody_waiting() -> None:
+    places = Places(most=3, most_each=2)
+    assert places.take(ANN) and places.take(ANN)
+    assert not places.take(ANN)
+    assert "max_runs_per_user" in places.why(ANN)
+    async with anyio.create_task_group() as group:
+        group.start_soon(places.wait, ANN)
+        await anyio.wait_all_tasks_blocked()
+        assert places.take(BEN)
+        assert not places.take(CAL)
+        assert "max_runs)" in places.why(CAL)
+        places.leave(BEN)  # which is no place for Ann
+        assert places.take(CAL)
+        places.leave(ANN)
+    assert not places.take(ANN)
+
+
+async def test_whoever_stops_waiting_holds_no_place() -> None:
+    places = Places(most=1)
+    assert places.take(ANN)
+    with anyio.move_on_after(0):
+        await places.wait(BEN)
+    places.leave(ANN)
+    assert places.take(CAL)
+
+    async def run() -> None:
+        await places.wait(BEN)
+        places.leave(BEN)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(run)
+        await anyio.wait_all_tasks_blocked()
+        places.leave(CAL)  # the place is Ben's in the moment he gives up
+        group.cancel_scope.cancel()
+    assert places.take(CAL)
+
+
+async def test_a_place_that_is_free_by_now_is_not_waited_for() -> None:
+    places = Places(most=1)
+    assert places.take(ANN) and not places.take(BEN)
+    places.leave(ANN)
+    with anyio.fail_after(5):
+        await places.wait(BEN)
