@@ -43,7 +43,8 @@ class Calls:
         for task in list(self._tasks.values()):
             task.cancel()
         if self._sending is not None:
-            self._sending.cancel()  # before the number is another's
+            self._sending.cancel()
+            self._loop.remove_writer(self._sock.fileno())  # before the number is another's
         self._sock.close()
 
     def _on_bytes(self) -> None:

@@ -77,6 +77,7 @@ class Live:
         self._gone = asyncio.Event()
         self._fetching: asyncio.TimerHandle | None = None
         self._ending: asyncio.Task[None] | None = None
+        self._sending: set[asyncio.Task[None]] = set()  # what did not go at once
         self._pid = 0
         self._pidfd = -1
 
@@ -197,8 +198,17 @@ class Live:
         await asyncio.shield(self._gone.wait())
 
     async def send(self, message: Any) -> None:
+        data = frames.encode(message)
         with contextlib.suppress(OSError):  # a dead kernel says so itself, through its pidfd
-            await self._loop.sock_sendall(self._sock, frames.encode(message))
+            sent = 0
+            with contextlib.suppress(BlockingIOError):
+                sent = self._sock.send(data)
+            if sent < len(data):
+                rest = self._loop.create_task(self._loop.sock_sendall(self._sock, memoryview(data)[sent:]))
+                self._sending.add(rest)
+                rest.add_done_callback(self._sending.discard)
+                await asyncio.wait([rest])
+                rest.cancelled() or rest.exception()  # looked at: see above
 
     def tell(self, words: str) -> None:
         """Say something to whoever reads what the code writes."""
@@ -322,6 +332,10 @@ class Live:
 
     def _close_descriptors(self) -> None:
         self._calls.close()
+        for each in list(self._sending):
+            each.cancel()
+        if self._sock.fileno() >= 0:  # a descriptor that is closed while it is waited for makes the next one deaf
+            self._loop.remove_writer(self._sock.fileno())
         for descriptor in (self._pidfd, self._lock, *(pipe for _, pipe in self._pipes)):
             if descriptor >= 0:
                 os.close(descriptor)

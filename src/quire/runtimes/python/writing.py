@@ -91,7 +91,7 @@ class _Writer:
                     raise _Lost("did not get on and was ended")
         finally:
             answer.cancel()
-            await asyncio.wait([answer])  # it lets go of the descriptor, before another is opened under its number
+            loop.remove_reader(ours)  # at once, whoever ends this: the next descriptor of its number would go unheard
         with contextlib.suppress(OSError):
             if data := answer.result():
                 return packets.parse(data)
