@@ -9,6 +9,7 @@ import stat
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TypeVar
 from uuid import uuid4
 
@@ -47,9 +48,12 @@ class DiskFolders:
         return await self._in_thread(lambda: self._write(root, steps, data, append), steps, abandon=False)
 
     async def measure(self, root: str) -> Use:
-        return await anyio.to_thread.run_sync(
-            measure, self._walk, root, limiter=self._measuring, abandon_on_cancel=True
-        )
+        given_up = threading.Event()
+        try:
+            count = partial(measure, self._walk, root, given_up.is_set)
+            return await anyio.to_thread.run_sync(count, limiter=self._measuring, abandon_on_cancel=True)
+        finally:
+            given_up.set()  # the server's end does not wait for the thread
 
     async def _in_thread(self, work: Callable[[], T], steps: tuple[str, ...], *, abandon: bool = True) -> T:
         name = shown("/".join(steps) or ".")

@@ -8,6 +8,7 @@ import os
 import stat
 import time
 from collections import deque
+from collections.abc import Callable
 
 from quire.core.file_ports import Use
 from quire.stores.walk import Walk
@@ -20,19 +21,20 @@ _REST = 0.002  # seconds for everybody else
 _LINKS = 100_000  # files of several names that are remembered
 
 
-def measure(walk: Walk, root: str) -> Use:
-    """What it takes. What a killed server left there is removed on the way."""
+def measure(walk: Walk, root: str, stopped: Callable[[], bool] = lambda: False) -> Use:
+    """What it takes. What a killed server left there is removed on the way. It ends soon after it is `stopped`."""
     try:
         with walk.root(root) as top:
-            return _Count(walk, top).run()
+            return _Count(walk, top, stopped).run()
     except FileNotFoundError:
         return Use()
 
 
 class _Count:
-    def __init__(self, walk: Walk, top: int) -> None:
+    def __init__(self, walk: Walk, top: int, stopped: Callable[[], bool]) -> None:
         self._walk = walk
         self._top = top
+        self._stopped = stopped
         self._todo: deque[tuple[str, ...]] = deque([()])
         self._linked: set[tuple[int, int]] = set()
         self._bytes = self._files = self._seen = 0
@@ -80,4 +82,4 @@ class _Count:
         self._bytes += there.st_blocks * 512
 
     def _late(self) -> bool:
-        return time.monotonic() > self._end
+        return self._stopped() or time.monotonic() > self._end

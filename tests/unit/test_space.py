@@ -1,0 +1,73 @@
+"""What a workspace may hold, and how a run that was stopped for it ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from quire.core.active import Stop
+from quire.core.file_ports import Use
+from quire.core.model import CellState, Died
+from quire.core.outcomes import outcome
+from quire.core.space import SpaceRules
+from quire.settings import DEFAULT_TOOLSETS, TOOLSETS, BadSetting, load
+from quire.wire.messages import Finished
+
+RULES = SpaceRules(bytes=10 * 2**30, files=1_000)
+
+
+@pytest.mark.parametrize(
+    ("use", "says"),
+    [
+        (Use(), ""),
+        (Use(bytes=10 * 2**30, files=1_000), ""),
+        (Use(bytes=10 * 2**30, files=1_000, whole=False), ""),
+        (Use(bytes=11 * 2**30), "holds 11.0 GiB, over its quota of 10.0 GiB (setting workspace_bytes)"),
+        (Use(bytes=11 * 2**30, whole=False), "holds at least 11.0 GiB"),
+        (Use(files=1_001), "holds 1,001 files, over its quota of 1,000 (setting workspace_files)"),
+        (Use(deep=True), "nested too deeply"),
+    ],
+)
+def test_what_is_too_much_is_said_with_what_to_do(use: Use, says: str) -> None:
+    found = RULES.excess(use)
+    assert (says in found) if says else not found
+    assert not found or "Delete" in found
+
+
+def test_zero_is_no_limit() -> None:
+    assert not SpaceRules(bytes=0, files=0).excess(Use(bytes=2**60, files=2**40))
+
+
+@pytest.mark.parametrize("how", ["interrupted", "error"])
+def test_a_run_stopped_for_its_quota_is_interrupted_and_says_why_whatever_its_code_raised(how: str) -> None:
+    finished = Finished(run="1", outcome=how)
+    assert outcome(finished, None, Stop.QUOTA, 30, "it is full.") == (
+        CellState.INTERRUPTED,
+        "Interrupted: it is full.",
+        "",
+    )
+
+
+def test_one_that_had_to_be_killed_says_why_too() -> None:
+    state, cause, _ = outcome(None, Died(reason="killed"), Stop.QUOTA, 30, "it is full.")
+    assert state is CellState.INTERRUPTED and "was killed: it is full." in cause
+
+
+@pytest.mark.parametrize(
+    ("said", "sets"),
+    [
+        ("all", TOOLSETS),
+        ("default", DEFAULT_TOOLSETS),
+        ("default,files", TOOLSETS),
+        ("files", ("files",)),
+        ("files,default", ("files", *DEFAULT_TOOLSETS)),
+        ("repl,default", ("repl", "notebook", "capabilities", "timeline")),
+    ],
+)
+def test_default_stands_for_the_sets_offered_unless_set(said: str, sets: tuple[str, ...]) -> None:
+    assert load({"toolsets": said}, environ={}).toolsets == sets
+    assert "files" not in load(environ={}).toolsets
+
+
+def test_a_set_that_is_not_there_is_named() -> None:
+    with pytest.raises(BadSetting, match="poetry"):
+        load({"toolsets": "default,poetry"}, environ={})
