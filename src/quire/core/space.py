@@ -7,6 +7,7 @@ holds less.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -24,6 +25,7 @@ log = logging.getLogger(__name__)
 _TICK = 0.25  # seconds between two looks at what is due
 _SOON, _LATE = 0.5, 2.0  # seconds between two counts while something runs
 _RAREST = 60.0  # and while nothing does, or where counting takes long
+_QUICK = 0.2  # seconds a count may take that a caller waits for
 _SHARE = 20  # times as long as a count took, at least, until the next
 _MORE_BYTES, _MORE_FILES = 2**20, 100  # that a run may add which began past the quota
 
@@ -102,9 +104,9 @@ class Space:
         watched.pause = min(watched.pause, _floor(watched))
         if not watched.over:
             return ""
-        use = await self._count(watched)
-        excess = self._rules.excess(use)
-        if not excess:
+        use = await self._recent(watched, 0)
+        excess = self._rules.excess(use) if use is not None else ""
+        if use is None or not excess:
             return ""
         watched.began_over[active] = use
         return f"{_upper(excess)}: until then write_file is refused, and a cell that writes more is interrupted."
@@ -114,14 +116,24 @@ class Space:
         if not self._limited:
             return
         watched = self._of(notebook)
-        use = watched.use
-        if use is None or anyio.current_time() >= watched.counted_at + _LATE or self._excess_with(use, more):
-            use = await self._count(watched)
+        tight = watched.use is not None and self._excess_with(watched.use, more)
+        use = await self._recent(watched, 0 if tight else _LATE)
+        if use is None:
+            return  # what is wrong with it is said when it is written to
         if excess := self._rules.excess(use):
             raise Refused(f"Nothing was written: {excess}, then call again.")
         if excess := self._excess_with(use, more):
             raise Refused(f"Nothing was written: with {more:,} bytes more {excess}, then call again.")
         watched.use = Use(bytes=use.bytes + more, files=use.files + 1, whole=use.whole)
+
+    async def _recent(self, watched: _Watched, seconds: float) -> Use | None:
+        """What it held so long ago at most, longer where counting takes long; None where it cannot be counted."""
+        old = anyio.current_time() - watched.counted_at > (seconds if watched.took < _QUICK else _floor(watched))
+        try:
+            return await self._count(watched) if watched.use is None or old else watched.use
+        except QuireError as error:
+            log.warning("counting the workspace %s: %s", watched.path, error)
+            return None
 
     def warning(self, notebook: Notebook) -> str:
         """What the workspace held when it was last counted, where that is more than half of what it may; else ""."""
@@ -154,14 +166,16 @@ class Space:
 
     async def _look(self, watched: _Watched, notebooks: list[Notebook]) -> None:
         try:
-            before = watched.use
+            before, since = watched.use, watched.counted_at
             use = await self._count(watched)
             runs = [run for run in self._active.begun() if self._workspace(run.notebook) == watched.path]
             watched.began_over = {run: seen for run, seen in watched.began_over.items() if not run.done.is_set()}
             self._pace(watched, before, busy=bool(runs))
             if excess := self._rules.excess(use):
-                await self._act(watched, excess, runs, notebooks, grew=before is not None and _grew(before, use))
-        except (QuireError, OSError) as error:
+                self._stop(watched, use, excess, runs, since if before is not None else -math.inf)
+                if not runs and before is not None and (_grew(before, use) or use.deep > before.deep):
+                    await self._end_leftovers(notebooks, excess)
+        except QuireError as error:
             watched.pause = _RAREST
             log.warning("counting the workspace %s: %s", watched.path, error)
 
@@ -180,17 +194,18 @@ class Space:
         longest = max(floor, _LATE if busy else _RAREST)
         watched.pause = min(longest, max(floor, watched.pause * 2)) if before == watched.use else floor
 
-    async def _act(
-        self, watched: _Watched, excess: str, runs: list[ActiveRun], notebooks: list[Notebook], *, grew: bool
-    ) -> None:
-        """Stop who may have filled it: runs, or where there are none, what earlier ones left running."""
-        assert watched.use is not None
+    def _stop(self, watched: _Watched, use: Use, excess: str, runs: list[ActiveRun], counted: float) -> None:
+        """Stop the runs that fill it: those that ran when it was counted before and was not full, or that have added
+        to what they found."""
         for run in runs:
-            base = watched.began_over.get(run)
-            if base is None or _grew(base, watched.use, _MORE_BYTES, _MORE_FILES):
+            found = watched.began_over.get(run)
+            if found is None and run.started_at > counted:
+                watched.began_over[run] = use  # it may be another's doing
+            elif found is None or use.deep or _grew(found, use, _MORE_BYTES, _MORE_FILES):
                 run.stop(Stop.QUOTA, f"{excess}, then go on.")
-        if runs or not grew:
-            return
+
+    async def _end_leftovers(self, notebooks: list[Notebook], excess: str) -> None:
+        """End what earlier runs left running, by putting the namespace back: it fills the disk, and no run does."""
         for notebook in notebooks:
             async with self._kernels.turn(notebook, asked=False) as slot:
                 if slot.kernel is not None and slot.kernel.alive and not slot.waiting:

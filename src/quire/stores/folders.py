@@ -52,6 +52,8 @@ class DiskFolders:
         try:
             count = partial(measure, self._walk, root, given_up.is_set)
             return await anyio.to_thread.run_sync(count, limiter=self._measuring, abandon_on_cancel=True)
+        except OSError as error:
+            raise _said(error, shown(root)) from error
         finally:
             given_up.set()  # the server's end does not wait for the thread
 
