@@ -53,6 +53,9 @@ async def test_a_file_goes_in_is_used_by_a_cell_and_comes_out(files: Client[Any]
     assert wrote.structured_content["uri"] == "notebook://main/files/in/data.csv"
     ran = await call(files, "execute", code="open('out.txt', 'w').write(open('in/data.csv').read().upper())")
     assert not ran.is_error, text(ran)
+    more = await call(files, "execute", code="open('in/data.csv', 'a').write('3,4\\n'); open('in/new', 'w').close()")
+    assert not more.is_error, text(more)  # what a client made is the code's own
+    assert (await call(files, "write_file", path="out.txt", text="", append=True)).structured_content["bytes"] == 8
     read = await call(files, "read_file", path="out.txt")
     assert read.content[0].text == "A,B\n1,2\n" and read.structured_content["text"] == "A,B\n1,2\n"
     assert text(read).endswith("[out.txt: text/plain, 8 bytes]")
