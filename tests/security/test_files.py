@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +16,10 @@ import anyio
 import pytest
 from fastmcp import Client
 
-from tests.conftest import call, stdio_client, text
+from tests.conftest import DEADLINE, call, stdio_client, text
+from tests.faults.test_disk import namespaces, with_mount
+
+__all__ = ["namespaces"]  # a fixture of the tests of disks
 
 SECRET = "not-for-anybody-7431"
 
@@ -296,3 +301,49 @@ async def test_a_refusal_does_not_say_whether_there_is_something_outside(attacke
         for name in ("there", "nowhere")
     }
     assert len(answers) == len(linked) == 1
+
+
+CROSSING = """
+import sys
+
+import anyio
+
+from quire.core.errors import Refused
+from quire.stores.folders import DiskFolders
+from quire.stores.walk import Walk
+
+home = sys.argv[1]
+
+
+async def main():
+    for walk in (Walk(), Walk(openat2=False)):
+        disk = DiskFolders(walk)
+        for attempt in (
+            disk.read(home, ("m", "x"), 0, 9),
+            disk.list(home, ("m",), 9),
+            disk.write(home, ("m", "x"), b"", append=False),
+            disk.write(home, ("m", "new", "x"), b"", append=False),
+            disk.read(home, ("f",), 0, 9),
+            disk.write(home, ("f",), b"", append=True),
+        ):
+            try:
+                await attempt
+            except Refused as refused:
+                assert "another file system" in str(refused), refused
+            else:
+                raise AssertionError(attempt)
+        assert (await disk.measure(home)).bytes < 600_000  # what is mounted over a file is seen as that file
+    print("none was crossed")
+
+
+anyio.run(main)
+"""
+
+
+def test_a_mount_inside_is_not_crossed(namespaces: None, tmp_path: Path) -> None:
+    (tmp_path / "m").mkdir()
+    (tmp_path / "f").touch()
+    mount = 'mount -t tmpfs quire "$0/m" && head -c 500000 /dev/zero > "$0/m/x" && mount --bind "$0/m/x" "$0/f"'
+    command = with_mount(mount, tmp_path, sys.executable, "-c", CROSSING, str(tmp_path))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE)
+    assert done.stdout == "none was crossed\n", done.stderr
