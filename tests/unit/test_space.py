@@ -42,7 +42,7 @@ def test_a_run_stopped_for_its_quota_is_interrupted_and_says_why_whatever_its_co
     finished = Finished(run="1", outcome=how)
     assert outcome(finished, None, Stop.QUOTA, 30, "it is full.") == (
         CellState.INTERRUPTED,
-        "Interrupted: it is full.",
+        "It is full.",
         "",
     )
 

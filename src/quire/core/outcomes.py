@@ -20,7 +20,7 @@ def outcome(
                 again = "Call again with a larger timeout, or do less at once."
                 return CellState.TIMEOUT, f"Stopped after {timeout:g} s, its timeout.", again
             case _, Stop.QUOTA:
-                return CellState.INTERRUPTED, f"Interrupted: {because}", ""
+                return CellState.INTERRUPTED, f"{because[:1].upper()}{because[1:]}", ""
             case "interrupted", _:
                 return CellState.INTERRUPTED, "Interrupted.", ""
             case _:
