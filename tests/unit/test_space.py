@@ -57,7 +57,7 @@ def test_one_that_had_to_be_killed_says_why_too() -> None:
     [
         ("all", TOOLSETS),
         ("default", DEFAULT_TOOLSETS),
-        ("default,files", TOOLSETS),
+        ("default,files", (*DEFAULT_TOOLSETS, "files")),
         ("files", ("files",)),
         ("files,default", ("files", *DEFAULT_TOOLSETS)),
         ("repl,default", ("repl", "notebook", "capabilities", "timeline")),
