@@ -64,6 +64,8 @@ async def app(settings: Settings, *, kernels: bool = True) -> AsyncIterator[App]
 
     Without `kernels` it can read and edit but not run: nothing is started.
     """
+    if settings.auth != "none" and settings.workspace is not None:
+        raise Refused("With auth every notebook needs a folder of its own: unset the setting workspace.")
     async with AsyncExitStack() as stack:
         store, blobs, installed, shares = _stores(settings)
         stack.push_async_callback(store.close)

@@ -62,15 +62,15 @@ def _notebooks(shelf: Shelf, desk: Desk) -> None:
         mirror: str | None = None,
         use: bool = True,
     ) -> ToolResult:
-        """Make a notebook with a namespace of its own, and (use) make it current. isolation="cell" gives every cell a
-        process of its own; on_error="rollback" undoes what a failed cell did; python is an interpreter's path, or
-        "venv" for an environment of its own that %pip installs into; shell="ipython" has IPython run every cell;
-        network narrows the hosts its code reaches; mirror is an ipynb in the workspace, kept as the notebook is."""
+        """Make a notebook with its own namespace, and (use) make it current. isolation="cell" gives every cell its own
+        process; on_error="rollback" undoes what a failed cell did; python is an interpreter's path, or "venv" for an
+        environment that %pip installs into; shell="ipython" has IPython run every cell; network narrows the hosts
+        code reaches; mirror is an ipynb in the workspace, kept as the notebook is."""
         caller = desk.client(ctx)
         policy = desk.app.confines.policy(caller, _policy(isolation, on_error, python, shell, limits or {}, network))
         book = await desk.app.notebooks.create(caller.principal, name, runtime, policy)
         if use:
-            desk.app.current.use(desk.client(ctx), book)
+            desk.app.current.use(caller, book)
         if mirror is not None:
             await _mirror(desk, book, mirror)
         said = f"Made notebook {book.title!r}" + (", now current." if use else ".")
@@ -99,11 +99,8 @@ def _notebooks(shelf: Shelf, desk: Desk) -> None:
         book = await desk.notebook(ctx, notebook)
         await desk.app.kernels.end(book)
         await desk.app.notebooks.clear(book)
-        done: Done = {
-            "notebook": book.title,
-            "message": f"Notebook {book.title!r} is empty: no cells, no variables.",
-        }
-        return ToolResult(content=done["message"], structured_content=dict(done))
+        said = f"Notebook {book.title!r} is empty: no cells, no variables."
+        return ToolResult(content=said, structured_content={"notebook": book.title, "message": said})
 
     shelf.put(create_notebook, "Create notebook", NotebookInfo)
     shelf.put(list_notebooks, "List notebooks", NotebookList, reads=True)
