@@ -337,6 +337,7 @@ async def _python(settings: Settings, stack: AsyncExitStack, relay: Relay) -> Py
         spares=settings.spare_kernels,
         sandbox=settings.sandbox,
         environment=settings.environment,
+        workspaces=[settings.data_dir / "workspaces"],
     )
     return await stack.enter_async_context(runtime.open())
 

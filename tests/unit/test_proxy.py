@@ -153,9 +153,17 @@ async def test_a_name_that_is_granted_and_leads_to_loopback_is_refused(
 
 @pytest.mark.parametrize(
     "head",
-    ["GET / HTTP/1.1", "hello", "GET http:///x HTTP/1.1", "GET https://example.org/ HTTP/1.1", "CONNECT  HTTP/1.1"]
-    + ["GET ftp://example.org/ HTTP/1.1", "CONNECT example.org:99999 HTTP/1.1", "CONNECT [::1 HTTP/1.1", ""]
-    + ["GET http://example.org/a b HTTP/1.1", f"CONNECT {'a' * 300}.org:443 HTTP/1.1"],
+    [
+        *(
+            "GET / HTTP/1.1",
+            "hello",
+            "GET http:///x HTTP/1.1",
+            "GET https://example.org/ HTTP/1.1",
+            "CONNECT  HTTP/1.1",
+        ),
+        *("GET ftp://example.org/ HTTP/1.1", "CONNECT example.org:99999 HTTP/1.1", "CONNECT [::1 HTTP/1.1", ""),
+        *("GET http://example.org/a b HTTP/1.1", f"CONNECT {'a' * 300}.org:443 HTTP/1.1"),
+    ],
 )
 async def test_what_is_no_request_to_a_proxy_is_told_how_to_ask(head: str) -> None:
     async with opened("*") as door:

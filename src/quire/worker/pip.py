@@ -10,6 +10,8 @@ import shutil
 import subprocess
 import sys
 
+from quire.worker import packages
+
 _LINE = re.compile(r"^([ \t]*)[%!]pip3?[ \t]+(.*)$", re.MULTILINE)
 CALL = "__quire_pip__"
 """What such a line becomes: a call of `run` under this name."""
@@ -23,6 +25,8 @@ def rewritten(code: str) -> str | None:
 
 def run(arguments: str) -> None:
     words = shlex.split(arguments)
+    if packages.folder and words[:1] == ["install"]:  # the interpreter's own cannot be written
+        words += ["--target", packages.folder]
     uv = os.environ.get("UV") or shutil.which("uv")
     command = [uv, "pip", *words, "--python", sys.executable] if uv else [sys.executable, "-m", "pip", *words]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, check=False)

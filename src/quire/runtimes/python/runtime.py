@@ -39,11 +39,13 @@ class PythonRuntime:
         spares: int = 1,
         sandbox: str = "off",
         environment: Collection[str] = (),
+        workspaces: Collection[Path] = (),
     ) -> None:
         self._python = python
         self._calls = calls
         self._preload = preload
         self._sandbox = sandbox
+        self._workspaces = workspaces  # where those of all notebooks lie
         self._environ = zygotes.environment(None if sandbox == "off" else environment)
         self._cgroups: Cgroups | str = "the setting sandbox is off" if sandbox == "off" else Cgroups.open()
         self._plans: dict[str, Sandbox] = {}  # by interpreter
@@ -109,10 +111,13 @@ class PythonRuntime:
         """The one whose zygote the kernel is forked from: trusted, so none that a cell could have written."""
         if spec.python in ("", VENV):
             return self._python
-        if self._sandbox != "off" and Path(spec.python).resolve().is_relative_to(spec.workspace):
+        written = [*self._workspaces, Path(spec.workspace), *(Path(each.path) for each in spec.mounts if each.writable)]
+        named = Path(spec.python).absolute()
+        found = (named, named.resolve())  # a link there could lead elsewhere tomorrow
+        if self._sandbox != "off" and any(path.is_relative_to(place) for path in found for place in written):
             raise Refused(
-                f"{spec.python} lies in the notebook's workspace, where its cells can change it. "
-                'python="venv" makes an environment there that runs inside the sandbox.'
+                f"{spec.python} lies where cells can write, and it would be started outside the sandbox. "
+                'python="venv" makes an environment in the workspace that runs inside.'
             )
         return spec.python
 
