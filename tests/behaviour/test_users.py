@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
@@ -35,7 +36,9 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="module")
 def users(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Users]:
     data_dir = tmp_path_factory.mktemp("users") / "data"
-    with http_server(data_dir, auth="tokens", preload="", snapshot_interval=0, approve_unasked=True) as (url, _):
+    with http_server(
+        data_dir, auth="tokens", toolsets="all", preload="", snapshot_interval=0, approve_unasked=True
+    ) as (url, _):
         made = Users(url, data_dir)
         made.token("root", admin=True)
         yield made
@@ -89,7 +92,7 @@ async def read(client: Client[Any], uri: str) -> str:
 def arguments(tool: Any, notebook: str) -> dict[str, Any]:
     """Something for everything a tool must be given."""
     given = {"cell_id_or_number": 0, "to": 0, "to_number": 0, "code": "1", "name": "x", "path_or_json": "x.ipynb"}
-    given |= {"query": "x", "with_whom": "bob"}
+    given |= {"query": "x", "with_whom": "bob", "path": "x.txt", "content": "x"}
     return {each: given[each] for each in tool.input_schema.get("required", []) if each != "notebook"} | {
         "notebook": notebook
     }
@@ -112,7 +115,7 @@ async def test_every_resource_answers_so_too(bob: Client[Any]) -> None:
     named = [each for each in templates if "{name}" in each]
     assert len(named) > 5
     for template in named:
-        filled = template.replace("{which}", "0").replace("{index}", "0").replace("{start}", "0")
+        filled = re.sub(r"\{(?!name)[^}]*\}", "0", template)
         said = [await read(bob, filled.replace("{name}", quote(name, safe=""))) for name in (DIARY, NOTHING)]
         assert said[0].startswith("refused: "), filled
         assert said[0].replace("diary", "nothing") == said[1], filled
@@ -250,7 +253,7 @@ async def test_tools_that_a_notebook_publishes_are_its_owners_alone(
 # What is shared
 
 
-READS = ("get_cell", "list_cells", "state", "list_checkpoints", "export_notebook_as_ipynb")
+READS = ("get_cell", "list_cells", "state", "list_checkpoints", "export_notebook_as_ipynb", "list_files")
 WRITES = ("execute", "add_cell", "execute_cell", "edit_cell", "move_cell", "delete_cell", "clear_notebook")
 WRITES += ("import_ipynb", "save_state", "restore_state", "reset", "interrupt", "rollback")
 
@@ -276,6 +279,12 @@ async def test_a_notebook_shared_to_read_is_looked_at_and_exported_and_no_more(
     assert (await call(alice, "export_notebook_as_ipynb", notebook="diary")).content[0].text == before
     listed = await call(bob, "list_notebooks")
     assert f"{DIARY}: " in text(listed) and "shared with you to read" in text(listed)
+    await call(alice, "write_file", notebook="diary", path="page.txt", text="written")
+    page = await call(bob, "read_file", notebook=DIARY, path="page.txt")
+    assert text(page).startswith("written") and page.structured_content["notebook"] == DIARY
+    assert "written" in await read(bob, f"notebook://{quote(DIARY, safe='')}/files/page.txt")
+    written = await call(bob, "write_file", notebook=DIARY, path="page.txt", text="x")
+    assert written.is_error and "read only" in text(written)
     shown = (await call(bob, "get_cell", notebook=DIARY, cell_id_or_number=0)).structured_content
     assert shown["notebook"] == DIARY
     assert SECRET in await read(bob, shown["outputs"][0]["uri"])
