@@ -88,3 +88,19 @@ async def test_the_state_furthest_on_comes_back_whichever_was_saved_last(data_di
         cell = await book.add_cell("x")
         assert await cell.text() == "2" and "Ran after" not in cell.notice
         assert [each.stale for each in await book.cells()] == [False] * 3
+
+
+@pytest.mark.parametrize("store", ["sql", "memory"])
+async def test_a_notebook_is_shared_and_anothers_is_found_by_its_owner(data_dir: Path, store: str) -> None:
+    async with quire.open(data_dir=data_dir, store=store) as q:
+        book = await q.notebook("x")
+        assert await book.share("bob") == {"bob": "read"}
+        assert await book.share("carol@id.test", "write") == await book.shares()
+        assert await book.share("bob", "none") == {"carol@id.test": "write"}
+        for whom, access in (("local", "read"), ("a b", "read"), ("bob", "own")):
+            with pytest.raises(Refused):
+                await book.share(whom, access)
+        assert await book.shares() == {"carol@id.test": "write"}
+        assert (await q.notebook("local/x")).name == "x"
+        with pytest.raises(NotFound, match="No notebook is called 'bob/x'"):
+            await q.notebook("bob/x")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import anyio
 import pytest
@@ -19,7 +21,7 @@ from mcp.shared.subscriptions import ResourceUpdated
 from mcp_types import ResourceTemplateReference, ResourceUpdatedNotification, ToolListChangedNotification
 
 from tests.conftest import BACKENDS, DEADLINE, call, http_server, listening, text
-from tests.users import Users
+from tests.users import Users, issuer
 
 DIARY = "alice/diary"
 NOTHING = "alice/nothing"
@@ -34,7 +36,9 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="module")
 def users(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Users]:
     data_dir = tmp_path_factory.mktemp("users") / "data"
-    with http_server(data_dir, auth="tokens", preload="", snapshot_interval=0) as (url, _):
+    with http_server(
+        data_dir, auth="tokens", toolsets="all", preload="", snapshot_interval=0, approve_unasked=True
+    ) as (url, _):
         made = Users(url, data_dir)
         made.token("root", admin=True)
         yield made
@@ -88,7 +92,7 @@ async def read(client: Client[Any], uri: str) -> str:
 def arguments(tool: Any, notebook: str) -> dict[str, Any]:
     """Something for everything a tool must be given."""
     given = {"cell_id_or_number": 0, "to": 0, "to_number": 0, "code": "1", "name": "x", "path_or_json": "x.ipynb"}
-    given |= {"query": "x", "with_whom": "bob"}
+    given |= {"query": "x", "with_whom": "bob", "path": "x.txt", "content": "x"}
     return {each: given[each] for each in tool.input_schema.get("required", []) if each != "notebook"} | {
         "notebook": notebook
     }
@@ -111,7 +115,7 @@ async def test_every_resource_answers_so_too(bob: Client[Any]) -> None:
     named = [each for each in templates if "{name}" in each]
     assert len(named) > 5
     for template in named:
-        filled = template.replace("{which}", "0").replace("{index}", "0").replace("{start}", "0")
+        filled = re.sub(r"\{(?!name)[^}]*\}", "0", template)
         said = [await read(bob, filled.replace("{name}", quote(name, safe=""))) for name in (DIARY, NOTHING)]
         assert said[0].startswith("refused: "), filled
         assert said[0].replace("diary", "nothing") == said[1], filled
@@ -249,7 +253,7 @@ async def test_tools_that_a_notebook_publishes_are_its_owners_alone(
 # What is shared
 
 
-READS = ("get_cell", "list_cells", "state", "list_checkpoints", "export_notebook_as_ipynb")
+READS = ("get_cell", "list_cells", "state", "list_checkpoints", "export_notebook_as_ipynb", "list_files")
 WRITES = ("execute", "add_cell", "execute_cell", "edit_cell", "move_cell", "delete_cell", "clear_notebook")
 WRITES += ("import_ipynb", "save_state", "restore_state", "reset", "interrupt", "rollback")
 
@@ -275,6 +279,12 @@ async def test_a_notebook_shared_to_read_is_looked_at_and_exported_and_no_more(
     assert (await call(alice, "export_notebook_as_ipynb", notebook="diary")).content[0].text == before
     listed = await call(bob, "list_notebooks")
     assert f"{DIARY}: " in text(listed) and "shared with you to read" in text(listed)
+    await call(alice, "write_file", notebook="diary", path="page.txt", text="written")
+    page = await call(bob, "read_file", notebook=DIARY, path="page.txt")
+    assert text(page).startswith("written") and page.structured_content["notebook"] == DIARY
+    assert "written" in await read(bob, f"notebook://{quote(DIARY, safe='')}/files/page.txt")
+    written = await call(bob, "write_file", notebook=DIARY, path="page.txt", text="x")
+    assert written.is_error and "read only" in text(written)
     shown = (await call(bob, "get_cell", notebook=DIARY, cell_id_or_number=0)).structured_content
     assert shown["notebook"] == DIARY
     assert SECRET in await read(bob, shown["outputs"][0]["uri"])
@@ -364,10 +374,17 @@ async def test_a_user_installs_no_program_no_secret_and_no_address_of_the_server
     assert "root:" not in text(refused)
 
 
-async def test_nor_does_their_code(bob: Client[Any]) -> None:
-    for how in ("command='true'", "config='/etc/passwd'", "url='http://127.0.0.1:1/mcp'"):
-        ran = await call(bob, "execute", code=f"caps.install('shop', {how})")
-        assert ran.is_error, how
+async def test_nor_does_their_code(bob: Client[Any], alice: Client[Any], clients: dict[str, Client[Any]]) -> None:
+    """Nor an admin's: what they run may be somebody else's words."""
+    for how, says in (
+        ("command='true'", "only admins install one"),
+        ("config='/etc/passwd'", "for admins"),
+        ("url='http://127.0.0.1:1/mcp'", "inside the server's own network"),
+        ("url='http://203.0.113.7/mcp', auth='env:HOME'", "refers to a secret"),
+    ):
+        for client in (bob, clients["root"]):
+            ran = await call(client, "execute", code=f"caps.install('shop', {how})")
+            assert ran.is_error and says in text(ran), text(ran)
 
 
 async def test_a_user_chooses_no_interpreter_and_no_limit_beyond_the_servers(
@@ -395,8 +412,6 @@ async def test_a_users_paths_lead_into_their_notebooks_workspace_only(bob: Clien
 
 
 async def test_hosts_the_operator_allows_are_installed_by_every_user(tmp_path: Path) -> None:
-    import sys
-
     with listening([sys.executable, str(BACKENDS / "good.py"), "http", "letmein"]) as (port, _):
         hosts = f"127.0.0.1:{port}"
         with http_server(tmp_path / "data", auth="tokens", preload="", capability_hosts=hosts) as (url, _):
@@ -418,3 +433,15 @@ async def test_hosts_the_operator_allows_are_installed_by_every_user(tmp_path: P
                 assert gone.is_error and "There is no capability 'shop'" in text(gone)
                 await call(bob, "share_notebook", notebook="main", with_whom="alice", access="read")
                 assert "shop" not in text(await call(alice, "state", notebook="bob/main"))
+
+
+async def test_an_allowed_host_leads_to_no_other_by_a_redirect(tmp_path: Path) -> None:
+    asked: list[dict[str, str]] = []
+    inner = issuer({"/inside": lambda given: asked.append(given)})
+    with inner as inside, issuer({"/mcp": lambda given: f"{inside}/inside"}) as outside:
+        host = urlsplit(outside).netloc
+        with http_server(tmp_path / "data", auth="tokens", preload="", capability_hosts=host) as (url, _):
+            async with Users(url, tmp_path / "data").client("bob") as bob:
+                refused = await call(bob, "install_capability", name="shop", url=f"{outside}/mcp")
+                assert refused.is_error, text(refused)
+    assert asked == []

@@ -32,6 +32,7 @@ _Seen = tuple[int, int, int] | None
 class FileTokens:
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._name = str(path)
         self._seen: _Seen = None  # the file, as it was when it was read
         self._by_digest: dict[str, TokenInfo] = {}
         self._by_start: dict[str, list[str]] = {}
@@ -66,7 +67,7 @@ class FileTokens:
 
     def _look(self) -> None:
         """Read the file where it is not as it was: a removed token must not be taken for one moment longer."""
-        seen = _seen(self._path)
+        seen = _seen(self._name)
         if seen == self._seen:
             return
         try:
@@ -130,9 +131,9 @@ def _digest(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _seen(path: Path) -> _Seen:
+def _seen(path: str) -> _Seen:
     try:
-        found = path.stat()
+        found = os.stat(path)  # noqa: PTH116 - looked at with every request
     except OSError:
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns

@@ -34,14 +34,18 @@ class ByTokens(TokenVerifier):
     def __init__(self, tokens: Tokens) -> None:
         super().__init__()
         self._tokens = tokens
+        self._known: dict[Caller, Proven] = {}  # made once: each request asks
 
     async def verify_token(self, token: str) -> AccessToken | None:
         caller = self._tokens.whose(token)
         if caller is None:
             return None
-        name = str(caller.principal)
-        scopes = [str(each) for each in caller.scopes]
-        return Proven(token=token, client_id=name, scopes=scopes, subject=name, caller=caller)
+        known = self._known.get(caller)
+        if known is None or known.token != token:
+            name, scopes = str(caller.principal), [str(each) for each in caller.scopes]
+            known = Proven(token=token, client_id=name, scopes=scopes, subject=name, caller=caller)
+            self._known[caller] = known
+        return known
 
     def holds(self, proven: Proven) -> bool:
         return self._tokens.whose(proven.token) is not None

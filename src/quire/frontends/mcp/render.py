@@ -210,7 +210,7 @@ def ipynb_uri(notebook: Notebook) -> str:
 
 
 def file_uri(notebook: Notebook, path: str) -> str:
-    return f"notebook://{quote(notebook.name, safe='')}/files/{quote(path)}"
+    return f"notebook://{quote(notebook.title, safe='')}/files/{quote(path)}"
 
 
 def count(number: int, word: str) -> str:

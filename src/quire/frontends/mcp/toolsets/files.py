@@ -32,7 +32,7 @@ def register(shelf: Shelf, desk: Desk) -> None:
         path = desk.app.files.path(book, path)
         found = await desk.app.files.list(book, path)
         listed: FileList = {
-            "notebook": book.name,
+            "notebook": book.title,
             "path": path,
             "files": [_info(each) for each in found.entries],
             "more": found.more,
@@ -64,7 +64,7 @@ def register(shelf: Shelf, desk: Desk) -> None:
         book = await desk.notebook(ctx, notebook)
         path = desk.app.files.path(book, path)
         size = await desk.app.files.write(book, path, data, append=append)
-        done: FileWritten = {"notebook": book.name, "path": path, "uri": render.file_uri(book, path), "bytes": size}
+        done: FileWritten = {"notebook": book.title, "path": path, "uri": render.file_uri(book, path), "bytes": size}
         said = f"Wrote {len(data):,} bytes; {paths.plain(path)} has {size:,} bytes."
         return ToolResult(content=said, structured_content=dict(done))
 
@@ -152,7 +152,7 @@ def _answer(
 ) -> ToolResult:
     uri = render.file_uri(book, path)
     part: FilePart = {
-        "notebook": book.name,
+        "notebook": book.title,
         "path": path,
         "uri": uri,
         "kind": kind,

@@ -80,11 +80,7 @@ def _notebooks(shelf: Shelf, desk: Desk) -> None:
         """Your notebooks; the current one is marked."""
         books = await desk.app.sharing.all(desk.client(ctx))
         infos = [await desk.info(ctx, book) for book, _ in books]
-        rows = [
-            f"{'*' if info['current'] else ' '} {info['name']}: {info['cells']} cells, kernel {info['kernel']}"
-            + (f", shared with you to {access}" if book.seen_as else "")
-            for info, (book, access) in zip(infos, books, strict=True)
-        ]
+        rows = [_row(info, access if book.seen_as else None) for info, (book, access) in zip(infos, books, strict=True)]
         found: NotebookList = {"notebooks": infos}
         return ToolResult(content="\n".join(rows) or "no notebooks yet", structured_content=dict(found))
 
@@ -106,6 +102,11 @@ def _notebooks(shelf: Shelf, desk: Desk) -> None:
     shelf.put(list_notebooks, "List notebooks", NotebookList, reads=True)
     shelf.put(use_notebook, "Use notebook", NotebookInfo, repeats=True)
     shelf.put(clear_notebook, "Clear notebook", Done, destroys=True, repeats=True)
+
+
+def _row(info: NotebookInfo, shared: Access | None) -> str:
+    row = f"{'*' if info['current'] else ' '} {info['name']}: {info['cells']} cells, kernel {info['kernel']}"
+    return f"{row}, shared with you to {shared}" if shared else row
 
 
 async def _mirror(desk: Desk, book: Notebook, path: str) -> None:
