@@ -23,7 +23,7 @@ from fastmcp.client.transports import StreamableHttpTransport
 from bench.hostile import LEGACY, Hostile, Sent
 from bench.processes import resident
 
-REQUESTS = 100_000
+REQUESTS = int(os.environ.get("FUZZ_REQUESTS", "100000"))
 _CONNECTIONS = 8
 _ANSWER = 60.0  # seconds
 _HELLO = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "fuzz", "version": "1"}}
