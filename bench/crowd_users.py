@@ -1,9 +1,9 @@
 """100 clients of 10 users for a minute, mixed calls, a fork bomb, a memory bomb and a disk filler among them: calls of
 the others that fail, and their p99 against the same without the three.
 
-The bombs are held by the limits of a notebook's processes (1 GB of memory, 100 processes) and the sandbox, fork bomb and
-filler also by themselves (512 processes, 256 MB), so that nothing outside is at risk. Each client waits a while between
-two calls, as an agent does that reads.
+The bombs are held by the limits of a notebook's processes (1 GB of memory, 100 processes) and the sandbox, fork bomb
+and filler also by themselves (512 processes, 256 MB), so that nothing outside is at risk. Each client waits a while
+between two calls, as an agent does that reads.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from bench.servers import p
 
 CLIENTS, USERS = 100, 10
 SECONDS = float(os.environ.get("CROWD_SECONDS", "60"))
-_PAUSE = 2.0  # seconds between two calls of one client, on average
+_PAUSE = 4.0  # seconds between two calls of one client, on average
 _META = {"io.modelcontextprotocol/protocolVersion": MODERN, "io.modelcontextprotocol/clientCapabilities": {}}
 _BOMBS = {
     "fork": "import os, time\nfor _ in range(9):\n    os.fork()\ntime.sleep(60)",  # 512 processes, were it let
@@ -132,7 +132,10 @@ async def server(folder: Path) -> AsyncIterator[tuple[int, list[str]]]:
     env = {**os.environ, **{f"QUIRE_{name.upper()}": str(value) for name, value in _LIMITS.items()}}
     env["QUIRE_DATA_DIR"] = str(folder / "data")
     add = [sys.executable, "-m", "quire", "token", "add"]
-    tokens = [subprocess.check_output([*add, f"user-{n}"], env=env, text=True).strip() for n in range(USERS)]
+    tokens = [
+        subprocess.check_output([*add, f"user-{n}"], env=env, text=True, stderr=subprocess.DEVNULL).strip()
+        for n in range(USERS)
+    ]
     command = [sys.executable, "-m", "quire", "serve", "--transport", "http", "--port", "0"]
     log = folder / "log"
     with log.open("wb") as file:

@@ -23,8 +23,9 @@ from fastmcp.client.transports import StreamableHttpTransport
 from bench.hostile import LEGACY, Hostile, Sent
 from bench.processes import resident
 
-REQUESTS = 100_000
+REQUESTS = int(os.environ.get("FUZZ_REQUESTS", "100000"))
 _CONNECTIONS = 8
+_SMALL = {"max_kernels": 20, "max_notebooks_per_user": 20, "max_cells": 100}  # what is kept does not grow: a leak does
 _ANSWER = 60.0  # seconds
 _HELLO = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "fuzz", "version": "1"}}
 _POST = "POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\naccept: application/json, " + (
@@ -133,7 +134,7 @@ async def pelt(url: str, count: int, seed: int, seen: Seen) -> None:
 @asynccontextmanager
 async def server(data_dir: Path, log: Path) -> AsyncIterator[tuple[str, int]]:
     """Its address and its process; what it says goes to a file, so that a full pipe does not stop it."""
-    settings = {"data_dir": data_dir, "requests_per_minute": 0, "preload": "", "max_kernels": 20}
+    settings = {"data_dir": data_dir, "requests_per_minute": 0, "preload": "", **_SMALL}
     env = {**os.environ, **{f"QUIRE_{name.upper()}": str(value) for name, value in settings.items()}}
     command = [sys.executable, "-m", "quire", "serve", "--transport", "http", "--port", "0"]
     with log.open("wb") as file:

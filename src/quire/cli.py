@@ -184,6 +184,7 @@ def _serve(parsed: argparse.Namespace) -> int:
                     bounds=Bounds(
                         request_bytes=settings.max_request_bytes,
                         connections=settings.max_connections,
+                        sessions=settings.max_sessions,
                         timeout=settings.request_timeout,
                     ),
                     listening=lambda url: greeting.show(url, app.about),

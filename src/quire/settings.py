@@ -155,6 +155,9 @@ class Settings(BaseModel):
         description="Bytes one request may have; unset, what a cell's source may take as JSON and 1 MiB; 0 no limit",
     )
     max_connections: int = Field(500, ge=0, description="HTTP connections open at once; 0 no limit")
+    max_sessions: int = Field(
+        1_000, ge=0, description="HTTP sessions of the older protocol; for one more the longest idle ends; 0 no limit"
+    )
     request_timeout: float = Field(
         30, gt=0, description="Seconds a client may take to send a request, or stop reading its answer"
     )

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from bench import fuzz
-from bench.hostile import MODERN, Sent
+from bench.hostile import LEGACY, MODERN, Sent
 
 from tests.conftest import DEADLINE, alive, call, http_client, server_environment, wait_until
 from tests.faults.conftest import QUICK
@@ -195,6 +195,24 @@ async def test_more_connections_than_may_be_are_told_so_and_leave_room_when_they
                 return again.recv(99).startswith(b"HTTP/1.1 200")
 
         await asyncio.to_thread(wait_until, free, "there is room again")
+
+
+async def test_for_one_session_too_many_the_longest_idle_ends(data_dir: Path) -> None:
+    ping = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}).encode()
+
+    async def answered(session: str) -> int:
+        wire = fuzz.Wire(port)
+        head = JSON + f"mcp-session-id: {session}\r\nmcp-protocol-version: {LEGACY}\r\n".encode()
+        answer = await wire.send(post(ping, head))
+        wire.close()
+        assert answer is not None
+        return answer[0]
+
+    with server(data_dir, max_sessions=3) as (_, port, _):
+        first, second, third = [await fuzz.session_of(port) for _ in range(3)]
+        assert await answered(first) == 200  # so that the second is the longest idle
+        fourth = await fuzz.session_of(port)
+        assert [await answered(each) for each in (first, second, third, fourth)] == [200, 404, 200, 200]
 
 
 LINES = {

@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
 from mcp_types import INVALID_REQUEST, PARSE_ERROR
 from pydantic_core import from_json
-from starlette.applications import Starlette
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _TOGETHER = 16  # times the longest body: what all that are being read may hold
@@ -147,21 +144,3 @@ async def _refuse(send: Send, status: int, code: int, why: str) -> None:
         headers += [(b"connection", b"close"), (b"retry-after", b"1")]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": answer})
-
-
-def lift_own_limit(app: Starlette) -> None:
-    """The SDK refuses bodies over 4 MiB, and fastmcp passes no other number on: what the guard lets pass is taken."""
-    inner = app.router.lifespan_context
-
-    @asynccontextmanager
-    async def lifespan(running: Any) -> AsyncIterator[Any]:
-        async with inner(running) as state:
-            for route in app.routes:
-                endpoint = getattr(route, "endpoint", None)
-                endpoint = getattr(endpoint, "app", endpoint)  # below a check of tokens
-                manager = getattr(endpoint, "session_manager", None)
-                if manager is not None:
-                    manager.asgi_app.max_body_size = 2**62
-            yield state
-
-    app.router.lifespan_context = lifespan

@@ -21,8 +21,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from quire.core.errors import Failed, Refused
+from quire.frontends.http import sessions
 from quire.frontends.http.connections import be_quiet, bounded
-from quire.frontends.http.guard import Guard, lift_own_limit
+from quire.frontends.http.guard import Guard
 
 PATH = "/mcp"
 _GRACE = 3  # seconds open requests have when the server ends
@@ -43,6 +44,7 @@ class Bounds:
 
     request_bytes: int  # of one request; 0 no limit
     connections: int  # open at once; 0 no limit
+    sessions: int  # of the older era; 0 no limit
     timeout: float  # seconds to send a request, and to read an answer on
 
     def guard(self) -> Middleware:
@@ -75,7 +77,7 @@ async def serve(
             allowed_origins=[f"{scheme}://{name}" for name in doors.hosts for scheme in ("http", "https")],
             middleware=[*_middleware(doors), bounds.guard()],
         )
-        lift_own_limit(app)
+        sessions.bound(app, bounds.sessions)
         config = uvicorn.Config(
             app,
             log_level=log_level,
