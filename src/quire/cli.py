@@ -297,7 +297,7 @@ def _install(parsed: argparse.Namespace) -> int:
 
 
 def _doctor(parsed: argparse.Namespace) -> int:
-    from quire import compose
+    from quire import examining
     from quire.frontends.terminal import doctor
 
     settings = _settings(parsed)
@@ -305,6 +305,6 @@ def _doctor(parsed: argparse.Namespace) -> int:
     where = f"{config}{'' if config.exists() else ' (not there)'}"
 
     async def main() -> int:
-        return doctor.show([*await compose.examine(settings), ("settings file", None, where)])
+        return doctor.show([*await examining.examine(settings), ("settings file", None, where)])
 
     return int(_run(main))

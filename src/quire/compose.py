@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -30,7 +29,7 @@ from quire.core.files import Files
 from quire.core.idle import Idle
 from quire.core.kernels import Kernels
 from quire.core.mirrors import Mirrors
-from quire.core.model import LOCAL, Cell, KernelLimits, KernelSpec, Layer, Mount, Notebook
+from quire.core.model import LOCAL, Cell, KernelLimits, KernelSpec, Mount, Notebook
 from quire.core.network import still_granted
 from quire.core.notebooks import Notebooks
 from quire.core.ports import Blobs, Relay, Shares, Snapshots, Store, Tokens
@@ -191,47 +190,6 @@ def about(settings: Settings) -> dict[str, str]:
         "sandbox": f"{settings.sandbox}; `quire doctor` shows what stands",
         "tool sets": ", ".join(settings.toolsets),
     }
-
-
-async def examine(settings: Settings) -> list[tuple[str, bool | None, str]]:
-    """What `quire doctor` shows: each part tried for real, with a sentence."""
-    found: list[tuple[str, bool | None, str]] = [("quire", None, f"{__version__} on Python {sys.version.split()[0]}")]
-    try:
-        async with app(settings) as running:
-            found.append(("data directory", True, str(settings.data_dir)))
-            async with AsyncExitStack() as stack:
-                runtime = await _python(settings, stack, running.relay)
-                said = await runtime.about()
-                if said.why_not:
-                    raise Failed(said.why_not)
-                loaded = ", ".join(said.packages) or "nothing"
-                found.append(("kernels", True, f"Python {said.version} ({settings.python})"))
-                found.append(("preloaded", None, f"{loaded} (of {', '.join(settings.preload)})"))
-                found += [_wall(layer, settings.sandbox) for layer in said.layers]
-        found.append(("recovery", *await _recovers(settings)))
-    except (Failed, Refused) as error:
-        found.append(("start", False, str(error)))
-    return found
-
-
-def _wall(layer: Layer, wanted: str) -> tuple[str, bool | None, str]:
-    """A layer that is off by choice is no fault."""
-    stands = None if layer.why_not and wanted == "off" else not layer.why_not
-    return f"sandbox: {layer.name}", stands, layer.why_not or "on"
-
-
-async def _recovers(settings: Settings) -> tuple[bool, str]:
-    """Crash a cell, in a notebook nobody keeps, and look for what it must not cost."""
-    apart = settings.model_copy(update={"store": "memory", "spare_kernels": 0})
-    with tempfile.TemporaryDirectory(prefix="quire-doctor-") as folder:
-        async with app(apart.model_copy(update={"workspace": Path(folder)})) as running:
-            notebook = await running.notebooks.create(LOCAL)
-            for code in ("kept = (n for n in [41])", "import os; os._exit(1)", "next(kept)"):
-                active = await running.runs.start(notebook, code)
-                cell = await running.runs.wait(active)
-    if cell.run is not None and cell.run.value == [41]:
-        return True, "a cell that crashed cost nothing but itself"
-    return False, f"after a crash variables were gone: {cell.run.cause if cell.run else ''}"
 
 
 def _stores(settings: Settings) -> tuple[Store, Blobs, Installed, Shares]:

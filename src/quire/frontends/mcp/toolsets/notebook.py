@@ -62,10 +62,10 @@ def _notebooks(shelf: Shelf, desk: Desk) -> None:
         mirror: str | None = None,
         use: bool = True,
     ) -> ToolResult:
-        """Make a notebook with its own namespace, and (use) make it current. isolation="cell" gives every cell its own
+        """Make a notebook with its own namespace, and (use) make it current. isolation="cell" gives each cell its own
         process; on_error="rollback" undoes what a failed cell did; python is an interpreter's path, or "venv" for an
-        environment that %pip installs into; shell="ipython" has IPython run every cell; network narrows the hosts
-        code reaches; mirror is an ipynb in the workspace, kept as the notebook is."""
+        environment to %pip install into; shell="ipython" has IPython run every cell; network narrows the hosts code
+        reaches; mirror is an ipynb in the workspace to keep in step."""
         caller = desk.client(ctx)
         policy = desk.app.confines.policy(caller, _policy(isolation, on_error, python, shell, limits or {}, network))
         book = await desk.app.notebooks.create(caller.principal, name, runtime, policy)

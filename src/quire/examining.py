@@ -1,0 +1,54 @@
+"""What `quire doctor` finds: each part tried for real, with a sentence."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from quire import __version__
+from quire.compose import app
+from quire.core.errors import Failed, Refused
+from quire.core.model import LOCAL, Layer
+from quire.settings import Settings
+
+Finding = tuple[str, bool | None, str]
+"""A part, whether it is well (None: only said), and a sentence."""
+
+
+async def examine(settings: Settings) -> list[Finding]:
+    found: list[Finding] = [("quire", None, f"{__version__} on Python {sys.version.split()[0]}")]
+    try:
+        async with app(settings) as running:
+            found.append(("data directory", True, str(settings.data_dir)))
+            said = await running.kernels.about(settings.runtime)
+            if said.why_not:
+                raise Failed(said.why_not)
+            loaded = ", ".join(said.packages) or "nothing"
+            found.append(("kernels", True, f"Python {said.version} ({settings.python})"))
+            found.append(("preloaded", None, f"{loaded} (of {', '.join(settings.preload)})"))
+            found += [_wall(layer, settings.sandbox) for layer in said.layers]
+        found.append(("recovery", *await _recovers(settings)))
+    except (Failed, Refused) as error:
+        found.append(("start", False, str(error)))
+    return found
+
+
+def _wall(layer: Layer, wanted: str) -> Finding:
+    """A layer that is off by choice is no fault."""
+    stands = None if layer.why_not and wanted == "off" else not layer.why_not
+    return f"sandbox: {layer.name}", stands, layer.why_not or "on"
+
+
+async def _recovers(settings: Settings) -> tuple[bool, str]:
+    """Crash a cell, in a notebook nobody keeps, and look for what it must not cost."""
+    with tempfile.TemporaryDirectory(prefix="quire-doctor-") as folder:
+        apart = {"store": "memory", "spare_kernels": 0, "auth": "none", "workspace": Path(folder)}
+        async with app(settings.model_copy(update=apart)) as running:
+            notebook = await running.notebooks.create(LOCAL)
+            for code in ("kept = (n for n in [41])", "import os; os._exit(1)", "next(kept)"):
+                active = await running.runs.start(notebook, code)
+                cell = await running.runs.wait(active)
+    if cell.run is not None and cell.run.value == [41]:
+        return True, "a cell that crashed cost nothing but itself"
+    return False, f"after a crash variables were gone: {cell.run.cause if cell.run else ''}"
