@@ -63,8 +63,6 @@ async def app(settings: Settings, *, kernels: bool = True) -> AsyncIterator[App]
 
     Without `kernels` it can read and edit but not run: nothing is started.
     """
-    if settings.auth != "none" and settings.workspace is not None:
-        raise Refused("With auth every notebook needs a folder of its own: unset the setting workspace.")
     async with AsyncExitStack() as stack:
         store, blobs, installed, shares = _stores(settings)
         stack.push_async_callback(store.close)
@@ -307,6 +305,9 @@ def _mirrored(notebook: Notebook, cells: list[Cell]) -> str:
 
 
 def _workspace(settings: Settings) -> Callable[[Notebook], str]:
+    if settings.auth != "none" and settings.workspace is not None:
+        raise Refused("With auth every notebook needs a folder of its own: unset the setting workspace.")
+
     def path(notebook: Notebook) -> str:
         owner = notebook.origin.root if notebook.origin else notebook.id
         one = settings.workspace if notebook.owner == LOCAL else None  # nobody else works in the local user's folder

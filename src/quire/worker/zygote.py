@@ -185,7 +185,8 @@ class _Zygote:
             packets.close([self._wake_read, self._wake_write])
             if apart:
                 port, door = namespaces.settle()
-                packets.send(control, {"door": port}, [door.fileno()])
+                with contextlib.suppress(OSError):  # the server is gone: the keeper hears so
+                    packets.send(control, {"door": port}, [door.fileno()])
                 door.close()
             live = Keeper(control).serve()
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
