@@ -16,8 +16,8 @@ from bench.servers import quire, timed
 
 KERNEL_LIMIT = 0.010  # seconds that a new kernel may take longer
 CELL_LIMIT = 1.05
-_KERNELS = 40
-_CELLS = 600
+_KERNELS = 20
+_CELLS = 400
 _WALLED = ("auto", "off")
 
 
