@@ -44,9 +44,10 @@ server an object that code calls, `caps` in code lists them. Long outputs are sh
 whole."""
 
 _WORD = 2**63
-_ICON = (
-    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 24 24'%3E%3Cpath d='M4 4c4-1 6 0 8 2 2-2"
-    " 4-3 8-2v15c-4-1-6 0-8 2-2-2-4-3-8-2z' fill='none' stroke='%23555' stroke-width='2'/%3E%3C/svg%3E"
+_ICON = (  # without a space: clients that hold it against the schema want a URI
+    "data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewBox='0%200%2024%2024'%3E%3Cpath%20d='M4%204c"
+    "4-1%206%200%208%202%202-2%204-3%208-2v15c-4-1-6%200-8%202-2-2-4-3-8-2z'%20fill='none'%20stroke='%23555'%20stroke-"
+    "width='2'/%3E%3C/svg%3E"
 )
 
 
