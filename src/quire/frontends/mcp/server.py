@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from fastmcp import FastMCP
-from fastmcp.exceptions import ValidationError
+from fastmcp.exceptions import NotFoundError, ValidationError
 from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from fastmcp.tools import ToolResult
 from mcp_types import CallToolRequestParams, Icon
@@ -20,6 +20,7 @@ from quire.frontends.mcp.desk import Desk
 from quire.frontends.mcp.exposed import Exposed
 from quire.frontends.mcp.notices import Notices
 from quire.frontends.mcp.rates import Paced
+from quire.frontends.mcp.recorded import Recording, current
 from quire.frontends.mcp.toolsets import Shelf, capabilities, files, notebook, repl, sandbox, timeline, users
 
 _SETS = {
@@ -53,15 +54,16 @@ _ICON = (  # without a space: clients that hold it against the schema want a URI
 
 def build(app: App, *, toolsets: tuple[str, ...], result_chars: int, version: str) -> FastMCP[Any]:
     """A server over a running App; whoever opened the App closes it after the server."""
-    desk = Desk(app, result_chars)
+    desk, recording = Desk(app, result_chars), Recording(app.calls)
     server: FastMCP[Any] = FastMCP(
         "quire",
         instructions=_INSTRUCTIONS,
         version=version,
         icons=[Icon(src=_ICON, mime_type="image/svg+xml")],
-        lifespan=_lifespan(app, desk),
+        lifespan=_lifespan(app, desk, recording),
         middleware=[Paced(app.rates), _PlainRefusals()],
     )
+    recording.install(server)
     shelf = Shelf(server)
     for name in toolsets:
         _SETS[name](shelf, desk)
@@ -71,12 +73,15 @@ def build(app: App, *, toolsets: tuple[str, ...], result_chars: int, version: st
     return server
 
 
-def _lifespan(app: App, desk: Desk) -> Callable[[FastMCP[Any]], AbstractAsyncContextManager[dict[str, Any]]]:
+def _lifespan(
+    app: App, desk: Desk, recording: Recording
+) -> Callable[[FastMCP[Any]], AbstractAsyncContextManager[dict[str, Any]]]:
     @asynccontextmanager
     async def lifespan(server: FastMCP[Any]) -> AsyncIterator[dict[str, Any]]:
         tools = await server.list_tools()  # the first listing imports lazily: better now than in a client's face
         # over HTTP the SDK looks the schema up on every call, by listing all tools unless told another way
         schemas = {tool.name: tool.parameters for tool in tools}
+        recording.own = frozenset(schemas)
         desk.notices = Notices(server, app.sharing)
         exposed = Exposed(desk, desk.notices, schemas)
         server._mcp_server.get_tool_input_schema = exposed.schema
@@ -103,9 +108,14 @@ class _PlainRefusals(Middleware):
         try:
             _check_numbers(context.message)
             return await call_next(context)
+        except NotFoundError:
+            current().outcome = "refused"
+            raise
         except Refused as error:
+            current().failed(error)
             return ToolResult(content=str(error), is_error=True)
         except ValidationError as error:
+            current().outcome = "refused"
             return ToolResult(content=_sentence(context.message.name, error), is_error=True)
 
 
