@@ -58,8 +58,7 @@ def parser() -> argparse.ArgumentParser:
             {"nargs": "?", "const": "true"} if Settings.model_fields[flag].annotation is bool else {}
         )
         serve.add_argument(f"--{flag.replace('_', '-')}", metavar=flag.upper(), help=_help(flag), **alone)
-    demo = commands.add_parser("demo", help="A tour in the terminal, through a real MCP client")
-    demo.set_defaults(command=_demo)
+    commands.add_parser("demo", help="A tour in the terminal, through a real MCP client").set_defaults(command=_demo)
     execute = command("exec", _exec, "Run code in a notebook")
     execute.add_argument("code", help="Python source, or - to read it from standard input")
     execute.add_argument("--notebook", default="main", metavar="NAME")

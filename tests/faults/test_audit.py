@@ -33,7 +33,12 @@ def small_server(data_dir: Path, **settings: Any) -> Iterator[tuple[str, subproc
         yield process.stderr.readline().split()[-1], process
     finally:
         process.terminate()
-        process.wait(DEADLINE)
+        try:
+            process.wait(DEADLINE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stderr.close()
 
 
 def lost(url: str) -> int:
