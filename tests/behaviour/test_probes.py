@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+from starlette.applications import Starlette
 from starlette.requests import Request
 
 from quire.frontends.http import metrics
 from quire.frontends.http.probes import may_see_metrics
 from tests.conftest import call, http_client, http_server, stdio_client
+from tests.users import Users, bearer
 from tests.watched import reached
 
 SAMPLE = re.compile(r'([a-z_]+)(?:\{((?:[a-z_]+="[^"]*",?)*)\})? (\S+)')
@@ -80,10 +82,11 @@ async def test_every_metric_says_what_it_is(data_dir: Path) -> None:
     assert metrics.HELP.keys() - named.keys() == {"quire_capability_calls_total", "quire_capability_call_seconds"}
 
 
-def test_metrics_are_for_this_machine() -> None:
+def test_without_authentication_metrics_are_for_this_machine() -> None:
     def asked(host: str | None) -> bool:
-        client = (host, 1) if host is not None else None
-        return may_see_metrics(Request({"type": "http", "client": client, "headers": []}))
+        app, client = Starlette(), (host, 1) if host is not None else None
+        app.state.fastmcp_auth = None
+        return may_see_metrics(Request({"type": "http", "client": client, "headers": [], "app": app}))
 
     assert asked("127.0.0.1") and asked("::1") and asked(None)
     assert not asked("10.0.0.7") and not asked("2001:db8::1") and not asked("testclient")
@@ -107,6 +110,21 @@ def test_who_calls_the_server_by_another_name_is_answered_by_none_of_them(data_d
         for path in ("/metrics", "/readyz"):
             answer = httpx2.get(url.replace("/mcp", path), headers={"Host": "evil.example"})
             assert answer.status_code in (403, 421)
+
+
+async def test_with_authentication_metrics_are_for_admins_and_lines_say_who_called(data_dir: Path) -> None:
+    with http_server(data_dir, preload="", auth="tokens") as (url, _):
+        users = Users(url, data_dir)
+        asked = url.replace("/mcp", "/metrics")
+        admin = bearer(users.token("root", admin=True))
+        async with users.client("alice") as client:
+            await call(client, "execute", code="1")
+        assert httpx2.get(asked).status_code == httpx2.get(asked, headers=users.headers("alice")).status_code == 403
+        assert "admin" in httpx2.get(asked, headers=bearer("quire_wrong")).text
+        assert "quire_calls_total" in httpx2.get(asked, headers=admin).text
+        for path in ("/healthz", "/readyz"):
+            assert httpx2.get(url.replace("/mcp", path), timeout=30).status_code == 200
+    assert [json.loads(line)["who"] for line in (data_dir / "audit.jsonl").read_text().splitlines()] == ["alice"]
 
 
 # Traces

@@ -13,7 +13,7 @@ from mcp.server.subscriptions import PromptsListChanged
 from quire import compose
 from quire.core.app import App
 from quire.core.model import LOCAL
-from quire.frontends.http.serve import serve
+from quire.frontends.http.serve import Doors, serve
 from quire.settings import load
 from tests.conformance import fixtures, rounds
 
@@ -29,6 +29,7 @@ async def main(data_dir: Path) -> None:
             server,
             host=settings.host,
             port=0,
+            doors=Doors(),
             log_level="warning",
             listening=lambda url: print(url, flush=True),
             ending=lambda: None,
