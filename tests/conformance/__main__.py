@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,15 +28,25 @@ def suite() -> list[str]:
 def server(data_dir: Path) -> Iterator[str]:
     """A server with the fixtures, in a process of its own: its address."""
     command = [sys.executable, "-m", "tests.conformance.server", str(data_dir)]
-    process = subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
-    finally:
-        process.terminate()
-        process.wait(60)
-        if process.stdout is not None:
-            process.stdout.close()
+    with (data_dir.parent / "server.log").open("w+") as log:
+        process = subprocess.Popen(command, cwd=_ROOT, stderr=log)
+        try:
+            yield _address(process, Path(log.name))
+        finally:
+            process.terminate()
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _address(process: subprocess.Popen[bytes], log: Path) -> str:
+    end = time.monotonic() + 60
+    while not (found := re.search(r"Quire listens at (\S+)\n", log.read_text())):
+        assert process.poll() is None and time.monotonic() < end, log.read_text()
+        time.sleep(0.05)
+    return found[1]
 
 
 def run(command: list[str], url: str, revision: str, results: Path) -> subprocess.CompletedProcess[str]:

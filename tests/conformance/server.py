@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from pathlib import Path
 from typing import Any
 
 from fastmcp import FastMCP
 from mcp.server.subscriptions import PromptsListChanged
 
-from quire import compose
+from quire import cli, compose
 from quire.core.app import App
 from quire.core.model import LOCAL
-from quire.frontends.http.serve import Doors, serve
-from quire.settings import load
+from quire.settings import Settings
 from tests.conformance import fixtures, rounds
 
+_mcp = compose.mcp
 
-async def main(data_dir: Path) -> None:
-    settings = load({"data_dir": data_dir, "preload": "", "transport": "http"}, environ={})
-    async with compose.app(settings) as app:
-        server = compose.mcp(app, settings)
-        fixtures.register(server)
-        rounds.register(server)
-        _changes(server, app)
-        await serve(
-            server,
-            host=settings.host,
-            port=0,
-            doors=Doors(),
-            log_level="warning",
-            listening=lambda url: print(url, flush=True),
-            ending=lambda: None,
-        )
+
+def with_fixtures(app: App, settings: Settings) -> FastMCP[Any]:
+    server = _mcp(app, settings)
+    fixtures.register(server)
+    rounds.register(server)
+    _changes(server, app)
+    return server
 
 
 def _changes(server: FastMCP[Any], app: App) -> None:
@@ -58,4 +47,5 @@ def _changes(server: FastMCP[Any], app: App) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1])))
+    compose.mcp = with_fixtures  # all else is as `quire serve` does it
+    cli.main(["serve", "--transport", "http", "--port", "0", "--preload", "", "--data-dir", sys.argv[1]])
