@@ -8,7 +8,7 @@ READY := .venv/.ready
 UV := $(shell command -v uv 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check bench constraints
+.PHONY: help setup run test check bench conformance constraints
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -29,6 +29,9 @@ check: $(READY) ## lint, format, types and import directions
 
 bench: $(READY) ## run the benchmarks
 	$(BIN)/python -m bench $(ARGS)
+
+conformance: $(READY) ## run the official MCP conformance suite (.ci/run installs it)
+	$(BIN)/python -m tests.conformance
 
 # Written beside and moved: a failed compile must not leave half a file. Old pins are kept unless asked.
 constraints: $(READY) ## compile constraints.txt from pyproject.toml (ARGS=--upgrade raises the pins)

@@ -200,7 +200,7 @@ def _unrecorded(audit: Path, expected: range) -> int:
     """Calls that have not one line each in the audit log."""
     digests = [json.loads(line)["digest"] for line in audit.read_text().splitlines()]
     given = (json.dumps({"number": n, "seconds": _nap(n)}, sort_keys=True, separators=(",", ":")) for n in expected)
-    return sum(digests.count(hashlib.sha256(each.encode()).hexdigest()) != 1 for each in given)
+    return sum(digests.count(hashlib.sha256(each.encode()).hexdigest()[:16]) != 1 for each in given)
 
 
 def _nap(number: int) -> float:

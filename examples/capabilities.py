@@ -105,7 +105,7 @@ async def go_on(data_dir: str) -> None:
 def look(data_dir: str) -> None:
     # each call has a line in the audit log; of its arguments there is only a digest
     calls = [json.loads(line) for line in Path(data_dir, "audit.jsonl").read_text().splitlines()]
-    assert [each["outcome"] for each in calls if each["method"] == "empty"] == ["denied", "ok"]
+    assert [each["outcome"] for each in calls if each["tool"] == "shop.empty"] == ["denied", "ok"]
     assert b"open sesame" not in b"".join(file.read_bytes() for file in Path(data_dir).glob("*.*"))
 
 

@@ -58,8 +58,7 @@ def parser() -> argparse.ArgumentParser:
             {"nargs": "?", "const": "true"} if Settings.model_fields[flag].annotation is bool else {}
         )
         serve.add_argument(f"--{flag.replace('_', '-')}", metavar=flag.upper(), help=_help(flag), **alone)
-    demo = commands.add_parser("demo", help="A tour in the terminal, through a real MCP client")
-    demo.set_defaults(command=_demo)
+    commands.add_parser("demo", help="A tour in the terminal, through a real MCP client").set_defaults(command=_demo)
     execute = command("exec", _exec, "Run code in a notebook")
     execute.add_argument("code", help="Python source, or - to read it from standard input")
     execute.add_argument("--notebook", default="main", metavar="NAME")
@@ -93,6 +92,7 @@ def parser() -> argparse.ArgumentParser:
     install.add_argument("client")
     install.add_argument("--print", action="store_true", dest="only_print", help="Print it instead")
     install.add_argument("--name", default="quire", help="What the client calls the server")
+    _audit_command(command("audit", _audit, "Show calls that were made, from the audit log"))
     command("doctor", _doctor, "Say what this machine gives")
     return top
 
@@ -112,6 +112,18 @@ def _token_arguments(token: argparse.ArgumentParser) -> None:
     token.add_argument("action", choices=("add", "list", "remove"), help="What to do")
     token.add_argument("name", nargs="?", metavar="NAME", help="Of the user, as others know them")
     token.add_argument("--admin", action="store_true", help="They may do whatever this user may")
+
+
+def _audit_command(audit: argparse.ArgumentParser) -> None:
+    audit.add_argument("--who", metavar="PRINCIPAL")
+    audit.add_argument("--tool", metavar="TOOL", help="Its name; * stands for anything")
+    audit.add_argument("--notebook", metavar="NAME")
+    audit.add_argument("--outcome", metavar="OUTCOME", help="ok, error, refused, …")
+    audit.add_argument("--kind", choices=("call", "capability"), help="Of clients, or of cells to capabilities")
+    audit.add_argument("--since", metavar="WHEN", help="90s, 10m, 2h, 7d, or 2026-11-16T08:00")
+    audit.add_argument("--limit", type=int, default=50, metavar="N", help="The last so many, 50 unless set; 0 all")
+    audit.add_argument("--follow", action="store_true", help="Go on with those that come")
+    audit.add_argument("--json", action="store_true", help="Lines as they are in the log")
 
 
 def _help(name: str) -> str:
@@ -173,8 +185,10 @@ def _serve(parsed: argparse.Namespace) -> int:
 
                 await stdio.serve(server, settings.log_level.upper(), settings.max_request_bytes)
             else:
+                from quire.frontends.http import probes
                 from quire.frontends.http.serve import Bounds, serve
 
+                probes.register(server, app)
                 await serve(
                     server,
                     host=settings.host,
@@ -288,6 +302,23 @@ def _token(parsed: argparse.Namespace) -> int:
 
     tokens.run(compose.tokens(_settings(parsed)), parsed.action, parsed.name, admin=parsed.admin)
     return 0
+
+
+def _audit(parsed: argparse.Namespace) -> int:
+    from quire import records
+    from quire.core.audit import Wanted
+    from quire.frontends.terminal import audit
+
+    wanted = Wanted(
+        who=parsed.who,
+        tool=parsed.tool,
+        notebook=parsed.notebook,
+        outcome=parsed.outcome,
+        kind=parsed.kind,
+        since=audit.moment(parsed.since),
+    )
+    log = records.files(_settings(parsed))
+    return audit.show(log, wanted, limit=parsed.limit, follow=parsed.follow, as_json=parsed.json)
 
 
 def _install(parsed: argparse.Namespace) -> int:

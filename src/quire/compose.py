@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from quire import __version__, rules
+from quire import __version__, records, rules
 from quire.core.active import ActiveRuns
 from quire.core.app import App
 from quire.core.approvals import Approvals
+from quire.core.audit import Calls
 from quire.core.batches import Batches
 from quire.core.capabilities import Capabilities
-from quire.core.capability_ports import Audit, Backends, Installed
+from quire.core.capability_ports import Backends, Installed
 from quire.core.confines import Confines
 from quire.core.current import Current
 from quire.core.documents import Documents
@@ -36,7 +37,7 @@ from quire.core.ports import Blobs, Relay, Shares, Snapshots, Store, Tokens
 from quire.core.pressure import Pressure
 from quire.core.questions import Questions
 from quire.core.queueing import Places, Queue
-from quire.core.quotas import Quotas, Rates
+from quire.core.quotas import Rates
 from quire.core.relaying import CallLimits, Relaying
 from quire.core.room import Room
 from quire.core.runs import Runs
@@ -66,16 +67,14 @@ async def app(settings: Settings, *, kernels: bool = True) -> AsyncIterator[App]
     async with AsyncExitStack() as stack:
         store, blobs, installed, shares = _stores(settings)
         stack.push_async_callback(store.close)
-        snapshots = _snapshots(settings, store)
-        if snapshots is not None:
-            stack.push_async_callback(snapshots.close)
+        snapshots = _snapshots(settings, stack)
         await store.mark_unfinished()
         active, approvals, limits = ActiveRuns(), Approvals(rules.approvals(settings)), rules.limits(settings)
-        feed = Feed()
+        calls, feed = records.calls(settings, stack), Feed()
         notebooks = Notebooks(store, blobs, feed, limits, [settings.runtime])
         sharing, confines = Sharing(shares, notebooks), _confines(settings)
         backends, capabilities, relay = await _capabilities(
-            settings, stack, installed, active, approvals, confines, sharing
+            settings, stack, installed, active, approvals, confines, sharing, calls
         )
         runtimes = {"python": await _python(settings, stack, relay)} if kernels else {}
         durable = Durable(snapshots, store) if snapshots is not None else None
@@ -86,13 +85,13 @@ async def app(settings: Settings, *, kernels: bool = True) -> AsyncIterator[App]
         space = Space(folders, active, keeping, _workspace(settings), rules.space(settings))
         queue = Queue(Places(quotas.runs, quotas.runs_each), store, feed, limits.max_cells)
         runs = Runs(store, blobs, keeping, feed, limits, active, relay, space, queue)
+        runs.ended = calls.tally.run
         documents = Documents(store, blobs, notebooks, feed, runs.live)
         mirrors = Mirrors(documents, store, feed, _mirrored, keeping.remember)
         await stack.enter_async_context(mirrors.open(restore=kernels))  # before the runs: it writes how they ended
         await stack.enter_async_context(runs.open())
         group = await stack.enter_async_context(background())
-        _make_room(settings, group, keeping, saving, quotas)
-        group.start_soon(space.watch)
+        _make_room(settings, group, keeping, saving, space)
         yield App(
             notebooks=notebooks,
             runs=runs,
@@ -113,6 +112,8 @@ async def app(settings: Settings, *, kernels: bool = True) -> AsyncIterator[App]
             confines=confines,
             current=Current(notebooks, sharing, keeping),
             feed=feed,
+            calls=calls,
+            disk=records.disk(settings),
             limits=limits,
             rates=Rates(quotas.requests, quotas.burst, time.monotonic),
             workspace=_workspace(settings),
@@ -209,17 +210,19 @@ def _stores(settings: Settings) -> tuple[Store, Blobs, Installed, Shares]:
         ) from error
 
 
-def _snapshots(settings: Settings, store: Store) -> Snapshots | None:
+def _snapshots(settings: Settings, stack: AsyncExitStack) -> Snapshots | None:
     if settings.store == "memory":
         return None
     from quire.stores.snapshots.store import FileSnapshots
 
     try:
-        return FileSnapshots(settings.data_dir / "snapshots")
+        snapshots = FileSnapshots(settings.data_dir / "snapshots")
     except OSError as error:
         raise Failed(
             f"The data directory {settings.data_dir} cannot be used: {error.strerror}. Set data_dir to another."
         ) from error
+    stack.push_async_callback(snapshots.close)
+    return snapshots
 
 
 def _folders() -> Folders:
@@ -253,24 +256,20 @@ async def _capabilities(
     approvals: Approvals,
     confines: Confines,
     sharing: Sharing,
+    calls: Calls,
 ) -> tuple[Backends, Capabilities, Relaying]:
     from quire.capabilities.connections import McpBackends
-    from quire.stores.audit import FileAudit, MemoryAudit
 
     backends = McpBackends(environ=os.environ, hosts=settings.capability_hosts)
     capabilities = Capabilities(backends, installed, settings.connect_timeout)
     await stack.enter_async_context(capabilities.open())
-    audit: Audit = MemoryAudit()
-    if settings.store == "sql":
-        audit = FileAudit(settings.data_dir / "audit.jsonl")
-        stack.callback(audit.close)
     limits = CallLimits(
         timeout=settings.call_timeout,
         max_timeout=settings.max_timeout,
         per_run=settings.max_calls,
         result=settings.call_chars,
     )
-    relay = Relaying(capabilities, backends, approvals, active, audit, limits, confines, sharing.acting)
+    relay = Relaying(capabilities, backends, approvals, active, calls, limits, confines, sharing.acting)
     return backends, capabilities, relay
 
 
@@ -351,11 +350,12 @@ def _mount(entry: str) -> Mount:
     return Mount(str(Path(entry).expanduser().resolve()))
 
 
-def _make_room(settings: Settings, group: TaskGroup, kernels: Kernels, saving: Saving | None, quotas: Quotas) -> None:
-    """Have kernels that nobody uses make room for others, from now on."""
+def _make_room(settings: Settings, group: TaskGroup, kernels: Kernels, saving: Saving | None, space: Space) -> None:
+    """Have kernels that nobody uses make room for others, and full workspaces watched, from now on."""
     from quire.runtimes.machine import LinuxMachine
 
-    idle = Idle(kernels, saving, rules.idle(settings))
+    idle, quotas = Idle(kernels, saving, rules.idle(settings)), rules.quotas(settings)
     kernels.one_more = Room(kernels, idle.hibernate, quotas).one_more
+    group.start_soon(space.watch)
     group.start_soon(idle.watch)
     group.start_soon(Pressure(LinuxMachine(), kernels, idle.hibernate, quotas).watch)

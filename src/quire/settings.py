@@ -179,6 +179,13 @@ class Settings(BaseModel):
         False, description="Whether calls that would be asked about are made where nobody can be asked"
     )
     approve_timeout: float = Field(120, gt=0, description="Seconds a person has to approve a call; then it is denied")
+    audit_bytes: int = Field(
+        64 * 2**20, ge=100_000, description="Bytes of the audit log's file until the next is begun"
+    )
+    audit_files: int = Field(10, ge=2, description="Files of the audit log that are kept; the oldest goes first")
+    audit_required: bool = Field(
+        False, description="Whether calls are refused while the audit log cannot be written; else only that is said"
+    )
     result_chars: int = Field(8_000, ge=500, description="Characters of output shown in one answer")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "warning", description="What goes to the log on stderr"

@@ -1,22 +1,17 @@
-"""One suite for every Installed, and one for every Audit."""
+"""One suite for every Installed."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from quire.core.capability import Approve, Backend, CallRecord, Capability, Offered, Tool
-from quire.core.capability_ports import Audit, Installed
+from quire.core.capability import Approve, Backend, Capability, Offered, Tool
+from quire.core.capability_ports import Installed
 from quire.core.model import LOCAL, Principal
-from quire.stores.audit import FileAudit, MemoryAudit
 from quire.stores.memory import MemoryCapabilities
 from quire.stores.sql import SqlStore
 
@@ -126,101 +121,3 @@ async def test_what_is_kept_is_on_disk_when_it_returns_and_others_are_told(tmp_p
     finally:
         await one.close()
         await two.close()
-
-
-# Audit
-
-
-@dataclass(frozen=True, kw_only=True)
-class Log:
-    audit: Audit
-    lines: Callable[[], list[dict[str, Any]]]
-
-
-@pytest.fixture(params=["memory", "file"])
-def log(request: pytest.FixtureRequest, tmp_path: Path) -> Log:
-    if request.param == "memory":
-        memory = MemoryAudit()
-        return Log(audit=memory, lines=lambda: [{**vars(each)} for each in memory.calls])
-    path = tmp_path / "audit.jsonl"
-    return Log(audit=FileAudit(path), lines=lambda: written(path))
-
-
-def written(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_bytes().splitlines()]
-
-
-def a_call(method: str = "search", **more: Any) -> CallRecord:
-    given: dict[str, Any] = {"at": 1.5, "who": LOCAL, "notebook": "main", "cell": 3, "capability": "gmail", **more}
-    return CallRecord(method=method, digest="0" * 64, outcome="ok", ms=1.25, **given)
-
-
-def test_each_call_is_a_record_in_their_order(log: Log) -> None:
-    calls = [a_call(f"m{n}") for n in range(5)]
-    for each in calls:
-        log.audit.record(each)
-    assert log.lines() == [{**vars(each)} for each in calls]
-
-
-@pytest.mark.parametrize("odd", ["line\nbreak", "ünï 𝄞", '"quoted"', "x" * 100_000, "\u2028"])
-def test_odd_names_stay_one_record(log: Log, odd: str) -> None:
-    log.audit.record(a_call(odd, notebook=odd, cell=None))
-    log.audit.record(a_call())
-    first, second = log.lines()
-    assert (first["method"], first["notebook"], first["cell"]) == (odd, odd, None) and second["method"] == "search"
-
-
-def test_a_text_that_no_file_can_hold_costs_no_record(log: Log) -> None:
-    log.audit.record(a_call("lone \ud800 half"))
-    log.audit.record(a_call())
-    assert [each["capability"] for each in log.lines()] == ["gmail", "gmail"]
-
-
-def test_the_file_is_the_owners_alone_and_grows_over_restarts(tmp_path: Path) -> None:
-    path = tmp_path / "audit.jsonl"
-    for _ in range(3):
-        audit = FileAudit(path)
-        audit.record(a_call())
-        audit.close()
-        audit.close()
-    assert len(written(path)) == 3 and path.stat().st_mode & 0o077 == 0
-
-
-def test_lines_of_several_servers_do_not_mix(tmp_path: Path) -> None:
-    path = tmp_path / "audit.jsonl"
-    code = f"""
-from pathlib import Path
-from quire.core.capability import CallRecord
-from quire.stores.audit import FileAudit
-audit = FileAudit(Path({str(path)!r}))
-for n in range(500):
-    audit.record(CallRecord(at=1.0, who='local', notebook='x' * (n % 97), cell=n, capability='c', method='m',
-                            digest='d', outcome='ok', ms=1.0))
-"""
-    several = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(3)]
-    assert [each.wait(60) for each in several] == [0, 0, 0]
-    found = written(path)
-    assert sorted(each["cell"] for each in found) == sorted(list(range(500)) * 3)
-
-
-def test_a_disk_that_takes_no_more_fails_no_call(tmp_path: Path) -> None:
-    audit = FileAudit(tmp_path / "nowhere" / "audit.jsonl")
-    audit.record(a_call())
-    (tmp_path / "nowhere").mkdir()
-    audit.record(a_call("later"))
-    assert [each["method"] for each in written(tmp_path / "nowhere" / "audit.jsonl")] == ["later"]
-
-
-def test_a_full_file_is_put_beside_and_nothing_of_a_server_that_has_it_open_is_lost(tmp_path: Path) -> None:
-    path, beside = tmp_path / "audit.jsonl", tmp_path / "audit.old.jsonl"
-    long_running = FileAudit(path)
-    long_running.record(a_call("first"))
-    for _ in range(2):  # each server that starts finds a file that is full enough
-        os.truncate(path, 48 << 20)
-        starting = FileAudit(path)
-        starting.record(a_call("starts"))
-        starting.close()
-    assert beside.exists() and path.stat().st_size < 1_000
-    long_running.record(a_call("still there"))
-    kept = path.read_bytes() + beside.read_bytes()[-10_000:]
-    assert b"still there" in kept

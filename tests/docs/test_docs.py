@@ -20,7 +20,10 @@ from pydantic_core import PydanticUndefined
 
 import quire
 from quire import cli, compose
+from quire.core import audit
+from quire.core.model import LOCAL
 from quire.frontends import python as python_api
+from quire.frontends.http import metrics
 from quire.frontends.terminal.demo import STEPS
 from quire.settings import Settings, load
 from tests import survival
@@ -171,7 +174,7 @@ def test_the_picture_shows_every_step_of_the_demo() -> None:
     assert [step.title for step in STEPS if re.sub(r"\s", "", step.title) not in drawn] == []
 
 
-@pytest.mark.parametrize("name", ["capabilities", "embed", "files", "notebook", "state", "timeline"])
+@pytest.mark.parametrize("name", ["capabilities", "embed", "files", "notebook", "operate", "state", "timeline"])
 def test_a_page_shows_its_example(name: str) -> None:
     assert blocks(read(f"docs/howto/{name}.md"), "python") == [read(f"examples/{name}.py")]
 
@@ -428,3 +431,14 @@ def test_every_promise_cites_a_proof_that_exists() -> None:
             assert re.search(rf"^(async )?def {name}\(", read(file), re.MULTILINE), f"{number}: {file}::{name}"
         for name in benches:
             assert f'"{name}"' in read("bench/__main__.py") and (ROOT / "bench" / f"{name}.py").exists(), number
+
+
+def test_the_page_on_operating_names_every_metric_every_field_and_every_outcome() -> None:
+    page = read("docs/howto/operate.md")
+    named = {name for row in rows(section(page, "## Metrics")) for name in re.findall(r"`(\w+)`", row[0])}
+    assert named == metrics.HELP.keys()
+    cells = [re.findall(r"`(\w+)`", row[0]) for row in rows(section(page, "## The audit log"))]
+    said = [name for names in cells for name in names]
+    record = audit.Record(at=0, kind="call", who=LOCAL, via="", tool="", outcome="", ms=0)
+    fields = list(json.loads(audit.line(record)))
+    assert said[: len(fields)] == fields and sorted(said[len(fields) :]) == sorted(audit.OUTCOMES)

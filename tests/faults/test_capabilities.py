@@ -807,4 +807,4 @@ async def test_of_a_thousand_calls_through_crashes_and_kills_each_is_answered_ri
     assert len(quick.pids()) == 3
     quick.is_over()
     lines = [json.loads(line) for line in (tmp_path / "data" / "audit.jsonl").read_text().splitlines()]
-    assert len([line for line in lines if line["method"] == "echo"]) >= len(heard)
+    assert len([line for line in lines if line["tool"] == "quick.echo"]) >= len(heard)

@@ -165,6 +165,12 @@ class ActiveRuns:
         """What waits there for a place among all runs."""
         return next((run for run in self.of(notebook) if run.queued is not None), None)
 
+    def count(self) -> tuple[int, int]:
+        """Runs under way, and those that wait for their turn."""
+        runs = [run for runs in self._runs.values() for run in runs]
+        begun = sum(run.begun.is_set() for run in runs)
+        return begun, len(runs) - begun
+
     def add(self, active: ActiveRun, *, first: bool = False) -> None:
         runs = self._runs.setdefault(active.notebook.id, [])
         runs.insert(0 if first else len(runs), active)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from quire.core.approvals import Approvals
+from quire.core.audit import Calls
 from quire.core.batches import Batches
 from quire.core.capabilities import Capabilities
 from quire.core.capability_ports import Backends
@@ -20,6 +21,7 @@ from quire.core.limits import Limits
 from quire.core.mirrors import Mirrors
 from quire.core.model import Notebook
 from quire.core.notebooks import Notebooks
+from quire.core.ports import Disk
 from quire.core.questions import Questions
 from quire.core.quotas import Rates
 from quire.core.relaying import Relaying
@@ -50,6 +52,8 @@ class App:
     confines: Confines
     current: Current
     feed: Feed
+    calls: Calls  # those that ended: counted, and in the audit log
+    disk: Disk | None  # None where nothing is kept
     limits: Limits
     rates: Rates
     workspace: Callable[[Notebook], str]  # the folder a notebook's code works in

@@ -121,18 +121,3 @@ class Result:
     content: list[dict[str, Any]]
     structured: Any = None
     is_error: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class CallRecord:
-    """One relayed call, for the audit log."""
-
-    at: float  # seconds since the epoch
-    who: Principal
-    notebook: str
-    cell: int | None  # None: no cell ran, a thread of an earlier one called
-    capability: str
-    method: str
-    digest: str  # SHA-256 of the arguments as JSON
-    outcome: str  # ok, or the kind of failure
-    ms: float

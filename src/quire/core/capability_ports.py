@@ -1,11 +1,11 @@
-"""What the core needs from outside for capabilities: backends, where they are kept, the log of their calls."""
+"""What the core needs from outside for capabilities: backends, and where they are kept."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from quire.core.capability import Backend, CallRecord, Capability, Offered, Result
+from quire.core.capability import Backend, Capability, Offered, Result
 from quire.core.model import Principal
 
 
@@ -100,9 +100,3 @@ class Installed(Protocol):
         ...
 
     async def drop(self, owner: Principal, name: str) -> None: ...
-
-
-class Audit(Protocol):
-    """The log of relayed calls: what is recorded survives the end of this process."""
-
-    def record(self, call: CallRecord) -> None: ...

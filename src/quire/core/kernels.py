@@ -120,6 +120,17 @@ class Kernels:
         slot = self._slots.get(notebook.id)
         return slot.kernel if slot is not None and slot.kernel is not None and slot.kernel.alive else None
 
+    def count(self) -> tuple[int, int, int]:
+        """Kernels that live, checkpoints they hold, and kernels that are kept ready."""
+        live = [slot.kernel for slot in self._slots.values() if slot.kernel is not None and slot.kernel.alive]
+        spares = sum(runtime.spares for runtime in self._runtimes.values())
+        return len(live), sum(len(kernel.checkpoints) for kernel in live), spares
+
+    async def ready(self) -> None:
+        """Wait until a kernel could be started at once. Raises Failed."""
+        for runtime in self._runtimes.values():
+            await runtime.ready()
+
     def line(self, notebook: Notebook) -> Line | None:
         """Where the live namespace stands; None where there is none."""
         return self._slots[notebook.id].line if self.live(notebook) is not None else None

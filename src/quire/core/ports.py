@@ -127,6 +127,15 @@ class Runtime(Protocol):
         """How it stands, and the walls its kernels are put behind on this machine; waits until it is warm."""
         ...
 
+    @property
+    def spares(self) -> int:
+        """Kernels that are kept ready, for new notebooks."""
+        ...
+
+    async def ready(self) -> None:
+        """Wait until a kernel could be started at once. Raises Failed with the reason where none could."""
+        ...
+
 
 @dataclass(frozen=True)
 class Memory:
@@ -370,3 +379,19 @@ class Snapshots(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    """The disk that state is kept on. Each looks at it: in a thread, and not too often."""
+
+    def taken(self) -> dict[str, int]:
+        """Bytes, by what they are taken for."""
+        ...
+
+    def free(self) -> int:
+        """Bytes that are left."""
+        ...
+
+    def trouble(self) -> str:
+        """Why nothing can be kept there now, as a sentence; empty where it can."""
+        ...

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import time
@@ -15,9 +14,10 @@ import anyio
 from quire.core.access import Caller
 from quire.core.active import ActiveRun, ActiveRuns
 from quire.core.approvals import Approvals, named
+from quire.core.audit import Calls, Record, digest, size
 from quire.core.capabilities import Capabilities
-from quire.core.capability import Approve, CallRecord, Capability, Catalog, Result, Tool
-from quire.core.capability_ports import Audit, Backends, Connection
+from quire.core.capability import Approve, Capability, Catalog, Result, Tool
+from quire.core.capability_ports import Backends, Connection
 from quire.core.capability_request import approve_of
 from quire.core.confines import Confines
 from quire.core.errors import CallTimeout, Failed, Lost, NotFound, NotInstalled, QuireError
@@ -62,7 +62,7 @@ class Relaying:
         backends: Backends,
         approvals: Approvals,
         active: ActiveRuns,
-        audit: Audit,
+        calls: Calls,
         limits: CallLimits,
         confines: Confines,
         acting: Callable[[NotebookId, Principal], Awaitable[Caller]],
@@ -72,7 +72,7 @@ class Relaying:
         self._backends = backends
         self._approvals = approvals
         self._active = active
-        self._audit = audit
+        self._calls = calls
         self._limits = limits
         self._confines = confines
         self._acting = acting
@@ -110,7 +110,9 @@ class Relaying:
     async def call(self, spec: KernelSpec, called: Called) -> relay.Answer:
         active = self._active.current(spec.notebook)
         begun, outcome = time.perf_counter(), "cancelled"
+        value: dict[str, Any] = {}
         try:
+            self._calls.check()
             value = await self._within(active, spec, called)
             if not messages.shallow(value):
                 raise Failed("The answer is nested too deeply to be handed to a cell.")
@@ -127,7 +129,7 @@ class Relaying:
         finally:
             if called.do not in _UNLOGGED:
                 ms = (time.perf_counter() - begun) * 1000
-                self._audit.record(_record(spec, active, called, outcome, ms))
+                self._calls.over(_record(spec, active, called, outcome, ms, size(value)))
 
     async def _within(self, active: ActiveRun | None, spec: KernelSpec, called: Called) -> dict[str, Any]:
         """Counted to the run that goes on now, and ended with it where it is told to stop."""
@@ -283,16 +285,21 @@ def _hint(called: Called, kind: str) -> str:
     return ""
 
 
-def _record(spec: KernelSpec, active: ActiveRun | None, called: Called, outcome: str, ms: float) -> CallRecord:
+def _record(spec: KernelSpec, active: ActiveRun | None, called: Called, outcome: str, ms: float, sent: int) -> Record:
     said = json.dumps(called.given, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return CallRecord(
+    cell = active.cell if active is not None else None
+    return Record(
         at=time.time(),
+        kind="capability",
         who=spec.owner,
+        via="cell",
+        tool=f"{called.capability[:_NAME]}.{_method(called)[:_NAME]}",
         notebook=spec.name,
-        cell=active.cell.number if active is not None and active.cell is not None else None,
-        capability=called.capability[:_NAME],
-        method=_method(called)[:_NAME],
-        digest=hashlib.sha256(said.encode("utf-8", "replace")).hexdigest(),
-        outcome=outcome,
-        ms=round(ms, 3),
+        cell=cell.number if cell is not None else None,
+        run=cell.run.id if cell is not None and cell.run is not None else None,
+        digest=digest(said),
+        outcome="error" if outcome == "tool" else outcome,
+        ms=ms,
+        received=size(called.given),
+        sent=sent,
     )

@@ -75,6 +75,7 @@ class Runs:
         self._recorder = Recorder(store, blobs)
         self._group: TaskGroup | None = None
         self.ending = False  # the server is about to end, and its callers are sent away
+        self.ended: Callable[[Run], None] = lambda run: None  # told how each run ended; returns at once, never raises
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
@@ -184,6 +185,10 @@ class Runs:
         """What runs in the notebook now."""
         return self._active.current(notebook.id)
 
+    def count(self) -> tuple[int, int]:
+        """Runs under way, and those that wait for their turn."""
+        return self._active.count()
+
     def live(self, notebook: Notebook, cell: Cell) -> Cell:
         """The cell as it is this moment, with the output of a run under way."""
         for active in self._active.of(notebook.id):
@@ -272,6 +277,7 @@ class Runs:
             with anyio.CancelScope(shield=True):  # a cancelled run is recorded like any other
                 ended = await self._record(active, lease, run, died)
                 active.cell = replace(active.cell, run=ended)
+                self.ended(ended)
 
     async def _follow(self, active: ActiveRun, kernel: Kernel) -> Died | None:
         """Listen until the run is over; past its time, interrupt; past the grace, kill."""

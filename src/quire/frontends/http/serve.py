@@ -17,8 +17,6 @@ import uvicorn
 from fastmcp import FastMCP
 from fastmcp.server.auth import AuthProvider
 from starlette.middleware import Middleware
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
 
 from quire.core.errors import Failed, Refused
 from quire.frontends.http import sessions
@@ -68,7 +66,6 @@ async def serve(
     server.auth = doors.auth
     with _bind(host, port) as sock:
         address = _url(host, sock.getsockname()[1])
-        _add_health(server)
         app = server.http_app(
             path=PATH,
             host_origin_protection=True,
@@ -151,9 +148,3 @@ def _bind(host: str, port: int) -> socket.socket:
 
 def _url(host: str, port: int) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}"
-
-
-def _add_health(server: FastMCP[Any]) -> None:
-    @server.custom_route("/healthz", methods=["GET"])
-    async def healthz(request: Request) -> Response:
-        return JSONResponse({"status": "ok"})

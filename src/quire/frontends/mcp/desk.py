@@ -20,7 +20,7 @@ from quire.core.current import Client
 from quire.core.errors import QuireError, Refused
 from quire.core.model import LOCAL, Cell, CellState, Notebook, RunId, Snapshot
 from quire.core.saving import Saving
-from quire.frontends.mcp import callers, elicitation
+from quire.frontends.mcp import callers, elicitation, recorded
 from quire.frontends.mcp.notices import Notices
 from quire.frontends.mcp.render import Renderer
 from quire.frontends.mcp.results import NotebookInfo
@@ -45,7 +45,9 @@ class Desk:
         return callers.client(ctx)
 
     async def notebook(self, ctx: Context, name: str | None, needed: Access = Access.WRITE) -> Notebook:
-        return await self.app.current.notebook(self.client(ctx), name, needed)
+        found = await self.app.current.notebook(self.client(ctx), name, needed)
+        recorded.current().notebook = found.name
+        return found
 
     async def entries(self, ctx: Context, notebook: Notebook) -> list[dict[str, Any]]:
         """The capabilities its code has, those of its own included; to whoever may only read it, these alone."""
@@ -81,6 +83,7 @@ class Desk:
             if reply
             else await self.app.runs.start(notebook, code, at=at, timeout=timeout, author=_author(callers.caller()))
         )
+        recorded.current().active = active
 
         async def tick(run: ActiveRun) -> None:
             elapsed = anyio.current_time() - run.started_at if run.started_at else 0.0
@@ -95,6 +98,7 @@ class Desk:
             while active.question is not None and asks:
                 await self._asking.ask(ctx, active, active.question)
                 cell = await self.app.runs.wait(active, tick=tick, asks=asks)
+        recorded.current().ran(notebook, cell, waits=active.cell is None)
         if active.cell is None:
             return cell, f"{active.waits or _TURN} get_cell shows when it has run."
         return cell, active.notice
@@ -113,7 +117,9 @@ class Desk:
         notices = [*batch.notices, *([str(batch.error)] if batch.error is not None else [])]
         if not batch.ran:
             notices.append((batch.active.waits if batch.active is not None else "") or _TURN)
+            recorded.current().ran(notebook, cells[0], waits=True)
             return await self.render.several(notebook, cells[:1], " ".join(notices))
+        recorded.current().ran(notebook, batch.ran[-1])
         left = len(cells) - len(batch.ran)
         if batch.ran[-1].state.failed and left:
             notices.append(f"Stopped at the failed cell; {left} more did not run.")
@@ -198,8 +204,10 @@ def refusals(tool: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any
         try:
             return await tool(*args, **kwargs)
         except QuireError as error:
+            recorded.current().failed(error)
             return ToolResult(content=str(error), is_error=True)
         except elicitation.ClientMustAsk as question:
+            recorded.current().outcome = "asked"
             return question.result
 
     return translated

@@ -16,7 +16,7 @@ from quire.core.errors import NotFound, QuireError
 from quire.core.file_ports import Piece
 from quire.core.files import as_text
 from quire.core.model import Notebook
-from quire.frontends.mcp import callers, render
+from quire.frontends.mcp import callers, recorded, render
 from quire.frontends.mcp.desk import Desk
 from quire.frontends.mcp.toolsets.files import mime_of
 from quire.frontends.mcp.toolsets.notebook import document
@@ -152,6 +152,7 @@ def _translated(read: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[
         try:
             return await read(*args, **kwargs)
         except QuireError as error:
+            recorded.current().failed(error)
             raise ResourceError(str(error), log_level=logging.DEBUG) from error
 
     return translated

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from fastmcp import FastMCP
-from fastmcp.exceptions import ValidationError
+from fastmcp.exceptions import NotFoundError, ValidationError
 from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from fastmcp.tools import ToolResult
 from mcp_types import CallToolRequestParams, Icon
@@ -20,6 +20,7 @@ from quire.frontends.mcp.desk import Desk
 from quire.frontends.mcp.exposed import Exposed
 from quire.frontends.mcp.notices import Notices
 from quire.frontends.mcp.rates import Paced
+from quire.frontends.mcp.recorded import Recording, current
 from quire.frontends.mcp.toolsets import Shelf, capabilities, files, notebook, repl, sandbox, timeline, users
 
 _SETS = {
@@ -44,23 +45,25 @@ server an object that code calls, `caps` in code lists them. Long outputs are sh
 whole."""
 
 _WORD = 2**63
-_ICON = (
-    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 24 24'%3E%3Cpath d='M4 4c4-1 6 0 8 2 2-2"
-    " 4-3 8-2v15c-4-1-6 0-8 2-2-2-4-3-8-2z' fill='none' stroke='%23555' stroke-width='2'/%3E%3C/svg%3E"
+_ICON = (  # without a space: clients that hold it against the schema want a URI
+    "data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewBox='0%200%2024%2024'%3E%3Cpath%20d='M4%204c"
+    "4-1%206%200%208%202%202-2%204-3%208-2v15c-4-1-6%200-8%202-2-2-4-3-8-2z'%20fill='none'%20stroke='%23555'%20stroke-"
+    "width='2'/%3E%3C/svg%3E"
 )
 
 
 def build(app: App, *, toolsets: tuple[str, ...], result_chars: int, version: str) -> FastMCP[Any]:
     """A server over a running App; whoever opened the App closes it after the server."""
-    desk = Desk(app, result_chars)
+    desk, recording = Desk(app, result_chars), Recording(app.calls)
     server: FastMCP[Any] = FastMCP(
         "quire",
         instructions=_INSTRUCTIONS,
         version=version,
         icons=[Icon(src=_ICON, mime_type="image/svg+xml")],
-        lifespan=_lifespan(app, desk),
+        lifespan=_lifespan(app, desk, recording),
         middleware=[Paced(app.rates), _PlainRefusals()],
     )
+    recording.install(server)
     shelf = Shelf(server)
     for name in toolsets:
         _SETS[name](shelf, desk)
@@ -70,12 +73,15 @@ def build(app: App, *, toolsets: tuple[str, ...], result_chars: int, version: st
     return server
 
 
-def _lifespan(app: App, desk: Desk) -> Callable[[FastMCP[Any]], AbstractAsyncContextManager[dict[str, Any]]]:
+def _lifespan(
+    app: App, desk: Desk, recording: Recording
+) -> Callable[[FastMCP[Any]], AbstractAsyncContextManager[dict[str, Any]]]:
     @asynccontextmanager
     async def lifespan(server: FastMCP[Any]) -> AsyncIterator[dict[str, Any]]:
         tools = await server.list_tools()  # the first listing imports lazily: better now than in a client's face
         # over HTTP the SDK looks the schema up on every call, by listing all tools unless told another way
         schemas = {tool.name: tool.parameters for tool in tools}
+        recording.own = frozenset(schemas)
         desk.notices = Notices(server, app.sharing)
         exposed = Exposed(desk, desk.notices, schemas)
         server._mcp_server.get_tool_input_schema = exposed.schema
@@ -102,9 +108,14 @@ class _PlainRefusals(Middleware):
         try:
             _check_numbers(context.message)
             return await call_next(context)
+        except NotFoundError:
+            current().outcome = "refused"
+            raise
         except Refused as error:
+            current().failed(error)
             return ToolResult(content=str(error), is_error=True)
         except ValidationError as error:
+            current().outcome = "refused"
             return ToolResult(content=_sentence(context.message.name, error), is_error=True)
 
 

@@ -98,6 +98,13 @@ class PythonRuntime:
             _log.info("kernels are put behind: %s", sentence(self._plans[python].plan.layers))
         return self._plans[python]
 
+    @property
+    def spares(self) -> int:
+        return len(self._spares)
+
+    async def ready(self) -> None:
+        await self._warm(self._python)
+
     async def about(self) -> RuntimeInfo:
         try:
             zygote = await self._warm(self._python)

@@ -1,0 +1,70 @@
+"""The audit log for people: a line for each call, those that are asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any
+
+from quire.core.audit import OUTCOMES, AuditFiles, Wanted
+from quire.core.errors import Refused
+
+_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+
+def moment(said: str | None) -> float:
+    """A time, or how long ago; in UTC where it says no zone. As seconds since the epoch."""
+    if said is None:
+        return 0.0
+    if ago := re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", said):
+        return time.time() - float(ago[1]) * _UNITS[ago[2]]
+    try:
+        found = datetime.fromisoformat(said)
+    except ValueError:
+        raise Refused(f"{said!r} is no time. Say how long ago (90s, 10m, 2h, 7d) or when (2026-11-16T08:00).") from None
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+
+
+def show(log: AuditFiles, wanted: Wanted, *, limit: int, follow: bool, as_json: bool) -> int:
+    """The last so many that are wanted, in the order they ended; with `follow` until Ctrl-C."""
+    if wanted.outcome is not None and wanted.outcome not in OUTCOMES:
+        raise Refused(f"There is no outcome {wanted.outcome!r}; there are {', '.join(OUTCOMES)}.")
+    say = _as_json if as_json else _as_text
+    mark = log.mark()  # what comes while the rest is shown is neither lost nor shown twice
+    shown = list(islice(filter(wanted.fits, log.newest(mark, wanted.since)), limit or None))
+    try:
+        for entry in reversed(shown):
+            print(say(entry))
+        for each in log.coming(mark) if follow else ():
+            if each is None:
+                sys.stdout.flush()
+            elif wanted.fits(each):
+                print(say(each))
+        sys.stdout.flush()
+    except BrokenPipeError:  # of `quire audit | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _as_json(entry: Mapping[str, Any]) -> str:
+    return json.dumps(entry, ensure_ascii=False, separators=(",", ":"))
+
+
+def _as_text(entry: Mapping[str, Any]) -> str:
+    def said(name: str) -> str:
+        value = entry.get(name)
+        return "-" if value is None else str(value)
+
+    place = said("notebook") if entry.get("cell") is None else f"{said('notebook')}:{said('cell')}"
+    size = f"{said('in')}>{said('out')}"
+    text = (
+        f"{said('at')}  {said('outcome'):<11} {said('tool'):<20} {place:<16} {said('who'):<10} "
+        f"{said('ms'):>10} ms  {size:>12}  {said('via')} {said('client')}"
+    )
+    return "".join(each if each.isprintable() else "?" for each in text)  # names are other people's
