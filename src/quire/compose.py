@@ -75,10 +75,8 @@ async def app(settings: Settings, *, kernels: bool = True) -> AsyncIterator[App]
         active, approvals, limits = ActiveRuns(), Approvals(rules.approvals(settings)), rules.limits(settings)
         feed = Feed()
         notebooks = Notebooks(store, blobs, feed, limits, [settings.runtime])
-        sharing, confines = Sharing(shares, notebooks), _confines(settings)
-        backends, capabilities, relay = await _capabilities(
-            settings, stack, installed, active, approvals, confines, sharing
-        )
+        sharing = Sharing(shares, notebooks)
+        backends, capabilities, relay = await _capabilities(settings, stack, installed, active, approvals, sharing)
         runtimes = {"python": await _python(settings, stack, relay)} if kernels else {}
         durable = Durable(snapshots, store) if snapshots is not None else None
         keeping = Kernels(runtimes, store, _spec(settings), rules.kernels(settings), durable)
@@ -112,7 +110,7 @@ async def app(settings: Settings, *, kernels: bool = True) -> AsyncIterator[App]
             relay=relay,
             approvals=approvals,
             sharing=sharing,
-            confines=confines,
+            confines=_confines(settings),
             current=Current(notebooks, sharing, keeping),
             feed=feed,
             limits=limits,
@@ -253,7 +251,6 @@ async def _capabilities(
     installed: Installed,
     active: ActiveRuns,
     approvals: Approvals,
-    confines: Confines,
     sharing: Sharing,
 ) -> tuple[Backends, Capabilities, Relaying]:
     from quire.capabilities.connections import McpBackends
@@ -272,7 +269,7 @@ async def _capabilities(
         per_run=settings.max_calls,
         result=settings.call_chars,
     )
-    relay = Relaying(capabilities, backends, approvals, active, audit, limits, confines, sharing.acting)
+    relay = Relaying(capabilities, backends, approvals, active, audit, limits, _confines(settings), sharing.acting)
     return backends, capabilities, relay
 
 
