@@ -15,7 +15,7 @@ import pytest
 from fastmcp import Client
 
 from tests.conftest import alive, call, stdio_client, text, wait_until
-from tests.faults.conftest import Book, appears, new_book, until, waits_for
+from tests.faults.conftest import Book, appears, here, new_book, until, waits_for
 
 
 @pytest.fixture(scope="module")
@@ -469,9 +469,10 @@ async def test_a_script_past_its_time_is_stopped_with_all_it_started(book: Book,
     done = await book.run(code, timeout=1.5)
     assert done.structured_content["state"] == "TIMEOUT" and done.structured_content["stdout"] == "begun\n"
     assert await book.value("x") == 5
+    space = await book.value("import os\nos.readlink('/proc/self/ns/pid')")
     for name in ("pid", "child"):
         pid = int((tmp_path / name).read_text())
-        wait_until(lambda pid=pid: not alive(pid), f"{name} of the script is gone")  # type: ignore[misc]
+        wait_until(lambda pid=pid: not alive(here(pid, space)), f"{name} of the script is gone")  # type: ignore[misc]
 
 
 async def test_a_command_that_is_interrupted_is_stopped_and_variables_stay(book: Book, tmp_path: Path) -> None:
@@ -486,8 +487,8 @@ async def test_a_command_that_is_interrupted_is_stopped_and_variables_stay(book:
         stopped = await book.ask("interrupt")
     assert stopped.structured_content["state"] == "INTERRUPTED"
     assert "first" in await book.shown(1)
-    pid = int((tmp_path / "pid").read_text())
-    wait_until(lambda: not alive(pid), "the command is gone")
+    pid, space = int((tmp_path / "pid").read_text()), await book.value("import os\nos.readlink('/proc/self/ns/pid')")
+    wait_until(lambda: not alive(here(pid, space)), "the command is gone")
     assert await book.value("x") == 5
 
 
