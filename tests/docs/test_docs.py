@@ -21,6 +21,7 @@ from pydantic_core import PydanticUndefined
 import quire
 from quire import cli, compose
 from quire.core import audit
+from quire.core.layers import LAYERS
 from quire.core.model import LOCAL
 from quire.frontends import python as python_api
 from quire.frontends.http import metrics
@@ -28,6 +29,7 @@ from quire.frontends.terminal.demo import STEPS
 from quire.settings import Settings, load
 from tests import survival
 from tests.conftest import DEADLINE, server_environment, stdio_client
+from tests.security.test_attacks import ATTACKS
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -260,6 +262,8 @@ def _default(name: str) -> str:
     match value:
         case None:
             return "unset"
+        case ():
+            return "none"
         case tuple():
             return f"`{','.join(value)}`"
         case _:
@@ -399,6 +403,13 @@ def test_the_tables_of_what_survives_are_those_that_are_tried() -> None:
 
 
 # Architecture and specification
+
+
+def test_the_page_on_the_sandbox_names_every_layer_and_every_attack_that_is_tried() -> None:
+    page = read("docs/howto/sandbox.md")
+    assert [code(name) for name, *_ in rows(section(page, "## See what stands"))] == list(LAYERS)
+    tried = [[name, wall, f"`{said}`"] for name, (wall, _, said) in ATTACKS.items()]
+    assert rows(section(page, "## What was tried")) == tried
 
 
 def test_the_house_on_the_page_is_the_house() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import tempfile
 from collections.abc import Callable
 from typing import Any
@@ -13,11 +14,14 @@ from quire.worker.sandbox import landlock, namespaces, root, seccomp, system
 def able() -> dict[str, Any]:
     """For namespaces, own uids and seccomp "" or why they cannot be had; of Landlock the version, 0 for none."""
     apart = _tried(lambda: _apart(own_uid=False))
+    filters = seccomp.available()
+    if not filters:
+        seccomp.program(platform.machine(), internet=not apart)  # made once, for all that are forked from here
     return {
         "namespaces": apart,
         "uid": apart or _own_uid(),
         "landlock": landlock.abi(),
-        "seccomp": seccomp.available(),
+        "seccomp": filters,
     }
 
 

@@ -77,7 +77,8 @@ def _private(root: Root) -> list[str]:
 
 def _copies(root: Root) -> list[tuple[str, int]]:
     """Of all that is to be seen: taken before the stage hides some of it."""
-    wanted = {path: Tree(path) for path in (*SYSTEM, *(f"/etc/{name}" for name in ETC)) if path not in links()}
+    linked = links()
+    wanted = {path: Tree(path) for path in (*SYSTEM, *(f"/etc/{name}" for name in ETC)) if path not in linked}
     wanted |= {tree.path: tree for tree in root.granted}
     copies = []
     for path in sorted(_outermost(wanted)):
