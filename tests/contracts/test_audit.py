@@ -162,6 +162,7 @@ def test_a_server_that_is_killed_while_it_writes_costs_no_line_of_another(tmp_pa
     killed, other = writer(path, 5_000, "killed", 10_000_000), writer(path, 5_000, "other")
     assert killed.stdout is not None and other.stdout is not None
     assert killed.stdout.readline() == "begun\n"
+    wait_until(lambda: any(each["who"] == "killed" for each in read(tmp_path)), "it has written")
     wait_until(lambda: len(list(tmp_path.glob("audit-*.jsonl"))) > 3 + 5 * n, "files were put beside")
     killed.send_signal(signal.SIGKILL)
     killed.wait(60)

@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -122,17 +123,32 @@ class ReadFiles:
         self._path = path
 
     def mark(self) -> dict[int, int]:
-        return {status.st_ino: status.st_size for file in self._files() if (status := _status(file)) is not None}
+        while True:
+            files = self._files()
+            found = {status.st_ino: status.st_size for file in files if (status := _status(file)) is not None}
+            if files == self._files():  # else one was put beside meanwhile, and may be missing
+                return found
 
     def newest(self, mark: Mapping[int, int], since: float) -> Iterator[dict[str, Any]]:
-        for file in reversed(self._files()):
-            status = _status(file)
-            if status is None or status.st_ino not in mark:
-                continue
-            if status.st_mtime < since:
-                return
-            lines = file.read_bytes()[: mark[status.st_ino]].splitlines()
+        for inode in reversed(list(mark)):
+            lines = self._lines(inode, mark[inode], since)
             yield from filter(None, map(audit.entry, reversed(lines)))
+
+    def _lines(self, inode: int, size: int, since: float) -> list[bytes]:
+        """Of the file, whatever it is called now; none where it is gone, or older than this."""
+        for file in chain(reversed(self._files()), self._late()):
+            try:
+                with file.open("rb") as opened:
+                    status = os.fstat(opened.fileno())
+                    if status.st_ino == inode:
+                        return opened.read(size).splitlines() if status.st_mtime >= since else []
+            except FileNotFoundError:
+                continue
+        return []
+
+    def _late(self) -> Iterator[Path]:
+        """Full files as they are by then: one may have been put beside while the others were looked at."""
+        yield from reversed(_rotated(self._path))
 
     def coming(self, mark: Mapping[int, int]) -> Iterator[dict[str, Any] | None]:
         read = dict(mark)
