@@ -11,7 +11,8 @@ import time
 import warnings
 
 _PDEATHSIG, _CHILD_SUBREAPER, _GET_TID_ADDRESS = 1, 36, 40  # prctl's numbers
-_CLONE_FLAGS = 0x8000 | 0x01000000 | 0x00200000 | signal.SIGCHLD  # CLONE_PARENT, _CHILD_SETTID, _CHILD_CLEARTID
+_SIBLING = 0x8000  # CLONE_PARENT
+_CLONE_FLAGS = 0x01000000 | 0x00200000 | signal.SIGCHLD  # CLONE_CHILD_SETTID, _CHILD_CLEARTID
 # the system call, and which of its arguments is where the thread's id goes
 _CLONE = {"x86_64": (56, 3), "aarch64": (220, 4)}.get(platform.machine())
 _ADOPTION = 5.0  # seconds a copy waits to become the keeper's child
@@ -77,21 +78,43 @@ def _clone_sibling() -> bool | None:
     with locked what Python locks before one: a copy of it is taken as it is.
     """
     sleeps = bool(_asleep)
-    where = ctypes.c_long(0)
-    if _CLONE is None or _libc.prctl(_GET_TID_ADDRESS, ctypes.byref(where)) or not where.value:
+    call = _clone(_SIBLING)
+    if call is None:
         return None
-    number, place = _CLONE
-    arguments = [_CLONE_FLAGS, 0, 0, 0, 0]
-    arguments[place] = where.value  # libc keeps the thread's id there, and the copy has another
     if not sleeps:
         _python.PyOS_BeforeFork()
-    pid = _python.syscall(number, *arguments)
+    pid = _python.syscall(*call)
     if pid == 0:
         _asleep[:] = [True]
         return True
     if not sleeps:
         _python.PyOS_AfterFork_Parent()
     return None if pid < 0 else False
+
+
+def fork_into(namespaces: int) -> int | None:
+    """Fork the first process of new namespaces: its pid, 0 in it; None where that takes another way. See above."""
+    call = _clone(namespaces) if alone() else None
+    if call is None:
+        return None
+    _python.PyOS_BeforeFork()
+    pid = int(_python.syscall(*call))
+    if pid == 0:
+        _python.PyOS_AfterFork_Child()
+        return 0
+    _python.PyOS_AfterFork_Parent()
+    return pid if pid > 0 else None
+
+
+def _clone(flags: int) -> list[int] | None:
+    """The system call that forks so, and its arguments."""
+    where = ctypes.c_long(0)
+    if _CLONE is None or _libc.prctl(_GET_TID_ADDRESS, ctypes.byref(where)) or not where.value:
+        return None
+    number, place = _CLONE
+    arguments = [_CLONE_FLAGS | flags, 0, 0, 0, 0]
+    arguments[place] = where.value  # libc keeps the thread's id there, and the copy has another
+    return [number, *arguments]
 
 
 def _fork_twice(keeper: int) -> bool:

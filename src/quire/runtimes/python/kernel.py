@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from quire.core.capability import Catalog
@@ -59,15 +59,18 @@ class PythonKernel:
 
     @classmethod
     async def _of(
-        cls, zygote: Zygote, keeper: Keeper, calls: Relay, walls: Walls, spec: KernelSpec | None = None
+        cls, zygote: Zygote, keeper: Keeper, calls: Relay, building: Awaitable[Walls], spec: KernelSpec | None = None
     ) -> PythonKernel:
-        kernel = cls(zygote, keeper, calls, walls)
-        kernel._spec = spec
+        walls: Walls | None = None
         try:
+            walls = await building
+            kernel = cls(zygote, keeper, calls, walls)
+            kernel._spec = spec
             kernel._live = await Live.begin(keeper, kernel, {"do": "start"})
         except BaseException:
             await asyncio.shield(keeper.close())
-            walls.close()
+            if walls is not None:
+                walls.close()
             raise
         return kernel
 

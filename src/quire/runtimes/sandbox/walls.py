@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Callable
 from typing import Any
 
+from quire.core.errors import Failed
 from quire.core.model import KernelLimits, KernelSpec
 from quire.runtimes.sandbox.cgroups import Cgroup, Cgroups
 from quire.runtimes.sandbox.plan import Plan
@@ -22,11 +24,17 @@ class Sandbox:
         self.plan = plan
         self._cgroups = cgroups if plan.on("cgroup") else None
 
-    def walls(self, keeper: int, network: _Network | None = None) -> Walls:
+    async def walls(self, keeper: int, network: _Network | None = None) -> Walls:
         """For a new kernel, whose keeper has this pid. Raises Failed."""
         group = self._cgroups.make() if self._cgroups is not None else None
         if group is not None:
-            group.add(keeper)
+            try:
+                await asyncio.to_thread(group.add, keeper)  # which waits for every processor of the machine
+            except BaseException as error:
+                self.give_back(group)
+                if isinstance(error, OSError):
+                    raise Failed(f"A kernel could not be put into its control group: {error}.") from error
+                raise
         return Walls(self, group, network or _Network())
 
     def give_back(self, group: Cgroup) -> None:
@@ -58,9 +66,9 @@ class Walls:
         found = {"http_proxy": proxy, "https_proxy": proxy, "no_proxy": _NO_PROXY, "NODE_USE_ENV_PROXY": "1"}
         return found | {name.upper(): value for name, value in found.items()}
 
-    def shared(self, keeper: int) -> Walls:
+    async def shared(self, keeper: int) -> Walls:
         """For a branch: it was forked inside the same walls."""
-        return self._sandbox.walls(keeper, self._network)
+        return await self._sandbox.walls(keeper, self._network)
 
     async def open_network(self, door: tuple[int, socket.socket], granted: tuple[str, ...]) -> None:
         await self._network.open(door, granted)

@@ -1,22 +1,24 @@
 """A process apart: the first of its own user, process, network and mount namespaces, and what it needs there.
 
-It is forked in two steps, since namespaces of processes begin with a child. The one between writes nothing and
-ends; its child is this process's, which adopts orphans.
+It is forked into them at once. Where this system has no way to, it takes two steps, since a namespace of processes
+begins with a child: the process between writes nothing and ends, and its child is this process's, which adopts orphans.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import os
+import signal
 import socket
 import struct
 from dataclasses import dataclass
 
+from quire.worker import processes
 from quire.worker.sandbox import system
 
 _FIRST_UID = 0x4000_0000  # of those we give out: far beyond what any system gives its users
+_INNER = system.NEWPID | system.NEWNS | system.NEWNET | system.NEWIPC
 _SIOCSIFFLAGS, _UP = 0x8914, 0x41
 _BACKLOG = 64
 
@@ -31,6 +33,42 @@ class Apart:
 
 def fork(*, own_uid: bool) -> Apart | None:
     """Fork a process apart; None in it. With `own_uid`, for root, it is a user that nobody else is. Raises OSError."""
+    uid, gid = os.getuid(), os.getgid()
+    mapped, let_go = os.pipe2(os.O_CLOEXEC)
+    pid = processes.fork_into(system.NEWUSER | _INNER)
+    if pid == 0:
+        os.close(let_go)
+        if not os.read(mapped, 1):
+            os._exit(1)
+        os.close(mapped)
+        if own_uid:
+            os.setgroups([])
+            os.setresgid(gid, gid, gid)
+            os.setresuid(uid, uid, uid)
+        return None
+    os.close(mapped)
+    try:
+        return _fork_twice(own_uid) if pid is None else _made(pid, let_go, own_uid)
+    finally:
+        os.close(let_go)
+
+
+def _made(pid: int, let_go: int, own_uid: bool) -> Apart:
+    ids = -1
+    try:
+        ids = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+        _map_ids(pid, _FIRST_UID + pid if own_uid else None)
+    except BaseException:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        if ids >= 0:
+            os.close(ids)
+        raise
+    os.write(let_go, b"1")
+    return Apart(pid, ids)
+
+
+def _fork_twice(own_uid: bool) -> Apart | None:
     told, tell = os.pipe2(os.O_CLOEXEC)
     mapped, let_go = os.pipe2(os.O_CLOEXEC)
     between = os.fork()
@@ -58,7 +96,7 @@ def fork(*, own_uid: bool) -> Apart | None:
     finally:
         os.close(told)
         os.close(let_go)
-        os.waitpid(between, 0)
+        os.waitpid(between, 0)  # its child is ours when it is gone
     return Apart(pid, ids)
 
 
@@ -82,7 +120,7 @@ def _between(tell: int, mapped: int, own_uid: bool) -> bool:
         if own_uid:
             os.setresgid(gid, gid, gid)
             os.setresuid(uid, uid, uid)
-        system.unshare(system.NEWPID | system.NEWNS | system.NEWNET | system.NEWIPC)
+        system.unshare(_INNER)
         pid = os.fork()
     except OSError as error:
         os.write(tell, f"failed {error}".encode()[:200])
@@ -106,7 +144,7 @@ def _own_namespace() -> None:
 
 def _map_ids(pid: int, host: int | None) -> None:
     """Inside it is who it was; outside it is that user too, or `host`."""
-    with contextlib.suppress(FileNotFoundError):
+    if host is None:  # which the system asks of whoever may not map others
         _write(f"/proc/{pid}/setgroups", "deny")
     for name, own in (("gid_map", os.getgid()), ("uid_map", os.getuid())):
         _write(f"/proc/{pid}/{name}", f"{own} {own if host is None else host} 1")
