@@ -154,8 +154,8 @@ class Keeper:
                 if not death.done():
                     death.set_result(ended)
             case {"door": int(port)}, [door] if self.door is None:
-                self.door = (port, socket.socket(fileno=door))
-                return
+                with contextlib.suppress(OSError):  # not even a socket
+                    self.door = (port, socket.socket(fileno=os.dup(door)))
             case {"ended": _}, []:
                 self._ended.set()
             case {}, _:

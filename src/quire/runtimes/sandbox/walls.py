@@ -81,7 +81,10 @@ class Walls:
     def limit(self, limits: KernelLimits, checkpoints: int) -> None:
         if self._group is not None:
             memory = limits.memory + checkpoints if limits.memory else 0
-            self._group.limit(memory=memory, processes=limits.processes)
+            try:
+                self._group.limit(memory=memory, processes=limits.processes)
+            except OSError as error:
+                raise Failed(f"A kernel's control group could not be limited: {error}.") from error
 
     def trees(self, spec: KernelSpec, places: list[str]) -> list[tuple[str, bool]]:
         """What the kernel's root shows besides the system: the interpreter, what was granted, the workspace."""
