@@ -34,7 +34,8 @@ def trees(own: str, mounts: str, root: Path) -> list[tuple[str, int]]:
 
 def test_a_tree_for_each_resource(tmp_path: Path) -> None:
     own = "4:cpu,cpuacct:/x\n3:pids:/user/me\n2:memory:/user/me\n1:name=systemd:/user/me"
-    assert sorted(trees(own, _V1, tmp_path)) == [("memory/user/me", 1), ("pids/user/me", 1)]
+    assert trees(own, _V1, tmp_path) == [("pids/user/me", 1), ("memory/user/me", 1), ("cpu,cpuacct/x", 1)]
+    assert trees("4:cpu,cpuacct:/x", _V1, tmp_path) == []  # what is not counted is not walled
 
 
 def test_one_tree(tmp_path: Path) -> None:
@@ -125,9 +126,12 @@ def test_in_one_tree_kernels_are_beside_the_server_which_cannot_be_divided(tmp_p
     own = tmp_path / "server"
     own.mkdir()
     (own / "cgroup.type").write_text("domain")
+    made = tmp_path / f"quire-{os.getpid()}"
+    made.mkdir()
+    (made / "cgroup.controllers").write_text("cpu io memory pids\n")  # which the system puts there
     mine, _ = cgroups._begin(own, 2)
-    assert mine.parent == tmp_path
-    assert (mine / "cgroup.subtree_control").read_text() == "+memory +pids"
+    assert mine == made
+    assert (mine / "cgroup.subtree_control").read_text() == "+memory +pids +cpu"
 
 
 def test_a_tree_that_cannot_be_divided_is_left_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

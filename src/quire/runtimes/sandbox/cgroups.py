@@ -1,4 +1,5 @@
-"""A control group for each kernel: memory and processes of all that belongs to it, walled by the system itself.
+"""A control group for each kernel: memory and processes of all that belongs to it, walled by the system itself, and a
+fair share of the processors, however many processes it has.
 
 Both kinds of Linux are known: one tree of groups (v2), or one for each resource (v1).
 """
@@ -7,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from quire.core.errors import Failed
 
 _PREFIX = "quire-"
 _FILES = {1: ("memory.limit_in_bytes", "pids.max", "cgroup.procs"), 2: ("memory.max", "pids.max", "cgroup.procs")}
+_SHARES = 1024  # of a processor: what a process outside of any group has
 _SPARE = 500  # processes beyond a notebook's own: its checkpoints, its keeper
 
 
@@ -60,7 +61,7 @@ class Cgroups:
     def open(cls) -> Cgroups | str:
         """Those of this process; or why there are none."""
         try:
-            trees = list(_trees(Path("/proc/self/cgroup").read_text(), Path("/proc/self/mountinfo").read_text()))
+            trees = _trees(Path("/proc/self/cgroup").read_text(), Path("/proc/self/mountinfo").read_text())
             if not trees:
                 return "no control groups for memory and processes are mounted"
             return cls(tuple(_begin(folder, kind) for folder, kind in trees))
@@ -90,8 +91,8 @@ class Cgroups:
                 folder.rmdir()
 
 
-def _trees(own: str, mounts: str) -> Iterable[tuple[Path, int]]:
-    """This process's group in each tree that counts memory or processes."""
+def _trees(own: str, mounts: str) -> list[tuple[Path, int]]:
+    """This process's group in each tree that counts memory or processes, and then in the one that shares processors."""
     places: dict[str, tuple[Path, str]] = {}  # where each tree is mounted, and of which group
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
@@ -100,16 +101,19 @@ def _trees(own: str, mounts: str) -> Iterable[tuple[Path, int]]:
             _, _, _, inner, where = before.split(" ")[:5]
             names = [""] if kind == "cgroup2" else options.split(" ")[-1].split(",")
             places |= {name: (Path(where), inner) for name in names}
+    counting: list[tuple[Path, int]] = []
+    sharing: list[tuple[Path, int]] = []
     for line in own.splitlines():
         _, counted, path = line.split(":", 2)
         for name in counted.split(","):
-            if name in ("memory", "pids", "") and name in places:
+            if name in ("memory", "pids", "cpu", "") and name in places:
                 mounted, shown = places[name]
                 folder = mounted / os.path.relpath(path, shown)
                 if name:
-                    yield folder, 1
+                    (sharing if name == "cpu" else counting).append((folder, 1))
                 elif "memory" in (folder / "cgroup.controllers").read_text().split():
-                    yield folder, 2
+                    counting.append((folder, 2))
+    return counting + sharing if counting else []
 
 
 def _begin(own: Path, kind: int) -> tuple[Path, int]:
@@ -121,12 +125,16 @@ def _begin(own: Path, kind: int) -> tuple[Path, int]:
             _sweep(old)
     mine = above / f"{_PREFIX}{os.getpid()}"
     mine.mkdir(exist_ok=True)
-    if kind == 2:
-        try:
-            _write(mine / "cgroup.subtree_control", "+memory +pids")
-        except OSError:
-            mine.rmdir()
-            raise
+    try:
+        if kind == 2:
+            there = (mine / "cgroup.controllers").read_text().split()
+            wanted = [f"+{name}" for name in ("memory", "pids", "cpu") if name in there]
+            _write(mine / "cgroup.subtree_control", " ".join(wanted))
+        if (shares := mine / "cpu.shares").exists():  # of all kernels together, against what else runs here
+            _write(shares, str(_SHARES * (os.cpu_count() or 1)))
+    except OSError:
+        mine.rmdir()
+        raise
     return mine, kind
 
 
