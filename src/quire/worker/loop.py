@@ -238,6 +238,8 @@ class _Worker:
 
     def _settle(self, request: Enter) -> None:
         os.environ.update(request.environ)
+        if request.sandbox or request.proxied:  # `python` on the path may lie where nothing is seen from here
+            os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
         if request.proxied:
             self._channel.audited.update(self._attempts.watched)
         if request.memory:
