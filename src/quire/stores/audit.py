@@ -21,6 +21,7 @@ from quire.core import audit
 from quire.core.audit import Record
 
 log = logging.getLogger(__name__)
+_COARSE = 2.0  # seconds a file's own time may lag behind that of what was written
 _NAP = 0.2  # seconds between two looks for new lines
 
 
@@ -141,7 +142,7 @@ class ReadFiles:
                 with file.open("rb") as opened:
                     status = os.fstat(opened.fileno())
                     if status.st_ino == inode:
-                        return opened.read(size).splitlines() if status.st_mtime >= since else []
+                        return opened.read(size).splitlines() if status.st_mtime >= since - _COARSE else []
             except FileNotFoundError:
                 continue
         return []
