@@ -163,7 +163,8 @@ async def test_calls_on_one_notebook_queue_in_order_and_on_two_run_at_once(data_
         ({"code": "1", "timeout": -5}, "timeout must be above 0"),
         ({"code": "1", "timeout": 1e12}, "max_timeout"),
         ({"code": "1", "notebook": "nowhere"}, "No notebook is called 'nowhere'. There are: main"),
-        ({"code": "1", "notebook": "a/b"}, "cannot name a notebook"),
+        ({"code": "1", "notebook": "a?b"}, "cannot name a notebook"),
+        ({"code": "1", "notebook": "a/b"}, "No notebook is called 'a/b'. There are: main"),  # another user's, if any
         ({"code": "1", "notebook": "n" * 300}, "1 to 100 characters"),
         ({"code": "1", "timeout": "soon"}, "timeout"),
         ({"cod": "1"}, "code is missing; there is no argument cod"),
