@@ -29,7 +29,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_only_plain_variables_are_inherited() -> None:
-    inherited = set(environment(())) - {"UV", "PYTHONHASHSEED"}
+    inherited = set(environment(())) - {"UV", "PYTHONHASHSEED", "JE_ARROW_MALLOC_CONF"}
     assert inherited == set(PLAIN)
 
 

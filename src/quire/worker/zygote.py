@@ -68,7 +68,6 @@ def go_on(words: str) -> None:
 
 def warm(preload: list[str]) -> list[str]:
     """All that a kernel begins with, loaded; which of those could be."""
-    os.environ.pop("PYTHONHASHSEED", None)  # ours, not for what cells start
     os.environ["MPLBACKEND"] = _figures()
     shells.prepare()
     loaded = [name for name in preload if _preload(name)]
@@ -76,6 +75,8 @@ def warm(preload: list[str]) -> list[str]:
         shells.draw_early()
         if "quire" in os.environ["MPLBACKEND"]:
             del os.environ["MPLBACKEND"]  # read when it loaded; for what cells start it would be a riddle
+    for ours in ("PYTHONHASHSEED", "JE_ARROW_MALLOC_CONF"):
+        os.environ.pop(ours, None)  # read by now, and not for what cells start
     os.environ.update(_ENVIRONMENT)
     surroundings.begin()  # once for all kernels: each that looked anew would have a copy of what it looked at
     return loaded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from quire.core.capability import Catalog
@@ -54,23 +54,29 @@ class PythonKernel:
 
     @classmethod
     async def start(cls, zygote: Zygote, calls: Relay, sandbox: Sandbox) -> PythonKernel:
-        keeper = await zygote.fork(apart=sandbox.plan.on("pid"), own_uid=sandbox.plan.on("uid"))
-        return await cls._of(zygote, keeper, calls, sandbox.walls(keeper.pid))
+        walls = sandbox.walls()
+        try:
+            keeper = await zygote.fork(apart=sandbox.plan.on("pid"), own_uid=sandbox.plan.on("uid"))
+        except BaseException:
+            walls.close()
+            raise
+        return await cls._of(zygote, keeper, calls, walls)
 
     @classmethod
     async def _of(
-        cls, zygote: Zygote, keeper: Keeper, calls: Relay, building: Awaitable[Walls], spec: KernelSpec | None = None
+        cls, zygote: Zygote, keeper: Keeper, calls: Relay, walls: Walls, spec: KernelSpec | None = None
     ) -> PythonKernel:
-        walls: Walls | None = None
+        kernel = cls(zygote, keeper, calls, walls)
+        kernel._spec = spec
+        joining = asyncio.get_running_loop().create_task(walls.join(keeper.pid))
         try:
-            walls = await building
-            kernel = cls(zygote, keeper, calls, walls)
-            kernel._spec = spec
             kernel._live = await Live.begin(keeper, kernel, {"do": "start"})
+            await joining
+            await walls.join(kernel._live.pid)  # which may have been forked before
         except BaseException:
+            joining.cancel()
             await asyncio.shield(keeper.close())
-            if walls is not None:
-                walls.close()
+            walls.close()
             raise
         return kernel
 
@@ -287,7 +293,7 @@ class PythonKernel:
             keeper.adopt(pid, self._keeper)
             keeper.branched = True
         ids = os.dup(self._keeper.ids) if self._keeper.ids >= 0 else -1
-        kernel = await self._of(self._zygote, Keeper(ours, pidfd, ids), self._calls, self._walls.shared(pid), spec)
+        kernel = await self._of(self._zygote, Keeper(ours, pidfd, ids), self._calls, self._walls.shared(), spec)
         kernel._ancestors = [*self._ancestors, self._keeper]
         kernel._branched = bool(name) or self._branched
         if not kernel._branched:

@@ -37,7 +37,10 @@ def _find_uv() -> str | None:
 
 def environment(passed: Collection[str] | None) -> dict[str, str]:
     """What kernels inherit: all of the server's own, or what is plain and what was named to be `passed` on."""
-    own = {"PYTHONHASHSEED": "0"}  # a set prints in the same order after a restart
+    own = {
+        "PYTHONHASHSEED": "0",  # a set prints in the same order after a restart
+        "JE_ARROW_MALLOC_CONF": "background_thread:false",  # pyarrow's: it ends in every fork, and makes forking dear
+    }
     if uv := _find_uv():
         own["UV"] = uv  # what %pip installs with
     if passed is None:

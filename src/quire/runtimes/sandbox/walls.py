@@ -24,17 +24,9 @@ class Sandbox:
         self.plan = plan
         self._cgroups = cgroups if plan.on("cgroup") else None
 
-    async def walls(self, keeper: int, network: _Network | None = None) -> Walls:
-        """For a new kernel, whose keeper has this pid. Raises Failed."""
+    def walls(self, network: _Network | None = None) -> Walls:
+        """For a new kernel. Raises Failed."""
         group = self._cgroups.make() if self._cgroups is not None else None
-        if group is not None:
-            try:
-                await asyncio.to_thread(group.add, keeper)  # which waits for every processor of the machine
-            except BaseException as error:
-                self.give_back(group)
-                if isinstance(error, OSError):
-                    raise Failed(f"A kernel could not be put into its control group: {error}.") from error
-                raise
         return Walls(self, group, network or _Network())
 
     def give_back(self, group: Cgroup) -> None:
@@ -66,9 +58,17 @@ class Walls:
         found = {"http_proxy": proxy, "https_proxy": proxy, "no_proxy": _NO_PROXY, "NODE_USE_ENV_PROXY": "1"}
         return found | {name.upper(): value for name, value in found.items()}
 
-    async def shared(self, keeper: int) -> Walls:
+    def shared(self) -> Walls:
         """For a branch: it was forked inside the same walls."""
-        return await self._sandbox.walls(keeper, self._network)
+        return self._sandbox.walls(self._network)
+
+    async def join(self, pid: int) -> None:
+        """Put a process, with all that it will start, into the kernel's control group. Raises Failed."""
+        if self._group is not None:
+            try:
+                await asyncio.to_thread(self._group.add, pid)  # the system may wait for every processor of the machine
+            except OSError as error:
+                raise Failed(f"A kernel could not be put into its control group: {error}.") from error
 
     async def open_network(self, door: tuple[int, socket.socket], granted: tuple[str, ...]) -> None:
         await self._network.open(door, granted)
