@@ -134,10 +134,12 @@ def mcp(running: App, settings: Settings) -> FastMCP[Any]:
     """The MCP server over a running App."""
     from quire.frontends.mcp.server import build
 
-    toolsets = settings.toolsets
-    if settings.auth != "none" and "toolsets" not in settings.model_fields_set:
-        toolsets = (*toolsets, "users")
-    return build(running, toolsets=toolsets, result_chars=settings.result_chars, version=__version__)
+    return build(running, toolsets=_toolsets(settings), result_chars=settings.result_chars, version=__version__)
+
+
+def _toolsets(settings: Settings) -> tuple[str, ...]:
+    unasked = settings.auth != "none" and "toolsets" not in settings.model_fields_set
+    return (*settings.toolsets, "users") if unasked else settings.toolsets
 
 
 def doors(settings: Settings) -> Doors:
@@ -187,7 +189,7 @@ def about(settings: Settings) -> dict[str, str]:
         "notebooks kept in": kept,
         "kernels run": settings.python,
         "sandbox": f"{settings.sandbox}; `quire doctor` shows what stands",
-        "tool sets": ", ".join(settings.toolsets),
+        "tool sets": ", ".join(_toolsets(settings)),
     }
 
 
