@@ -280,7 +280,9 @@ def waits_for(path: Path) -> str:
 
 
 def parent(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    with suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    return 0  # it is gone
 
 
 def indented(code: str) -> str:

@@ -113,11 +113,11 @@ def test_a_group_that_cannot_be_made_is_a_failed_kernel(tmp_path: Path) -> None:
 
 def test_what_a_killed_server_left_is_swept_and_what_lives_is_not(tmp_path: Path) -> None:
     dead = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True, check=True).stdout.strip()
-    (tmp_path / f"quire-{dead}" / "kernel-7").mkdir(parents=True)
-    living = tmp_path / f"quire-{os.getppid()}" / "kernel-1"
+    (tmp_path / f"quire-{dead}-b" / "kernel-7").mkdir(parents=True)
+    living = tmp_path / f"quire-{os.getppid()}-c" / "kernel-1"
     living.mkdir(parents=True)
-    mine, _ = cgroups._begin(tmp_path, 1)
-    assert mine == tmp_path / f"quire-{os.getpid()}"
+    mine, _ = cgroups._begin(tmp_path, 1, f"quire-{os.getpid()}-a")
+    assert mine == tmp_path / f"quire-{os.getpid()}-a"
     assert sorted(each.name for each in tmp_path.iterdir()) == sorted([mine.name, living.parent.name])
     assert living.exists()
 
@@ -126,10 +126,10 @@ def test_in_one_tree_kernels_are_beside_the_server_which_cannot_be_divided(tmp_p
     own = tmp_path / "server"
     own.mkdir()
     (own / "cgroup.type").write_text("domain")
-    made = tmp_path / f"quire-{os.getpid()}"
+    made = tmp_path / "quire-1-a"
     made.mkdir()
     (made / "cgroup.controllers").write_text("cpu io memory pids\n")  # which the system puts there
-    mine, _ = cgroups._begin(own, 2)
+    mine, _ = cgroups._begin(own, 2, made.name)
     assert mine == made
     assert (mine / "cgroup.subtree_control").read_text() == "+memory +pids +cpu"
 
@@ -140,8 +140,25 @@ def test_a_tree_that_cannot_be_divided_is_left_as_it_was(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(cgroups, "_write", refuse)
     with pytest.raises(OSError, match="No such file"):
-        cgroups._begin(tmp_path, 2)
+        cgroups._begin(tmp_path, 2, "quire-1-a")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_two_servers_of_one_process_have_groups_of_their_own() -> None:
+    if os.getuid() != 0:
+        pytest.skip("whoever runs these tests is not root")
+    one, other = Cgroups.open(), Cgroups.open()
+    if isinstance(one, str) or isinstance(other, str):
+        missing("control groups", str(one))
+        return
+    groups = one.make(), other.make()
+    assert not set(groups[0].folders) & set(groups[1].folders)
+    one.give_back(groups[0])
+    one.close()
+    assert all(folder.exists() for folder, _ in groups[1].folders)
+    other.give_back(groups[1])
+    other.close()
+    assert not any(folder.exists() for folder, _ in (*one._folders, *other._folders))
 
 
 def test_a_real_group_is_made_holds_a_process_and_goes() -> None:

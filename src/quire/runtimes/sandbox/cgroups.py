@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,7 +65,8 @@ class Cgroups:
             trees = _trees(Path("/proc/self/cgroup").read_text(), Path("/proc/self/mountinfo").read_text())
             if not trees:
                 return "no control groups for memory and processes are mounted"
-            return cls(tuple(_begin(folder, kind) for folder, kind in trees))
+            name = f"{_PREFIX}{os.getpid()}-{secrets.token_hex(4)}"  # one process may hold several servers
+            return cls(tuple(_begin(folder, kind, name) for folder, kind in trees))
         except OSError as error:
             return f"its control group cannot be divided ({error.strerror}: {error.filename})"
 
@@ -116,14 +118,14 @@ def _trees(own: str, mounts: str) -> list[tuple[Path, int]]:
     return counting + sharing if counting else []
 
 
-def _begin(own: Path, kind: int) -> tuple[Path, int]:
+def _begin(own: Path, kind: int, name: str) -> tuple[Path, int]:
     """A group for all kernels of this server. In one tree it lies beside the server's, which cannot be divided while
     the server is in it, unless it is the root of the tree."""
     above = own if kind == 1 or not (own / "cgroup.type").exists() else own.parent
     for old in above.glob(f"{_PREFIX}*"):
-        if not Path("/proc", old.name.removeprefix(_PREFIX)).exists():
+        if not Path("/proc", old.name.removeprefix(_PREFIX).partition("-")[0]).exists():
             _sweep(old)
-    mine = above / f"{_PREFIX}{os.getpid()}"
+    mine = above / name
     mine.mkdir(exist_ok=True)
     try:
         if kind == 2:
