@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import re
+import select
 import signal
 import socket
 from pathlib import Path
@@ -48,7 +49,13 @@ class Keeper:
 
     @property
     def alive(self) -> bool:
-        return not self._gone.is_set() and self._control.fileno() >= 0
+        return not self._gone.is_set() and self._control.fileno() >= 0 and not self._has_ended()
+
+    def _has_ended(self) -> bool:
+        """Asked of the system: the loop hears of it a moment later, and what runs meanwhile would be lost."""
+        ready = select.poll()
+        ready.register(self._pidfd, select.POLLIN)
+        return bool(ready.poll(0))
 
     async def launch(self, order: dict[str, Any], descriptors: list[int]) -> tuple[int, int]:
         """Have it start, wake, branch or write: the new process's pid, and a pidfd that is the caller's to close."""
