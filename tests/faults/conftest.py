@@ -38,7 +38,7 @@ def roomy_client(data_dir: Path, **settings: Any) -> Client[Any]:
 
 
 # these look at the machine's processes by the numbers cells tell, or do to a keeper what a cell in a namespace of its
-# own cannot; behind the walls the same is true, and tests/security says so
+# own cannot; of what they promise tests/security tries the nearest behind walls, not all
 BY_NUMBER = {"test_capabilities", "test_hibernation", "test_keeper", "test_kills", "test_memory", "test_snapshots"}
 
 
