@@ -788,3 +788,35 @@ keeper.serve()
 def test_an_order_and_news_that_are_ready_together_do_not_stop_the_keeper() -> None:
     """Carrying out the order it hears the news; then there is nothing to wait for."""
     assert subprocess.run([sys.executable, "-c", KEEPER], timeout=30).returncode == 0
+
+
+WAKING = """
+import os, select, signal
+from quire.wire import packets
+from quire.worker import keeper as keepers
+
+server, control = packets.pair()
+keeper = keepers.Keeper(control)
+pid = os.fork()
+if not pid:
+    signal.pause()
+orders, mine = packets.pair()
+keeper._keep("a", pid, mine.detach())
+
+told = []
+def descendants(root, spare):
+    told.append(bool(select.select([server], [], [], 0)[0]))
+    return []
+
+keepers.processes.descendants = descendants
+packets.send(server, {"do": "wake", "name": "a"})
+keeper._on_order()
+os.kill(pid, signal.SIGKILL)
+assert told == [False], told
+assert packets.receive(server)[0] == {"live": pid}
+"""
+
+
+def test_the_server_hears_of_a_woken_one_when_nothing_more_is_killed() -> None:
+    """It has a copy of it taken at once, which would be killed as a stray."""
+    subprocess.run([sys.executable, "-c", WAKING], timeout=30, check=True)

@@ -311,10 +311,12 @@ class Session:
             self.hear(text(answer))
             assert "was not loaded" not in text(answer) and "damaged" not in text(answer), text(answer)
             return
-        if len(to) == 1:
-            self.head, self.may_be, self.told = to[0], [], set()
-            if self.floor not in to[0].way():
-                self.floor = None
+        said = re.search(r"as after cell (\d+)", text(answer))
+        assert said is not None, text(answer)
+        (self.head,) = (node for node in to if node.number == int(said[1]))
+        self.may_be, self.told = [], set()
+        if self.floor not in self.head.way():
+            self.floor = None
 
     async def save(self, client: Client[Any], name: str) -> None:
         head, before = self.head, self.saved.get(name, [])

@@ -122,7 +122,8 @@ class Keeper:
         keeper = os.getpid()
         pid = os.fork()
         if pid:
-            self._set_live(pid)
+            self._live = pid
+            self._announce("live", pid)
             return None
         os.setpgid(0, 0)  # a group of its own: an interrupt reaches what the cell started too
         processes.die_with_parent(keeper)
@@ -154,10 +155,6 @@ class Keeper:
         for sock in (self._control, self._nursery, *(kept.sock for kept in self._kept.values())):
             sock.close()
 
-    def _set_live(self, pid: int) -> None:
-        self._live = pid
-        self._announce("live", pid)
-
     def _wake(self, words: dict[str, Any], descriptors: list[int]) -> None:
         """The checkpoint takes the live process's place at once; what it replaces is buried meanwhile."""
         self._hear()
@@ -172,11 +169,11 @@ class Keeper:
                 processes.kill(kept.pid)
             self._say({"failed": f"Checkpoint {words['name']} did not wake: {error}.", "do": words["do"]})
             return  # what is live stays so
-        former = self._live
+        former, self._live = self._live, kept.pid
         if former:
             processes.kill(former)
-        self._set_live(kept.pid)
         self._strike(former, but=kept.pid)
+        self._announce("live", kept.pid)  # only now: of one the server knows it may have a copy taken, to be killed here
 
     def _hear(self) -> None:
         """What was announced already: a checkpoint that was just taken is not to be killed as a stray."""
@@ -222,6 +219,7 @@ class Keeper:
 
     def _count(self, most: int) -> None:
         """Cells may have so many processes at once; past that they are a fork bomb."""
+        self._hear()
         if self._live and len(processes.descendants(os.getpid(), self._spared())) > most:
             self._clear(why="processes")
 
