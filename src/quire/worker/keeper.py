@@ -173,7 +173,7 @@ class Keeper:
         if former:
             processes.kill(former)
         self._strike(former, but=kept.pid)
-        self._announce("live", kept.pid)  # only now: of one the server knows it may have a copy taken, to be killed here
+        self._announce("live", kept.pid)  # only now: of one it knows the server may have a copy taken
 
     def _hear(self) -> None:
         """What was announced already: a checkpoint that was just taken is not to be killed as a stray."""
