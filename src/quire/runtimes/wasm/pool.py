@@ -9,7 +9,6 @@ import itertools
 import logging
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,7 +20,7 @@ from quire.wire import frames
 
 log = logging.getLogger(__name__)
 _ROOM = 50  # guests in a host
-_HELLO = 60.0  # seconds a host has to load its program
+_HELLO = 120.0  # seconds a host may be silent while it makes or loads its program
 _CHUNK = 1 << 20
 _LAST = 20  # lines of what a host said last
 
@@ -35,14 +34,8 @@ class HostProcess:
         self._guests: dict[int, Callable[[bytes | None], None]] = {}
         self._numbers = itertools.count(1)
         self._hello: asyncio.Future[words.Hello] = asyncio.get_running_loop().create_future()
-        self._said: deque[str] = deque(maxlen=_LAST)
+        self._said: list[str] = []
         self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._overhear())]
-
-    @classmethod
-    async def spawn(cls, language: str, assets: Path) -> HostProcess:
-        command = (sys.executable, "-m", "quire.runtimes.wasm.host", language, str(assets))
-        process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=PIPE)
-        return cls(process)
 
     @property
     def alive(self) -> bool:
@@ -58,11 +51,19 @@ class HostProcess:
 
     async def hello(self) -> words.Hello:
         """What it said first. Raises Failed where it said nothing."""
-        try:
-            return await asyncio.wait_for(asyncio.shield(self._hello), _HELLO)
-        except TimeoutError:
-            self.kill()
-            raise Failed(f"A host of WebAssembly guests did not start within {_HELLO:g} s. Call again.") from None
+        while True:
+            said = self._said
+            try:
+                return await asyncio.wait_for(asyncio.shield(self._hello), _HELLO)
+            except TimeoutError:
+                if self._said is said:
+                    self.kill()
+                    raise Failed(f"A host of WebAssembly guests was silent for {_HELLO:g} s. Call again.") from None
+
+    @property
+    def doing(self) -> str:
+        """What it said last, before its hello; "" once that is said."""
+        return "" if self._hello.done() else self._said[-1] if self._said else "starting"
 
     def join(self, heard: Callable[[bytes | None], None]) -> int:
         """A number for a new guest, whose frames `heard` gets; None where the host is gone."""
@@ -118,18 +119,17 @@ class HostProcess:
         """What it writes to stderr: nothing, where all is well."""
         assert self._process.stderr is not None
         while line := await self._process.stderr.readline():
-            self._said.append(line.decode("utf-8", "replace").rstrip())
-            log.warning("a host of guests: %s", self._said[-1])
+            self._said = [*self._said[-_LAST:], line.decode("utf-8", "replace").rstrip()]
+            log.log(logging.WARNING if self._hello.done() else logging.INFO, "a host of guests: %s", self._said[-1])
 
 
 class Pool:
-    """Hosts of one language, started as they are needed; one is kept ready once there was a first."""
+    """Hosts of one language, started as they are needed."""
 
     def __init__(self, language: str, assets: Path) -> None:
         self._language = language
         self._assets = assets
         self._hosts: list[HostProcess] = []
-        self._starting = asyncio.Lock()
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
@@ -138,19 +138,23 @@ class Pool:
         finally:
             await asyncio.gather(*(host.close() for host in self._hosts))
 
-    @property
-    def hosts(self) -> list[HostProcess]:
-        return [host for host in self._hosts if host.alive]
-
     async def room(self) -> HostProcess:
         """A host with room for one more guest. Raises Failed."""
-        async with self._starting:
-            self._hosts = self.hosts
-            for host in self._hosts:
-                if host.guests < _ROOM:
-                    await host.hello()
-                    return host
-            host = await HostProcess.spawn(self._language, self._assets)
-            self._hosts.append(host)
-            await host.hello()
-            return host
+        host = await self.any()
+        await host.hello()
+        return host
+
+    async def any(self) -> HostProcess:
+        """The same, perhaps while it still loads its program."""
+        self._hosts = [host for host in self._hosts if host.alive]
+        for host in self._hosts:
+            if host.guests < _ROOM:
+                return host
+        host = HostProcess(await _spawn(self._language, self._assets))
+        self._hosts.append(host)
+        return host
+
+
+async def _spawn(language: str, assets: Path) -> Process:
+    command = (sys.executable, "-m", "quire.runtimes.wasm.host", language, str(assets))
+    return await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=PIPE)

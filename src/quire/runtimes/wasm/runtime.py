@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import logging
 import shutil
 import tempfile
 from collections.abc import AsyncIterator
@@ -16,11 +15,11 @@ import anyio
 from quire.core.errors import Failed
 from quire.core.model import KernelSpec, Layer, RuntimeInfo
 from quire.core.ports import Relay
-from quire.runtimes.wasm import assets, words
+from quire.runtimes.wasm import words
 from quire.runtimes.wasm.kernel import WasmKernel
 from quire.runtimes.wasm.pool import Pool
 
-log = logging.getLogger(__name__)
+_SOON = 3.0  # seconds that are waited for a program that may have to be made
 _LAYERS = ("wasm", "network", "processes", "files")  # what a guest has none of, by construction
 
 
@@ -28,11 +27,8 @@ class WasmRuntime:
     def __init__(self, language: str, *, calls: Relay, assets: Path, files: int) -> None:
         self._language = language
         self._calls = calls
-        self._assets = assets
         self._files = files  # that a guest may have open at once
         self._pool = Pool(language, assets)
-        self._making = asyncio.Lock()
-        self._made = False
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[WasmRuntime]:
@@ -45,7 +41,7 @@ class WasmRuntime:
             await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
 
     async def start(self, spec: KernelSpec) -> WasmKernel:
-        await self._have()
+        self._check()
         try:
             await anyio.Path(spec.workspace).mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
@@ -59,16 +55,10 @@ class WasmRuntime:
         )
         return await WasmKernel.start(self._pool, self._calls, self._folder, spec, make)
 
-    async def _have(self) -> None:
-        """The program, made where it is not there yet. Raises Failed with what to do."""
-        if self._made:
-            return
+    def _check(self) -> None:
+        """Raises Failed with what to do."""
         if importlib.util.find_spec("wasmtime") is None:
             raise Failed(f"{self._language} needs wasmtime: pip install 'quire[wasm]'.")
-        async with self._making:
-            if not self._made:
-                await asyncio.to_thread(assets.have, self._language, self._assets, log.info)
-                self._made = True
 
     @property
     def spares(self) -> int:
@@ -79,8 +69,12 @@ class WasmRuntime:
 
     async def about(self) -> RuntimeInfo:
         try:
-            await self._have()
-            hello = await (await self._pool.room()).hello()
+            self._check()
+            host = await self._pool.any()
+            async with asyncio.timeout(_SOON):
+                hello = await host.hello()
+        except TimeoutError:
+            return RuntimeInfo(name=self._language, why_not=f"its program is being made, look again soon: {host.doing}")
         except Failed as error:
             return RuntimeInfo(name=self._language, why_not=str(error))
         return RuntimeInfo(name=self._language, version=hello.version, layers=tuple(map(Layer, _LAYERS)))

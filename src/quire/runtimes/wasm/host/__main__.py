@@ -18,8 +18,12 @@ def main() -> None:
     from quire.runtimes.wasm.host.loop import Loop
 
     with os.fdopen(write, "wb") as out:
-        Loop(read, out, load(sys.argv[1], Path(sys.argv[2]))).serve()
+        Loop(read, out, load(sys.argv[1], Path(sys.argv[2]), _say)).serve()
     os._exit(0)  # guests that still run are nobody's
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
