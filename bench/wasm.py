@@ -100,10 +100,10 @@ async def sessions(language: str) -> Found:
             kept = "kept = list(range(10000))" if language == "python" else "let kept = Array.from({length: 10000})"
             await client.call_tool("execute_code", {"code": kept, "session_id": "s0"})
             await client.call_tool("save_state", {"name": "kept", "notebook": "s0"})
+        again = {"name": "kept", "notebook": "s0"}
         for _ in range(5):
             async with quire(Path(folder), **settings) as client:
                 await client.call_tool("execute_code", {"code": "1", "session_id": "s1"})  # the host is there
-                again = {"name": "kept", "notebook": "s0"}
                 restored.append(await timed(lambda: client.call_tool("restore_state", again)))
     return [
         (f"new session in {language} with its first value, ms, p50", _p50(new[5:]) * 1000, 10),
@@ -115,13 +115,8 @@ async def live_sessions() -> Found:
     """500 of them, half in each language, each asked for its own value; then one loops, and another goes on."""
     with tempfile.TemporaryDirectory() as folder:
         async with AsyncExitStack() as stack:
-            limits: dict[str, Any] = {
-                "max_kernels": 0,
-                "max_kernels_per_user": 0,
-                "snapshot_interval": 0,
-                "auto_save": 0,
-            }
-            q = await stack.enter_async_context(quires.open(folder, preload="", spare_kernels=0, **limits))
+            without = dict.fromkeys(("max_kernels", "max_kernels_per_user", "snapshot_interval", "auto_save"), 0)
+            q = await stack.enter_async_context(quires.open(folder, preload="", spare_kernels=0, **without))
             books = [
                 await q.create(f"s{number}", runtime=f"wasm-{_LANGUAGES[number % 2]}") for number in range(_SESSIONS)
             ]

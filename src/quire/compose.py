@@ -300,6 +300,14 @@ async def _runtimes(settings: Settings, stack: AsyncExitStack, relay: Relay) -> 
     return found
 
 
+def assets(settings: Settings, progress: Callable[[str], None]) -> None:
+    """Make and compile what runs in WebAssembly, where that was not done yet."""
+    from quire.runtimes.wasm.host.languages import load as load_language
+
+    for name in RUNTIMES[1:]:
+        progress(f"{name}: {load_language(name, settings.assets_dir, progress).version}")
+
+
 async def _python(settings: Settings, stack: AsyncExitStack, relay: Relay) -> PythonRuntime:
     if sys.platform != "linux":
         raise Failed("The Python runtime needs Linux as yet.")

@@ -130,6 +130,7 @@ class Pool:
         self._language = language
         self._assets = assets
         self._hosts: list[HostProcess] = []
+        self._starting = asyncio.Lock()
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
@@ -146,13 +147,14 @@ class Pool:
 
     async def any(self) -> HostProcess:
         """The same, perhaps while it still loads its program."""
-        self._hosts = [host for host in self._hosts if host.alive]
-        for host in self._hosts:
-            if host.guests < _ROOM:
-                return host
-        host = HostProcess(await _spawn(self._language, self._assets))
-        self._hosts.append(host)
-        return host
+        async with self._starting:
+            self._hosts = [host for host in self._hosts if host.alive]
+            for host in self._hosts:
+                if host.guests < _ROOM:
+                    return host
+            host = HostProcess(await _spawn(self._language, self._assets))
+            self._hosts.append(host)
+            return host
 
 
 async def _spawn(language: str, assets: Path) -> Process:
