@@ -18,9 +18,10 @@ from quire.runtimes.wasm.host.javascript import imports
 from quire.runtimes.wasm.host.javascript.exports import Exports
 
 SCRATCH = 65536  # bytes for what is passed in
-STACK = 192 * 1024  # bytes of the program's own stack that JavaScript may fill; more would exhaust wasmtime's first
+STACK = 512 * 1024  # bytes of the program's own stack that JavaScript may fill; more would exhaust wasmtime's first
 
 _FILES = ("inspect.js", "console.js", "prelude.js")
+_MARK = 0x51D7A3C5  # a limit nobody would set
 _MEMORY, _DATA, _DATA_COUNT = 5, 11, 12  # sections
 _FUNCTIONS = ("shown", "failed", "inspect", "read", "offer", "due", "fire", "clear", "forget", "settled")
 
@@ -31,6 +32,8 @@ class Marks:
 
     scratch: int
     random: int  # the state of Math.random, 8 bytes
+    looks: int  # how many steps there are before it is looked whether to stop
+    used: int  # bytes the code has allocated
     jobs: int  # the list of jobs that wait: two pointers
     context: int
     world: int  # the global object
@@ -120,6 +123,8 @@ def _ready(exports: Exports) -> Marks:
     return Marks(
         scratch=scratch,
         random=random,
+        looks=_looks(exports, random),
+        used=_used(exports),
         jobs=jobs,
         context=context,
         world=exports.word(world),
@@ -159,6 +164,29 @@ def _random(exports: Exports, context: int) -> int:
         if state and _next(state) == int.from_bytes(after[at : at + 8], "little"):
             return context + at
     raise ValueError("the state of Math.random is not where it should be")
+
+
+def _looks(exports: Exports, random: int) -> int:
+    """Where the steps to the next look are counted down: behind the generator's state and one word more."""
+    at, before = random + 12, exports.word(random + 12)
+    exports.qjs_free_value(_evaluated(exports, "for (let i = 0; i < 100; i++);", "quire:looks"))
+    if not 100 <= before - exports.word(at) <= 1000:
+        raise ValueError("the count of steps is not where it should be")
+    return at
+
+
+def _used(exports: Exports) -> int:
+    """Where the sum of what is allocated is: two words behind its limit."""
+    exports.qjs_set_memory_limit(_MARK)
+    at = bytes(exports.view()).find(_MARK.to_bytes(4, "little")) + 8
+    exports.qjs_set_memory_limit(0)
+    before = exports.word(at)
+    array = _evaluated(exports, "new Uint8Array(100000)", "quire:used")
+    grown = exports.word(at) - before
+    exports.qjs_free_value(array)
+    if not 100_000 <= grown <= 110_000:
+        raise ValueError("the sum of what is allocated is not where it should be")
+    return at
 
 
 def _next(state: int) -> int:

@@ -23,6 +23,7 @@ from quire.wire import messages
 from quire.wire.messages import Displayed, Finished, Inspect, Inspected, Page, Paged, Printed, Raised, Read, Run, Value
 
 _ASYNC, _COMPILE = 1 << 7, 1 << 5
+_SHARE = 0.85  # of the memory there is, code may allocate: the rest is for how allocations lie in it
 _HEADROOM = 1 << 20  # bytes of memory for what tells that there is none left
 _KEPT = 256 * 1024  # characters of cells' text for tracebacks
 _REDECLARED = "redeclaration of '"
@@ -47,6 +48,7 @@ class NeverSettles(Exception):
 class JavaScriptGuest:
     def __init__(
         self,
+        engine: wasmtime.Engine,
         store: wasmtime.Store,
         exports: Exports,
         marks: Marks,
@@ -56,6 +58,7 @@ class JavaScriptGuest:
         base: bytes,
         artefact: str,
     ) -> None:
+        self._engine = engine
         self._store = store
         self._exports = exports
         self._marks = marks
@@ -77,8 +80,11 @@ class JavaScriptGuest:
         self._limit(0)
 
     def _limit(self, more: int) -> None:
+        """How much code may allocate: a little more than it has, at least, so that some can be let go of."""
         if self._bounds.memory:
-            self._exports.qjs_set_memory_limit(self._bounds.memory - len(self._base) - _HEADROOM + more)
+            allowed = int((self._bounds.memory - len(self._base)) * _SHARE)
+            used = self._exports.word(self._marks.used)
+            self._exports.qjs_set_memory_limit(max(allowed, used + _HEADROOM // 4) + more)
 
     # Running
 
@@ -86,6 +92,7 @@ class JavaScriptGuest:
         with self._entered():
             self._inside.calls, self._inside.stopped, self._inside.asked = 0, "", 0.0
             self._woken.clear()
+            self._limit(0)
             if self._bounds.fuel:
                 self._store.set_fuel(self._bounds.fuel + RESERVE)
             self._runs = True
@@ -256,17 +263,23 @@ class JavaScriptGuest:
         said = self._told_of(box)
         self._exports.qjs_free_value(box)
         self._limit(0)
-        if said["name"] == "InternalError" and said["message"] == "out of memory":
+        empty = said["name"] == "Thrown" and said["message"] == "null" and self._full()  # no room for an error either
+        if empty or (said["name"] == "InternalError" and said["message"] == "out of memory"):
             self._out_of_memory("the code needs more")
             return "error"
         self._say_raised(said["name"], said["message"], said["stack"], said["causes"])
         return "error"
+
+    def _full(self) -> bool:
+        allowed = (self._bounds.memory - len(self._base)) * _SHARE
+        return bool(self._bounds.memory) and self._exports.word(self._marks.used) > allowed * 0.9
 
     def _told_of(self, box: int) -> dict[str, Any]:
         said = self._values.told("failed", box)
         return said or {"name": "Thrown", "message": "a value that cannot be shown", "stack": "", "causes": []}
 
     def _out_of_memory(self, why: str) -> None:
+        self._exports.qjs_run_gc()
         limit = f"{self._bounds.memory / (1 << 20):,.0f} MiB" if self._bounds.memory else "4 GiB"
         self._say_raised(
             "OutOfMemory",
@@ -366,6 +379,7 @@ class JavaScriptGuest:
         if self._runs:
             self._inside.asked = self._inside.asked or time.monotonic()
             self._woken.set()
+            self._engine.increment_epoch()
 
     def overdue(self, now: float, grace: float) -> bool:
         """Whether it was to stop long ago and still runs; then a new epoch ends it."""
@@ -406,8 +420,9 @@ class JavaScriptGuest:
     # Its state
 
     def image(self) -> Image:
-        rest = {"stack": self._exports.stack_pointer, "cells": self._cells}
-        pages = memory.pages(self._exports, self._base)
+        stack = self._exports.stack_pointer
+        rest = {"stack": stack, "cells": self._cells}
+        pages = memory.pages(self._exports, self._base, stack)
         return Image(artefact=self._artefact, size=self._exports.size(), pages=pages, rest=json.dumps(rest))
 
     def restore(self, image: Image) -> None:

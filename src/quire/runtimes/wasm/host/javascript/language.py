@@ -14,6 +14,7 @@ from pathlib import Path
 from weakref import WeakSet
 
 import wasmtime
+from wasmtime import _ffi as ffi
 
 from quire.runtimes.wasm.assets import quickjs
 from quire.runtimes.wasm.host.guest import Bounds, Ended, Host, Place
@@ -22,7 +23,7 @@ from quire.runtimes.wasm.host.javascript.exports import Exports
 from quire.runtimes.wasm.host.javascript.freezing import Marks
 from quire.runtimes.wasm.host.javascript.guest import JavaScriptGuest
 
-WASM_STACK = 1536 * 1024  # bytes; a thread that runs guests needs twice that
+WASM_STACK = 12 << 20  # bytes; a thread that runs guests needs twice that, or the process may be killed
 GRACE = 1.0  # seconds between a soft interrupt and the hard stop
 _OPTIONS = f"stack {WASM_STACK}, epoch"
 
@@ -70,7 +71,9 @@ class JavaScript:
                 "Raise wasm_memory_bytes.",
             )
         store, exports = compiled.instance(bounds.memory)
-        guest = JavaScriptGuest(store, exports, self._marks, place, bounds, host, self.base, self._artefact)
+        guest = JavaScriptGuest(
+            compiled.engine, store, exports, self._marks, place, bounds, host, self.base, self._artefact
+        )
         self._guests.add(guest)
         return guest
 
@@ -97,6 +100,7 @@ class Compiled:
         config = wasmtime.Config()
         config.consume_fuel = metered
         config.epoch_interruption = True
+        ffi.wasmtime_config_async_stack_size_set(config.ptr(), WASM_STACK + (1 << 20))  # must be more, or it aborts
         config.max_wasm_stack = WASM_STACK
         self.metered = metered
         self.engine = wasmtime.Engine(config)

@@ -11,10 +11,10 @@ _CHUNK = 16 * PAGE
 _ZEROS = bytes(_CHUNK)
 
 
-def differing(now: memoryview, base: bytes) -> Iterator[int]:
+def differing(now: memoryview, base: bytes, begin: int = 0) -> Iterator[int]:
     """The numbers of the pages that are not as they were; beyond the base they were zeros."""
     first = memoryview(base)
-    for start in range(0, len(now), _CHUNK):
+    for start in range(begin - begin % _CHUNK, len(now), _CHUNK):
         chunk = now[start : start + _CHUNK]
         known = first[start : start + _CHUNK] if start < len(base) else memoryview(_ZEROS)[: len(chunk)]
         if chunk == known:
@@ -24,9 +24,11 @@ def differing(now: memoryview, base: bytes) -> Iterator[int]:
                 yield (start + at) // PAGE
 
 
-def pages(exports: Exports, base: bytes) -> dict[int, bytes]:
+def pages(exports: Exports, base: bytes, start: int) -> dict[int, bytes]:
+    """Those from `start` on: what lies before it is a stack on which nothing is."""
     now = exports.view()
-    return {number: bytes(now[number * PAGE : (number + 1) * PAGE]) for number in differing(now, base)}
+    found = differing(now, base, start)
+    return {number: bytes(now[number * PAGE : (number + 1) * PAGE]) for number in found}
 
 
 def put(exports: Exports, base: bytes, size: int, given: Mapping[int, bytes]) -> None:

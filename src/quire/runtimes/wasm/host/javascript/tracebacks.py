@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-_FRAME = re.compile(r"\(?([^()\n]{1,300}):(\d{1,9})(?::(\d{1,9}))?\)?$")
+_FRAME = re.compile(r"^\(?([^()\n]{1,300}?):(\d{1,9})(?::(\d{1,9}))?\)?$")
 _VERSION = re.compile(r"\?v=[0-9a-f]{8}(?=[:)\s]|$)")
 _LINE = 200  # characters of a line of source
 _FRAMES = 30
@@ -24,7 +24,7 @@ def told(name: str, message: str, stack: str, causes: list[str], source: Callabl
 def _place(stack: str, source: Callable[[str], str | None]) -> list[str]:
     """The topmost line of source that is known, and a caret under the column."""
     for line in stack.splitlines():
-        found = _FRAME.search(line.rpartition("at ")[2].strip() if "(" not in line else line[line.rindex("(") :])
+        found = _FRAME.match(line.rpartition("at ")[2].strip() if "(" not in line else line[line.rindex("(") :])
         if found is None:
             continue
         file, number, column = found[1], int(found[2]), int(found[3] or 0)
