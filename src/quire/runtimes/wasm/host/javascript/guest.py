@@ -189,8 +189,11 @@ class JavaScriptGuest:
         return said["message"][len(_REDECLARED) : -1] if said["stack"].strip() == f"at <eval> ({name}:1:1)" else None
 
     def _forget(self, name: str) -> None:
-        self._values.unlock(name)
-        self._values.do("forget", name)
+        box = self._values.string(name)
+        if not self._values.told("forget", box):
+            self._values.unlock(name)
+            self._values.told("forget", box)
+        self._exports.qjs_free_value(box)
 
     def _awaited(self, promise: int) -> int:
         while (state := self._exports.qjs_promise_state(promise)) == _PENDING:

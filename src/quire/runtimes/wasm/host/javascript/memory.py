@@ -11,33 +11,31 @@ _CHUNK = 16 * PAGE
 _ZEROS = bytes(_CHUNK)
 
 
-def differing(now: memoryview, base: bytes, begin: int = 0) -> Iterator[int]:
-    """The numbers of the pages that are not as they were; beyond the base they were zeros."""
-    first = memoryview(base)
-    for start in range(begin - begin % _CHUNK, len(now), _CHUNK):
-        chunk = now[start : start + _CHUNK]
-        known = first[start : start + _CHUNK] if start < len(base) else memoryview(_ZEROS)[: len(chunk)]
-        if chunk == known:
+def differing(exports: Exports, base: bytes, begin: int = 0) -> Iterator[tuple[int, bytes]]:
+    """The pages that are not as they were, by number; beyond the base they were zeros."""
+    size = exports.size()
+    for start in range(begin - begin % _CHUNK, size, _CHUNK):
+        chunk = exports.read(start, min(_CHUNK, size - start))
+        known, offset = (base, start) if start < len(base) else (_ZEROS, 0)
+        if known.startswith(chunk, offset):  # compares in place; a memoryview would compare byte by byte
             continue
         for at in range(0, len(chunk), PAGE):
-            if chunk[at : at + PAGE] != known[at : at + PAGE]:
-                yield (start + at) // PAGE
+            page = chunk[at : at + PAGE]
+            if not known.startswith(page, offset + at):
+                yield (start + at) // PAGE, page
 
 
 def pages(exports: Exports, base: bytes, start: int) -> dict[int, bytes]:
     """Those from `start` on: what lies before it is a stack on which nothing is."""
-    now = exports.view()
-    found = differing(now, base, start)
-    return {number: bytes(now[number * PAGE : (number + 1) * PAGE]) for number in found}
+    return dict(differing(exports, base, start))
 
 
 def put(exports: Exports, base: bytes, size: int, given: Mapping[int, bytes]) -> None:
     """Have the memory be that: what is not given is as it was at first."""
     exports.grow(size)
-    now = exports.view()
-    for number in list(differing(now, base)):
+    for number, _page in list(differing(exports, base)):
         if number not in given:
             start = number * PAGE
-            now[start : start + PAGE] = (base[start : start + PAGE]).ljust(PAGE, b"\0")
+            exports.write(start, base[start : start + PAGE].ljust(PAGE, b"\0"))
     for number, data in given.items():
-        now[number * PAGE : (number + 1) * PAGE] = data
+        exports.write(number * PAGE, data)

@@ -280,7 +280,7 @@ function read(name) {
 }
 // Have a name be free to be declared anew.
 function forget(name) {
-  return hasOwn(lexical, name) ? deleteProperty(lexical, name) : deleteProperty(world, name);
+  return `${hasOwn(lexical, name) ? deleteProperty(lexical, name) : deleteProperty(world, name)}`;
 }
 // The value a cell's promise brought, out of the object it comes in.
 const settled = (found) => (hasOwn(found, "value") ? found.value : undefined);
