@@ -111,7 +111,7 @@ class Inside:
             bundle = {kind: self._values.text(what)}
             shown = "html" if kind == "text/html" else "execute_result"
         elif kind in _IMAGES:
-            data = self._values.bytes(what)
+            data = self._values.data(what)
             bundle = {kind: data.decode("utf-8", "replace") if kind == "image/svg+xml" else data}
             shown = "image"
         else:
@@ -150,7 +150,7 @@ class Inside:
                 return self._values.array(self._files.read(name))
             case "write":
                 text = data and self._exports.qjs_is_string(data)
-                given = self._values.text(data).encode("utf-8", "replace") if text else self._values.bytes(data)
+                given = self._values.text(data).encode("utf-8", "replace") if text else self._values.data(data)
                 self._files.write(name, given)
             case "list":
                 return self._said(json.dumps(self._files.names(name)))
@@ -177,7 +177,7 @@ class Inside:
         return self._values.array(self._values.text(text).encode("utf-8", "replace"))
 
     def _decode(self, data: int) -> int:
-        return self._said(self._values.bytes(data).decode("utf-8", "replace"))
+        return self._said(self._values.data(data).decode("utf-8", "replace"))
 
     def _random(self, size: int) -> int:
         said = self._values.text(size, 10)

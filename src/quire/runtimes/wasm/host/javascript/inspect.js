@@ -182,11 +182,12 @@ const regexText = (value) => { // its own source and flags could be getters of a
 const rawSource = getter(RegExp.prototype, "source");
 const flagGetters = ["hasIndices", "global", "ignoreCase", "multiline", "dotAll", "unicode", "unicodeSets", "sticky"]
   .map((name, at) => [getter(RegExp.prototype, name), "dgimsuvy"[at]]);
-const sourceAndFlags = (value) => {
+function flagsOf(value) {
   let flags = "";
   for (let at = 0; at < 8; at++) if (flagGetters[at][0](value)) flags += flagGetters[at][1];
-  return `/${rawSource(value)}/${flags}`;
-};
+  return flags;
+}
+const sourceAndFlags = (value) => `/${rawSource(value)}/${flagsOf(value)}`;
 
 function laidOut(parts, open, close, depth) {
   let line = "";

@@ -79,7 +79,8 @@ class JavaScript:
 
     def tick(self) -> None:
         now = time.monotonic()
-        if any([each.overdue(now, GRACE) for each in list(self._guests)]):
+        late = [each for each in list(self._guests) if each.overdue(now, GRACE)]
+        if late:
             for each in self._compiled.values():
                 each.engine.increment_epoch()
 
@@ -159,5 +160,3 @@ class _Kept:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
         beside.replace(self._folder / name)
-
-

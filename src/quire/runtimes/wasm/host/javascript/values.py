@@ -67,7 +67,7 @@ class Values:
         self.exports.qjs_free_cstring(found)
         return data.decode("utf-8", "replace")
 
-    def bytes(self, box: int, longest: int = 64 << 20) -> bytes:
+    def data(self, box: int, longest: int = 64 << 20) -> bytes:
         """What a typed array holds. Raises Unfit."""
         tail = self._tail
         buffer = self.exports.qjs_get_typed_array_buffer(box, tail, tail + 4, tail + 8)
