@@ -23,13 +23,16 @@ from quire.runtimes.wasm.host.javascript.exports import Exports
 from quire.runtimes.wasm.host.javascript.freezing import Marks
 from quire.runtimes.wasm.host.javascript.guest import JavaScriptGuest
 
-WASM_STACK = 12 << 20  # bytes; a thread that runs guests needs twice that, or the process may be killed
+WASM_STACK = 12 << 20  # bytes; on a thread with less of its own, deep recursion would kill the process
+THREAD_STACK = 16 << 20
 GRACE = 1.0  # seconds between a soft interrupt and the hard stop
 _OPTIONS = f"stack {WASM_STACK}, epoch"
 
 
 def load(assets: Path, progress: Callable[[str], None]) -> JavaScript:
     """The language, from what is kept in that folder, else made anew. Raises quickjs.Missing."""
+    if 0 <= threading.stack_size() < THREAD_STACK:
+        threading.stack_size(THREAD_STACK)  # of threads that are started from now on: guests run on them
     program = quickjs.program(assets, progress)
     said = hashlib.sha256(program + freezing.prelude().encode() + str(freezing.STACK).encode()).hexdigest()[:16]
     kept = _Kept(assets / "javascript")
