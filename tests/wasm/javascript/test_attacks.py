@@ -17,7 +17,7 @@ POLLUTION = [
     "Object.defineProperty(Object.prototype, 'text', {set(v) { throw 1 }}); Object.prototype.enumerable = false",
     "Object.prototype.count = 5; Object.prototype.nodes = 1e9; Object.prototype.every = 1; Object.prototype.cells = {}",
     "Object.prototype.toString = Object.prototype.valueOf = () => { throw 1 }",
-    "WeakMap.prototype.get = () => 'Proxy'; Map.prototype.get = Map.prototype.forEach = null; Set.prototype.forEach = null",
+    "WeakMap.prototype.get = () => 'Proxy'; Map.prototype.forEach = Set.prototype.forEach = null",
     "Promise.prototype.then = Promise.resolve = () => { throw 1 }",
     "Error = TypeError = Uint8Array = Map = String = Number = undefined",
     "Error.prepareStackTrace = () => { throw 1 }",
@@ -86,7 +86,9 @@ def test_hostile_values_are_shown_in_bounds_without_running_them(session: Any, c
 def test_the_host_is_called_with_anything_and_refuses_it(session: Any) -> None:
     """Code that gets hold of the prelude's own function, as through a frame of the stack, gets no further."""
     session.run("Error.prepareStackTrace = (e, frames) => frames; var seen = [];")
-    session.run("for (const f of [files.read, display, console.log]) try { f(new Proxy({}, {})) } catch (e) { seen.push(e) }")
+    session.run(
+        "for (const f of [files.read, display, console.log]) try { f(new Proxy({}, {})) } catch (e) { seen.push(e) }"
+    )
     assert session.run("seen.map(e => [e.stack].flat().map(f => typeof f?.getFunction?.()))").outcome == "success"
 
 
@@ -105,7 +107,18 @@ def test_detached_and_shared_bytes_are_refused_or_empty(session: Any) -> None:
 
 
 def test_there_is_no_way_out_by_name(session: Any) -> None:
-    for name in ("process", "require", "std", "os", "fetch", "WebAssembly", "Deno", "host", "lexical", "XMLHttpRequest"):
+    for name in (
+        "process",
+        "require",
+        "std",
+        "os",
+        "fetch",
+        "WebAssembly",
+        "Deno",
+        "host",
+        "lexical",
+        "XMLHttpRequest",
+    ):
         assert session.value(f"typeof {name}") == "undefined", name
 
 

@@ -48,8 +48,15 @@ def test_answers_are_unpacked(math: Any) -> None:
 
 
 def test_what_is_refused_is_an_error_with_its_name(math: Any) -> None:
-    for kind, name in (("timeout", "ToolTimeout"), ("denied", "ApprovalDenied"), ("gone", "CapabilityGone"), ("tool", "ToolError")):
-        math.host.answer = lambda called, kind=kind: relay.Refused(call=called.call, kind=kind, message="No.", hint="Do.")
+    for kind, name in (
+        ("timeout", "ToolTimeout"),
+        ("denied", "ApprovalDenied"),
+        ("gone", "CapabilityGone"),
+        ("tool", "ToolError"),
+    ):
+        math.host.answer = lambda called, kind=kind: relay.Refused(
+            call=called.call, kind=kind, message="No.", hint="Do."
+        )
         assert math.value("try { await math.get_sum({}) } catch (e) { [e.name, e.message, e instanceof Error] }") == (
             [name, "math.get-sum: No. Do.", True]
         )
@@ -57,7 +64,8 @@ def test_what_is_refused_is_an_error_with_its_name(math: Any) -> None:
 
 def test_arguments_that_json_cannot_say_are_refused_before_anything_is_asked(math: Any) -> None:
     deep = "let d = {}; for (let i = 0; i < 100; i++) d = {d}; "
-    for code in ("const c = {}; c.c = c; await math.get_sum(c)", "await math.get_sum({a: 1n})", deep + "await math.get_sum(d)",
+    for code in ("const c = {}; c.c = c; await math.get_sum(c)", "await math.get_sum({a: 1n})",
+                 deep + "await math.get_sum(d)",
                  "await math.get_sum({toJSON() { throw 1 }})", "await math.get_sum({a: 'x'.repeat(9e6)})"):  # fmt: skip
         assert math.run(code).outcome == "error"
     assert math.host.calls == []

@@ -108,15 +108,17 @@ def test_a_promise_that_nothing_can_settle_is_an_error(session: Any) -> None:
 
 
 def test_console_writes_to_its_streams_in_order(session: Any) -> None:
-    ran = session.run("console.log('a %d %s', 1, 'b', {c: 2}); console.error('e'); console.info('i'); console.warn('w')")
+    ran = session.run(
+        "console.log('a %d %s', 1, 'b', {c: 2}); console.error('e'); console.info('i'); console.warn('w')"
+    )
     assert ran.printed() == "a 1 b { c: 2 }\ni\n"
     assert ran.printed("stderr") == "e\nw\n"
 
 
 def test_console_formats_and_draws(session: Any) -> None:
-    assert session.run("console.log('%s %i %f %j %o %% %c.', 's', 1.9, '2.5', {a: 1}, [1], 'css', 'more')").printed() == (
-        "s 1 2.5 {\"a\":1} [ 1 ] % . more\n"
-    )
+    assert session.run(
+        "console.log('%s %i %f %j %o %% %c.', 's', 1.9, '2.5', {a: 1}, [1], 'css', 'more')"
+    ).printed() == ('s 1 2.5 {"a":1} [ 1 ] % . more\n')
     table = session.run("console.table([{a: 1, b: 'x'}, {a: 2}])").printed()
     assert table.splitlines()[1] == "│ (index) │ a │ b   │"
     assert session.run("console.group('g'); console.log('in'); console.groupEnd(); console.log('out')").printed() == (
@@ -146,10 +148,15 @@ def test_display_shows_text_html_and_images(session: Any) -> None:
 
 def test_timers_fire_in_order_while_a_cell_waits(session: Any) -> None:
     code = "let seen = []; setTimeout(() => seen.push('b'), 10); setTimeout(() => seen.push('a'), 1);"
-    assert session.value(code + "queueMicrotask(() => seen.push('m')); await new Promise(r => setTimeout(r, 20)); seen") == (
-        ["m", "a", "b"]
+    assert session.value(
+        code + "queueMicrotask(() => seen.push('m')); await new Promise(r => setTimeout(r, 20)); seen"
+    ) == (["m", "a", "b"])
+    assert (
+        session.value(
+            "let n = 0; await new Promise(r => { let id = setInterval(() => { if (++n == 3) r(clearInterval(id)) }, 1) }); n"
+        )
+        == 3
     )
-    assert session.value("let n = 0; await new Promise(r => { let id = setInterval(() => { if (++n == 3) { clearInterval(id); r() } }, 1) }); n") == 3
 
 
 def test_a_timer_left_is_told_and_fires_in_a_later_cell(session: Any) -> None:
@@ -166,7 +173,9 @@ def test_what_the_platform_gives_works(session: Any) -> None:
 
 
 def test_the_namespace_is_told(session: Any) -> None:
-    session.run("let n = 5, s = 'abc', m = new Map([[1, 2]]); var a = [1, 2]; function add(a, b = 1) {} ; class K extends Map {}")
+    session.run(
+        "let n = 5, s = 'abc', m = new Map([[1, 2]]); var a = [1, 2]; function add(a, b = 1) {}; class K extends Map {}"
+    )
     told = session.on_thread(lambda: session.guest.ask(Inspect()))
     assert told.variables == {
         "n": "number, 5",

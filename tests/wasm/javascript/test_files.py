@@ -19,7 +19,9 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_files_are_written_read_listed_and_removed(session: Any, workspace: Path) -> None:
-    session.value("files.mkdir('a/b'); files.write('a/b/t.txt', 'hé'); files.write('x.bin', new Uint8Array([0, 255])); 0")
+    session.value(
+        "files.mkdir('a/b'); files.write('a/b/t.txt', 'hé'); files.write('x.bin', new Uint8Array([0, 255])); 0"
+    )
     assert (workspace / "a/b/t.txt").read_text("utf-8") == "hé"
     assert session.value("[files.read('a/b/t.txt'), [...files.readBytes('x.bin')], files.list(), files.list('a')]") == (
         ["hé", [0, 255], ["a/", "x.bin"], ["b/"]]
@@ -71,12 +73,14 @@ def test_mounts_are_read_and_written_as_they_allow(sessions: Callable[..., Any],
 
 def test_modules_are_imported_statically_and_dynamically(session: Any, workspace: Path) -> None:
     (workspace / "lib").mkdir()
-    (workspace / "lib/a.js").write_text("import { two } from './b.js';\nexport const three = two + 1;\nexport default 'd';")
+    (workspace / "lib/a.js").write_text(
+        "import { two } from './b.js';\nexport const three = two + 1;\nexport default 'd';"
+    )
     (workspace / "lib/b.js").write_text("export const two = 2;")
     (workspace / "data.json").write_text('{"k": [1]}')
-    assert session.value("import d, { three as t } from './lib/a.js';\nimport * as b from './lib/b.js';\n[d, t, b.two]") == (
-        ["d", 3, 2]
-    )
+    assert session.value(
+        "import d, { three as t } from './lib/a.js';\nimport * as b from './lib/b.js';\n[d, t, b.two]"
+    ) == (["d", 3, 2])
     assert session.value("[d, t]") == ["d", 3]  # they stay
     assert session.value("(await import('./lib/b.js')).two") == 2
     assert session.value("import data from './data.json' with { type: 'json' }; data") == {"k": [1]}
@@ -105,6 +109,16 @@ def test_modules_from_elsewhere_are_refused(session: Any, workspace: Path, tmp_p
     os.mkfifo(workspace / "fifo.js")
     (workspace / "large.js").touch()
     os.truncate(workspace / "large.js", 1 << 33)
-    for path in ("../out.js", "./link.js", "./fifo.js", "./large.js", "/etc/passwd", "lodash", "./none.js", "file:///x", "./"):
+    for path in (
+        "../out.js",
+        "./link.js",
+        "./fifo.js",
+        "./large.js",
+        "/etc/passwd",
+        "lodash",
+        "./none.js",
+        "file:///x",
+        "./",
+    ):
         assert session.run(f"await import({path!r})").outcome == "error", path
     assert "no package" in session.run("import x from 'lodash'").error.message

@@ -12,14 +12,16 @@ from quire.runtimes.wasm.host.guest import PAGE, Ended
 from quire.runtimes.wasm.host.javascript import language
 
 STATE = """
-let n = 1; const o = {list: [1, 2], m: new Map([['k', new Set([1])]])}; class Point { #x = 3; get x() { return this.#x } }
+let n = 1; const o = {list: [1, 2], m: new Map([['k', new Set([1])]])}
+class Point { #x = 3; get x() { return this.#x } }
 const p = new Point(); function counter() { let c = 0; return () => ++c } const next = counter(); next();
 function* steps() { yield 1; yield 2; yield 3 } const it = steps(); it.next();
 let release; const waiting = new Promise(r => { release = r }); const then = waiting.then(v => v * 2);
 async function half() { const v = await waiting; return v + 1 } const halfway = half();
 let big = 'x'.repeat(300000); const bytes = new Uint8Array(100000).fill(7); 0
 """
-ASKED = "release(20); [n, o.list, o.m.get('k').has(1), p.x, next(), it.next().value, await then, await halfway, big.length, bytes[99999]]"
+ASKED = """release(20);
+[n, o.list, o.m.get('k').has(1), p.x, next(), it.next().value, await then, await halfway, big.length, bytes[99999]]"""
 ANSWER = [1, [1, 2], True, 3, 2, 2, 40, 21, 300000, 7]
 
 

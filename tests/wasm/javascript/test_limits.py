@@ -131,7 +131,9 @@ def test_calls_beyond_the_budget_are_refused(sessions: Callable[..., Any]) -> No
     session = sessions(calls=2)
     offer = Offer(catalog=[{"name": "c", "about": "", "tools": [{"name": "t"}], "resources": False, "prompts": False}])
     session.on_thread(lambda: session.guest.offer(offer))
-    ran = session.run("let errors = []; for (let i = 0; i < 4; i++) try { await c.t({}) } catch (e) { errors.push(e.name + e.message) }; errors")
+    ran = session.run(
+        "let errors = []; for (let i = 0; i < 4; i++) try { await c.t({}) } catch (e) { errors.push(`${e}`) }; errors"
+    )
     assert len(ran.value) == 2 and "CallsExhausted" in ran.value[0] and "max_calls" in ran.value[0]
     assert session.value("(await c.t({})) === null")
 

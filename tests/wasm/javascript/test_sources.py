@@ -18,7 +18,10 @@ from quire.runtimes.wasm.host.javascript.sources import rewritten
         ("import './a.js'", "await import('./a.js'); void 0;"),
         ("import {\n  a,\n  b,\n} from './a.js'\nx", "const {a, b} = await import('./a.js');\n\n\n\nx"),
         ("x; import a from './a.js'", "x; const {default: a} = await import('./a.js');"),
-        ("import j from './j.json' with {type: 'json'}", "const {default: j} = await import('./j.json', {with: {type: 'json'}});"),
+        (
+            "import j from './j.json' with {type: 'json'}",
+            "const {default: j} = await import('./j.json', {with: {type: 'json'}});",
+        ),
     ],
 )
 def test_an_import_is_awaited_on_its_own_lines(code: str, made: str) -> None:

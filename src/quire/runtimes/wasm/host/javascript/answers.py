@@ -190,15 +190,18 @@ class Inside:
 
     def host_promise_rejection(self, promise: int, reason: int, handled: int) -> int:
         key = self._values.address(promise)
-        before = self.rejected.pop(key, None)
+        self.forgive(key)
         if handled or len(self.rejected) >= 100:
             self._exports.qjs_free_value(promise)
             self._exports.qjs_free_value(reason)
         else:
             self.rejected[key] = (promise, reason)
-        for box in before or ():
-            self._exports.qjs_free_value(box)
         return 0
+
+    def forgive(self, promise: int) -> None:
+        """Somebody looks after the promise at that address."""
+        for box in self.rejected.pop(promise, ()):
+            self._exports.qjs_free_value(box)
 
     def host_module_normalize(self, base: int, name: int) -> int:
         try:

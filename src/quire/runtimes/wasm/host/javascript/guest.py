@@ -69,6 +69,7 @@ class JavaScriptGuest:
         self._inside = Inside(store, self._values, place, bounds, host)
         self._woken = threading.Event()
         self._runs = False
+        self._closed = False
         self._tells = Tells(self._values, self._inside, host, bounds, len(base))
         with self._entered():
             self._begin_anew()
@@ -112,6 +113,7 @@ class JavaScriptGuest:
             self._tells.rejections()
             return self._tells.raised(threw.box), []
         except NeverSettles:
+            self._tells.rejections()
             self._tells.say(
                 "NeverSettles",
                 "The promise that is waited for never settles: no job and no timer is left that could settle it.",
@@ -128,21 +130,23 @@ class JavaScriptGuest:
         self._tells.keep(run.name, run.code)
         for _each in range(200):
             promise = self._evaluated(self._wrapped(code, run.name), run.name)
-            self._inside.rejected.pop(self._values.address(promise), None)
-            self._exports.qjs_promise_mark_as_handled(promise)
+            self._look_after(promise)
             if self._exports.qjs_promise_state(promise) != _REJECTED:
                 break
             error = self._exports.qjs_promise_result(promise)
+            self._exports.qjs_free_value(promise)
             name = self._redeclared(error, run.name)
             if name is None:
                 raise Threw(error)
+            self._exports.qjs_free_value(error)
             self._forget(name)
+        else:
+            raise NoRoom("no end of names is declared anew")
         found = self._awaited(promise)
         value = self._values.call("settled", found)
         self._exports.qjs_free_value(found)
         if self._exports.qjs_is_promise(value):
-            self._exports.qjs_promise_mark_as_handled(value)
-            self._inside.rejected.pop(self._values.address(value), None)
+            self._look_after(value)
             return self._awaited(value)
         return value
 
@@ -189,11 +193,16 @@ class JavaScriptGuest:
             self._values.told("forget", box)
         self._exports.qjs_free_value(box)
 
+    def _look_after(self, promise: int) -> None:
+        """What it is rejected with is told by us."""
+        self._inside.forgive(self._values.address(promise))
+        self._exports.qjs_promise_mark_as_handled(promise)
+
     def _awaited(self, promise: int) -> int:
         while (state := self._exports.qjs_promise_state(promise)) == _PENDING:
             if not self._advance():
                 raise NeverSettles
-        self._inside.rejected.pop(self._values.address(promise), None)
+        self._inside.forgive(self._values.address(promise))
         result = self._exports.qjs_promise_result(promise)
         self._exports.qjs_free_value(promise)
         if state == _REJECTED:
@@ -316,6 +325,8 @@ class JavaScriptGuest:
 
     @contextlib.contextmanager
     def _entered(self) -> Iterator[None]:
+        if self._closed:
+            raise Ended("The guest was closed.")
         here = threading.get_ident()
         running[here] = self._inside
         if self._bounds.fuel:
@@ -347,6 +358,8 @@ class JavaScriptGuest:
     # Its state
 
     def image(self) -> Image:
+        if self._closed:
+            raise Ended("The guest was closed.")
         stack = self._exports.stack_pointer
         rest = {"stack": stack, "cells": self._tells.cells}
         pages = memory.pages(self._exports, self._base, stack)
@@ -374,10 +387,10 @@ class JavaScriptGuest:
             self._begin_anew()
 
     def memory(self) -> int:
-        return self._exports.size()
+        return 0 if self._closed else self._exports.size()
 
     def close(self) -> None:
-        self._inside.rejected.clear()
+        self._closed = True
         self._store.close()
 
 
