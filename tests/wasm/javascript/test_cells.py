@@ -153,7 +153,7 @@ def test_timers_fire_in_order_while_a_cell_waits(session: Any) -> None:
     ) == (["m", "a", "b"])
     assert (
         session.value(
-            "let n = 0; await new Promise(r => { let id = setInterval(() => { if (++n == 3) r(clearInterval(id)) }, 1) }); n"
+            "let n = 0; await new Promise(r => { let i = setInterval(() => { ++n == 3 && r(clearInterval(i)) }, 1) }); n"
         )
         == 3
     )
