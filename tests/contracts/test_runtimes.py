@@ -33,7 +33,7 @@ class Dialect:
     value: str = "x + 1"
     change: str = "x += 1"
     say: str = "print('said')"
-    fail: str = "x += 1\nraise ValueError('why')"
+    fail: str = "x += 1\ndef g(): raise ValueError('why')\ng()"
     error: str = "ValueError: why"
     line: str = "line 2"
     forever: str = "while True: pass"
@@ -53,7 +53,7 @@ JAVASCRIPT = Dialect(
     define="let x = 41",
     change="x += 1",
     say="console.log('said')",
-    fail="x += 1\nthrow new RangeError('why')",
+    fail="x += 1\nfunction g() { throw new RangeError('why') }\ng()",
     error="RangeError: why",
     line=":2",
     forever="while (true) {}",
