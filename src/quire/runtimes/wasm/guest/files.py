@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _AUDITED = ("open", "sqlite3.connect", "os.scandir", "os.listdir")
+_FILLERS = 4096  # numbers that are taken while one is looked for
 _MISSES = 64  # numbers in a row that are not open: there are none after them
 
 
@@ -92,28 +93,24 @@ class Files:
         return [f"the open file of descriptor {number}" for number in numbers if number not in found]
 
     def wake(self) -> None:
-        asleep, self._asleep = self._asleep, []
-        fillers = []
-        try:
-            for each in asleep:
-                # the lowest number that is free is the one that is given
-                while (number := os.open(_there(each.path), each.flags)) < each.number:
-                    os.close(number)
-                    fillers.append(os.open("/workspace", os.O_RDONLY))
-                if number == each.number:
-                    os.lseek(number, each.position, os.SEEK_SET)
-                else:
-                    os.close(number)
-        except OSError:
-            pass  # it is gone, and whoever reads it hears so
-        finally:
-            for filler in fillers:
-                os.close(filler)
+        """A number is given again when it is the one that was closed last: so it is found, and taken."""
+        asleep = {each.number: each for each in self._asleep if os.path.exists(each.path)}
+        self._asleep, fillers = [], []
+        while asleep and len(fillers) < _FILLERS:
+            number = os.open("/workspace", os.O_RDONLY)
+            if number in asleep:
+                os.close(number)
+                _reopen(asleep.pop(number))
+            else:
+                fillers.append(number)
+        for filler in fillers:
+            os.close(filler)
 
 
-def _there(path: str) -> str:
-    os.stat(path)
-    return path
+def _reopen(file: _Asleep) -> None:
+    with contextlib.suppress(OSError):  # it may not be opened any more, and whoever uses it hears so
+        os.open(file.path, file.flags)
+        os.lseek(file.number, file.position, os.SEEK_SET)
 
 
 def _open_numbers() -> Iterator[int]:

@@ -6,6 +6,7 @@ A component sees no files but those of its notebook, so that an image of its mem
 from __future__ import annotations
 
 import dataclasses
+import gc
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -80,6 +81,8 @@ def finish() -> None:
     sys.path[:] = [""]
     sys.path_importer_cache.clear()
     importlib.invalidate_caches()
+    gc.collect()
+    gc.freeze()  # what is there for all is never looked through: looking writes, and what is written is a guest's own
 
 
 class _Library(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
