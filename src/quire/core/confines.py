@@ -74,6 +74,7 @@ class Confines:
             ("cpu_seconds", policy.cpu, self.limits.cpu),
             ("processes", policy.processes, self.limits.processes),
             ("output_bytes", policy.output, self.output),
+            ("fuel", policy.fuel, self.limits.fuel),
         ):
             if value is not None and most and (not value or value > most):
                 raise Refused(f"{name} may be at most {most:,} here, and not 0, which is no limit.")

@@ -1,0 +1,80 @@
+"""Makes kernels of one language in WebAssembly, once its program is there."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import shutil
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+
+from quire.core.errors import Failed
+from quire.core.model import KernelSpec, Layer, RuntimeInfo
+from quire.core.ports import Relay
+from quire.runtimes.wasm import words
+from quire.runtimes.wasm.kernel import WasmKernel
+from quire.runtimes.wasm.pool import Pool
+
+_SOON = 3.0  # seconds that are waited for a program that may have to be made
+_LAYERS = ("wasm", "network", "processes", "files")  # what a guest has none of, by construction
+
+
+class WasmRuntime:
+    def __init__(self, language: str, *, calls: Relay, assets: Path, files: int) -> None:
+        self._language = language
+        self._calls = calls
+        self._files = files  # that a guest may have open at once
+        self._pool = Pool(language, assets)
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[WasmRuntime]:
+        """Nothing is started before it is asked for; leaving ends every process."""
+        self._folder = Path(tempfile.mkdtemp(prefix="quire-images-"))
+        try:
+            async with self._pool.open():
+                yield self
+        finally:
+            await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+
+    async def start(self, spec: KernelSpec) -> WasmKernel:
+        self._check()
+        try:
+            await anyio.Path(spec.workspace).mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise Failed(f"The workspace {spec.workspace} cannot be made: {error.strerror}.") from error
+        make = words.Make(
+            workspace=spec.workspace,
+            mounts=[[each.path, each.writable] for each in spec.mounts],
+            memory=spec.limits.memory,
+            fuel=spec.limits.fuel,
+            files=self._files,
+        )
+        return await WasmKernel.start(self._pool, self._calls, self._folder, spec, make)
+
+    def _check(self) -> None:
+        """Raises Failed with what to do."""
+        if importlib.util.find_spec("wasmtime") is None:
+            raise Failed(f"{self._language} needs wasmtime: pip install 'quire[wasm]'.")
+
+    @property
+    def spares(self) -> int:
+        return 0
+
+    async def ready(self) -> None:
+        """It starts with the first sandbox."""
+
+    async def about(self) -> RuntimeInfo:
+        try:
+            self._check()
+            host = await self._pool.any()
+            async with asyncio.timeout(_SOON):
+                hello = await host.hello()
+        except TimeoutError:
+            return RuntimeInfo(name=self._language, why_not=f"its program is being made, look again soon: {host.doing}")
+        except Failed as error:
+            return RuntimeInfo(name=self._language, why_not=str(error))
+        return RuntimeInfo(name=self._language, version=hello.version, layers=tuple(map(Layer, _LAYERS)))
