@@ -1,4 +1,4 @@
-"""The Python guest as a component: CPython, the standard library and the worker in one file, built by componentize-py."""
+"""The Python guest as a component: CPython, its library and the worker in one file, made by componentize-py."""
 
 from __future__ import annotations
 

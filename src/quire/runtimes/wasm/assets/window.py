@@ -144,8 +144,8 @@ def _appended(known: _Known, memory: int, module: bytes) -> Iterator[bytes]:
     options = b"\x03\x02\x03" + _leb(memories) + b"\x04" + _leb(functions + len(_FUNCTIONS))  # latin1 where it can be
     lifts = [b"\0\0" + _leb(functions + at) + options + _leb(types + at) for at in range(len(_FUNCTIONS))]
     yield _section(8, lifts)
-    exports = [b"\0" + _text(f"memory-{name}") + b"\x01" + _leb(lifted + at) + b"\0" for at, name in enumerate(_FUNCTIONS)]
-    yield _section(11, exports)
+    named = enumerate(f"memory-{name}" for name in _FUNCTIONS)
+    yield _section(11, [b"\0" + _text(name) + b"\x01" + _leb(lifted + at) + b"\0" for at, name in named])
 
 
 def _function_type(parameters: dict[str, int], result: int | None) -> bytes:

@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -30,16 +30,19 @@ _MODULES = {
 _WHY = {name: why for why, names in _MODULES.items() for name in names.split()}
 _SLICE = 0.02  # seconds: between two of them a run can be stopped
 
+polls: list[Callable[[], None]] = []
+"""The kernel's, called now and then while code sleeps."""
+
 
 def install() -> None:
     sys.meta_path.insert(2, _Absent())
     threading.Thread.start = _no_threads  # type: ignore[method-assign]
-    time.sleep = _sleep
+    time.sleep = _sleep  # type: ignore[assignment]  # what can be slept for is the real one's to say
     for name in ("connect", "connect_ex", "bind", "listen"):
         setattr(socket.socket, name, _no_network)
     socket.getaddrinfo = socket.create_server = _no_network
-    socket.socketpair = _no_network  # type: ignore[assignment]
-    os.system = os.popen = _no_processes  # type: ignore[assignment]
+    socket.socketpair = _no_network
+    os.system = os.popen = _no_processes
     imports.after("multiprocessing.process", _without_processes)
 
 
@@ -58,7 +61,9 @@ def _no_threads(self: threading.Thread) -> NoReturn:
 
 
 def _no_network(*given: Any, **named: Any) -> NoReturn:
-    raise OSError(errno.ENOTSUP, f"{_HERE}, and there is no network. What can be reached from here are capabilities: see caps")
+    raise OSError(
+        errno.ENOTSUP, f"{_HERE}, and there is no network. What can be reached from here are capabilities: see caps"
+    )
 
 
 def _no_processes(*given: Any, **named: Any) -> NoReturn:
@@ -74,5 +79,6 @@ def _sleep(seconds: float, /, *, _sleep: Any = time.sleep, _now: Any = time.mono
     end = _now() + seconds
     _sleep(min(seconds, _SLICE))  # which also says what is wrong with the number
     while (left := end - _now()) > 0:
+        for poll in polls:
+            poll()
         _sleep(min(left, _SLICE))
-

@@ -35,7 +35,7 @@ class EventLoop(asyncio.base_events.BaseEventLoop):
     def _write_to_self(self) -> None:
         pass  # it is always awake: there are no threads
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:  # type: ignore[override]
         """At once, and here: there are no threads to wait for."""
         if executor is not None:
             return super().run_in_executor(executor, func, *args)

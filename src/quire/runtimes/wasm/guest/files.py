@@ -37,12 +37,9 @@ class Files:
 
     def __init__(self) -> None:
         self.most = 0  # 0 is no limit
+        self.folders = 1  # that are always open: the workspace and the mounts, which come first
         self._opened = 0  # at the most, since they were last counted
-        self._always: frozenset[int] = frozenset()
         self._asleep: list[_Asleep] = []
-
-    def begin(self) -> None:
-        self._always = frozenset(_open_numbers())
 
     def __call__(self, event: str, given: tuple[Any, ...]) -> None:
         if event in _AUDITED:
@@ -58,15 +55,13 @@ class Files:
         except (OSError, ValueError):
             return
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-            raise OSError(
-                errno.ENOTSUP, "Only plain files and folders can be opened from WebAssembly", os.fspath(path)
-            )
+            raise OSError(errno.ENOTSUP, "Only plain files and folders can be opened from WebAssembly", os.fspath(path))
 
     def _count(self) -> None:
         self._opened += 1
         if not self.most or self._opened < self.most:
             return
-        self._opened = sum(1 for number in _open_numbers() if number not in self._always)
+        self._opened = sum(1 for _ in _open_numbers(3 + self.folders))
         if self._opened >= self.most:
             raise OSError(
                 errno.EMFILE,
@@ -76,7 +71,7 @@ class Files:
 
     def sleep(self) -> list[str]:
         """Close what can be opened again; what cannot is told, and will not be there where the image is put back."""
-        numbers = [number for number in _open_numbers() if number not in self._always] if self._opened else []
+        numbers = list(_open_numbers(3 + self.folders)) if self._opened else []
         self._opened = len(numbers)
         if not numbers:
             return []
@@ -95,7 +90,8 @@ class Files:
     def wake(self) -> None:
         """A number is given again when it is the one that was closed last: so it is found, and taken."""
         asleep = {each.number: each for each in self._asleep if os.path.exists(each.path)}
-        self._asleep, fillers = [], []
+        fillers: list[int] = []
+        self._asleep = []
         while asleep and len(fillers) < _FILLERS:
             number = os.open("/workspace", os.O_RDONLY)
             if number in asleep:
@@ -113,8 +109,9 @@ def _reopen(file: _Asleep) -> None:
         os.lseek(file.number, file.position, os.SEEK_SET)
 
 
-def _open_numbers() -> Iterator[int]:
-    number, misses = 3, 0
+def _open_numbers(number: int) -> Iterator[int]:
+    """From that one on."""
+    misses = 0
     while misses < _MISSES:
         try:
             os.fstat(number)
@@ -145,8 +142,6 @@ def _known_paths() -> Iterator[tuple[str, int, int]]:
 
 def _flags(mode: str) -> int:
     """Without what would empty it."""
-    if "+" in mode:
-        how = os.O_RDWR
-    else:
-        how = os.O_RDONLY if "r" in mode else os.O_WRONLY
+    one_way = os.O_RDONLY if "r" in mode else os.O_WRONLY
+    how = os.O_RDWR if "+" in mode else one_way
     return how | (os.O_APPEND if "a" in mode else 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import getpass
 import io
 import os
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from quire.runtimes.wasm.guest import absent
 from quire.runtimes.wasm.guest.files import Files
 from quire.wire import messages, texts
 from quire.wire.messages import (
@@ -39,6 +41,14 @@ from quire.worker.capabilities.known import Known
 from quire.worker.executor import Executor
 from quire.worker.interrupts import Interrupts
 
+_FIRST = (
+    "1 + 1",
+    "print('a')",
+    "def f(): return {'a': [1, 2.5]}\nf()",
+    "1 / 0",
+    "import json\njson.dumps([1])",
+    "[1][2",
+)
 _AT_ONCE = 1_000  # writes of a run that are said as they come; then they are gathered
 _GATHERED = 1 << 15  # bytes
 _SECONDS = 0.01
@@ -57,15 +67,17 @@ class Kernel:
         self.streams = [Stream(self, name) for name in ("stdout", "stderr")]
         self._own: list[Any] = []
         self._executor = Executor(self.emit)
-        relay.ask = self._ask
+        relay.ask = self._ask  # type: ignore[attr-defined]  # of the one that is in its place
         self._known = Known(Interrupts(), self._executor.namespace)
         self._files = Files()
         self._inside = False
         figures.shows = self._executor.display
         builtins.display = self._display  # type: ignore[attr-defined]
         builtins.input = _no_input
-        getpass.getpass = _no_input  # type: ignore[assignment]
+        getpass.getpass = _no_input
         self._own_streams()
+        absent.polls[:] = [self.poll]
+        os.write = self._write
 
     def handle(self, request: str) -> str:
         asked = texts.load(messages.REQUESTS, request)
@@ -97,7 +109,16 @@ class Kernel:
         self.tell(event)
 
     def tell(self, event: Any) -> None:
-        self._host(texts.dump(event))
+        self._heed(self._host(texts.dump(event)))
+
+    def poll(self) -> None:
+        """Whoever waits does this now and then: an interrupt is seen."""
+        self._heed(self._host(""))
+
+    @staticmethod
+    def _heed(answer: str) -> None:
+        if answer == "interrupt":
+            raise KeyboardInterrupt
 
     def _ask(self, called: Any) -> str:
         for stream in self.streams:
@@ -106,7 +127,7 @@ class Kernel:
 
     def _enter(self, request: Enter) -> Entered:
         """At the start, and again when an image was put back: another clock, other dice."""
-        self._files.most = int(request.environ.get("QUIRE_FILES", "0"))
+        self._files.most, self._files.folders = (int(each) for each in request.environ["QUIRE_FILES"].split())
         if not self._inside:
             try:
                 os.chdir(request.workspace)
@@ -117,10 +138,7 @@ class Kernel:
             os.environ.update({name: value for name, value in request.environ.items() if name != "QUIRE_FILES"})
             sys.addaudithook(self._files)
             self._executor.history.folders[:] = [pathlib.Path(request.workspace)]
-            os.read(0, 1)  # from here on these are known outside, as they are where an image is put back
-            os.write(1, b"\n")
-            os.write(2, b"\n")
-            self._files.begin()
+            _touch_streams()
         self._files.wake()
         random.seed()
         return Entered()
@@ -131,10 +149,8 @@ class Kernel:
             stream.begin()
         finished: Finished = self._executor.execute(request)
         for each in (sys.stdout, sys.stderr, *self._own):
-            try:
+            with contextlib.suppress(Exception):  # whatever a cell has put there
                 each.flush()
-            except Exception:  # whatever a cell has put there
-                continue
         news = self._known.news()
         if news is not None:
             self.emit(news)
@@ -148,9 +164,18 @@ class Kernel:
 
     def _display(self, *values: Any, **given: Any) -> Any:
         self._executor.shells.get()
-        from IPython.display import display
+        from IPython.display import display  # type: ignore[import-not-found,unused-ignore]  # the shim's
 
         return display(*values, **given)
+
+    def _write(self, fd: int, data: Any, /) -> int:
+        """os.write(), which for the descriptors of stdout and stderr is what Python's own streams are."""
+        if fd not in (1, 2):
+            return int(_write(fd, data))
+        said = bytes(data)
+        self.streams[fd - 1].write(said)
+        self.streams[fd - 1].say()
+        return len(said)
 
     def _own_streams(self) -> None:
         """A cell before may have closed, replaced or redirected them: this one's prints are seen again."""
@@ -230,11 +255,21 @@ def _text_stream(stream: Stream) -> io.TextIOWrapper:
     return io.TextIOWrapper(buffer, encoding="utf-8", errors="backslashreplace", write_through=True)
 
 
+_write = os.write
+
+
+def _touch_streams() -> None:
+    """From here on they are known outside the memory, as they are wherever an image of it is put back."""
+    os.read(0, 1)
+    _write(1, b"\n")
+    _write(2, b"\n")
+
+
 def warm_up() -> None:
     """When the component is built: what a first cell would load and work out is there for all of them."""
     finders = list(sys.meta_path)
     kernel = Kernel(lambda said: "")
-    for code in ("1 + 1", "print('a')", "def f(): return {'a': [1, 2.5]}\nf()", "1 / 0", "import json\njson.dumps([1])"):
+    for code in _FIRST:
         kernel.handle(texts.dump(Run(run="r", code=code, name="cell 1", count=1)))
     kernel.handle(texts.dump(Inspect()))
     sys.meta_path[:] = finders  # or the next one takes the shim for IPython itself

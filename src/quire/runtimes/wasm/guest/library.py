@@ -20,10 +20,10 @@ from types import CodeType, ModuleType
 
 from quire.worker import shim
 
-_LEFT_OUT = frozenset(
-    ("__pycache__", "config-3.14-wasm32-wasi", "ensurepip", "idlelib", "site-packages", "test", "tkinter")
-    + ("turtledemo", "turtle.py", "venv", "curses", "ctypes", "dbm", "_pyrepl", "antigravity.py", "__phello__")
-)
+_LEFT_OUT = """
+    __pycache__ __phello__ _pyrepl antigravity.py config-3.14-wasm32-wasi ctypes curses dbm ensurepip idlelib
+    site-packages test tkinter turtle.py turtledemo venv
+"""
 _OFTEN = """
     abc argparse array ast asyncio base64 bisect calendar cmath collections colorsys concurrent.futures contextlib
     contextvars copy csv dataclasses datetime decimal difflib enum fnmatch fractions functools glob gzip hashlib
@@ -50,7 +50,7 @@ def collect() -> None:
 def _walk(folder: str, package: str) -> None:
     for entry in sorted(os.listdir(folder)):
         path = os.path.join(folder, entry)
-        if entry in _LEFT_OUT:
+        if entry in _LEFT_OUT.split():
             continue
         if entry.endswith(".py"):
             name = package + entry.removesuffix(".py")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+
 _SIZE = 1 << 18  # bytes
 _kept: list[bytearray] = [bytearray(_SIZE)]
 
 
 def save() -> None:
     if not _kept:
-        _kept.append(bytearray(_SIZE))
+        with contextlib.suppress(MemoryError):
+            _kept.append(bytearray(_SIZE))
 
 
 def spend() -> None:

@@ -51,8 +51,8 @@ class Instance:
             )
         finally:
             _here.instance = outer
-            for each in arguments:
-                ffi.wasmtime_component_val_delete(byref(each))
+            for at in range(len(given)):
+                ffi.wasmtime_component_val_delete(byref(arguments[at]))
         self._check(error)
         said = _taken(answer) if answers else None
         self._check(ffi.wasmtime_component_func_post_return(byref(function), context))
@@ -124,7 +124,7 @@ def _on_call(env: Any, context: Any, kind: Any, arguments: Any, many: int, resul
     return 0
 
 
-@ctypes.CFUNCTYPE(
+@ctypes.CFUNCTYPE(  # type: ignore[untyped-decorator]
     ctypes.c_size_t,
     ctypes.POINTER(ffi.wasmtime_context_t),
     ctypes.c_void_p,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ from quire.wire import messages, relay, texts
 WORKSPACE = "/workspace"
 _FOR_EVER = (1 << 63) - 1  # fuel nobody uses up
 _OWN_FUEL = 10**10  # for what we ask ourselves
+_GRACE = 0.1  # seconds that code has to heed an interrupt
 _WORDS = {**messages.EVENTS, "Called": relay.Called}
 
 
@@ -72,7 +74,8 @@ class PythonGuest:
         self._place = place
         self._bounds = bounds
         self._host = host
-        self._stop = False
+        self._interrupted = 0.0  # when that was asked for
+        self._over = ""  # why it cannot go on
         self._running: _Run | None = None
         self._begin()
 
@@ -84,23 +87,16 @@ class PythonGuest:
         self._store.set_wasi(self._wasi())
         self._fuel(_OWN_FUEL)
         self._instance = Instance(self._program.linker, self._program.component, self._store, self._heard)
-        self._instance.stopped = lambda: self._stop
+        self._instance.stopped = self._is_to_stop
         self._memory = Memory(self._instance)
-        self._entered = False
+        self._entered, self._over = False, ""
 
     def _wasi(self) -> wasmtime.WasiConfig:
         wasi = wasmtime.WasiConfig()
         wasi.preopen_dir(str(self._place.workspace), WORKSPACE, True)
         for path, writable in self._place.mounts:
             wasi.preopen_dir(str(path), path.as_posix(), writable)
-        wasi.stdout_custom = lambda data: self._printed("stdout", data)
-        wasi.stderr_custom = lambda data: self._printed("stderr", data)
-        return wasi
-
-    def _printed(self, stream: str, data: bytes) -> None:
-        """What was written to a descriptor past Python's own streams, and what a dying guest says of it."""
-        if self._running is not None:
-            self._host.say(messages.Printed(stream=stream, data=data))
+        return wasi  # stdin, stdout and stderr are nothing: a callback for them would come from other threads
 
     # The Guest
 
@@ -121,7 +117,8 @@ class PythonGuest:
         self._ask(offer)
 
     def interrupt(self) -> None:
-        self._stop = True
+        """Code that prints or sleeps is raised a KeyboardInterrupt; other code, and what goes on, is ended."""
+        self._interrupted = time.monotonic()
 
     def image(self) -> Image:
         self._enter()
@@ -169,7 +166,8 @@ class PythonGuest:
         """Before the first request, and the first after an image was put back."""
         if self._entered:
             return
-        environ = {"HOME": WORKSPACE, "PWD": WORKSPACE, "QUIRE_FILES": str(self._bounds.files)}
+        folders = 1 + len(self._place.mounts)
+        environ = {"HOME": WORKSPACE, "PWD": WORKSPACE, "QUIRE_FILES": f"{self._bounds.files} {folders}"}
         entered = self._answer(messages.Enter(workspace=WORKSPACE, environ=environ))
         if not isinstance(entered, messages.Entered) or entered.why_not:
             raise Ended(f"The guest could not begin: {getattr(entered, 'why_not', 'it answered something else')}.")
@@ -183,7 +181,9 @@ class PythonGuest:
         return answer
 
     def _ask(self, request: Any, fuel: int = _OWN_FUEL) -> str:
-        self._stop = False
+        if self._over:
+            raise Ended(f"This guest has ended before: {self._over}", "Put it back to its checkpoint.")
+        self._interrupted = 0.0
         self._fuel(fuel)
         try:
             return str(self._instance.call("handle", texts.dump(request)))
@@ -196,6 +196,8 @@ class PythonGuest:
 
     def _heard(self, said: str) -> str:
         """What the guest says while it is asked something; hostile."""
+        if not said:
+            return self._soft()
         try:
             word = texts.load(_WORDS, said)
         except messages.BadMessage as error:
@@ -203,7 +205,13 @@ class PythonGuest:
         if isinstance(word, relay.Called):
             return texts.dump(self._called(word))
         self._host.say(word)
-        return ""
+        return self._soft() if isinstance(word, messages.Printed) else ""
+
+    def _soft(self) -> str:
+        return "interrupt" if self._interrupted else ""
+
+    def _is_to_stop(self) -> bool:
+        return bool(self._interrupted) and time.monotonic() - self._interrupted > _GRACE
 
     def _called(self, called: relay.Called) -> relay.Answer:
         run = self._running or _Run()
@@ -220,10 +228,17 @@ class PythonGuest:
     # Why it ended
 
     def _ended(self, error: wasmtime.WasmtimeError) -> Ended:
+        ended = self._reason(error)
+        self._over = ended.reason
+        return ended
+
+    def _reason(self, error: wasmtime.WasmtimeError) -> Ended:
         text = str(error)
         if isinstance(error, wasmtime.ExitTrap):
-            return Ended("The code ended its own process, as os._exit() does.", "Leave that out; sys.exit() ends a cell only.")
-        if self._stop:
+            return Ended(
+                "The code ended its own process, as os._exit() does.", "Leave that out; sys.exit() ends a cell only."
+            )
+        if self._is_to_stop():
             return Ended("The run was stopped.", "What it had done to variables is lost; files it wrote are there.")
         if "all fuel consumed" in text:
             return Ended(
@@ -236,4 +251,7 @@ class PythonGuest:
                 "Use a loop in place of recursion, and flatter values.",
             )
         cause = text.rpartition("Caused by:")[2].strip() or text
-        return Ended(f"Python itself failed: {cause[:300]}.", "The code may have used up its memory: see wasm_memory_bytes.")
+        return Ended(
+            f"Python itself gave up: {cause[:300]}.",
+            "os.abort() does that, and running out of memory in the middle of something (wasm_memory_bytes).",
+        )

@@ -11,13 +11,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import wasmtime
+from wasmtime import _ffi as ffi
 from wasmtime.component import Component, Linker
 
 from quire.runtimes.wasm.host.guest import Bounds, Ended, Host, Place
 from quire.runtimes.wasm.host.python import calls
 from quire.runtimes.wasm.host.python.guest import Program, PythonGuest
 
-_STACK = 1 << 20  # bytes: what the threads of every platform have, with room to spare
+STACK = 16 << 20
+"""Bytes of stack with which deep recursion is an error of Python's, not the guest's end."""
+
+_STACK = 1 << 20  # bytes that the threads of every platform have, with room to spare
 _VERSION = "Python 3.14 (WebAssembly)"
 
 
@@ -30,10 +34,19 @@ class PythonLanguage:
 
     @classmethod
     def load(
-        cls, component: Path, cache: Path, progress: Callable[[str], None] = lambda text: None, *, metered: bool = True
+        cls,
+        component: Path,
+        cache: Path,
+        progress: Callable[[str], None] = lambda text: None,
+        *,
+        metered: bool = True,
+        stack: int = _STACK,
     ) -> PythonLanguage:
-        """Of the component at that path; what it is compiled to is kept in `cache`, which no guest may see."""
-        engine = wasmtime.Engine(_config(metered))
+        """Of the component at that path; what it is compiled to is kept in `cache`, which no guest may see.
+
+        Threads in which guests run must have twice the `stack`, or the process may crash: see threading.stack_size.
+        """
+        engine = wasmtime.Engine(_config(metered, stack))
         name = _artefact(component, metered)
         compiled = _Cache(cache).get(engine, component, name, progress)
         linker = Linker(engine)
@@ -59,11 +72,12 @@ class PythonLanguage:
         self._program.engine.increment_epoch()
 
 
-def _config(metered: bool) -> wasmtime.Config:
+def _config(metered: bool, stack: int) -> wasmtime.Config:
     config = wasmtime.Config()
     config.epoch_interruption = True
     config.consume_fuel = metered
-    config.max_wasm_stack = _STACK
+    ffi.wasmtime_config_async_stack_size_set(config.ptr(), stack + (1 << 20))  # never less, or the process aborts
+    config.max_wasm_stack = stack
     return config
 
 
