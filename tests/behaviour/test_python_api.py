@@ -36,6 +36,12 @@ async def test_a_value_that_json_cannot_say_or_is_not_there_is_refused(data_dir:
             await book.value("nothing")
 
 
+async def test_an_error_shows_its_line_where_ipython_is_not_loaded(data_dir: Path) -> None:
+    async with quire.open(data_dir=data_dir, preload="") as q:
+        failed = await (await q.notebook()).add_cell("x = 1\ndef f(): raise ValueError('why')\nf()")
+        assert 'run 1>", line 2, in f' in str(failed.outputs[-1].bundle["text/plain"])
+
+
 async def test_a_decorated_function_is_tracked_whole_and_each_once(data_dir: Path) -> None:
     source = "import functools\n@functools.cache\ndef f(n):\n    return n"
     async with quire.open(data_dir=data_dir, store="memory") as q:

@@ -48,9 +48,8 @@ def _say(error: BaseException) -> str:
 
 def _is_ours(filename: str) -> bool:
     """Our own, or the shell's that stands between a cell and its magic."""
-    ipython = sys.modules.get("IPython")
-    shell = os.path.dirname(getattr(ipython, "__file__", None) or "\0")
-    return filename.startswith((_OURS, shell))
+    shell = getattr(sys.modules.get("IPython"), "__file__", None)
+    return filename.startswith(_OURS) or (shell is not None and filename.startswith(os.path.dirname(shell)))
 
 
 def _user_part(error: BaseException) -> types.TracebackType | None:

@@ -1,1 +1,1 @@
-"""Programs that are obtained or made by package name, never committed: each checked before it is used."""
+"""The programs that run in WebAssembly: built or obtained by name, never committed."""
