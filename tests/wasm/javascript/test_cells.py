@@ -144,6 +144,7 @@ def test_display_shows_text_html_and_images(session: Any) -> None:
         ("image", {"image/png": b"\x01\x02"}),
     ]
     assert session.run("display.image(new Uint8Array(1), 'text/evil')").error.name == "TypeError"
+    assert session.run("display.html('x'.repeat(5e6))").error.name == "TooLarge"
 
 
 def test_timers_fire_in_order_while_a_cell_waits(session: Any) -> None:
@@ -153,7 +154,7 @@ def test_timers_fire_in_order_while_a_cell_waits(session: Any) -> None:
     ) == (["m", "a", "b"])
     assert (
         session.value(
-            "let n = 0; await new Promise(r => { let i = setInterval(() => { ++n == 3 && r(clearInterval(i)) }, 1) }); n"
+            "let n = 0; await new Promise(r => { let i = setInterval(() => ++n == 3 && r(clearInterval(i)), 1) }); n"
         )
         == 3
     )

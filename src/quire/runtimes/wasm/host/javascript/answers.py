@@ -17,10 +17,11 @@ from quire.runtimes.wasm.host.javascript.calls import Failed
 from quire.runtimes.wasm.host.javascript.files import Files, NotAllowed
 from quire.runtimes.wasm.host.javascript.modules import Modules
 from quire.runtimes.wasm.host.javascript.values import NoRoom, Unfit, Values
-from quire.wire import messages
+from quire.wire import frames, messages
 
 RESERVE = 2_000_000_000  # of fuel, for what runs between two looks at it
 _PRINTED = 8 << 20  # bytes of one print
+_SHOWN = 2_000_000  # characters of HTML or SVG: a frame holds six bytes for each
 _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml")
 _RANDOM = 65536  # bytes at once
 
@@ -87,6 +88,8 @@ class Inside:
             return self._refused("OutOfMemory", str(error))
         except Failed as error:
             return self._refused(error.name, str(error))
+        except frames.BadFrame as error:
+            return self._refused("TooLarge", str(error))
 
     def _refused(self, name: str, message: str) -> int:
         try:
@@ -108,16 +111,21 @@ class Inside:
         kind = self._values.text(mime, 100)
         bundle: messages.Bundle
         if kind in ("text/plain", "text/html"):
-            bundle = {kind: self._values.text(what)}
+            bundle = {kind: self._shown(self._values.text(what))}
             shown = "html" if kind == "text/html" else "execute_result"
         elif kind in _IMAGES:
             data = self._values.data(what)
-            bundle = {kind: data.decode("utf-8", "replace") if kind == "image/svg+xml" else data}
+            bundle = {kind: self._shown(data.decode("utf-8", "replace")) if kind == "image/svg+xml" else data}
             shown = "image"
         else:
             raise Unfit(f"An image is one of {', '.join(_IMAGES)}")
         self._host.say(messages.Displayed(kind=shown, bundle=bundle))
         return self._values.undefined()
+
+    def _shown(self, text: str) -> str:
+        if len(text) > _SHOWN:
+            raise Failed("TooLarge", f"At most {_SHOWN:,} characters are shown at once. Write them to a file.")
+        return text
 
     def _class(self, value: int) -> int:
         return self._exports.number(self._exports.qjs_get_class_id(value))
