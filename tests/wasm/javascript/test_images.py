@@ -89,6 +89,17 @@ def test_an_image_is_small_and_of_whole_pages(sessions: Callable[..., Any]) -> N
     assert len(_image(session).pages) * PAGE < 1 << 20
 
 
+def test_memory_that_was_let_go_of_is_in_no_image(sessions: Callable[..., Any]) -> None:
+    first, other = sessions(), sessions()
+    first.run(STATE)
+    first.run("var b = new Uint8Array(2e7).fill(1), c = []; for (let i = 0; i < 1e5; i++) c.push({i}); b = c = null; 0")
+    image = _image(first)
+    assert len(image.pages) * PAGE < 6 << 20
+    other.on_thread(lambda: other.guest.restore(image))
+    assert other.value(ASKED) == first.value(ASKED) == ANSWER
+    assert other.value("new Uint8Array(2e7).fill(2)[5]") == first.value("new Uint8Array(2e7).fill(2)[5]") == 2
+
+
 def test_earlier_cells_are_shown_in_tracebacks_after_a_restore(sessions: Callable[..., Any]) -> None:
     first, other = sessions(), sessions()
     first.run("function broken() {\n  throw new Error('x') // this one\n}")

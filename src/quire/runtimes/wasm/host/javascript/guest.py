@@ -18,7 +18,7 @@ from quire.runtimes.wasm.host.javascript.answers import RESERVE, Inside
 from quire.runtimes.wasm.host.javascript.exports import Exports, Trapped
 from quire.runtimes.wasm.host.javascript.freezing import Marks
 from quire.runtimes.wasm.host.javascript.imports import running
-from quire.runtimes.wasm.host.javascript.telling import Tells, sayable
+from quire.runtimes.wasm.host.javascript.telling import Tells, ended, faithful, sayable
 from quire.runtimes.wasm.host.javascript.values import NoRoom, Values
 from quire.wire import messages
 from quire.wire.messages import Displayed, Finished, Inspect, Inspected, Page, Paged, Read, Run, Value
@@ -26,6 +26,7 @@ from quire.wire.messages import Displayed, Finished, Inspect, Inspected, Page, P
 _ASYNC, _COMPILE = 1 << 7, 1 << 5
 _REDECLARED = "redeclaration of '"
 _PENDING, _REJECTED = 0, 2
+_LOOSE = 4 << 20  # bytes of memory that nothing is in, beyond which they are looked for
 _TIMER = "A timer is still set: it fires while a later cell waits. Await it to have it fire in this one."
 
 
@@ -262,7 +263,7 @@ class JavaScriptGuest:
         self._exports.qjs_free_value(box)
         text = said["text"].encode("utf-8", "replace").decode()
         self._host.say(Displayed(kind="execute_result", bundle={"text/plain": text}, result=True))
-        return _faithful(said)
+        return faithful(said)
 
     def _stopped(self) -> str:
         """After a stop: nothing goes on that code has left to be done."""
@@ -302,7 +303,7 @@ class JavaScriptGuest:
         self._exports.qjs_free_value(box)
         if said.get("missing"):
             return Value(value=[], what=f"There is no variable {name!r}.")
-        return Value(value=_faithful(said), what=sayable(said["text"]))
+        return Value(value=faithful(said), what=sayable(said["text"]))
 
     def offer(self, offer: messages.Offer) -> None:
         self._inside.offer = offer
@@ -335,35 +336,30 @@ class JavaScriptGuest:
         try:
             yield
         except Trapped as trapped:
-            raise self._ended(trapped) from None
+            raise ended(trapped, self._inside, self._bounds) from None
         except NoRoom as error:
             raise Ended(f"Out of memory: {error}.", "Raise wasm_memory_bytes.") from None
         finally:
             del running[here]
-
-    def _ended(self, trapped: Trapped) -> Ended:
-        said, failed = str(trapped), self._inside.failed
-        if isinstance(failed, Ended):
-            return failed
-        if failed is not None:
-            return Ended(f"The program around the guest failed ({type(failed).__name__}: {failed}).")
-        if self._inside.killed:
-            return Ended("The code was asked to stop and did not within a second.", "Give the run a longer timeout.")
-        if "fuel" in said:
-            return Ended(f"The run has used its {self._bounds.fuel:,} instructions.", "Do less, or raise wasm_fuel.")
-        if "stack" in said:
-            return Ended("The code recursed too deeply for the program that runs it.", "Recurse less deeply.")
-        return Ended(f"The program of the guest broke off ({said.splitlines()[-1].strip() if said else 'a trap'}).")
 
     # Its state
 
     def image(self) -> Image:
         if self._closed:
             raise Ended("The guest was closed.")
+        if self._exports.size() - len(self._base) > max(_LOOSE, 2 * self._exports.word(self._marks.used)):
+            self._sweep()
         stack = self._exports.stack_pointer
         rest = {"stack": stack, "cells": self._tells.cells}
         pages = memory.pages(self._exports, self._base, stack)
         return Image(artefact=self._artefact, size=self._exports.size(), pages=pages, rest=json.dumps(rest))
+
+    def _sweep(self) -> None:
+        with self._entered():
+            self._exports.qjs_run_gc()
+            self._store.set_limits(memory_size=self._exports.size())
+            memory.sweep(self._exports)
+            self._store.set_limits(memory_size=self._bounds.memory or -1)
 
     def restore(self, image: Image) -> None:
         if image.artefact != self._artefact:
@@ -392,8 +388,3 @@ class JavaScriptGuest:
     def close(self) -> None:
         self._closed = True
         self._store.close()
-
-
-def _faithful(said: dict[str, Any]) -> list[Any]:
-    """The value as [value]; [] where there is none, or where it has halves of characters."""
-    return [said["value"]] if "value" in said and sayable(said["value"]) == said["value"] else []

@@ -9,6 +9,9 @@ from quire.runtimes.wasm.host.javascript.exports import Exports
 
 _CHUNK = 16 * PAGE
 _ZEROS = bytes(_CHUNK)
+_BLOCKS = (1 << 20, 1 << 16, 1 << 13)  # bytes that are tried to be had
+_MOST = 8192
+_BLANK = bytes(_BLOCKS[0])
 
 
 def differing(exports: Exports, base: bytes, begin: int = 0) -> Iterator[tuple[int, bytes]]:
@@ -39,3 +42,15 @@ def put(exports: Exports, base: bytes, size: int, given: Mapping[int, bytes]) ->
             exports.write(start, base[start : start + PAGE].ljust(PAGE, b"\0"))
     for number, data in given.items():
         exports.write(number * PAGE, data)
+
+
+def sweep(exports: Exports) -> None:
+    """Have what is free be zeros, so that no image holds it. The memory must not be able to grow meanwhile."""
+    taken: list[tuple[int, int]] = []
+    for size in _BLOCKS:
+        while len(taken) < _MOST and (at := exports.wasm_malloc(size)):
+            taken.append((at, size))
+    for at, size in taken:
+        exports.write(at, _BLANK[:size])
+    for at, _size in taken:
+        exports.wasm_free(at)

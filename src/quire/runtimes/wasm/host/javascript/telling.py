@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from quire.runtimes.wasm.host.guest import Bounds, Host
+from quire.runtimes.wasm.host.guest import Bounds, Ended, Host
 from quire.runtimes.wasm.host.javascript import tracebacks
 from quire.runtimes.wasm.host.javascript.answers import Inside
+from quire.runtimes.wasm.host.javascript.exports import Trapped
 from quire.runtimes.wasm.host.javascript.values import Values
 from quire.wire.messages import Printed, Raised
 
@@ -113,3 +114,24 @@ def sayable(value: Any) -> Any:
     if isinstance(value, dict):
         return {sayable(key): sayable(each) for key, each in value.items()}
     return value
+
+
+def faithful(said: dict[str, Any]) -> list[Any]:
+    """The value as [value]; [] where there is none, or where it has halves of characters."""
+    return [said["value"]] if "value" in said and sayable(said["value"]) == said["value"] else []
+
+
+def ended(trapped: Trapped, inside: Inside, bounds: Bounds) -> Ended:
+    """Why a guest that was left by a trap is no more."""
+    said, failed = str(trapped), inside.failed
+    if isinstance(failed, Ended):
+        return failed
+    if failed is not None:
+        return Ended(f"The program around the guest failed ({type(failed).__name__}: {failed}).")
+    if inside.killed:
+        return Ended("The code was asked to stop and did not within a second.", "Give the run a longer timeout.")
+    if "fuel" in said:
+        return Ended(f"The run has used its {bounds.fuel:,} instructions.", "Do less, or raise wasm_fuel.")
+    if "stack" in said:
+        return Ended("The code recursed too deeply for the program that runs it.", "Recurse less deeply.")
+    return Ended(f"The program of the guest broke off ({said.splitlines()[-1].strip() if said else 'a trap'}).")
