@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import ctypes
 import gc
 import logging
 import signal
@@ -19,6 +20,7 @@ from quire.settings import BadSetting, Settings, config_file, load
 if TYPE_CHECKING:
     from quire.core.app import App
 
+_ARENA_MAX = -8  # M_ARENA_MAX of malloc.h
 _SERVE_FLAGS = [name for name in Settings.model_fields if name != "data_dir"]  # which every command has
 
 
@@ -164,6 +166,7 @@ def _run(main: Callable[[], Awaitable[Any]], ending: Callable[[], None] = lambda
 
 def _serve(parsed: argparse.Namespace) -> int:
     settings = _settings(parsed)
+    _share_memory_among_threads()
     logging.basicConfig(level=settings.log_level.upper(), stream=sys.stderr)
 
     running: list[App] = []
@@ -208,6 +211,13 @@ def _serve(parsed: argparse.Namespace) -> int:
         return 0
 
     return int(_run(main, ending))
+
+
+def _share_memory_among_threads() -> None:
+    """glibc gives each thread an arena of its own, and each keeps what the largest request it served once took."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):  # not everywhere
+        libc.mallopt(_ARENA_MAX, 1)
 
 
 def _demo(parsed: argparse.Namespace) -> int:

@@ -698,7 +698,8 @@ open({str(tmp_path / "sent")!r}, 'w').close()
     )
     async with running(book, code, timeout=120), new_book(book.client) as other:
         await reached((tmp_path / "sent").exists, "the cell has sent all")
-        assert await other.value("quick.echo(1)") == "1"  # after the others, at the backend
+        echoed = await other.run("quick.echo(1)", timeout=120)  # after the others, at the backend
+        assert echoed.structured_content["return_value"] == "1", text(echoed)
         assert memory(server) - before < 400 * 2**20, f"{(memory(server) - before) / 2**20:.0f} MB more"
         go.touch()
 

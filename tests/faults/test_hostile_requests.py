@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
+import itertools
 import json
 import socket
 import subprocess
@@ -20,6 +22,7 @@ from tests.conftest import DEADLINE, alive, call, http_client, server_environmen
 from tests.faults.conftest import QUICK
 
 REQUESTS = 2_000
+ARENA = 64 * 2**20  # bytes
 CALL = {
     "name": "execute",
     "arguments": {"code": "6 * 7"},
@@ -73,6 +76,26 @@ async def test_fuzzed_requests_are_all_answered_without_a_fault(data_dir: Path) 
         await answers(port)
     assert seen.answered >= REQUESTS * 0.9 and seen.statuses[200] > 100 and seen.statuses[400] > 100
     assert "Traceback" not in (data_dir.parent / "log").read_text()
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "gnu_get_libc_version"), reason="arenas are glibc's")
+async def test_threads_keep_no_memory_of_their_own(data_dir: Path) -> None:
+    with server(data_dir) as (_, port, pid):
+        await answers(port)
+        assert len(list(Path(f"/proc/{pid}/task").iterdir())) > 1
+        assert arenas(pid) == []
+
+
+def arenas(pid: int) -> list[int]:
+    """Where those beside the first begin: each is 64 MiB, the part in use and after it the rest, which nobody may
+    touch."""
+    lines = [line.split() for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
+    parts = [(*(int(end, 16) for end in each[0].split("-")), each[1]) for each in lines]
+    return [
+        begin
+        for (begin, middle, used), (after, end, rest) in itertools.pairwise(parts)
+        if (used, rest) == ("rw-p", "---p") and middle == after and begin % ARENA == 0 and end - begin == ARENA
+    ]
 
 
 DEEP = 100_000

@@ -313,7 +313,7 @@ class Session:
             return
         said = re.search(r"as after cell (\d+)", text(answer))
         assert said is not None, text(answer)
-        (self.head,) = (node for node in to if node.number == int(said[1]))
+        (self.head,) = {node.tick: node for node in to if node.number == int(said[1])}.values()
         self.may_be, self.told = [], set()
         if self.floor not in self.head.way():
             self.floor = None

@@ -24,7 +24,7 @@ VENV = "venv"
 
 _ENTER = 30.0  # seconds a kernel has to be where it works
 _VENV = 150.0  # and to make its environment
-_CHECKPOINT = 10.0  # seconds a checkpoint may take
+_CHECKPOINT = 30.0  # seconds a checkpoint may take: on a busy machine a kernel is not to be ended for being slow
 _LOST = 20  # things lost that a census may name
 _NAME = 100  # characters of each
 _LOSSES = 100  # things that did not come back from a snapshot
