@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import getpass
+import importlib
 import io
 import os
 import pathlib
@@ -164,9 +165,8 @@ class Kernel:
 
     def _display(self, *values: Any, **given: Any) -> Any:
         self._executor.shells.get()
-        from IPython.display import display  # type: ignore[import-not-found,unused-ignore]  # the shim's
-
-        return display(*values, **given)
+        shown: Any = importlib.import_module("IPython.display")  # the shim's
+        return shown.display(*values, **given)
 
     def _write(self, fd: int, data: Any, /) -> int:
         """os.write(), which for the descriptors of stdout and stderr is what Python's own streams are."""
