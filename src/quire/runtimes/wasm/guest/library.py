@@ -21,7 +21,7 @@ from types import CodeType, ModuleType
 from quire.worker import shim
 
 _LEFT_OUT = """
-    __pycache__ __phello__ _pyrepl antigravity.py config-3.14-wasm32-wasi ctypes curses dbm ensurepip idlelib
+    __pycache__ __phello__ antigravity.py config-3.14-wasm32-wasi ctypes curses dbm ensurepip idlelib
     site-packages test tkinter turtle.py turtledemo venv
 """
 _OFTEN = """
@@ -79,6 +79,7 @@ def load_what_is_often_used() -> None:
 def finish() -> None:
     """When the component is built, last: nothing of the folders it was built from is looked for any more."""
     sys.path[:] = [""]
+    sys.dont_write_bytecode = True  # a workspace is not for our files
     sys.path_importer_cache.clear()
     importlib.invalidate_caches()
     gc.collect()

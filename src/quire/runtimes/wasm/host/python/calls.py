@@ -33,7 +33,10 @@ class Instance:
         ffi.wasmtime_store_epoch_deadline_callback(store.ptr(), _on_tick, None, _NOTHING)
         store.set_epoch_deadline(1)
         _here.instance = self
-        self._instance = linker.instantiate(store, component)
+        try:
+            self._instance = linker.instantiate(store, component)
+        finally:
+            _here.instance = None
 
     def call(self, name: str, *given: str | int) -> Any:
         """Its answer, a str or an int, or None. Raises WasmtimeError, or what the host raised."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 from dataclasses import dataclass
@@ -20,7 +21,9 @@ WORKSPACE = "/workspace"
 _FOR_EVER = (1 << 63) - 1  # fuel nobody uses up
 _OWN_FUEL = 10**10  # for what we ask ourselves
 _GRACE = 0.1  # seconds that code has to heed an interrupt
-_WORDS = {**messages.EVENTS, "Called": relay.Called}
+_SAID = (messages.Printed, messages.Displayed, messages.Cleared, messages.Raised, messages.Native, messages.Finished)
+_WORDS: dict[str, type] = {kind.__name__: kind for kind in (*_SAID, relay.Called)}
+_OWN = 2 << 20  # bytes of the memory it began with that a guest has written to, about
 
 
 class Program:
@@ -63,9 +66,11 @@ class Program:
 
 @dataclass
 class _Run:
-    """What a run has spent."""
+    """What a run has spent, and how it ended."""
 
+    name: str
     calls: int = 0
+    finished: messages.Finished | None = None
 
 
 class PythonGuest:
@@ -102,11 +107,14 @@ class PythonGuest:
 
     def run(self, run: messages.Run) -> None:
         self._enter()
-        self._running = _Run()
+        self._running = running = _Run(run.run)
         try:
             self._ask(run, self._bounds.fuel or _FOR_EVER)
         finally:
             self._running = None
+        if running.finished is None:
+            raise Ended("The run did not say how it ended.")
+        self._host.say(running.finished)  # the last word, whatever code has said in the guest's name
 
     def ask(self, question: messages.Inspect | messages.Read | messages.Page) -> messages.Event:
         self._enter()
@@ -136,7 +144,8 @@ class PythonGuest:
     def restore(self, image: Image) -> None:
         if image.artefact != self._program.artefact:
             raise Ended("The checkpoint is of another version of the Python guest.", "Run the cells again.")
-        if self._entered:
+        if self._entered or self._over:
+            self._store.close()
             self._begin()
         self._enter()  # what the guest has outside its memory is made by this, and by nothing else
         self._fuel(_FOR_EVER)
@@ -155,7 +164,7 @@ class PythonGuest:
         self._enter()
 
     def memory(self) -> int:
-        return self._memory.size()
+        return self._memory.size() - len(self._program.base()) * PAGE + _OWN
 
     def close(self) -> None:
         self._store.close()
@@ -202,8 +211,15 @@ class PythonGuest:
             word = texts.load(_WORDS, said)
         except messages.BadMessage as error:
             raise Ended(f"The guest said what is no word of ours: {error}.") from error
-        if isinstance(word, relay.Called):
-            return texts.dump(self._called(word))
+        return self._done(word, self._running) if self._running is not None else ""
+
+    def _done(self, word: Any, run: _Run) -> str:
+        match word:
+            case relay.Called():
+                return texts.dump(self._called(word, run))
+            case messages.Finished():
+                run.finished = dataclasses.replace(word, run=run.name)
+                return ""
         self._host.say(word)
         return self._soft() if isinstance(word, messages.Printed) else ""
 
@@ -213,8 +229,7 @@ class PythonGuest:
     def _is_to_stop(self) -> bool:
         return bool(self._interrupted) and time.monotonic() - self._interrupted > _GRACE
 
-    def _called(self, called: relay.Called) -> relay.Answer:
-        run = self._running or _Run()
+    def _called(self, called: relay.Called, run: _Run) -> relay.Answer:
         run.calls += 1
         if self._bounds.calls and run.calls > self._bounds.calls:
             return relay.Refused(
