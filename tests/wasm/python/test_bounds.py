@@ -14,6 +14,7 @@ from quire.wire import relay
 from quire.wire.messages import Offer, Printed
 from tests.wasm.python.cells import Notebook
 from tests.wasm.python.conftest import Make
+from tests.wasm.python.test_capabilities import WEATHER
 
 NESTED = """
 import json, pickle, re, ast, copy
@@ -155,7 +156,12 @@ def test_what_would_end_a_process_ends_the_guest_alone(make: Make, code: str) ->
 def test_one_guests_loop_does_not_hold_up_another(make: Make) -> None:
     busy, other = make(), make()
     other.run("x = 1")
-    endless = threading.Thread(target=lambda: pytest.raises(Ended, busy.run, "while True: pass"))
+
+    def loop() -> None:
+        with pytest.raises(Ended):
+            busy.run("while True: pass")
+
+    endless = threading.Thread(target=loop)
     endless.start()
     until = time.monotonic() + 20
     for _ in range(20):
@@ -177,11 +183,9 @@ def test_open_files_are_bounded(make: Make) -> None:
 
 def test_calls_of_the_host_are_bounded(make: Make) -> None:
     notebook = make(Bounds(calls=3))
-    notebook.guest.offer(Offer(catalog=[{"name": "web", "about": "", "tools": [], "resources": [], "prompts": []}]))
-    notebook.answers = lambda called: relay.Returned(call=called.call, value={"catalog": []})
-    ran = notebook.run(
-        "done = 0\nfor _ in range(10):\n    caps.refresh() if hasattr(caps, 'refresh') else caps._known.refresh()\n    done += 1"
-    )
+    notebook.guest.offer(Offer(catalog=[WEATHER]))
+    notebook.answers = lambda called: relay.Returned(call=called.call, value={"content": [], "structured": {}})
+    ran = notebook.run("done = 0\nfor _ in range(10):\n    weather.now(place='Rome')\n    done += 1")
     assert "max_calls" in ran.raised
     assert notebook.run("done").value == 3
     assert len(notebook.called) == 3

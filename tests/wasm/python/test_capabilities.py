@@ -45,10 +45,7 @@ def test_a_tool_is_a_function(offered: Notebook) -> None:
 
 
 def test_a_tool_can_be_awaited(offered: Notebook) -> None:
-    ran = offered.run(
-        "r = await weather.now.aio(place='Rome') if hasattr(weather.now, 'aio') else weather.now(place='Rome')\nr['degrees']"
-    )
-    assert ran.value == 7
+    assert offered.run("(await weather.now.aio(place='Rome'))['degrees']").value == 7
 
 
 def test_a_refusal_is_an_exception_of_its_kind(offered: Notebook) -> None:

@@ -105,7 +105,7 @@ def test_an_image_of_another_program_is_refused(make: Make) -> None:
 def test_an_image_larger_than_the_limit_is_refused(make: Make) -> None:
     notebook = make()
     notebook.run("x = bytearray(60_000_000)")
-    with pytest.raises(Ended, match="needs .* bytes of memory"):
+    with pytest.raises(Ended, match=r"needs .* bytes of memory"):
         make(Bounds(memory=48 << 20), image=notebook.guest.image())
 
 
@@ -130,7 +130,8 @@ def test_open_files_are_open_where_they_were(make: Make, workspace: Path) -> Non
     (workspace / "read.txt").write_text("abcdef")
     notebook = make()
     notebook.run(
-        "r = open('read.txt'); r.read(2)\nw = open('new.txt', 'w'); w.write('one'); w.flush()\nn = open('read.txt'); n.close()"
+        "r = open('read.txt'); r.read(2)\nw = open('new.txt', 'w'); w.write('one'); w.flush()\n"
+        "n = open('read.txt'); n.close()"
     )
     image = notebook.guest.image()
     assert image.rest == ""
