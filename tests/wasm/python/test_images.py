@@ -102,6 +102,13 @@ def test_an_image_of_another_program_is_refused(make: Make) -> None:
         make(image=Image(artefact="python-other", size=image.size, pages=image.pages))
 
 
+def test_an_image_that_is_damaged_is_refused(make: Make) -> None:
+    image = make().guest.image()
+    for number, page in ((image.size // PAGE, bytes(PAGE)), (-1, bytes(PAGE)), (5, b"short")):
+        with pytest.raises(Ended, match="damaged"):
+            make(image=Image(artefact=image.artefact, size=image.size, pages={**image.pages, number: page}))
+
+
 def test_an_image_larger_than_the_limit_is_refused(make: Make) -> None:
     notebook = make()
     notebook.run("x = bytearray(60_000_000)")

@@ -144,6 +144,8 @@ class PythonGuest:
     def restore(self, image: Image) -> None:
         if image.artefact != self._program.artefact:
             raise Ended("The checkpoint is of another version of the Python guest.", "Run the cells again.")
+        if any(len(page) != PAGE or not 0 <= number < image.size // PAGE for number, page in image.pages.items()):
+            raise Ended("The checkpoint is damaged.", "Go back to an earlier one, or run the cells again.")
         if self._entered or self._over:
             self._store.close()
             self._begin()
