@@ -113,8 +113,9 @@ async def test_an_endless_loop_ends_at_its_timeout_and_the_namespace_stays(book:
 
 async def test_a_rollback_takes_back_what_cells_did(book: Notebook, words: Dialect) -> None:
     await book.add_cell(words.define)
+    await book.keep("defined")
     await book.add_cell(words.change)
-    await book.rollback(0)
+    await book.rollback("defined")
     assert await (await book.add_cell(words.value)).text() == "42"
     await book.rollback("start")
     assert (await book.add_cell(words.value)).state == "ERROR"
@@ -123,10 +124,11 @@ async def test_a_rollback_takes_back_what_cells_did(book: Notebook, words: Diale
 async def test_a_generator_half_way_and_a_closure_are_in_a_checkpoint(book: Notebook, words: Dialect) -> None:
     await book.add_cell(words.half)
     await book.add_cell(words.closure)
+    await book.keep("half way")
     for _ in range(2):
         assert await (await book.add_cell(words.more)).text() == "4"
         assert await (await book.add_cell(words.again)).text() == "2"
-        await book.rollback(1)
+        await book.rollback("half way")
 
 
 async def test_a_branch_goes_its_own_way(opened: Quire, book: Notebook, words: Dialect) -> None:

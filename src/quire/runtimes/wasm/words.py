@@ -87,7 +87,7 @@ class Kept:
     why_not: str = says(one(str), default="")
     size: int = says(one(int), default=0)  # bytes of the file
     memory: int = says(one(int), default=0)  # bytes the guest holds
-    seconds: float = says(one(int, float), default=0)
+    seconds: float = says(one(int, float), default=0)  # of processor time it took
     variables: dict[str, str] = says(messages.is_bundle, default_factory=dict)
     functions: list[dict[str, str]] = says(messages.is_said, default_factory=list)
 

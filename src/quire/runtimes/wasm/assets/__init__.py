@@ -1,1 +1,1 @@
-"""The programs that guests are, made or obtained when asked for; none of them is kept with the source."""
+"""The programs that run in WebAssembly: built or obtained by name, never committed."""

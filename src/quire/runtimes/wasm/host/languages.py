@@ -13,9 +13,10 @@ def load(name: str, assets: Path, progress: Callable[[str], None]) -> Language:
     """A language's program, made and compiled where that was not done yet, which `progress` hears of."""
     assets.mkdir(mode=0o700, parents=True, exist_ok=True)
     if name == "wasm-python":
-        from quire.runtimes.wasm.host.python.language import load as load_python
+        from quire.runtimes.wasm.assets.python import build
+        from quire.runtimes.wasm.host.python.language import PythonLanguage
 
-        return load_python(assets, progress)
+        return PythonLanguage.load(build(assets, progress), assets, progress)
     if name == "wasm-javascript":
         from quire.runtimes.wasm.host.javascript.language import load as load_javascript
 

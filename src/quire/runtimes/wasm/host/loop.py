@@ -181,7 +181,7 @@ class Seat:
 
 def _keep(guest: Guest, file: Path) -> words.Kept:
     """An image is taken, and what the namespace holds is asked first: asking may change it."""
-    begun = time.perf_counter()
+    begun = time.thread_time()
     found = guest.ask(messages.Inspect())
     assert isinstance(found, Inspected)
     try:
@@ -191,7 +191,7 @@ def _keep(guest: Guest, file: Path) -> words.Kept:
     return words.Kept(
         size=size,
         memory=guest.memory(),
-        seconds=time.perf_counter() - begun,
+        seconds=time.thread_time() - begun,
         variables=found.variables,
         functions=found.functions,
     )
