@@ -143,6 +143,15 @@ def test_an_interrupt_is_soft_where_code_sleeps_or_prints(make: Make, code: str)
     assert notebook.run("kept").value == 1
 
 
+def test_code_that_goes_on_after_an_interrupt_is_ended(make: Make) -> None:
+    notebook = make()
+    notebook.hears = lambda event: notebook.guest.interrupt() if isinstance(event, Printed) else None
+    with pytest.raises(Ended, match="stopped"):
+        notebook.run(
+            "while True:\n    try:\n        print('here')\n        while True: pass\n    except BaseException: pass"
+        )
+
+
 @pytest.mark.parametrize(
     "code", ["import os; os._exit(3)", "import os; os.abort()", "import faulthandler; faulthandler._sigabrt()"]
 )

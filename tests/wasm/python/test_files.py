@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from quire.runtimes.wasm.host.guest import Bounds, Ended, Place
+from quire.runtimes.wasm.host.python.language import PythonLanguage
 from tests.wasm.python.cells import Notebook
 from tests.wasm.python.conftest import Make
 
@@ -75,3 +77,9 @@ def test_modules_are_imported_from_the_workspace(notebook: Notebook, workspace: 
     (workspace / "random.py").write_text("raise RuntimeError('not this one')")
     raised = notebook.run("import tool, random\ntool.f()").raised
     assert "tool.py" in raised and "return 1 / 0" in raised
+
+
+def test_a_guest_without_its_folder_is_not_made(language: PythonLanguage, tmp_path: Path) -> None:
+    with pytest.raises(Ended) as ended:
+        Notebook(language, Place(workspace=tmp_path / "nowhere"), Bounds())
+    assert "folders" in ended.value.hint

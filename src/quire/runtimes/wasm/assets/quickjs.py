@@ -85,5 +85,3 @@ def _read(path: Path) -> bytes | None:
 
 def _checked(data: bytes) -> bytes | None:
     return data if hashlib.sha256(data).hexdigest() == DIGEST else None
-
-

@@ -79,6 +79,7 @@ def load_what_is_often_used() -> None:
 def finish() -> None:
     """When the component is built, last: nothing of the folders it was built from is looked for any more."""
     sys.path[:] = [""]
+    sys.argv = [""]
     sys.dont_write_bytecode = True  # a workspace is not for our files
     sys.path_importer_cache.clear()
     importlib.invalidate_caches()

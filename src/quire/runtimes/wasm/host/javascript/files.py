@@ -77,7 +77,9 @@ class Files:
     def exists(self, path: str) -> bool:
         try:
             with self._above(path) as (where, descriptor, name):
-                about = os.stat(name, dir_fd=descriptor, follow_symlinks=False) if descriptor else (where / name).lstat()
+                about = (
+                    os.stat(name, dir_fd=descriptor, follow_symlinks=False) if descriptor else (where / name).lstat()
+                )
             return stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode)
         except (NotAllowed, OSError):
             return False

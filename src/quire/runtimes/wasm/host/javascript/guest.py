@@ -111,7 +111,9 @@ class JavaScriptGuest:
             said = self._shown(value)
             self._tell_rejected()
             if self._due() != timers and self._due() is not None:
-                self._note("A timer is still set: it fires while a later cell waits. Await it to have it fire in this one.")
+                self._note(
+                    "A timer is still set: it fires while a later cell waits. Await it to have it fire in this one."
+                )
         except Stopped:
             return self._stopped(), []
         except Threw as threw:

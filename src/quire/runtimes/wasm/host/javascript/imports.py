@@ -144,4 +144,3 @@ def watch(store: wasmtime.Store) -> None:
     """Have a new epoch look whether the guest in this store is to be stopped."""
     ffi.wasmtime_store_epoch_deadline_callback(store.ptr(), _on_epoch, None, _KEPT)
     store.set_epoch_deadline(1)
-

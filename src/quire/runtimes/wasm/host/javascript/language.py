@@ -159,5 +159,3 @@ class _Kept:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
         beside.replace(self._folder / name)
-
-
