@@ -41,7 +41,7 @@ def test_a_run_ends_once_and_under_its_own_name(notebook: Notebook) -> None:
 def test_an_answer_that_is_none_ends_the_guest(make: Make, answer: str) -> None:
     notebook = make()
     notebook.run(f"ANSWER = {answer!r}\n{OTHER}")
-    with pytest.raises(Ended, match="words? of ours"):
+    with pytest.raises(Ended, match=r"words? of ours"):
         notebook.run("1")
 
 
