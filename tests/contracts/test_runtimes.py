@@ -61,7 +61,7 @@ JAVASCRIPT = Dialect(
     more="gen.next().value",
     closure="let up = (() => { let n = 0; return () => ++n })(); up()",
     again="up()",
-    flood="for (let n = 0; n < 200000; n++) console.log('x'.repeat(100))",
+    flood="for (let n = 0; n < 60000; n++) console.log('x'.repeat(100))",
     write="files.write('made.txt', 'here')",
     read="files.read('given.txt')",
     bomb="const hold = []; while (true) hold.push('x'.repeat(10000000) + hold.length)",

@@ -148,6 +148,8 @@ class DiskFolders:
 def _seen(root: str, limit: int) -> dict[str, tuple[int, int]]:
     """No link is followed: os.fwalk opens each folder below the one above it."""
     found: dict[str, tuple[int, int]] = {}
+    if not Path(root).is_dir():
+        return found
     for path, _, names, folder in os.fwalk(root):
         for name in names:
             if len(found) >= limit:

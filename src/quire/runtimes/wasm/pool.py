@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import os
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable
@@ -39,7 +40,7 @@ class HostProcess:
 
     @property
     def alive(self) -> bool:
-        return self._process.returncode is None and not self._tasks[0].done()
+        return self._process.returncode is None and not self._tasks[0].done() and not _has_ended(self._process.pid)
 
     @property
     def guests(self) -> int:
@@ -80,8 +81,9 @@ class HostProcess:
             self._process.stdin.write(words.sealed(guest, message))
 
     def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+        if self.alive:  # asyncio would bury one that has ended, and then miss it
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
 
     async def close(self) -> None:
         self.kill()
@@ -159,4 +161,15 @@ class Pool:
 
 async def _spawn(language: str, assets: Path) -> Process:
     command = (sys.executable, "-m", "quire.runtimes.wasm.host", language, str(assets))
-    return await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=PIPE)
+    # a session of its own: whoever ends the server's group lets it save what its hosts hold
+    return await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True)
+
+
+def _has_ended(pid: int) -> bool:
+    """Asked of the system, where it can be: the loop hears of it a moment later, and what runs meanwhile is lost."""
+    if not hasattr(os, "waitid"):
+        return False
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True

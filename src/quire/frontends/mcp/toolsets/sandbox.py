@@ -40,9 +40,9 @@ _GUIDANCE = {
     "MemoryError": "Use less at once, or create_session with a larger memory_bytes (setting wasm_memory_bytes).",
     "RecursionError": "Use a loop: the stack of a sandbox is small.",
     "SyntaxError": "Correct the line that is shown, and call again.",
-    "TIMEOUT": "Call again with a larger timeout, or do less at once.",
-    "CRASHED": "The session goes on as the message says; run a smaller part of the code.",
-    "INTERRUPTED": "The session goes on; call again if it is still wanted.",
+    "Timeout": "Call again with a larger timeout, or do less at once.",
+    "Crashed": "The session goes on as the message says; run a smaller part of the code.",
+    "Interrupted": "The session goes on; call again if it is still wanted.",
 }
 
 
@@ -165,8 +165,7 @@ def _error(result: SandboxResult) -> SandboxError | None:
     if result["success"] or result["state"] == "RUNNING":
         return None
     kind = result["error_type"] or result["state"]
-    guidance = _GUIDANCE.get(kind) or _GUIDANCE.get(result["state"], "")
-    return {"type": kind, "message": result["error_message"] or "", "guidance": guidance}
+    return {"type": kind, "message": result["error_message"] or "", "guidance": _GUIDANCE.get(kind, "")}
 
 
 async def _described(desk: Desk, ctx: Context, session: Notebook) -> SessionInfo:

@@ -14,9 +14,10 @@ from quire.runtimes.wasm import words
 from quire.runtimes.wasm.host import images
 from quire.runtimes.wasm.host.guest import Bounds, Ended, Guest, Language, Place
 from quire.wire import frames, messages, relay
-from quire.wire.messages import Inspect, Inspected, Offer, Page, Read, Run
+from quire.wire.messages import Inspect, Inspected, Offer, Page, Printed, Read, Run
 
 _TICK = 0.01  # seconds
+_PIECE = 1 << 14  # bytes printed that go together
 
 
 class Loop:
@@ -63,6 +64,8 @@ class Loop:
             self._woken.clear()
             while self._running > 0:
                 self.language.tick()
+                for seat in list(self._seats.values()):
+                    seat.show()
                 time.sleep(_TICK)
 
 
@@ -79,6 +82,8 @@ class Seat:
         self._unheard = 0  # bytes
         self._credit = threading.Condition()
         self._ending = False
+        self._saying = threading.Lock()
+        self._stream, self._printed = "", bytearray()
         threading.Thread(target=self._live, daemon=True).start()
 
     def hear(self, frame: bytes) -> None:
@@ -111,6 +116,38 @@ class Seat:
     # What a guest asks of its host
 
     def say(self, event: Any) -> None:
+        with self._saying:
+            if isinstance(event, Printed):
+                self._print(event)
+            else:
+                self._flush()
+                self._send(event)
+
+    def _print(self, event: Printed) -> None:
+        """Many small pieces go as one: a line at a time would cost the server more than the guest."""
+        if self._stream != event.stream:
+            self._flush()
+            self._stream = event.stream
+        self._printed += event.data
+        if len(self._printed) >= _PIECE:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._printed:
+            data, self._printed = bytes(self._printed), bytearray()
+            self._send(Printed(stream=self._stream, data=data))
+
+    def show(self) -> None:
+        """Have what was printed seen by now; from the clock's thread, which waits for nobody."""
+        if self._printed and self._unheard < words.CREDIT and self._saying.acquire(blocking=False):
+            try:
+                self._flush()
+            except Ended:
+                pass  # the guest's own thread hears it, too
+            finally:
+                self._saying.release()
+
+    def _send(self, event: Any) -> None:
         with self._credit:
             self._credit.wait_for(lambda: self._unheard < words.CREDIT or self._ending)
         if self._ending:

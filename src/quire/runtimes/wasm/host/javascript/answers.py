@@ -17,10 +17,11 @@ from quire.runtimes.wasm.host.javascript.calls import Failed
 from quire.runtimes.wasm.host.javascript.files import Files, NotAllowed
 from quire.runtimes.wasm.host.javascript.modules import Modules
 from quire.runtimes.wasm.host.javascript.values import NoRoom, Unfit, Values
-from quire.wire import messages
+from quire.wire import frames, messages
 
 RESERVE = 2_000_000_000  # of fuel, for what runs between two looks at it
 _PRINTED = 8 << 20  # bytes of one print
+_SHOWN = 2_000_000  # characters of HTML or SVG: a frame holds six bytes for each
 _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml")
 _RANDOM = 65536  # bytes at once
 
@@ -87,6 +88,8 @@ class Inside:
             return self._refused("OutOfMemory", str(error))
         except Failed as error:
             return self._refused(error.name, str(error))
+        except frames.BadFrame as error:
+            return self._refused("TooLarge", str(error))
 
     def _refused(self, name: str, message: str) -> int:
         try:
@@ -108,16 +111,21 @@ class Inside:
         kind = self._values.text(mime, 100)
         bundle: messages.Bundle
         if kind in ("text/plain", "text/html"):
-            bundle = {kind: self._values.text(what)}
+            bundle = {kind: self._shown(self._values.text(what))}
             shown = "html" if kind == "text/html" else "execute_result"
         elif kind in _IMAGES:
-            data = self._values.bytes(what)
-            bundle = {kind: data.decode("utf-8", "replace") if kind == "image/svg+xml" else data}
+            data = self._values.data(what)
+            bundle = {kind: self._shown(data.decode("utf-8", "replace")) if kind == "image/svg+xml" else data}
             shown = "image"
         else:
             raise Unfit(f"An image is one of {', '.join(_IMAGES)}")
         self._host.say(messages.Displayed(kind=shown, bundle=bundle))
         return self._values.undefined()
+
+    def _shown(self, text: str) -> str:
+        if len(text) > _SHOWN:
+            raise Failed("TooLarge", f"At most {_SHOWN:,} characters are shown at once. Write them to a file.")
+        return text
 
     def _class(self, value: int) -> int:
         return self._exports.number(self._exports.qjs_get_class_id(value))
@@ -150,7 +158,7 @@ class Inside:
                 return self._values.array(self._files.read(name))
             case "write":
                 text = data and self._exports.qjs_is_string(data)
-                given = self._values.text(data).encode("utf-8", "replace") if text else self._values.bytes(data)
+                given = self._values.text(data).encode("utf-8", "replace") if text else self._values.data(data)
                 self._files.write(name, given)
             case "list":
                 return self._said(json.dumps(self._files.names(name)))
@@ -177,7 +185,7 @@ class Inside:
         return self._values.array(self._values.text(text).encode("utf-8", "replace"))
 
     def _decode(self, data: int) -> int:
-        return self._said(self._values.bytes(data).decode("utf-8", "replace"))
+        return self._said(self._values.data(data).decode("utf-8", "replace"))
 
     def _random(self, size: int) -> int:
         said = self._values.text(size, 10)
@@ -190,15 +198,18 @@ class Inside:
 
     def host_promise_rejection(self, promise: int, reason: int, handled: int) -> int:
         key = self._values.address(promise)
-        before = self.rejected.pop(key, None)
+        self.forgive(key)
         if handled or len(self.rejected) >= 100:
             self._exports.qjs_free_value(promise)
             self._exports.qjs_free_value(reason)
         else:
             self.rejected[key] = (promise, reason)
-        for box in before or ():
-            self._exports.qjs_free_value(box)
         return 0
+
+    def forgive(self, promise: int) -> None:
+        """Somebody looks after the promise at that address."""
+        for box in self.rejected.pop(promise, ()):
+            self._exports.qjs_free_value(box)
 
     def host_module_normalize(self, base: int, name: int) -> int:
         try:

@@ -8,7 +8,7 @@ from typing import Any
 from quire.runtimes.wasm.host.guest import Host
 from quire.wire import messages, relay, schemas, tools
 
-LARGEST = 8 << 20  # characters of what is asked
+LARGEST = 8 << 20  # bytes of what is asked: it has to fit in a frame
 _NAMES = {"timeout": "ToolTimeout", "denied": "ApprovalDenied", "gone": "CapabilityGone"}
 _ALLOWED = ("tool", "resources", "read", "prompts", "prompt")
 
@@ -55,8 +55,8 @@ def _tool(name: str, tool: dict[str, Any]) -> dict[str, Any]:
 
 def made(host: Host, number: int, said: str, offer: messages.Offer) -> str:
     """The answer to a call, as JSON. Raises Failed; Ended where nobody answers."""
-    if len(said) > LARGEST:
-        raise Failed("ToolError", f"The arguments are larger than {LARGEST:,} characters.")
+    if len(said.encode("utf-8", "replace")) > LARGEST:
+        raise Failed("ToolError", f"The arguments are larger than {LARGEST:,} bytes.")
     try:
         asked = json.loads(said)
         does, capability, method, given = (asked[key] for key in ("do", "capability", "method", "given"))

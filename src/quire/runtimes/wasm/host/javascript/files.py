@@ -87,7 +87,7 @@ class Files:
     def remove(self, path: str) -> None:
         """A file, or an empty folder."""
         with self._above(path, writes=True) as (where, descriptor, name), _said(path):
-            about = os.stat(name, dir_fd=descriptor, follow_symlinks=False) if descriptor else (where / name).lstat()
+            about = _about(where, descriptor, name)
             remover = os.rmdir if stat.S_ISDIR(about.st_mode) else os.unlink
             remover(name, dir_fd=descriptor) if descriptor else remover(where / name)
 
@@ -97,9 +97,9 @@ class Files:
         whole = self.normal(path)
         above = whole[: len(whole) - len("/".join(parts))]
         for count in range(1, len(parts) + 1):
-            with self._above(above + "/".join(parts[:count]), writes=True) as (where, descriptor, name), _said(path):
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(name, dir_fd=descriptor) if descriptor else (where / name).mkdir()
+            name = above + "/".join(parts[:count])
+            with self._above(name, writes=True) as (where, descriptor, last), _said(path), _there():
+                os.mkdir(last, dir_fd=descriptor) if descriptor else (where / last).mkdir()
 
     # Finding them
 
@@ -107,7 +107,7 @@ class Files:
         if not path or "\0" in path or len(path) > 4096:
             raise NotAllowed("a path is a name of 1 to 4096 characters")
         said, number = path.replace("\\", "/") if os.name == "nt" else path, 0
-        if os.path.isabs(path):
+        if path.startswith("/") or Path(path).is_absolute():
             for name, at in self._names:
                 plain = name.replace("\\", "/") if os.name == "nt" else name
                 if said == plain or said.startswith(plain.rstrip("/") + "/"):
@@ -185,6 +185,12 @@ class Files:
             os.close(descriptor)
 
 
+def _about(where: Path, descriptor: int | None, name: str) -> os.stat_result:
+    if descriptor is None:
+        return (where / name).lstat()
+    return os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+
+
 @contextlib.contextmanager
 def _said(path: str) -> Iterator[None]:
     """What the system says, with the name that was asked for and no other."""
@@ -193,3 +199,8 @@ def _said(path: str) -> Iterator[None]:
     except OSError as error:
         link = error.errno in (40, 62, 20) and "a link, which is not followed, or not a folder"
         raise NotAllowed(f"{path}: {link or os.strerror(error.errno or 0)}") from None
+
+
+def _there() -> contextlib.AbstractContextManager[None]:
+    """What is to be made may be there."""
+    return contextlib.suppress(FileExistsError)

@@ -13,21 +13,21 @@ from typing import Any
 import wasmtime
 
 from quire.runtimes.wasm.host.guest import PAGE, Bounds, Ended, Host, Image, Place
-from quire.runtimes.wasm.host.javascript import calls, memory, sources, tracebacks
+from quire.runtimes.wasm.host.javascript import calls, memory, sources
 from quire.runtimes.wasm.host.javascript.answers import RESERVE, Inside
 from quire.runtimes.wasm.host.javascript.exports import Exports, Trapped
 from quire.runtimes.wasm.host.javascript.freezing import Marks
 from quire.runtimes.wasm.host.javascript.imports import running
+from quire.runtimes.wasm.host.javascript.telling import Tells, ended, faithful, sayable
 from quire.runtimes.wasm.host.javascript.values import NoRoom, Values
 from quire.wire import messages
-from quire.wire.messages import Displayed, Finished, Inspect, Inspected, Page, Paged, Printed, Raised, Read, Run, Value
+from quire.wire.messages import Displayed, Finished, Inspect, Inspected, Page, Paged, Read, Run, Value
 
 _ASYNC, _COMPILE = 1 << 7, 1 << 5
-_SHARE = 0.85  # of the memory there is, code may allocate: the rest is for how allocations lie in it
-_HEADROOM = 1 << 20  # bytes of memory for what tells that there is none left
-_KEPT = 256 * 1024  # characters of cells' text for tracebacks
 _REDECLARED = "redeclaration of '"
 _PENDING, _REJECTED = 0, 2
+_LOOSE = 4 << 20  # bytes of memory that nothing is in, beyond which they are looked for
+_TIMER = "A timer is still set: it fires while a later cell waits. Await it to have it fire in this one."
 
 
 class Stopped(Exception):
@@ -70,21 +70,15 @@ class JavaScriptGuest:
         self._inside = Inside(store, self._values, place, bounds, host)
         self._woken = threading.Event()
         self._runs = False
-        self._cells: dict[str, str] = {}
+        self._closed = False
+        self._tells = Tells(self._values, self._inside, host, bounds, len(base))
         with self._entered():
             self._begin_anew()
 
     def _begin_anew(self) -> None:
         """What no image has: chance of its own, and this guest's limits."""
         self._exports.write(self._marks.random, (int.from_bytes(os.urandom(8), "little") | 1).to_bytes(8, "little"))
-        self._limit(0)
-
-    def _limit(self, more: int) -> None:
-        """How much code may allocate: a little more than it has, at least, so that some can be let go of."""
-        if self._bounds.memory:
-            allowed = int((self._bounds.memory - len(self._base)) * _SHARE)
-            used = self._exports.word(self._marks.used)
-            self._exports.qjs_set_memory_limit(max(allowed, used + _HEADROOM // 4) + more)
+        self._tells.limit(0)
 
     # Running
 
@@ -92,7 +86,7 @@ class JavaScriptGuest:
         with self._entered():
             self._inside.calls, self._inside.stopped, self._inside.asked = 0, "", 0.0
             self._woken.clear()
-            self._limit(0)
+            self._tells.limit(0)
             if self._bounds.fuel:
                 self._store.set_fuel(self._bounds.fuel + RESERVE)
             self._runs = True
@@ -109,48 +103,51 @@ class JavaScriptGuest:
             value = self._outcome(run)
             self._drain()
             said = self._shown(value)
-            self._tell_rejected()
+            self._tells.rejections()
             if self._due() != timers and self._due() is not None:
-                self._note(
+                self._tells.note(
                     "A timer is still set: it fires while a later cell waits. Await it to have it fire in this one."
                 )
         except Stopped:
             return self._stopped(), []
         except Threw as threw:
-            self._tell_rejected()
-            return self._raised(threw.box), []
+            self._tells.rejections()
+            return self._tells.raised(threw.box), []
         except NeverSettles:
-            self._say_raised(
+            self._tells.rejections()
+            self._tells.say(
                 "NeverSettles",
                 "The promise that is waited for never settles: no job and no timer is left that could settle it.",
             )
             return "error", []
         except NoRoom as error:
-            self._out_of_memory(str(error))
+            self._tells.out_of_memory(str(error))
             return "error", []
         return "success", said
 
     def _outcome(self, run: Run) -> int:
         """The box with the value of the cell's last expression, awaited."""
         code = sources.rewritten(run.code)
-        self._keep(run.name, run.code)
+        self._tells.keep(run.name, run.code)
         for _each in range(200):
             promise = self._evaluated(self._wrapped(code, run.name), run.name)
-            self._inside.rejected.pop(self._values.address(promise), None)
-            self._exports.qjs_promise_mark_as_handled(promise)
+            self._look_after(promise)
             if self._exports.qjs_promise_state(promise) != _REJECTED:
                 break
             error = self._exports.qjs_promise_result(promise)
+            self._exports.qjs_free_value(promise)
             name = self._redeclared(error, run.name)
             if name is None:
                 raise Threw(error)
+            self._exports.qjs_free_value(error)
             self._forget(name)
+        else:
+            raise NoRoom("no end of names is declared anew")
         found = self._awaited(promise)
         value = self._values.call("settled", found)
         self._exports.qjs_free_value(found)
         if self._exports.qjs_is_promise(value):
-            self._exports.qjs_promise_mark_as_handled(value)
-            self._inside.rejected.pop(self._values.address(value), None)
+            self._look_after(value)
             return self._awaited(value)
         return value
 
@@ -191,14 +188,22 @@ class JavaScriptGuest:
         return said["message"][len(_REDECLARED) : -1] if said["stack"].strip() == f"at <eval> ({name}:1:1)" else None
 
     def _forget(self, name: str) -> None:
-        self._values.unlock(name)
-        self._values.do("forget", name)
+        box = self._values.string(name)
+        if not self._values.told("forget", box):
+            self._values.unlock(name)
+            self._values.told("forget", box)
+        self._exports.qjs_free_value(box)
+
+    def _look_after(self, promise: int) -> None:
+        """What it is rejected with is told by us."""
+        self._inside.forgive(self._values.address(promise))
+        self._exports.qjs_promise_mark_as_handled(promise)
 
     def _awaited(self, promise: int) -> int:
         while (state := self._exports.qjs_promise_state(promise)) == _PENDING:
             if not self._advance():
                 raise NeverSettles
-        self._inside.rejected.pop(self._values.address(promise), None)
+        self._inside.forgive(self._values.address(promise))
         result = self._exports.qjs_promise_result(promise)
         self._exports.qjs_free_value(promise)
         if state == _REJECTED:
@@ -217,14 +222,14 @@ class JavaScriptGuest:
         self._check_stopped()
         fired = self._values.call("fire")
         self._check_stopped()
-        self._uncaught(fired)
+        self._tells.uncaught(fired)
         return True
 
     def _job(self) -> bool:
         done = self._exports.qjs_execute_pending_job()
         self._check_stopped()
         if done > 0x7FFFFFFF:
-            self._tell_uncaught(self._exports.qjs_get_exception())
+            self._tells.thrown_in_callback(self._exports.qjs_get_exception())
         return done != 0
 
     def _drain(self) -> None:
@@ -251,50 +256,14 @@ class JavaScriptGuest:
         if self._values.is_undefined(box):
             return []
         if number is not None:
-            said = {"text": str(number), "value": number}
+            said: dict[str, Any] = {"text": str(number), "value": number}
         else:
             said = self._values.told("shown", box) or {"text": "<a value that cannot be shown>"}
             self._check_stopped()
         self._exports.qjs_free_value(box)
         text = said["text"].encode("utf-8", "replace").decode()
         self._host.say(Displayed(kind="execute_result", bundle={"text/plain": text}, result=True))
-        return [_sayable(said["value"])] if "value" in said else []
-
-    def _raised(self, box: int) -> str:
-        self._limit(_HEADROOM // 2)
-        said = self._told_of(box)
-        self._exports.qjs_free_value(box)
-        self._limit(0)
-        empty = said["name"] == "Thrown" and said["message"] == "null" and self._full()  # no room for an error either
-        if empty or (said["name"] == "InternalError" and said["message"] == "out of memory"):
-            self._out_of_memory("the code needs more")
-            return "error"
-        self._say_raised(said["name"], said["message"], said["stack"], said["causes"])
-        return "error"
-
-    def _full(self) -> bool:
-        allowed = (self._bounds.memory - len(self._base)) * _SHARE
-        return bool(self._bounds.memory) and self._exports.word(self._marks.used) > allowed * 0.9
-
-    def _told_of(self, box: int) -> dict[str, Any]:
-        said = self._values.told("failed", box)
-        return said or {"name": "Thrown", "message": "a value that cannot be shown", "stack": "", "causes": []}
-
-    def _out_of_memory(self, why: str) -> None:
-        self._exports.qjs_run_gc()
-        limit = f"{self._bounds.memory / (1 << 20):,.0f} MiB" if self._bounds.memory else "4 GiB"
-        self._say_raised(
-            "OutOfMemory",
-            f"Out of memory at {limit}: {why}. Variables are kept; free some, or raise wasm_memory_bytes.",
-        )
-
-    def _say_raised(self, name: str, message: str, stack: str = "", causes: list[str] | None = None) -> None:
-        name, message = _sayable(name), _sayable(message)
-        told = tracebacks.told(name, message, stack, causes or [], self._source)
-        self._host.say(Raised(name=name, message=message, traceback=_sayable(told)))
-
-    def _source(self, name: str) -> str | None:
-        return self._cells.get(name) or self._inside.modules.known.get(name)
+        return faithful(said)
 
     def _stopped(self) -> str:
         """After a stop: nothing goes on that code has left to be done."""
@@ -305,49 +274,15 @@ class JavaScriptGuest:
         head = self._marks.jobs.to_bytes(4, "little")
         self._exports.write(self._marks.jobs, head + head)  # the jobs themselves stay, and cost only their memory
         self._values.do("clear")
-        self._free_rejected()
+        self._tells.forget_rejections()
         if why != "fuel":
             return "interrupted"
-        self._say_raised(
+        self._tells.say(
             "FuelExhausted",
             f"This run has used its {self._bounds.fuel:,} instructions and was stopped. Variables are kept."
             " Do less in one cell, or raise wasm_fuel.",
         )
         return "error"
-
-    def _tell_rejected(self) -> None:
-        for _promise, reason in list(self._inside.rejected.values()):
-            said = self._told_of(reason)
-            text = tracebacks.told(said["name"], said["message"], said["stack"], said["causes"], self._source)
-            self._note(f"Unhandled rejection: {text}")
-        self._free_rejected()
-
-    def _free_rejected(self) -> None:
-        for promise, reason in self._inside.rejected.values():
-            self._exports.qjs_free_value(promise)
-            self._exports.qjs_free_value(reason)
-        self._inside.rejected.clear()
-
-    def _uncaught(self, box: int) -> None:
-        failed = self._values.is_exception(box)
-        self._exports.qjs_free_value(box)
-        if failed:
-            self._tell_uncaught(self._exports.qjs_get_exception())
-
-    def _tell_uncaught(self, error: int) -> None:
-        said = self._told_of(error)
-        self._exports.qjs_free_value(error)
-        text = tracebacks.told(said["name"], said["message"], said["stack"], said["causes"], self._source)
-        self._note(f"Uncaught in a callback: {text}")
-
-    def _note(self, text: str) -> None:
-        self._host.say(Printed(stream="stderr", data=f"{text}\n".encode("utf-8", "replace")))
-
-    def _keep(self, name: str, code: str) -> None:
-        self._cells.pop(name, None)
-        self._cells[name] = code[:50_000]
-        while sum(map(len, self._cells.values())) > _KEPT:
-            del self._cells[next(iter(self._cells))]
 
     # Questions
 
@@ -358,7 +293,7 @@ class JavaScriptGuest:
                     return Paged(why_not="JavaScript shows no tables that have pages; slice the data in a cell.")
                 case Inspect():
                     said = self._values.told("inspect") or {"variables": {}, "functions": []}
-                    return Inspected(variables=_sayable(said["variables"]), functions=_sayable(said["functions"]))
+                    return Inspected(variables=sayable(said["variables"]), functions=sayable(said["functions"]))
                 case Read(name=name):
                     return self._read(name)
 
@@ -368,7 +303,7 @@ class JavaScriptGuest:
         self._exports.qjs_free_value(box)
         if said.get("missing"):
             return Value(value=[], what=f"There is no variable {name!r}.")
-        return Value(value=[_sayable(said["value"])] if "value" in said else [], what=_sayable(said["text"]))
+        return Value(value=faithful(said), what=sayable(said["text"]))
 
     def offer(self, offer: messages.Offer) -> None:
         self._inside.offer = offer
@@ -391,6 +326,8 @@ class JavaScriptGuest:
 
     @contextlib.contextmanager
     def _entered(self) -> Iterator[None]:
+        if self._closed:
+            raise Ended("The guest was closed.")
         here = threading.get_ident()
         running[here] = self._inside
         if self._bounds.fuel:
@@ -399,33 +336,30 @@ class JavaScriptGuest:
         try:
             yield
         except Trapped as trapped:
-            raise self._ended(trapped) from None
+            raise ended(trapped, self._inside, self._bounds) from None
         except NoRoom as error:
             raise Ended(f"Out of memory: {error}.", "Raise wasm_memory_bytes.") from None
         finally:
             del running[here]
 
-    def _ended(self, trapped: Trapped) -> Ended:
-        said, failed = str(trapped), self._inside.failed
-        if isinstance(failed, Ended):
-            return failed
-        if failed is not None:
-            return Ended(f"The program around the guest failed ({type(failed).__name__}: {failed}).")
-        if self._inside.killed:
-            return Ended("The code was asked to stop and did not within a second.", "Give the run a longer timeout.")
-        if "fuel" in said:
-            return Ended(f"The run has used its {self._bounds.fuel:,} instructions.", "Do less, or raise wasm_fuel.")
-        if "stack" in said:
-            return Ended("The code recursed too deeply for the program that runs it.", "Recurse less deeply.")
-        return Ended(f"The program of the guest broke off ({said.splitlines()[-1].strip() if said else 'a trap'}).")
-
     # Its state
 
     def image(self) -> Image:
+        if self._closed:
+            raise Ended("The guest was closed.")
+        if self._exports.size() - len(self._base) > max(_LOOSE, 2 * self._exports.word(self._marks.used)):
+            self._sweep()
         stack = self._exports.stack_pointer
-        rest = {"stack": stack, "cells": self._cells}
+        rest = {"stack": stack, "cells": self._tells.cells}
         pages = memory.pages(self._exports, self._base, stack)
         return Image(artefact=self._artefact, size=self._exports.size(), pages=pages, rest=json.dumps(rest))
+
+    def _sweep(self) -> None:
+        with self._entered():
+            self._exports.qjs_run_gc()
+            self._store.set_limits(memory_size=self._exports.size())
+            memory.sweep(self._exports)
+            self._store.set_limits(memory_size=self._bounds.memory or -1)
 
     def restore(self, image: Image) -> None:
         if image.artefact != self._artefact:
@@ -445,23 +379,12 @@ class JavaScriptGuest:
         with self._entered():
             memory.put(self._exports, self._base, image.size, image.pages)
             self._exports.stack_pointer = stack
-            self._cells = cells
+            self._tells.cells = cells
             self._begin_anew()
 
     def memory(self) -> int:
-        return self._exports.size()
+        return 0 if self._closed else self._exports.size()
 
     def close(self) -> None:
-        self._inside.rejected.clear()
+        self._closed = True
         self._store.close()
-
-
-def _sayable(value: Any) -> Any:
-    """Text without halves of characters, which no file and no frame can hold."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, list):
-        return [_sayable(each) for each in value]
-    if isinstance(value, dict):
-        return {_sayable(key): _sayable(each) for key, each in value.items()}
-    return value

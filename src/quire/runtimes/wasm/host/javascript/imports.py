@@ -114,9 +114,11 @@ def _refused(_env: Any, _caller: Any, raw: Any, _count: int) -> int:
     return 0
 
 
-@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-def _KEPT(_data: Any) -> None:
+def _keep(_data: Any) -> None:
     """The callbacks live as long as the program: nothing is to be let go of."""
+
+
+_KEPT = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_keep)
 
 
 _callbacks = {name: _callback(name, count) for name, count in _NAMES.items()}

@@ -39,7 +39,15 @@ for (const [name, value] of [
 if (typeof Float16Array === "function") classes[host(CLASS, new Float16Array())] = "TypedArray";
 
 const LONGEST = 20000, STRING = 10000, ITEMS = 100, DEEPEST = 4, WIDE = 72, NODES = 5000;
-const kindOf = (value) => classes[host(CLASS, value)] ?? "Object";
+const kinds = new WeakMap(), kindKnown = uncurried(WeakMap.prototype.get), keepKind = uncurried(WeakMap.prototype.set);
+function kindOf(value) {
+  let kind = kindKnown(kinds, value);
+  if (kind === undefined) {
+    kind = classes[host(CLASS, value)] ?? "Object";
+    keepKind(kinds, value, kind);
+  }
+  return kind;
+}
 
 // A property's value where it is a plain one, of the object or of what it inherits from.
 function plainly(value, name) {
@@ -174,11 +182,12 @@ const regexText = (value) => { // its own source and flags could be getters of a
 const rawSource = getter(RegExp.prototype, "source");
 const flagGetters = ["hasIndices", "global", "ignoreCase", "multiline", "dotAll", "unicode", "unicodeSets", "sticky"]
   .map((name, at) => [getter(RegExp.prototype, name), "dgimsuvy"[at]]);
-const sourceAndFlags = (value) => {
+function flagsOf(value) {
   let flags = "";
   for (let at = 0; at < 8; at++) if (flagGetters[at][0](value)) flags += flagGetters[at][1];
-  return `/${rawSource(value)}/${flags}`;
-};
+  return flags;
+}
+const sourceAndFlags = (value) => `/${rawSource(value)}/${flagsOf(value)}`;
 
 function laidOut(parts, open, close, depth) {
   let line = "";

@@ -26,7 +26,8 @@ class Modules:
         path = wanted.partition("?")[0]
         if not path.startswith(("./", "../", "/")):
             raise NotAllowed(
-                f"There is no package {wanted[:200]!r}: modules are files of the workspace, imported as './{path[:100]}.js'"
+                f"There is no package {wanted[:200]!r}: modules are files of the workspace,"
+                f" imported as './{path[:100]}.js'"
             )
         above = posixpath.dirname(_VERSIONED.sub("", base)) if _VERSIONED.search(base) else ""
         normal = self._files.normal(posixpath.join(above, path))

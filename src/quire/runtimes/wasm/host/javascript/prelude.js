@@ -60,6 +60,40 @@ own("TextDecoder", class TextDecoder {
   get encoding() { return "utf-8"; }
   decode(bytes) { return bytes === undefined ? "" : answered(host(DECODE, bytesOf(bytes, "What is decoded"))); }
 });
+function cloned(value, seen) {
+  if (typeof value === "function" || typeof value === "symbol") throw new WrongType("Functions and symbols cannot be cloned");
+  if (typeof value !== "object" || value === null) return value;
+  if (hasClone(seen, value)) return cloneOf(seen, value);
+  const kind = kindOf(value);
+  const keep = (made) => { keepClone(seen, value, made); return made; };
+  switch (kind) {
+    case "Date": return keep(new Day(time(value)));
+    case "TypedArray": return keep(copyOf(value));
+    case "ArrayBuffer": return keep(cutBuffer(value, 0));
+    case "RegExp": return keep(new Pattern(rawSource(value), flagsOf(value)));
+    case "Map": { const made = keep(new Pairs()); eachOfMap(value, (item, key) => { setPair(made, cloned(key, seen), cloned(item, seen)); }); return made; }
+    case "Set": { const made = keep(new Items()); eachOfSet(value, (item) => { addItem(made, cloned(item, seen)); }); return made; }
+    case "Error": { const made = keep(new Failure(plainText(plainly(value, "message")))); own_(made, "name", errorName(value)); return made; }
+    case "Array": case "Object": break;
+    default: throw new WrongType(`${kind} cannot be cloned`);
+  }
+  const made = keep(kind === "Array" ? [] : {}), keys = ownKeys(value);
+  if (kind === "Array") made.length = value.length;
+  for (let at = 0; at < keys.length; at++) {
+    const found = typeof keys[at] === "string" ? getOwnPropertyDescriptor(value, keys[at]) : undefined;
+    if (!found || !found.enumerable) continue;
+    own_(made, keys[at], cloned(value[keys[at]], seen), true);
+  }
+  return made;
+}
+const own_ = (object, name, value, enumerable = false) => {
+  defineProperty(object, name, { __proto__: null, value, writable: true, configurable: true, enumerable });
+};
+const Day = Date, Pattern = RegExp, Pairs = Map, Items = Set;
+const hasClone = uncurried(Map.prototype.has), cloneOf = uncurried(Map.prototype.get), keepClone = uncurried(Map.prototype.set);
+const setPair = keepClone, addItem = uncurried(Set.prototype.add);
+const copyOf = uncurried(TypedArray.prototype.slice), cutBuffer = uncurried(ArrayBuffer.prototype.slice);
+own("structuredClone", function structuredClone(value) { return cloned(value, new Pairs()); });
 const fillBytes = uncurried(TypedArray.prototype.set);
 const bufferOf = getter(TypedArray.prototype, "buffer"), offsetOf = getter(TypedArray.prototype, "byteOffset");
 const lengthOf = getter(TypedArray.prototype, "byteLength");
@@ -156,13 +190,13 @@ function plain(value, depth, state) {
     case "string": return value.length > 1000000 ? undefined : jsonText(value);
     case "boolean": return value ? "true" : "false";
     case "number": return isFiniteNumber(value) && !isSame(value, -0) ? `${value}` : undefined;
-    case "object": return value === null ? "null" : isArray(value) ? plainArray(value, depth, state) : plainObject(value, depth, state);
+    case "object": return value === null ? "null" : kindOf(value) === "Array" ? plainArray(value, depth, state) : plainObject(value, depth, state);
     default: return undefined;
   }
 }
 function plainArray(value, depth, state) {
   const count = value.length;
-  if (count > 100000 || kindOf(value) !== "Array" || ownKeys(value).length !== count + 1) return undefined;
+  if (count > 100000 || ownKeys(value).length !== count + 1) return undefined;
   let out = "[";
   for (let at = 0; at < count; at++) {
     const found = getOwnPropertyDescriptor(value, at);
@@ -204,7 +238,7 @@ function failed(error) {
     if (typeof each !== "object" || each === null) break;
   }
   const errors = plainly(error, "errors");
-  if (isArray(errors)) causes += (causes ? "," : "") + jsonText(slice(inspected(errors), 0, 4000));
+  if (typeof errors === "object" && errors !== null && kindOf(errors) === "Array") causes += (causes ? "," : "") + jsonText(slice(inspected(errors), 0, 4000));
   return `{"name":${jsonText(errorName(error))},"message":${jsonText(plainText(plainly(error, "message")))},` +
     `"stack":${jsonText(ours(stackOf(error)))},"causes":[${causes}]}`;
 }
@@ -280,7 +314,7 @@ function read(name) {
 }
 // Have a name be free to be declared anew.
 function forget(name) {
-  return hasOwn(lexical, name) ? deleteProperty(lexical, name) : deleteProperty(world, name);
+  return `${hasOwn(lexical, name) ? deleteProperty(lexical, name) : deleteProperty(world, name)}`;
 }
 // The value a cell's promise brought, out of the object it comes in.
 const settled = (found) => (hasOwn(found, "value") ? found.value : undefined);

@@ -67,7 +67,7 @@ class Values:
         self.exports.qjs_free_cstring(found)
         return data.decode("utf-8", "replace")
 
-    def bytes(self, box: int, longest: int = 64 << 20) -> bytes:
+    def data(self, box: int, longest: int = 64 << 20) -> bytes:
         """What a typed array holds. Raises Unfit."""
         tail = self._tail
         buffer = self.exports.qjs_get_typed_array_buffer(box, tail, tail + 4, tail + 8)
@@ -161,7 +161,9 @@ class Values:
         shape = exports.word(self.marks.world + 12)
         mask, count = exports.word(shape + 16), exports.word(shape + 24)
         first = shape + 40 + 4 * (mask + 1)
-        for each in range(first, first + 8 * min(count, 100_000), 8):
-            if exports.word(each + 4) == atom:
-                exports.write(each, (exports.word(each) | _CONFIGURABLE).to_bytes(4, "little"))
+        flags = exports.read(first, 8 * min(count, 100_000))
+        for each in range(0, len(flags), 8):
+            if int.from_bytes(flags[each + 4 : each + 8], "little") == atom:
+                word = int.from_bytes(flags[each : each + 4], "little") | _CONFIGURABLE
+                exports.write(first + each, word.to_bytes(4, "little"))
         exports.JS_FreeAtom(self.marks.context, atom)
