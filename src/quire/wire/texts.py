@@ -17,7 +17,13 @@ def dump(message: Any) -> str:
     said["parts"] = [len(part) for part in parts]
     # a lone surrogate is no text: it goes as "?"
     header = json.dumps(said, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace").decode()
-    return f"{header}\n{b''.join(parts).decode('latin-1')}" if parts else header
+    body = b"".join(parts).decode("latin-1")
+    if len(header) > frames.HEADER_LIMIT or len(body) > frames.PARTS_LIMIT:
+        raise frames.BadFrame(
+            f"{len(header) + len(body):,} characters at once are more than a cell can show ({frames.HEADER_LIMIT:,} of "
+            f"text, {frames.PARTS_LIMIT:,} of pictures). Write them to a file in the workspace instead."
+        )
+    return f"{header}\n{body}" if parts else header
 
 
 def load(words: dict[str, type], text: str) -> Any:

@@ -19,9 +19,12 @@ from quire.runtimes.wasm.assets import window
 BUILDER = "componentize-py"
 _OURS = Path(__file__).parents[3]  # the package itself
 _GUEST = _OURS / "runtimes" / "wasm" / "guest"
-_PARTS = ("wire", "worker", "runtimes/wasm/guest")
+_WIRE = "__init__ frames messages relay schemas searching texts tools"
+_WORKER = """
+    __init__ commands display errors evaluation executor figures history imports interrupts namespace packages pip
+    previews reserve scripts shells tables tracking
+"""
 _IN_PLACE = {"commands.py": "worker", "reserve.py": "worker", "relay.py": "worker/capabilities"}
-_NOT = frozenset(("ipython", "sandbox", "snapshot", "in_place", "__pycache__"))  # folders that have no use in there
 _SECONDS = 600.0  # a build may take, on a slow machine
 
 
@@ -97,13 +100,15 @@ def _sources() -> Iterator[tuple[str, Path]]:
     yield "guest.wit", _GUEST / "guest.wit"
     for package in ("", "runtimes", "runtimes/wasm"):
         yield f"quire/{package}/__init__.py".replace("//", "/"), _GUEST / "in_place" / "__init__.py"
-    for part in _PARTS:
-        for source in sorted((_OURS / part).rglob("*.py")):
-            within = source.relative_to(_OURS)
-            if not _NOT.intersection(within.parts) and source != _GUEST / "app.py":
-                there = _GUEST / "in_place" / source.name
-                is_replaced = _IN_PLACE.get(source.name) == within.parent.as_posix()
-                yield f"quire/{within.as_posix()}", there if is_replaced else source
+    parts = [_OURS / "wire" / f"{each}.py" for each in _WIRE.split()]
+    parts += [_OURS / "worker" / f"{each}.py" for each in _WORKER.split()]
+    for folder in ("worker/capabilities", "worker/shim"):
+        parts += sorted((_OURS / folder).rglob("*.py"))
+    parts += [each for each in sorted(_GUEST.glob("*.py")) if each.name != "app.py"]
+    for source in parts:
+        within = source.relative_to(_OURS)
+        is_replaced = _IN_PLACE.get(source.name) == within.parent.as_posix()
+        yield f"quire/{within.as_posix()}", _GUEST / "in_place" / source.name if is_replaced else source
 
 
 def _builder_version() -> str:

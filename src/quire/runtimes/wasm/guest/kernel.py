@@ -39,6 +39,7 @@ from quire.wire.messages import (
 from quire.worker import figures, namespace, tables
 from quire.worker.capabilities import relay
 from quire.worker.capabilities.known import Known
+from quire.worker.errors import raised
 from quire.worker.executor import Executor
 from quire.worker.interrupts import Interrupts
 
@@ -72,6 +73,7 @@ class Kernel:
         self._known = Known(Interrupts(), self._executor.namespace)
         self._files = Files()
         self._inside = False
+        self._held = ""  # an event that waits for the next
         figures.shows = self._executor.display
         builtins.display = self._display  # type: ignore[attr-defined]
         builtins.input = _no_input
@@ -84,7 +86,7 @@ class Kernel:
         asked = texts.load(messages.REQUESTS, request)
         match asked:
             case Run():
-                self._run(asked)
+                return self._run(asked)
             case Offer(catalog=catalog):
                 self._known.apply(catalog)
             case Enter():
@@ -104,13 +106,23 @@ class Kernel:
         return ""
 
     def emit(self, event: Any, more: bool = False) -> None:
-        """Have the host hear it, after what was printed before it."""
+        """Have the host hear it, after what was printed before it; what has `more` to follow may wait for it."""
         for stream in self.streams:
             stream.say()
-        self.tell(event)
+        if more:
+            self._say_held()
+            self._held = texts.dump(event)
+        else:
+            self.tell(event)
 
     def tell(self, event: Any) -> None:
+        self._say_held()
         self._heed(self._host(texts.dump(event)))
+
+    def _say_held(self) -> None:
+        if self._held:
+            held, self._held = self._held, ""
+            self._host(held)
 
     def poll(self) -> None:
         """Whoever waits does this now and then: an interrupt is seen."""
@@ -124,6 +136,7 @@ class Kernel:
     def _ask(self, called: Any) -> str:
         for stream in self.streams:
             stream.say()
+        self._say_held()
         return self._host(texts.dump(called))
 
     def _enter(self, request: Enter) -> Entered:
@@ -144,18 +157,24 @@ class Kernel:
         random.seed()
         return Entered()
 
-    def _run(self, request: Run) -> None:
+    def _run(self, request: Run) -> str:
+        """How it ended, and before it, with its length, what the host has not heard yet: most runs need no call."""
         self._own_streams()
         for stream in self.streams:
             stream.begin()
-        finished: Finished = self._executor.execute(request)
+        try:
+            finished = self._executor.execute(request)
+        except KeyboardInterrupt as late:  # it came while the outcome was being reported
+            self.emit(raised(late))
+            finished = Finished(run=request.run, outcome="interrupted")
         for each in (sys.stdout, sys.stderr, *self._own):
             with contextlib.suppress(Exception):  # whatever a cell has put there
                 each.flush()
         news = self._known.news()
         if news is not None:
             self.emit(news)
-        self.emit(finished)
+        held, self._held = self._held, ""
+        return f"{len(held)}\n{held}{texts.dump(finished)}"
 
     def _read(self, name: str) -> Value:
         if name not in self._executor.namespace:

@@ -21,7 +21,7 @@ from types import CodeType, ModuleType
 from quire.worker import shim
 
 _LEFT_OUT = """
-    __pycache__ __phello__ _pyrepl antigravity.py config-3.14-wasm32-wasi ctypes curses dbm ensurepip idlelib
+    __pycache__ __phello__ antigravity.py config-3.14-wasm32-wasi ctypes curses dbm ensurepip idlelib
     site-packages test tkinter turtle.py turtledemo venv
 """
 _OFTEN = """
@@ -35,6 +35,9 @@ _OFTEN = """
 """
 _files: dict[str, tuple[bytes, bytes, bool]] = {}  # code and source, compressed, and whether it is a package
 _places: dict[str, str] = {}
+_fillers: list[object] = []
+_FILLERS = 400_000  # at the most
+_BYTES = 17  # that bytes have besides what is in them
 
 
 def collect() -> None:
@@ -79,10 +82,24 @@ def load_what_is_often_used() -> None:
 def finish() -> None:
     """When the component is built, last: nothing of the folders it was built from is looked for any more."""
     sys.path[:] = [""]
+    sys.argv = [""]
+    sys.dont_write_bytecode = True  # a workspace is not for our files
     sys.path_importer_cache.clear()
     importlib.invalidate_caches()
     gc.collect()
+    _fill_gaps()
     gc.freeze()  # what is there for all is never looked through: looking writes, and what is written is a guest's own
+
+
+def _fill_gaps() -> None:
+    """Have what a notebook makes lie together, in new pages, not in gaps of old ones all over the memory."""
+    top = max(map(id, gc.get_objects()))
+    for size in (*range(16, 513, 16), *range(640, 4097, 128)):
+        beyond = 0
+        while beyond < 64 and len(_fillers) < _FILLERS:
+            filler = bytes(max(size - _BYTES, 2)) if size > 16 else len(_fillers) + 1_000_000
+            _fillers.append(filler)
+            beyond = beyond + 1 if id(filler) > top else 0
 
 
 class _Library(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):

@@ -33,7 +33,10 @@ class Instance:
         ffi.wasmtime_store_epoch_deadline_callback(store.ptr(), _on_tick, None, _NOTHING)
         store.set_epoch_deadline(1)
         _here.instance = self
-        self._instance = linker.instantiate(store, component)
+        try:
+            self._instance = linker.instantiate(store, component)
+        finally:
+            _here.instance = None
 
     def call(self, name: str, *given: str | int) -> Any:
         """Its answer, a str or an int, or None. Raises WasmtimeError, or what the host raised."""
@@ -92,8 +95,10 @@ def define_host(linker: Linker) -> None:
 
 def _put(value: Any, given: str | int) -> None:
     if isinstance(given, str):
+        data = given.encode()
         value.kind = _STRING
-        value.of.string = ffi.str_to_capi(given)
+        ffi.wasm_byte_vec_new_uninitialized(byref(value.of.string), len(data))
+        ctypes.memmove(value.of.string.data, data, len(data))
     else:
         value.kind = _U32
         value.of.u32 = given
@@ -102,7 +107,10 @@ def _put(value: Any, given: str | int) -> None:
 def _taken(value: Any) -> str | int:
     if value.kind == _STRING:
         try:
-            return ctypes.string_at(value.of.string.data, value.of.string.size).decode()
+            held = value.of.string
+            if not held.size:
+                return ""
+            return str(ctypes.cast(held.data, ctypes.POINTER(ctypes.c_char * held.size)).contents, "utf-8")
         finally:
             ffi.wasm_byte_vec_delete(byref(value.of.string))
     return int(value.of.u32)

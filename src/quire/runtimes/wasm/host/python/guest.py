@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 from dataclasses import dataclass
@@ -19,8 +20,12 @@ from quire.wire import messages, relay, texts
 WORKSPACE = "/workspace"
 _FOR_EVER = (1 << 63) - 1  # fuel nobody uses up
 _OWN_FUEL = 10**10  # for what we ask ourselves
-_GRACE = 0.1  # seconds that code has to heed an interrupt
-_WORDS = {**messages.EVENTS, "Called": relay.Called}
+_GRACE = 0.1  # seconds that code has to hear an interrupt
+_HEEDED = 2.0  # and then to come to its end
+_SAID = (messages.Printed, messages.Displayed, messages.Cleared, messages.Raised, messages.Native)
+_WORDS: dict[str, type] = {kind.__name__: kind for kind in (*_SAID, relay.Called)}
+_ANSWERS = {messages.Inspect: messages.Inspected, messages.Read: messages.Value, messages.Page: messages.Paged}
+_OWN = 2 << 20  # bytes of the memory it began with that a guest has written to, about
 
 
 class Program:
@@ -42,9 +47,11 @@ class Program:
         return self._template()[1]
 
     def pages(self, numbers: list[int]) -> dict[int, bytes]:
-        """Pages as they are in such a memory."""
+        """Pages as they are in such a memory, and would be beyond its end."""
         with self._lock:
-            return Memory(self._template_locked()[0]).read(numbers)
+            instance, sums = self._template_locked()
+            found = Memory(instance).read(number for number in numbers if number < len(sums))
+        return {number: found.get(number, bytes(PAGE)) for number in numbers}
 
     def _template(self) -> tuple[Instance, Sums]:
         with self._lock:
@@ -75,6 +82,7 @@ class PythonGuest:
         self._bounds = bounds
         self._host = host
         self._interrupted = 0.0  # when that was asked for
+        self._told = False  # and code has heard it
         self._over = ""  # why it cannot go on
         self._running: _Run | None = None
         self._begin()
@@ -104,13 +112,24 @@ class PythonGuest:
         self._enter()
         self._running = _Run()
         try:
-            self._ask(run, self._bounds.fuel or _FOR_EVER)
+            size, _, rest = self._ask(run, self._bounds.fuel or _FOR_EVER).partition("\n")
+            if size != "0":
+                self._heard(rest[: int(size[:9])])
+            finished = texts.load(messages.EVENTS, rest[int(size[:9]) :])
+            if not isinstance(finished, messages.Finished):
+                raise messages.BadMessage("it did not say how")
+        except ValueError as error:  # BadMessage is one
+            raise self._broken(f"The guest ended a run without words of ours: {error}.") from error
         finally:
             self._running = None
+        self._host.say(dataclasses.replace(finished, run=run.run))
 
     def ask(self, question: messages.Inspect | messages.Read | messages.Page) -> messages.Event:
         self._enter()
-        return self._answer(question)
+        answer = self._answer(question)
+        if not isinstance(answer, _ANSWERS[type(question)]):
+            raise self._broken("The guest answered something else than was asked.")
+        return answer
 
     def offer(self, offer: messages.Offer) -> None:
         self._enter()
@@ -136,7 +155,10 @@ class PythonGuest:
     def restore(self, image: Image) -> None:
         if image.artefact != self._program.artefact:
             raise Ended("The checkpoint is of another version of the Python guest.", "Run the cells again.")
-        if self._entered:
+        if any(len(page) != PAGE or not 0 <= number < image.size // PAGE for number, page in image.pages.items()):
+            raise Ended("The checkpoint is damaged.", "Go back to an earlier one, or run the cells again.")
+        if self._entered or self._over:
+            self._store.close()
             self._begin()
         self._enter()  # what the guest has outside its memory is made by this, and by nothing else
         self._fuel(_FOR_EVER)
@@ -155,7 +177,7 @@ class PythonGuest:
         self._enter()
 
     def memory(self) -> int:
-        return self._memory.size()
+        return self._memory.size() - len(self._program.base()) * PAGE + _OWN
 
     def close(self) -> None:
         self._store.close()
@@ -177,18 +199,21 @@ class PythonGuest:
         try:
             answer: messages.Event = texts.load(messages.EVENTS, self._ask(request))
         except messages.BadMessage as error:
-            raise Ended(f"The guest answered what is no answer: {error}.") from error
+            raise self._broken(f"The guest answered what is no answer: {error}.") from error
         return answer
 
     def _ask(self, request: Any, fuel: int = _OWN_FUEL) -> str:
         if self._over:
             raise Ended(f"This guest has ended before: {self._over}", "Put it back to its checkpoint.")
-        self._interrupted = 0.0
+        self._interrupted, self._told = 0.0, False
         self._fuel(fuel)
         try:
             return str(self._instance.call("handle", texts.dump(request)))
         except wasmtime.WasmtimeError as error:
             raise self._ended(error) from error
+        except Ended as ended:  # of the host's, in the middle of a call
+            self._over = ended.reason
+            raise
 
     def _fuel(self, fuel: int) -> None:
         if self._program.metered:
@@ -202,19 +227,26 @@ class PythonGuest:
             word = texts.load(_WORDS, said)
         except messages.BadMessage as error:
             raise Ended(f"The guest said what is no word of ours: {error}.") from error
+        return self._done(word, self._running) if self._running is not None else ""
+
+    def _done(self, word: Any, run: _Run) -> str:
         if isinstance(word, relay.Called):
-            return texts.dump(self._called(word))
+            return texts.dump(self._called(word, run))
         self._host.say(word)
         return self._soft() if isinstance(word, messages.Printed) else ""
 
     def _soft(self) -> str:
-        return "interrupt" if self._interrupted else ""
+        """Told once; then there is more time, to come to an end."""
+        if not self._interrupted or self._told:
+            return ""
+        self._told, self._interrupted = True, time.monotonic()
+        return "interrupt"
 
     def _is_to_stop(self) -> bool:
-        return bool(self._interrupted) and time.monotonic() - self._interrupted > _GRACE
+        grace = _HEEDED if self._told else _GRACE
+        return bool(self._interrupted) and time.monotonic() - self._interrupted > grace
 
-    def _called(self, called: relay.Called) -> relay.Answer:
-        run = self._running or _Run()
+    def _called(self, called: relay.Called, run: _Run) -> relay.Answer:
         run.calls += 1
         if self._bounds.calls and run.calls > self._bounds.calls:
             return relay.Refused(
@@ -226,6 +258,10 @@ class PythonGuest:
         return self._host.call(called)
 
     # Why it ended
+
+    def _broken(self, reason: str) -> Ended:
+        self._over = reason
+        return Ended(reason, "Code has changed how the guest itself works: leave that out.")
 
     def _ended(self, error: wasmtime.WasmtimeError) -> Ended:
         ended = self._reason(error)

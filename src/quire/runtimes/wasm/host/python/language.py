@@ -66,7 +66,9 @@ class PythonLanguage:
         try:
             return PythonGuest(self._program, place, bounds, host)
         except wasmtime.WasmtimeError as error:
-            raise Ended(f"No guest could be made: {str(error).splitlines()[0]}.", "Raise wasm_memory_bytes.") from error
+            why = str(error).splitlines()[0]
+            hint = "Raise wasm_memory_bytes." if "memory" in why else "Look whether its folders are there."
+            raise Ended(f"No guest could be made: {why}.", hint) from error
 
     def tick(self) -> None:
         self._program.engine.increment_epoch()
@@ -112,7 +114,10 @@ class _Cache:
         descriptor, beside = tempfile.mkstemp(dir=self._folder)  # which nobody else can read
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
-        Path(beside).replace(path)
+        try:
+            Path(beside).replace(path)
+        except OSError:  # where another process uses the one that is there
+            Path(beside).unlink()
 
 
 def _is_ours(path: Path) -> bool:
