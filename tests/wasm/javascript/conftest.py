@@ -10,12 +10,10 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("wasmtime")
-
-from quire.runtimes.wasm.assets import quickjs
 from quire.runtimes.wasm.host.guest import Bounds, Place
 from quire.runtimes.wasm.host.javascript import language
 from quire.wire import messages, relay
+from tests.wasm.programs import assets_dir
 
 DEADLINE = 60  # seconds
 
@@ -123,13 +121,9 @@ class Ran:
 
 
 @pytest.fixture(scope="session")
-def javascript(pytestconfig: pytest.Config) -> Iterator[language.JavaScript]:
-    """The language, compiled once and kept between runs of the tests; it ticks while they run."""
-    assets = Path(pytestconfig.cache.mkdir("javascript"))
-    try:
-        made = language.load(assets, lambda _said: None)
-    except quickjs.Missing as missing:
-        pytest.skip(str(missing))
+def javascript() -> Iterator[language.JavaScript]:
+    """The language; it ticks while they run."""
+    made = language.load(assets_dir(), lambda _said: None)
     over = threading.Event()
 
     def tick() -> None:

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("wasmtime")
-
 from quire.runtimes.wasm.assets import python
 from quire.runtimes.wasm.host.guest import Bounds, Image, Place
 from quire.runtimes.wasm.host.python.language import PythonLanguage
@@ -21,11 +19,7 @@ Make = Callable[..., Notebook]
 
 @pytest.fixture(scope="session")
 def language() -> Iterator[PythonLanguage]:
-    try:
-        component = python.build(assets_dir())
-    except python.NotBuilt as why:
-        pytest.skip(str(why))
-    loaded = PythonLanguage.load(component, assets_dir(), stack=3 << 20)  # the main thread has 8 MiB
+    loaded = PythonLanguage.load(python.build(assets_dir()), assets_dir(), stack=3 << 20)  # the main thread has 8 MiB
     over = threading.Event()
 
     def tick() -> None:
