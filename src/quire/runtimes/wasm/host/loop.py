@@ -27,6 +27,7 @@ class Loop:
         self.language = language
         self._writing = threading.Lock()
         self._seats: dict[int, Seat] = {}
+        self._newest = 0  # the last number that was given a seat
         self._running = 0
         self._woken = threading.Event()
 
@@ -37,9 +38,10 @@ class Loop:
         opener = words.Opener()
         while data := os.read(self._read, 1 << 20):
             for number, frame in opener.feed(data):
-                if number not in self._seats:
-                    self._seats[number] = Seat(number, self)
-                self._seats[number].hear(frame)
+                if number > self._newest:
+                    self._newest, self._seats[number] = number, Seat(number, self)
+                if seat := self._seats.get(number):  # what comes after a guest's end is for nobody
+                    seat.hear(frame)
 
     def send(self, guest: int, message: Any) -> int:
         data = words.sealed(guest, message)
@@ -205,6 +207,8 @@ class Seat:
             self._loop.runs(-1)
 
     def _make(self, make: words.Make) -> None:
+        if Path(make.workspace).is_symlink():
+            raise Ended("The workspace is a link now, and may lead anywhere.", "Put the folder back.")
         place = Place(
             workspace=Path(make.workspace), mounts=tuple((Path(path), writable) for path, writable in make.mounts)
         )

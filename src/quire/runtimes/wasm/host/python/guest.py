@@ -14,13 +14,15 @@ from quire.runtimes.wasm.host.guest import PAGE, Bounds, Ended, Host, Image, Pla
 from quire.runtimes.wasm.host.python import memory
 from quire.runtimes.wasm.host.python.calls import Instance
 from quire.runtimes.wasm.host.python.memory import Memory, Sums
+from quire.runtimes.wasm.host.python.opened import Opened
 from quire.wire import messages, relay, texts
 
 WORKSPACE = "/workspace"
 _FOR_EVER = (1 << 63) - 1  # fuel nobody uses up
 _OWN_FUEL = 10**10  # for what we ask ourselves
 _GRACE = 0.1  # seconds that code has to heed an interrupt
-_WORDS = {**messages.EVENTS, "Called": relay.Called}
+_SAID = (messages.Printed, messages.Displayed, messages.Cleared, messages.Raised, messages.Finished, messages.Native)
+_WORDS = {kind.__name__: kind for kind in (*_SAID, relay.Called)}  # while it is asked something
 
 
 class Program:
@@ -63,9 +65,11 @@ class Program:
 
 @dataclass
 class _Run:
-    """What a run has spent."""
+    """What a run has spent, and how it ended."""
 
+    run: str
     calls: int = 0
+    finished: messages.Finished | None = None
 
 
 class PythonGuest:
@@ -77,6 +81,8 @@ class PythonGuest:
         self._interrupted = 0.0  # when that was asked for
         self._over = ""  # why it cannot go on
         self._running: _Run | None = None
+        self._opened = Opened(place, bounds.files)
+        self._greedy = False  # it holds more files than it may
         self._begin()
 
     def _begin(self) -> None:
@@ -102,11 +108,16 @@ class PythonGuest:
 
     def run(self, run: messages.Run) -> None:
         self._enter()
-        self._running = _Run()
+        self._running = running = _Run(run.run)
         try:
             self._ask(run, self._bounds.fuel or _FOR_EVER)
         finally:
             self._running = None
+        if self._has_too_many_files(now=True):
+            raise self._ended(wasmtime.WasmtimeError("too many files"))
+        if running.finished is None:
+            raise Ended("The guest did not say how its run ended.")
+        self._host.say(running.finished)  # not before its code is over, whatever that says
 
     def ask(self, question: messages.Inspect | messages.Read | messages.Page) -> messages.Event:
         self._enter()
@@ -204,17 +215,32 @@ class PythonGuest:
             raise Ended(f"The guest said what is no word of ours: {error}.") from error
         if isinstance(word, relay.Called):
             return texts.dump(self._called(word))
+        if isinstance(word, messages.Finished):
+            self._finished(word)
+            return ""
         self._host.say(word)
         return self._soft() if isinstance(word, messages.Printed) else ""
+
+    def _finished(self, word: messages.Finished) -> None:
+        """Said too early or of another run, it would be the server's word against every guest of this process."""
+        if self._running is None or word.run != self._running.run:
+            raise Ended("The guest ended a run that does not run.")
+        self._running.finished = word
 
     def _soft(self) -> str:
         return "interrupt" if self._interrupted else ""
 
     def _is_to_stop(self) -> bool:
-        return bool(self._interrupted) and time.monotonic() - self._interrupted > _GRACE
+        late = bool(self._interrupted) and time.monotonic() - self._interrupted > _GRACE
+        return late or self._has_too_many_files()
+
+    def _has_too_many_files(self, *, now: bool = False) -> bool:
+        if self._bounds.files and self._opened.too_many(now=now):
+            self._greedy = True
+        return self._greedy
 
     def _called(self, called: relay.Called) -> relay.Answer:
-        run = self._running or _Run()
+        run = self._running or _Run("")
         run.calls += 1
         if self._bounds.calls and run.calls > self._bounds.calls:
             return relay.Refused(
@@ -237,6 +263,11 @@ class PythonGuest:
         if isinstance(error, wasmtime.ExitTrap):
             return Ended(
                 "The code ended its own process, as os._exit() does.", "Leave that out; sys.exit() ends a cell only."
+            )
+        if self._greedy:
+            return Ended(
+                f"The code had far more than {self._bounds.files} files open.",
+                "Close them, as `with` does, or raise wasm_open_files.",
             )
         if self._is_to_stop():
             return Ended("The run was stopped.", "What it had done to variables is lost; files it wrote are there.")
