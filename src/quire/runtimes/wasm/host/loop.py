@@ -208,6 +208,8 @@ class Seat:
             self._loop.runs(-1)
 
     def _make(self, make: words.Make) -> None:
+        if Path(make.workspace).is_symlink():
+            raise Ended("The workspace is a link now, and may lead anywhere.", "Put the folder back.")
         place = Place(
             workspace=Path(make.workspace), mounts=tuple((Path(path), writable) for path, writable in make.mounts)
         )
