@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +131,7 @@ async def live_sessions() -> Found:
             print(f"     {len(hosts)} hosts", file=sys.stderr)
             alone = await _cells(books[0])
             async with anyio.create_task_group() as group:
-                group.start_soon(books[2].add_cell, "while True: pass", None)
+                group.start_soon(partial(books[2].add_cell, "while True: pass", timeout=60))
                 await anyio.sleep(0.5)
                 beside = await _cells(books[0])
                 await books[2].interrupt()

@@ -64,10 +64,8 @@ RUNTIMES = ("python", "wasm-python", "wasm-javascript")
 
 @asynccontextmanager
 async def app(settings: Settings, *, kernels: bool = True) -> AsyncIterator[App]:
-    """Everything a frontend needs, started; leaving it ends every process and closes every file.
-
-    Without `kernels` it can read and edit but not run: nothing is started.
-    """
+    """Everything a frontend needs, started; leaving it ends every process and closes every file. Without `kernels`
+    nothing is started: it can read and edit but not run."""
     async with AsyncExitStack() as stack:
         store, blobs, installed, shares = _stores(settings)
         stack.push_async_callback(store.close)

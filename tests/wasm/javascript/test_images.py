@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from quire.runtimes.wasm.host.guest import PAGE, Ended
 from quire.runtimes.wasm.host.javascript import language
+from tests.wasm.programs import assets_dir
 
 STATE = """
 let n = 1; const o = {list: [1, 2], m: new Map([['k', new Set([1])]])}
@@ -131,11 +134,10 @@ def test_an_image_that_does_not_fit_is_refused(sessions: Callable[..., Any], cha
     assert session.value("1") == 1
 
 
-def test_what_was_compiled_is_used_again_unless_others_could_have_written_it(
-    javascript: Any, pytestconfig: pytest.Config
-) -> None:
+def test_what_was_compiled_is_used_again_unless_others_could_have_written_it(javascript: Any, tmp_path: Path) -> None:
     said: list[str] = []
-    folder = pytestconfig.cache.mkdir("javascript")
+    folder = tmp_path / "assets"
+    shutil.copytree(assets_dir(), folder, ignore=shutil.ignore_patterns("python*"))
     again = language.load(folder, said.append)
     assert said == [] and again.artefact == javascript.artefact
     (kept, *_more) = [each for each in (folder / "javascript").glob("*.cwasm") if not each.name.startswith(".")]

@@ -106,6 +106,7 @@ class WasmKernel:
 
     async def _close(self) -> None:
         await self._live.close()
+        self._pool.tidy()
         await self._clear()
 
     async def _clear(self) -> None:

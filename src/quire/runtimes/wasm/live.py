@@ -17,7 +17,7 @@ from quire.wire.messages import BadMessage, Finished, Inspected, Native, Paged, 
 _MAKE = 30.0  # seconds a guest has to be there
 _END = 1.0  # seconds it has to stop before its host is ended, with all the guests in it
 _GONE = Died(reason="The process that ran this and other sandboxes ended.", hint="Call again.")
-_ANSWERS = (Inspected, Value, Paged, words.Made, words.Kept, Died)
+_ANSWERS = (Inspected, Value, Paged, words.Made, words.Kept)
 
 
 class Live:
@@ -31,6 +31,7 @@ class Live:
         self._arrived = asyncio.Event()
         self._decoder = frames.Decoder(words.FROM_GUEST)
         self._run: str | None = None
+        self._asked = self._answered = 0  # questions
         self._died: Died | None = None
         self._number = host.join(self._heard)
 
@@ -80,13 +81,22 @@ class Live:
         return event
 
     async def ask(self, question: Any) -> Any:
-        """The answer; what is shown meanwhile is the next run's."""
+        """The answer; what is shown meanwhile is the next run's. Answers come in order, and one that nobody waits for
+        any more is passed over."""
         self.send(question)
-        aside: list[tuple[Any, int]] = []
-        while not isinstance(answer := await self.event(), _ANSWERS):
-            aside.append((answer, 0))
-        self._events.extendleft(reversed(aside))
-        return answer
+        self._asked += 1
+        mine, aside = self._asked, []
+        try:
+            while not isinstance(answer := await self.event(), Died):
+                if not isinstance(answer, _ANSWERS):
+                    aside.append((answer, 0))
+                    continue
+                self._answered += 1
+                if self._answered == mine:
+                    break
+            return answer
+        finally:
+            self._events.extendleft(reversed(aside))
 
     async def close(self) -> None:
         """Have it end; a host in which it does not is ended with all it holds."""

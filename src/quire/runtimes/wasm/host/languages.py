@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,9 +15,10 @@ def load(name: str, assets: Path, progress: Callable[[str], None]) -> Language:
     assets.mkdir(mode=0o700, parents=True, exist_ok=True)
     if name == "wasm-python":
         from quire.runtimes.wasm.assets.python import build
-        from quire.runtimes.wasm.host.python.language import PythonLanguage
+        from quire.runtimes.wasm.host.python.language import STACK, PythonLanguage
 
-        return PythonLanguage.load(build(assets, progress), assets, progress)
+        threading.stack_size(2 * STACK)  # of the guests' threads
+        return PythonLanguage.load(build(assets, progress), assets, progress, stack=STACK)
     if name == "wasm-javascript":
         from quire.runtimes.wasm.host.javascript.language import load as load_javascript
 

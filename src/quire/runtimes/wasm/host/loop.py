@@ -27,6 +27,7 @@ class Loop:
         self.language = language
         self._writing = threading.Lock()
         self._seats: dict[int, Seat] = {}
+        self._highest = 0  # number of a guest so far
         self._running = 0
         self._woken = threading.Event()
 
@@ -37,9 +38,11 @@ class Loop:
         opener = words.Opener()
         while data := os.read(self._read, 1 << 20):
             for number, frame in opener.feed(data):
-                if number not in self._seats:
+                if number > self._highest:
+                    self._highest = number
                     self._seats[number] = Seat(number, self)
-                self._seats[number].hear(frame)
+                if number in self._seats:  # else it has stopped already
+                    self._seats[number].hear(frame)
 
     def send(self, guest: int, message: Any) -> int:
         data = words.sealed(guest, message)
@@ -205,6 +208,8 @@ class Seat:
             self._loop.runs(-1)
 
     def _make(self, make: words.Make) -> None:
+        if Path(make.workspace).is_symlink():
+            raise Ended("The workspace is a link now, and may lead anywhere.", "Put the folder back.")
         place = Place(
             workspace=Path(make.workspace), mounts=tuple((Path(path), writable) for path, writable in make.mounts)
         )

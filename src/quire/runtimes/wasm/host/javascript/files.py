@@ -170,7 +170,7 @@ class Files:
             return
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
         with _said(path):
-            descriptor = os.open(root, flags)
+            descriptor = os.open(root, flags | os.O_NOFOLLOW)  # it may have been swapped for a link since
             try:
                 for each in parts:
                     below = os.open(each, flags | os.O_NOFOLLOW, dir_fd=descriptor)

@@ -15,6 +15,7 @@ from quire.runtimes.wasm.host.guest import PAGE, Bounds, Ended, Host, Image, Pla
 from quire.runtimes.wasm.host.python import memory
 from quire.runtimes.wasm.host.python.calls import Instance
 from quire.runtimes.wasm.host.python.memory import Memory, Sums
+from quire.runtimes.wasm.host.python.opened import Opened
 from quire.wire import messages, relay, texts
 
 WORKSPACE = "/workspace"
@@ -85,6 +86,8 @@ class PythonGuest:
         self._told = False  # and code has heard it
         self._over = ""  # why it cannot go on
         self._running: _Run | None = None
+        self._opened = Opened(place, bounds.files)
+        self._greedy = False  # it holds more files than it may
         self._begin()
 
     def _begin(self) -> None:
@@ -122,6 +125,8 @@ class PythonGuest:
             raise self._broken(f"The guest ended a run without words of ours: {error}.") from error
         finally:
             self._running = None
+        if self._has_too_many_files(now=True):
+            raise self._ended(wasmtime.WasmtimeError("too many files"))
         self._host.say(dataclasses.replace(finished, run=run.run))
 
     def ask(self, question: messages.Inspect | messages.Read | messages.Page) -> messages.Event:
@@ -244,7 +249,13 @@ class PythonGuest:
 
     def _is_to_stop(self) -> bool:
         grace = _HEEDED if self._told else _GRACE
-        return bool(self._interrupted) and time.monotonic() - self._interrupted > grace
+        late = bool(self._interrupted) and time.monotonic() - self._interrupted > grace
+        return late or self._has_too_many_files()
+
+    def _has_too_many_files(self, *, now: bool = False) -> bool:
+        if self._bounds.files and self._opened.too_many(now=now):
+            self._greedy = True
+        return self._greedy
 
     def _called(self, called: relay.Called, run: _Run) -> relay.Answer:
         run.calls += 1
@@ -273,6 +284,11 @@ class PythonGuest:
         if isinstance(error, wasmtime.ExitTrap):
             return Ended(
                 "The code ended its own process, as os._exit() does.", "Leave that out; sys.exit() ends a cell only."
+            )
+        if self._greedy:
+            return Ended(
+                f"The code had far more than {self._bounds.files} files open.",
+                "Close them, as `with` does, or raise wasm_open_files.",
             )
         if self._is_to_stop():
             return Ended("The run was stopped.", "What it had done to variables is lost; files it wrote are there.")
