@@ -8,7 +8,7 @@ READY := .venv/.ready
 UV := $(shell command -v uv 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check bench conformance constraints
+.PHONY: help setup run test check bench conformance assets constraints
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -32,6 +32,9 @@ bench: $(READY) ## run the benchmarks
 
 conformance: $(READY) ## run the official MCP conformance suite (.ci/run installs it)
 	$(BIN)/python -m tests.conformance
+
+assets: $(READY) ## put what runs in WebAssembly into the package, for a wheel to carry
+	$(BIN)/python -m quire.runtimes.wasm.assets
 
 # Written beside and moved: a failed compile must not leave half a file. Old pins are kept unless asked.
 constraints: $(READY) ## compile constraints.txt from pyproject.toml (ARGS=--upgrade raises the pins)

@@ -293,7 +293,8 @@ async def _runtimes(settings: Settings, stack: AsyncExitStack, relay: Relay) -> 
 
     found: dict[str, Runtime] = {"python": await _python(settings, stack, relay)}
     for name in RUNTIMES[1:]:
-        wasm = WasmRuntime(name, calls=relay, assets=settings.assets_dir, files=settings.wasm_open_files)
+        places = {"assets": settings.assets_dir, "images": settings.data_dir / "images"}
+        wasm = WasmRuntime(name, calls=relay, files=settings.wasm_open_files, **places)
         found[name] = await stack.enter_async_context(wasm.open())
     return found
 

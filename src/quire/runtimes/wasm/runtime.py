@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import shutil
-import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -18,27 +16,30 @@ from quire.core.ports import Relay
 from quire.runtimes.wasm import words
 from quire.runtimes.wasm.kernel import WasmKernel
 from quire.runtimes.wasm.pool import Pool
+from quire.runtimes.wasm.shelf import shelf
 
 _SOON = 3.0  # seconds that are waited for a program that may have to be made
 _LAYERS = ("wasm", "network", "processes", "files")  # what a guest has none of, by construction
 
 
 class WasmRuntime:
-    def __init__(self, language: str, *, calls: Relay, assets: Path, files: int) -> None:
+    def __init__(self, language: str, *, calls: Relay, assets: Path, images: Path, files: int) -> None:
         self._language = language
         self._calls = calls
         self._files = files  # that a guest may have open at once
+        self._place = images
+        self._images: Path | None = None  # until a kernel is started
+        self._shelf = ExitStack()
         self._pool = Pool(language, assets)
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[WasmRuntime]:
         """Nothing is started before it is asked for; leaving ends every process."""
-        self._folder = Path(tempfile.mkdtemp(prefix="quire-images-"))
-        try:
-            async with self._pool.open():
+        async with self._pool.open():
+            try:
                 yield self
-        finally:
-            await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+            finally:
+                self._shelf.close()
 
     async def start(self, spec: KernelSpec) -> WasmKernel:
         self._check()
@@ -53,7 +54,12 @@ class WasmRuntime:
             fuel=spec.limits.fuel,
             files=self._files,
         )
-        return await WasmKernel.start(self._pool, self._calls, self._folder, spec, make)
+        return await WasmKernel.start(self._pool, self._calls, self._folder(), spec, make)
+
+    def _folder(self) -> Path:
+        if self._images is None:
+            self._images = self._shelf.enter_context(shelf(self._place))
+        return self._images
 
     def _check(self) -> None:
         """Raises Failed with what to do."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import wasmtime
 
-from quire.runtimes.wasm.assets import window
+from quire.runtimes.wasm.assets import CARRIED, window
 
 BUILDER = "componentize-py"
 _OURS = Path(__file__).parents[3]  # the package itself
@@ -33,24 +33,23 @@ class NotBuilt(RuntimeError):
 
 
 def name() -> str:
-    """The file's name, which has all that goes into it."""
-    found = hashlib.sha256(f"{_builder_version()} {window.MODULE.read_text()}".encode())
+    """The file's name, which has all of ours that goes into it: one that the package carries is found by it."""
+    found = hashlib.sha256(window.MODULE.read_bytes())
     for place, source in _sources():
         found.update(f"{place}\0{source.read_text()}\0".encode())
     return f"python-{found.hexdigest()[:16]}.wasm"
 
 
 def built(folder: Path) -> Path | None:
-    """The component, where that folder has the one that belongs to this program."""
-    path = folder / name()
-    return path if path.is_file() else None
+    """The component, where the package or that folder has the one that belongs to this program."""
+    carried = [place / name() for place in (CARRIED, folder)]
+    return next((path for path in carried if path.is_file()), None)
 
 
 def build(folder: Path, progress: Callable[[str], None] = lambda text: None) -> Path:
     """Make the component unless it is there. Raises NotBuilt."""
-    path = folder / name()
-    if path.is_file():
-        return path
+    if (there := built(folder)) is not None:
+        return there
     if not _builder_version():
         raise NotBuilt(f"The Python guest is built by {BUILDER}, which is not installed: pip install {BUILDER}.")
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -62,7 +61,7 @@ def build(folder: Path, progress: Callable[[str], None] = lambda text: None) -> 
             whole = window.add_window(made.read_bytes(), bytes(module))
         except window.NoWindow as error:
             raise NotBuilt(f"This {BUILDER} makes components of another form than expected: {error}.") from error
-        beside = Path(scratch) / "whole.wasm"
+        path, beside = folder / name(), Path(scratch) / "whole.wasm"
         beside.write_bytes(whole)
         beside.replace(path)
     progress("built the Python guest")

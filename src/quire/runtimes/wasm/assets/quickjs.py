@@ -12,12 +12,13 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from quire.runtimes.wasm.assets import CARRIED
+
 PACKAGE = "quickjs-wasi"
 VERSION = "3.6.2"
 ENGINE = "0.17.0"  # of QuickJS-ng in it
 DIGEST = "d4c9375f2b1ca4dc95f72c8aa2982a7a9951ac8011490d79c6582df732b4bbd9"
 MEMBER = "package/quickjs.wasm"
-DATA = Path(__file__).parent / "data"
 
 _NAME = "quickjs.wasm"
 _LARGEST = 16 << 20  # bytes
@@ -30,7 +31,7 @@ class Missing(Exception):
 
 def program(assets: Path, progress: Callable[[str], None]) -> bytes:
     """The program's bytes, checked against the digest that is pinned here. Raises Missing."""
-    for folder in (DATA, assets):
+    for folder in (CARRIED, assets):
         found = _read(folder / _NAME)
         if found is not None:
             return found
