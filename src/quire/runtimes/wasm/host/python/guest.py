@@ -22,6 +22,7 @@ _FOR_EVER = (1 << 63) - 1  # fuel nobody uses up
 _OWN_FUEL = 10**10  # for what we ask ourselves
 _GRACE = 0.1  # seconds that code has to heed an interrupt
 _SAID = (messages.Printed, messages.Displayed, messages.Cleared, messages.Raised, messages.Finished, messages.Native)
+_ASIDE = 1 << 20  # characters it may say while no run of its code listens
 _WORDS = {kind.__name__: kind for kind in (*_SAID, relay.Called)}  # while it is asked something
 
 
@@ -83,6 +84,7 @@ class PythonGuest:
         self._running: _Run | None = None
         self._opened = Opened(place, bounds.files)
         self._greedy = False  # it holds more files than it may
+        self._aside = 0  # characters that it said while it was asked something else than to run
         self._begin()
 
     def _begin(self) -> None:
@@ -194,7 +196,7 @@ class PythonGuest:
     def _ask(self, request: Any, fuel: int = _OWN_FUEL) -> str:
         if self._over:
             raise Ended(f"This guest has ended before: {self._over}", "Put it back to its checkpoint.")
-        self._interrupted = 0.0
+        self._interrupted, self._aside = 0.0, 0
         self._fuel(fuel)
         try:
             return str(self._instance.call("handle", texts.dump(request)))
@@ -218,6 +220,9 @@ class PythonGuest:
         if isinstance(word, messages.Finished):
             self._finished(word)
             return ""
+        self._aside += 0 if self._running else len(said)
+        if self._aside > _ASIDE:
+            raise Ended("The guest said too much while nothing ran.")
         self._host.say(word)
         return self._soft() if isinstance(word, messages.Printed) else ""
 
