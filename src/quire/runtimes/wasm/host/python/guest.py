@@ -23,7 +23,7 @@ _OWN_FUEL = 10**10  # for what we ask ourselves
 _GRACE = 0.1  # seconds that code has to heed an interrupt
 _SAID = (messages.Printed, messages.Displayed, messages.Cleared, messages.Raised, messages.Finished, messages.Native)
 _ASIDE = 1 << 20  # characters it may say while no run of its code listens
-_WORDS = {kind.__name__: kind for kind in (*_SAID, relay.Called)}  # while it is asked something
+_WORDS: dict[str, type] = {kind.__name__: kind for kind in (*_SAID, relay.Called)}  # while it is asked something
 
 
 class Program:
