@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from quire.frontends.python import Cell, Notebook, Quire
 
 RUNTIMES = ("wasm-python", "wasm-javascript")
+PYTHON, JAVASCRIPT = (pytest.mark.parametrize("runtime", [each], indirect=True, scope="module") for each in RUNTIMES)
 SECRET = "what nobody may read"
 TRY = """
 import os

@@ -69,7 +69,7 @@ class JavaScriptGuest:
         self._values = Values(exports, marks)
         self._inside = Inside(store, self._values, place, bounds, host)
         self._woken = threading.Event()
-        self._runs = False
+        self._busy = False
         self._closed = False
         self._tells = Tells(self._values, self._inside, host, bounds, len(base))
         with self._entered():
@@ -89,12 +89,8 @@ class JavaScriptGuest:
             self._tells.limit(0)
             if self._bounds.fuel:
                 self._store.set_fuel(self._bounds.fuel + RESERVE)
-            self._runs = True
-            try:
-                outcome, value = self._ran(run)
-            finally:
-                self._runs = False
-                self._inside.asked = 0.0
+            outcome, value = self._ran(run)
+            self._inside.asked = 0.0
             self._host.say(Finished(run=run.run, outcome=outcome, value=value))
 
     def _ran(self, run: Run) -> tuple[str, list[Any]]:
@@ -313,14 +309,14 @@ class JavaScriptGuest:
     # Stops
 
     def interrupt(self) -> None:
-        if self._runs:
+        if self._busy:
             self._inside.asked = self._inside.asked or time.monotonic()
             self._woken.set()
             self._engine.increment_epoch()
 
     def overdue(self, now: float, grace: float) -> bool:
         """Whether it was to stop long ago and still runs; then a new epoch ends it."""
-        if self._runs and self._inside.asked and now - self._inside.asked > grace:
+        if self._busy and self._inside.asked and now - self._inside.asked > grace:
             self._inside.killed = True
         return self._inside.killed
 
@@ -330,6 +326,7 @@ class JavaScriptGuest:
             raise Ended("The guest was closed.")
         here = threading.get_ident()
         running[here] = self._inside
+        self._busy = True
         if self._bounds.fuel:
             self._store.set_fuel(RESERVE)
         self._store.set_epoch_deadline(1)
@@ -340,6 +337,8 @@ class JavaScriptGuest:
         except NoRoom as error:
             raise Ended(f"Out of memory: {error}.", "Raise wasm_memory_bytes.") from None
         finally:
+            self._busy = False
+            self._inside.asked = 0.0
             del running[here]
 
     # Its state

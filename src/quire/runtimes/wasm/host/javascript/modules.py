@@ -16,7 +16,7 @@ _VERSIONED = re.compile(r"\?v=[0-9a-f]{8}$")
 class Modules:
     def __init__(self, files: Files) -> None:
         self._files = files
-        self._read: dict[str, str] = {}  # the text behind a name that was just given
+        self._read: dict[str, str] = {}  # the text behind the name that was given last: it is wanted at once, or never
         self.known: dict[str, str] = {}  # texts for tracebacks
 
     def name(self, base: str, wanted: str) -> str:
@@ -36,7 +36,7 @@ class Modules:
         except UnicodeDecodeError:
             raise NotAllowed(f"{normal} is not UTF-8 text") from None
         name = f"{normal}?v={hashlib.sha256(text.encode()).hexdigest()[:8]}"
-        self._read[name] = text
+        self._read = {name: text}
         return name
 
     def source(self, name: str) -> str:

@@ -88,6 +88,7 @@ class PythonGuest:
         self._running: _Run | None = None
         self._opened = Opened(place, bounds.files)
         self._greedy = False  # it holds more files than it may
+        self._aside = 0  # characters that it said while it was asked something else than to run
         self._begin()
 
     def _begin(self) -> None:
