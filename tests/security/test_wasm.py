@@ -155,7 +155,7 @@ async def test_who_forges_what_a_guest_says_ends_itself_alone(attacker: Book, ne
 @PYTHON
 async def test_an_end_that_is_said_too_early_is_not_heard(attacker: Book, neighbour: Book) -> None:
     early = "said('Finished', run=frame.run, outcome='success', value=[])\nwhile True: pass"
-    assert (await attacker.run(f"{RAW}{SAID}\n{early}", timeout=1)).state == "TIMEOUT"
+    assert (await attacker.run(f"{RAW}{SAID}\n{early}", timeout=1)).state == "CRASHED"
     await attacker.is_as_before()
     await neighbour.was_not_disturbed()
 

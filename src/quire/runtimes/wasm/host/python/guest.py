@@ -22,7 +22,7 @@ WORKSPACE = "/workspace"
 _FOR_EVER = (1 << 63) - 1  # fuel nobody uses up
 _OWN_FUEL = 10**10  # for what we ask ourselves
 _GRACE = 0.1  # seconds that code has to hear an interrupt
-_HEEDED = 2.0  # and then to come to its end
+_HEEDED = 1.5  # and then to come to its end: less than the server waits before it ends the process
 _SAID = (messages.Printed, messages.Displayed, messages.Cleared, messages.Raised, messages.Native)
 _WORDS: dict[str, type] = {kind.__name__: kind for kind in (*_SAID, relay.Called)}
 _ANSWERS = {messages.Inspect: messages.Inspected, messages.Read: messages.Value, messages.Page: messages.Paged}
@@ -88,7 +88,6 @@ class PythonGuest:
         self._running: _Run | None = None
         self._opened = Opened(place, bounds.files)
         self._greedy = False  # it holds more files than it may
-        self._aside = 0  # characters that it said while it was asked something else than to run
         self._begin()
 
     def _begin(self) -> None:
@@ -143,7 +142,7 @@ class PythonGuest:
 
     def interrupt(self) -> None:
         """Code that prints or sleeps is raised a KeyboardInterrupt; other code, and what goes on, is ended."""
-        self._interrupted = time.monotonic()
+        self._interrupted = self._interrupted or time.monotonic()  # asked again, there is no more time
 
     def image(self) -> Image:
         self._enter()
