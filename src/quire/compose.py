@@ -83,7 +83,7 @@ async def app(settings: Settings, *, kernels: bool = True) -> AsyncIterator[App]
         keeping = Kernels(runtimes, store, _spec(settings), rules.kernels(settings), durable)
         stack.push_async_callback(keeping.close)
         saving = await _saving(settings, stack, snapshots, store, durable, keeping, feed, installed)
-        folders, quotas = _folders(), rules.quotas(settings)
+        folders, quotas, made = _folders(), rules.quotas(settings), settings.data_dir / "workspaces"
         space = Space(folders, active, keeping, _workspace(settings), rules.space(settings))
         queue = Queue(Places(quotas.runs, quotas.runs_each), store, feed, limits.max_cells)
         runs = Runs(store, blobs, keeping, feed, limits, active, relay, space, queue)
@@ -101,7 +101,7 @@ async def app(settings: Settings, *, kernels: bool = True) -> AsyncIterator[App]
             batches=Batches(runs, keeping, limits.patience, group.start_soon),
             documents=documents,
             files=Files(folders, space, _workspace(settings), settings.max_file_bytes),
-            sandboxes=Sandboxes(store, notebooks, keeping, sharing, folders, feed, _workspace(settings), durable),
+            sandboxes=Sandboxes(store, notebooks, keeping, sharing, folders, feed, _workspace(settings), made, durable),
             mirrors=mirrors,
             timeline=Timeline(store, keeping, notebooks, feed, group.start_soon, durable),
             saving=saving,
@@ -285,7 +285,8 @@ def _confines(settings: Settings) -> Confines:
         processes=settings.max_processes,
         fuel=settings.wasm_fuel,
     )
-    return Confines(hosts=settings.capability_hosts, limits=limits, output=settings.max_output_bytes)
+    output, memory = settings.max_output_bytes, settings.wasm_memory_bytes
+    return Confines(hosts=settings.capability_hosts, limits=limits, output=output, wasm_memory=memory)
 
 
 async def _runtimes(settings: Settings, stack: AsyncExitStack, relay: Relay) -> dict[str, Runtime]:
@@ -293,8 +294,14 @@ async def _runtimes(settings: Settings, stack: AsyncExitStack, relay: Relay) -> 
 
     found: dict[str, Runtime] = {"python": await _python(settings, stack, relay)}
     for name in RUNTIMES[1:]:
-        places = {"assets": settings.assets_dir, "images": settings.data_dir / "images"}
-        wasm = WasmRuntime(name, calls=relay, files=settings.wasm_open_files, **places)
+        wasm = WasmRuntime(
+            name,
+            calls=relay,
+            assets=settings.assets_dir,
+            images=settings.data_dir / "images",
+            files=settings.wasm_open_files,
+            most_calls=settings.max_calls,
+        )
         found[name] = await stack.enter_async_context(wasm.open())
     return found
 

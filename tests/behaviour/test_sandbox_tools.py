@@ -63,6 +63,23 @@ async def test_sessions_are_made_listed_and_destroyed_with_their_files(client: C
     assert lost.is_error and "No session is called 'javascript-1'. There are none yet." in text(lost)
 
 
+@pytest.mark.parametrize("destroy", ["once", "by name"])
+async def test_a_folder_that_is_a_persons_is_never_deleted(data_dir: Path, tmp_path: Path, destroy: str) -> None:
+    mine = tmp_path / "project"
+    mine.mkdir()
+    (mine / "work.txt").write_text("mine")
+    async with stdio_client(data_dir, assets_dir=assets_dir(), workspace=mine, **SET) as client:
+        if destroy == "once":
+            ran = await call(client, "execute_code", code="open('work.txt').read()", session_id="none")
+            assert ran.structured_content["return_value"] == "mine"
+        else:
+            await call(client, "create_session", session_id="s")
+            await call(client, "execute_code", code="1", session_id="s")
+            assert "its files stay" in text(await call(client, "destroy_session", session_id="s"))
+        assert (await call(client, "list_sessions")).structured_content["sessions"] == []
+    assert (mine / "work.txt").read_text() == "mine"
+
+
 async def test_an_error_has_a_type_a_message_and_guidance(client: Client[Any]) -> None:
     failed = await call(client, "execute_code", code="import numpy_is_not_here")
     assert failed.is_error

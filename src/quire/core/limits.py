@@ -57,7 +57,9 @@ class Limits:
 
 def check_policy(policy: Policy, limits: Limits, runtime: str = "python") -> Policy:
     if runtime != "python":
-        _check_has(runtime, python=policy.python, shell=policy.shell, network=policy.network)
+        cpu, processes = policy.cpu, policy.processes
+        own = {"python": policy.python, "shell": policy.shell, "network": policy.network}
+        _check_has(runtime, **own, cpu_seconds=cpu, processes=processes)
     for name, value, known in (
         ("isolation", policy.isolation, ("session", "cell")),
         ("on_error", policy.on_error, ("keep", "rollback")),
@@ -80,7 +82,8 @@ def check_policy(policy: Policy, limits: Limits, runtime: str = "python") -> Pol
 
 
 def _check_has(runtime: str, **asked: object) -> None:
-    """Code in WebAssembly has no interpreter of the machine's, no IPython and no network to narrow."""
+    """Code in WebAssembly has no interpreter of the machine's, no IPython, no network to narrow and no processes; what
+    a run may take is its fuel."""
     for name, value in asked.items():
         if value:
             raise Refused(f"{name} is for the runtime python; {runtime} has none. Leave it out.")

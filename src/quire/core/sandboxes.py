@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from uuid import uuid4
 
 from quire.core.access import Access
@@ -44,8 +45,10 @@ class Sandboxes:
         folders: Folders,
         feed: Feed,
         workspace: Callable[[Notebook], str],
+        made: Path,
         durable: Durable | None,
     ) -> None:
+        """`made` is where folders lie that were made for notebooks; any other is a person's."""
         self._store = store
         self._notebooks = notebooks
         self._kernels = kernels
@@ -53,6 +56,7 @@ class Sandboxes:
         self._folders = folders
         self._feed = feed
         self._workspace = workspace
+        self._made = made
         self._durable = durable
 
     async def of(self, client: Client, language: str) -> Notebook:
@@ -93,16 +97,20 @@ class Sandboxes:
         """The caller's sessions, oldest first."""
         return [each for each in await self._notebooks.of(client.principal) if each.runtime in RUNTIMES.values()]
 
-    async def destroy(self, session: Notebook) -> None:
-        """End it and delete it: its cells, what was saved of it, and its files, unless a branch works there too."""
+    async def destroy(self, session: Notebook) -> bool:
+        """End it and delete it: its cells, what was saved of it, and its files, unless somebody else works there too or
+        the folder is a person's; whether the files are gone."""
         await self._kernels.forget(session)
         if self._durable is not None:
             await self._durable.drop(session)
         await self._store.delete_notebook(session.id)
         others = await self._notebooks.of(session.owner)
-        if self._workspace(session) not in map(self._workspace, others):
-            await self._folders.remove(self._workspace(session))
+        place = self._workspace(session)
+        goes = Path(place).parent == self._made and place not in map(self._workspace, others)
+        if goes:
+            await self._folders.remove(place)
         self._feed.tell(Change(notebook=session))
+        return goes
 
     @asynccontextmanager
     async def once(self, client: Client, language: str) -> AsyncIterator[Notebook]:

@@ -23,10 +23,11 @@ _LAYERS = ("wasm", "network", "processes", "files")  # what a guest has none of,
 
 
 class WasmRuntime:
-    def __init__(self, language: str, *, calls: Relay, assets: Path, images: Path, files: int) -> None:
+    def __init__(self, language: str, *, calls: Relay, assets: Path, images: Path, files: int, most_calls: int) -> None:
         self._language = language
         self._calls = calls
         self._files = files  # that a guest may have open at once
+        self._most_calls = most_calls  # of capabilities, by one run
         self._place = images
         self._images: Path | None = None  # until a kernel is started
         self._shelf = ExitStack()
@@ -53,6 +54,7 @@ class WasmRuntime:
             memory=spec.limits.memory,
             fuel=spec.limits.fuel,
             files=self._files,
+            calls=self._most_calls,
         )
         return await WasmKernel.start(self._pool, self._calls, self._folder(), spec, make)
 

@@ -88,7 +88,7 @@ def _sessions(shelf: Shelf, desk: Desk) -> None:
     ) -> ToolResult:
         """Make a sandbox session with its own variables and folder; fuel is how many instructions a run may take."""
         caller = desk.client(ctx)
-        policy = desk.app.confines.policy(caller, Policy(memory=memory_bytes, fuel=fuel))
+        policy = desk.app.confines.policy(caller, Policy(memory=memory_bytes, fuel=fuel), RUNTIMES[language])
         session = await desk.app.sandboxes.create(caller, language, session_id, policy)
         said = f"Made session {session.name!r} ({language}). Name it as session_id in execute_code."
         return ToolResult(content=said, structured_content=dict(await _described(desk, ctx, session)))
@@ -107,8 +107,8 @@ def _sessions(shelf: Shelf, desk: Desk) -> None:
     async def destroy_session(ctx: Context, session_id: str) -> ToolResult:
         """End a sandbox session and delete it, with its variables, its cells and its files."""
         session = await desk.app.sandboxes.named(desk.client(ctx), session_id)
-        await desk.app.sandboxes.destroy(session)
-        done: Done = {"notebook": session.name, "message": f"Session {session.name!r} is gone, with its files."}
+        files = "with its files" if await desk.app.sandboxes.destroy(session) else "its files stay: others work there"
+        done: Done = {"notebook": session.name, "message": f"Session {session.name!r} is gone, {files}."}
         return ToolResult(content=done["message"], structured_content=dict(done))
 
     async def get_workspace_info(ctx: Context, session_id: str) -> ToolResult:

@@ -54,7 +54,9 @@ class PythonLanguage:
         linker = Linker(engine)
         linker.add_wasip2()
         calls.define_host(linker)
-        return cls(Program(name, engine, linker, compiled, metered), name)
+        program = Program(name, engine, linker, compiled, metered)
+        program.base()  # now: the first image is to cost no more than those after it
+        return cls(program, name)
 
     @property
     def version(self) -> str:
