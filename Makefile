@@ -8,7 +8,7 @@ READY := .venv/.ready
 UV := $(shell command -v uv 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check bench conformance constraints
+.PHONY: help setup run test check bench conformance assets constraints
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -33,10 +33,13 @@ bench: $(READY) ## run the benchmarks
 conformance: $(READY) ## run the official MCP conformance suite (.ci/run installs it)
 	$(BIN)/python -m tests.conformance
 
+assets: $(READY) ## put what runs in WebAssembly into the package, for a wheel to carry
+	$(BIN)/python -m quire.runtimes.wasm.assets
+
 # Written beside and moved: a failed compile must not leave half a file. Old pins are kept unless asked.
 constraints: $(READY) ## compile constraints.txt from pyproject.toml (ARGS=--upgrade raises the pins)
 	cp constraints.txt .venv/constraints.txt
-	$(BIN)/uv pip compile pyproject.toml --extra science --extra ipython --group dev --universal --python-version 3.11 \
+	$(BIN)/uv pip compile pyproject.toml --extra science --extra ipython --extra wasm --group dev --universal --python-version 3.11 \
 		--generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --quiet \
 		--output-file .venv/constraints.txt $(ARGS)
 	{ echo '# Every package at one exact version, compiled by `make constraints`.'; \

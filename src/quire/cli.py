@@ -95,6 +95,7 @@ def parser() -> argparse.ArgumentParser:
     install.add_argument("--print", action="store_true", dest="only_print", help="Print it instead")
     install.add_argument("--name", default="quire", help="What the client calls the server")
     _audit_command(command("audit", _audit, "Show calls that were made, from the audit log"))
+    command("assets", _assets, "Make and compile what runs in WebAssembly, before it is first wanted")
     command("doctor", _doctor, "Say what this machine gives")
     return top
 
@@ -335,6 +336,13 @@ def _install(parsed: argparse.Namespace) -> int:
     from quire.frontends.terminal import commands
 
     return commands.install(parsed.client, parsed.name, parsed.data_dir, only_print=parsed.only_print)
+
+
+def _assets(parsed: argparse.Namespace) -> int:
+    from quire import compose
+
+    compose.assets(_settings(parsed), print)
+    return 0
 
 
 def _doctor(parsed: argparse.Namespace) -> int:

@@ -33,7 +33,7 @@ from quire.core.mirrors import Mirrors
 from quire.core.model import LOCAL, Cell, KernelLimits, KernelSpec, Mount, Notebook
 from quire.core.network import still_granted
 from quire.core.notebooks import Notebooks
-from quire.core.ports import Blobs, Relay, Shares, Snapshots, Store, Tokens
+from quire.core.ports import Blobs, Relay, Runtime, Shares, Snapshots, Store, Tokens
 from quire.core.pressure import Pressure
 from quire.core.questions import Questions
 from quire.core.queueing import Places, Queue
@@ -41,6 +41,7 @@ from quire.core.quotas import Rates
 from quire.core.relaying import CallLimits, Relaying
 from quire.core.room import Room
 from quire.core.runs import Runs
+from quire.core.sandboxes import Sandboxes
 from quire.core.saving import Saving
 from quire.core.sharing import Sharing
 from quire.core.space import Space
@@ -58,12 +59,13 @@ if TYPE_CHECKING:
     from quire.runtimes.python.runtime import PythonRuntime
 
 
+RUNTIMES = ("python", "wasm-python", "wasm-javascript")
+
+
 @asynccontextmanager
 async def app(settings: Settings, *, kernels: bool = True) -> AsyncIterator[App]:
-    """Everything a frontend needs, started; leaving it ends every process and closes every file.
-
-    Without `kernels` it can read and edit but not run: nothing is started.
-    """
+    """Everything a frontend needs, started; leaving it ends every process and closes every file. Without `kernels`
+    nothing is started: it can read and edit but not run."""
     async with AsyncExitStack() as stack:
         store, blobs, installed, shares = _stores(settings)
         stack.push_async_callback(store.close)
@@ -71,17 +73,17 @@ async def app(settings: Settings, *, kernels: bool = True) -> AsyncIterator[App]
         await store.mark_unfinished()
         active, approvals, limits = ActiveRuns(), Approvals(rules.approvals(settings)), rules.limits(settings)
         calls, feed = records.calls(settings, stack), Feed()
-        notebooks = Notebooks(store, blobs, feed, limits, [settings.runtime])
+        notebooks = Notebooks(store, blobs, feed, limits, list(dict.fromkeys((settings.runtime, *RUNTIMES))))
         sharing, confines = Sharing(shares, notebooks), _confines(settings)
         backends, capabilities, relay = await _capabilities(
             settings, stack, installed, active, approvals, confines, sharing, calls
         )
-        runtimes = {"python": await _python(settings, stack, relay)} if kernels else {}
+        runtimes = await _runtimes(settings, stack, relay) if kernels else {}
         durable = Durable(snapshots, store) if snapshots is not None else None
         keeping = Kernels(runtimes, store, _spec(settings), rules.kernels(settings), durable)
         stack.push_async_callback(keeping.close)
         saving = await _saving(settings, stack, snapshots, store, durable, keeping, feed, installed)
-        folders, quotas = _folders(), rules.quotas(settings)
+        folders, quotas, made = _folders(), rules.quotas(settings), settings.data_dir / "workspaces"
         space = Space(folders, active, keeping, _workspace(settings), rules.space(settings))
         queue = Queue(Places(quotas.runs, quotas.runs_each), store, feed, limits.max_cells)
         runs = Runs(store, blobs, keeping, feed, limits, active, relay, space, queue)
@@ -99,6 +101,7 @@ async def app(settings: Settings, *, kernels: bool = True) -> AsyncIterator[App]
             batches=Batches(runs, keeping, limits.patience, group.start_soon),
             documents=documents,
             files=Files(folders, space, _workspace(settings), settings.max_file_bytes),
+            sandboxes=Sandboxes(store, notebooks, keeping, sharing, folders, feed, _workspace(settings), made, durable),
             mirrors=mirrors,
             timeline=Timeline(store, keeping, notebooks, feed, group.start_soon, durable),
             saving=saving,
@@ -277,9 +280,38 @@ async def _capabilities(
 
 def _confines(settings: Settings) -> Confines:
     limits = KernelLimits(
-        memory=settings.max_memory_bytes, cpu=settings.max_cpu_seconds, processes=settings.max_processes
+        memory=settings.max_memory_bytes,
+        cpu=settings.max_cpu_seconds,
+        processes=settings.max_processes,
+        fuel=settings.wasm_fuel,
     )
-    return Confines(hosts=settings.capability_hosts, limits=limits, output=settings.max_output_bytes)
+    output, memory = settings.max_output_bytes, settings.wasm_memory_bytes
+    return Confines(hosts=settings.capability_hosts, limits=limits, output=output, wasm_memory=memory)
+
+
+async def _runtimes(settings: Settings, stack: AsyncExitStack, relay: Relay) -> dict[str, Runtime]:
+    from quire.runtimes.wasm.runtime import WasmRuntime
+
+    found: dict[str, Runtime] = {"python": await _python(settings, stack, relay)}
+    for name in RUNTIMES[1:]:
+        wasm = WasmRuntime(
+            name,
+            calls=relay,
+            assets=settings.assets_dir,
+            images=settings.data_dir / "images",
+            files=settings.wasm_open_files,
+            most_calls=settings.max_calls,
+        )
+        found[name] = await stack.enter_async_context(wasm.open())
+    return found
+
+
+def assets(settings: Settings, progress: Callable[[str], None]) -> None:
+    """Make and compile what runs in WebAssembly, where that was not done yet."""
+    from quire.runtimes.wasm.host.languages import load as load_language
+
+    for name in RUNTIMES[1:]:
+        progress(f"{name}: {load_language(name, settings.assets_dir, progress).version}")
 
 
 async def _python(settings: Settings, stack: AsyncExitStack, relay: Relay) -> PythonRuntime:
@@ -321,6 +353,7 @@ def _spec(settings: Settings) -> Callable[[Notebook], KernelSpec]:
     """What a notebook's own policy says, over the settings."""
     workspace = _workspace(settings)
     mounts = tuple(_mount(entry) for entry in settings.mounts)
+    usual = settings.max_memory_bytes, settings.wasm_memory_bytes
 
     def spec(notebook: Notebook) -> KernelSpec:
         own = notebook.policy
@@ -334,7 +367,8 @@ def _spec(settings: Settings) -> Callable[[Notebook], KernelSpec]:
             network=settings.network if own.network is None else still_granted(own.network, settings.network),
             mounts=mounts,
             limits=KernelLimits(
-                memory=settings.max_memory_bytes if own.memory is None else own.memory,
+                memory=own.memory if own.memory is not None else usual[notebook.runtime != "python"],
+                fuel=settings.wasm_fuel if own.fuel is None else own.fuel,
                 cpu=settings.max_cpu_seconds if own.cpu is None else own.cpu,
                 processes=settings.max_processes if own.processes is None else own.processes,
                 file=settings.workspace_bytes,

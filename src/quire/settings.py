@@ -60,7 +60,9 @@ class Settings(BaseModel):
         DEFAULT_TOOLSETS,
         description="Tool sets to offer, or all; default stands for those offered unless set, with auth also users",
     )
-    runtime: Literal["python"] = Field("python", description="Runtime of notebooks that name none")
+    runtime: Literal["python", "wasm-python", "wasm-javascript"] = Field(
+        "python", description="Runtime of notebooks that name none"
+    )
     python: str = Field(default_factory=lambda: sys.executable, description="Interpreter of the kernels, 3.11 or newer")
     preload: tuple[str, ...] = Field(
         ("IPython", "numpy", "pandas", "matplotlib.pyplot"),
@@ -128,6 +130,15 @@ class Settings(BaseModel):
     environment: tuple[str, ...] = Field(
         (), description="Variables of the server's environment that code has too; without a sandbox it has all"
     )
+    assets_dir: Path = Field(
+        default_factory=lambda: Path(platformdirs.user_cache_dir("quire", appauthor=False)),
+        description="Folder of what runs in WebAssembly, made once and compiled; the platform's own place unless set",
+    )
+    wasm_memory_bytes: int = Field(
+        512 * 2**20, ge=2**26, le=2**32, description="Bytes of memory a WebAssembly sandbox may have"
+    )
+    wasm_fuel: int = Field(0, ge=0, description="Instructions a run in a WebAssembly sandbox may take; 0 no limit")
+    wasm_open_files: int = Field(64, ge=1, le=10_000, description="Files a WebAssembly sandbox may have open at once")
     max_kernels: int = Field(
         500, ge=0, description="Live kernels of all users; for one more the longest unused sleeps on disk; 0 no limit"
     )

@@ -211,6 +211,17 @@ async def test_clearing_leaves_an_empty_notebook(store: Store) -> None:
     assert found is not None and (found.cells, found.runs) == (0, 0)
 
 
+async def test_a_deleted_notebook_is_gone_and_its_name_is_free(store: Store) -> None:
+    book, cells = await filled(store, "a", "b")
+    await store.begin_run(book.id, cells[0], a_run(), limit=9)
+    assert store.hold(book.id)
+    await store.delete_notebook(book.id)
+    assert await store.find_notebook(LOCAL, "book") is None
+    await store.delete_notebook(book.id)  # twice is once
+    again = await store.create_notebook(replace(a_notebook(), id=NotebookId("another")), limit=1)
+    assert await sources(store, again) == [] and again.cells == 0
+
+
 async def test_an_unfinished_run_is_found_and_marked(store: Store) -> None:
     book, cells = await filled(store, "a")
     await store.begin_run(book.id, cells[0], a_run(), limit=9)

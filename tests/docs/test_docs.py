@@ -30,6 +30,7 @@ from quire.settings import Settings, load
 from tests import survival
 from tests.conftest import DEADLINE, server_environment, stdio_client
 from tests.security.test_attacks import ATTACKS
+from tests.wasm.programs import assets_dir
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -82,13 +83,18 @@ def programs() -> Iterator[Any]:
 def test_a_program_in_a_document_runs(program: str, data_dir: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", program],
-        env=server_environment(data_dir),
+        env=server_environment(data_dir, **_made(program)),
         cwd=tmp_path,
         capture_output=True,
         text=True,
         timeout=DEADLINE,
     )
     assert done.returncode == 0, done.stderr
+
+
+def _made(text: str) -> dict[str, Path]:
+    """Where what runs in WebAssembly is, for a document that speaks of it."""
+    return {"assets_dir": assets_dir()} if "wasm-" in text else {}
 
 
 def commands(path: Path) -> list[tuple[str, str]]:
@@ -101,7 +107,9 @@ def commands(path: Path) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("path", [pytest.param(path, id=name_of(path)) for path in DOCS if commands(path)])
 def test_the_commands_of_a_document_run_and_print_what_is_shown(path: Path, data_dir: Path, tmp_path: Path) -> None:
     moved = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME")
-    env = {name: value for name, value in server_environment(data_dir, auto_save=DEADLINE).items() if name not in moved}
+    made = _made(str(commands(path)))
+    every = server_environment(data_dir, auto_save=DEADLINE, **made)
+    env = {name: value for name, value in every.items() if name not in moved}
     env |= {"XDG_CONFIG_HOME": str(tmp_path / "config"), "PATH": f"{Path(sys.executable).parent}:{env['PATH']}"}
     for command, output in commands(path):
         if " install " in command:
@@ -142,7 +150,7 @@ async def test_the_calls_of_a_document_are_answered_as_shown(path: Path, data_di
     there are would depend on the moment."""
     for part in re.split(rf"^{RESTART}", f"\n{calls(path)}", flags=re.MULTILINE):
         how, _, shown = part.partition("\n")
-        settings = dict(re.findall(r"(\w+) = (\w+)", how))
+        settings = {**dict(re.findall(r"(\w+) = (\w+)", how)), **_made(calls(path))}
         async with stdio_client(data_dir, snapshot_interval=0, auto_save=DEADLINE, **settings) as client:
             for step in re.split(r"^> ", shown, flags=re.MULTILINE)[1:]:
                 await _is_answered(client, step, data_dir)
@@ -161,6 +169,7 @@ async def _is_answered(client: Client[Any], step: str, data_dir: Path) -> None:
 def _settled(text: str, data_dir: Path) -> str:
     """Without what differs from run to run: ids, times, seconds, sizes, the data directory."""
     text = re.sub(r"\b(?:[0-9a-f]{32}|[0-9a-f]{12})\b", "ID", text.replace(str(data_dir), "DATA_DIR"))
+    text = re.sub(r"-once-[0-9a-f]{8}\b", "-once-ID", text)
     text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "TIME", text)
     text = re.sub(r"\d[\d.e-]* s\b", "N s", text)
     text = re.sub(r"\d[\d.]* [KMGT]iB", "N MiB", text)
@@ -176,7 +185,7 @@ def test_the_picture_shows_every_step_of_the_demo() -> None:
     assert [step.title for step in STEPS if re.sub(r"\s", "", step.title) not in drawn] == []
 
 
-@pytest.mark.parametrize("name", ["capabilities", "embed", "files", "notebook", "operate", "state", "timeline"])
+@pytest.mark.parametrize("name", ["capabilities", "embed", "files", "notebook", "operate", "state", "timeline", "wasm"])
 def test_a_page_shows_its_example(name: str) -> None:
     assert blocks(read(f"docs/howto/{name}.md"), "python") == [read(f"examples/{name}.py")]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import DEADLINE, server_environment
+from tests.wasm.programs import assets_dir
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 
@@ -19,9 +20,10 @@ def test_there_are_examples() -> None:
 
 @pytest.mark.parametrize("path", [pytest.param(path, id=path.name) for path in EXAMPLES])
 def test_an_example_runs_to_its_end(path: Path, data_dir: Path, tmp_path: Path) -> None:
+    made = {"assets_dir": assets_dir()} if "wasm-" in path.read_text("utf-8") else {}
     done = subprocess.run(
         [sys.executable, str(path)],
-        env=server_environment(data_dir),
+        env=server_environment(data_dir, **made),
         cwd=tmp_path,
         capture_output=True,
         text=True,

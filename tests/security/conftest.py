@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import sys
 import tempfile
@@ -15,8 +16,13 @@ import pytest
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 
+import quire
+from quire.frontends.python import Quire
 from tests.conftest import call, server_environment
 from tests.faults.conftest import Book
+from tests.security import guests
+from tests.security.guests import Outside
+from tests.wasm.programs import assets_dir
 
 ORDINARY = Path(__file__).with_name("ordinary.py")
 UID = 64_123  # nobody's
@@ -74,3 +80,41 @@ async def client(user: str, folder: Path) -> AsyncIterator[Client[Any]]:
 @pytest.fixture
 async def book(client: Client[Any]) -> Book:
     return await named(client, "attacker")
+
+
+# In WebAssembly
+
+
+@pytest.fixture(scope="module", params=guests.RUNTIMES)
+def runtime(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def outside(runtime: str, tmp_path_factory: pytest.TempPathFactory) -> Outside:
+    folder = tmp_path_factory.mktemp(runtime)
+    mount = folder / "mount"
+    mount.mkdir()
+    for file in (folder / "secret", mount / "kept"):
+        file.write_text(guests.SECRET)
+    return Outside(folder=folder, secret=folder / "secret", mount=mount, kept=mount / "kept")
+
+
+@pytest.fixture(scope="module")
+async def opened(outside: Outside) -> AsyncIterator[Quire]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("A_SECRET_TOKEN", guests.SECRET)
+        settings: dict[str, Any] = {"preload": "", "spare_kernels": 0, "mounts": str(outside.mount), "max_calls": 50}
+        async with quire.open(outside.data, assets_dir=assets_dir(), workspace_bytes=30_000_000, **settings) as found:
+            yield found
+
+
+@pytest.fixture(scope="module")
+async def neighbour(opened: Quire, outside: Outside, runtime: str) -> guests.Book:
+    """One that does nothing, in the same process as the attacker."""
+    return await guests.new(opened, outside, "neighbour", runtime)
+
+
+@pytest.fixture
+async def attacker(opened: Quire, outside: Outside, neighbour: guests.Book, runtime: str) -> guests.Book:
+    return await guests.new(opened, outside, f"attacker-{secrets.token_hex(4)}", runtime)

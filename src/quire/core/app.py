@@ -26,6 +26,7 @@ from quire.core.questions import Questions
 from quire.core.quotas import Rates
 from quire.core.relaying import Relaying
 from quire.core.runs import Runs
+from quire.core.sandboxes import Sandboxes
 from quire.core.saving import Saving
 from quire.core.sharing import Sharing
 from quire.core.timeline import Timeline
@@ -39,6 +40,7 @@ class App:
     batches: Batches
     documents: Documents
     files: Files
+    sandboxes: Sandboxes
     mirrors: Mirrors
     timeline: Timeline
     saving: Saving | None  # None where nothing is kept

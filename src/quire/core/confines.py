@@ -24,6 +24,7 @@ class Confines:
     hosts: tuple[str, ...] = ()  # that the operator lets everybody reach by url, as host or host:port
     limits: KernelLimits = _NO_LIMITS  # that a notebook's own may not exceed
     output: int = 0  # bytes kept of a run, the same
+    wasm_memory: int = 0  # bytes that a notebook in WebAssembly may have, the same
 
     def backend(
         self,
@@ -60,7 +61,7 @@ class Confines:
                 "(setting capability_hosts), are reached there."
             )
 
-    def policy(self, caller: Caller, policy: Policy) -> Policy:
+    def policy(self, caller: Caller, policy: Policy, runtime: str | None = None) -> Policy:
         """The policy a caller gives a new notebook. Raises Refused."""
         if caller.trusted:
             return policy
@@ -69,11 +70,13 @@ class Confines:
                 'python as a path of the server\'s machine is for admins. Leave it out, or say "venv" for an '
                 "environment of the notebook's own."
             )
+        in_wasm = runtime is not None and runtime.startswith("wasm-")
         for name, value, most in (
-            ("memory_bytes", policy.memory, self.limits.memory),
+            ("memory_bytes", policy.memory, self.wasm_memory if in_wasm else self.limits.memory),
             ("cpu_seconds", policy.cpu, self.limits.cpu),
             ("processes", policy.processes, self.limits.processes),
             ("output_bytes", policy.output, self.output),
+            ("fuel", policy.fuel, self.limits.fuel),
         ):
             if value is not None and most and (not value or value > most):
                 raise Refused(f"{name} may be at most {most:,} here, and not 0, which is no limit.")

@@ -108,6 +108,10 @@ class Durable:
         await self._store.mark_stale(notebook.id, marks)
         await self._snapshots.drop([each.id for each in snapshots if not each.name])
 
+    async def drop(self, notebook: Notebook) -> None:
+        """Nothing of it stays on disk."""
+        await self._snapshots.drop([each.id for each in await self.of(notebook)])
+
     async def nearer(self, notebook: Notebook, since: list[RunId]) -> Snapshot | None:
         """The newest snapshot after one of these runs."""
         found = {each.run: each for each in await self.of(notebook)} if since else {}

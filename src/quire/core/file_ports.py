@@ -64,6 +64,13 @@ class Folders(Protocol):
         it or nothing, on disk when it returns. The bytes the file has then."""
         ...
 
+    async def seen(self, root: str, limit: int) -> dict[str, tuple[int, int]]:
+        """The files below it, `limit` at the most: of each its bytes and when it was last changed, in nanoseconds."""
+        ...
+
+    async def remove(self, root: str) -> None:
+        """The folder is gone, with all that is in it; nothing outside it is touched."""
+
     async def measure(self, root: str) -> Use:
         """What it takes on disk, as far as that can be counted in a while."""
         ...

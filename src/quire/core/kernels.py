@@ -162,6 +162,12 @@ class Kernels:
             if self._durable is not None:
                 await self._durable.give_up(notebook)
 
+    async def forget(self, notebook: Notebook) -> None:
+        """The notebook is to be deleted: wait for the turn, end the kernel, keep no place for it."""
+        async with self.turn(notebook) as slot:
+            await self._end(notebook.id, slot)
+        self._slots.pop(notebook.id, None)
+
     async def runtimes(self) -> list[RuntimeInfo]:
         return [await self.about(name) for name in self._runtimes]
 

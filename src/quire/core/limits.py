@@ -55,7 +55,11 @@ class Limits:
         return timeout
 
 
-def check_policy(policy: Policy, limits: Limits) -> Policy:
+def check_policy(policy: Policy, limits: Limits, runtime: str = "python") -> Policy:
+    if runtime != "python":
+        cpu, processes = policy.cpu, policy.processes
+        own = {"python": policy.python, "shell": policy.shell, "network": policy.network}
+        _check_has(runtime, **own, cpu_seconds=cpu, processes=processes)
     for name, value, known in (
         ("isolation", policy.isolation, ("session", "cell")),
         ("on_error", policy.on_error, ("keep", "rollback")),
@@ -75,6 +79,14 @@ def check_policy(policy: Policy, limits: Limits) -> Policy:
                 "Whoever runs Quire can grant more: setting `network`."
             )
     return policy
+
+
+def _check_has(runtime: str, **asked: object) -> None:
+    """Code in WebAssembly has no interpreter of the machine's, no IPython, no network to narrow and no processes; what
+    a run may take is its fuel."""
+    for name, value in asked.items():
+        if value:
+            raise Refused(f"{name} is for the runtime python; {runtime} has none. Leave it out.")
 
 
 def check_name(name: str, *, new: bool = True) -> str:

@@ -102,6 +102,7 @@ class Policy:
     output: int | None = None  # bytes kept of a run
     shell: str = ""  # or "ipython": IPython itself runs every cell
     network: tuple[str, ...] | None = None  # hosts its code may connect to; None all that the settings grant
+    fuel: int | None = None  # instructions a run in WebAssembly may take
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -280,6 +281,7 @@ class KernelLimits:
     cpu: float = 0  # seconds of processor time a run may take
     processes: int = 0  # at once
     file: int = 0  # bytes each file may have
+    fuel: int = 0  # instructions a run in WebAssembly may take
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ class Notebooks:
             owner=who,
             runtime=runtime,
             created_at=time.time(),
-            policy=check_policy(policy or Policy(), self._limits),
+            policy=check_policy(policy or Policy(), self._limits, runtime),
         )
         return await self.keep(notebook)
 

@@ -190,6 +190,9 @@ class Store(Protocol):
     async def clear_notebook(self, notebook: NotebookId) -> None:
         """Drop its cells and its journal."""
 
+    async def delete_notebook(self, notebook: NotebookId) -> None:
+        """It is gone, with its cells, its journal and who it was shared with. Whoever holds it lets go of it."""
+
     async def add_cells(self, notebook: NotebookId, cells: list[NewCell], *, at: int | None, limit: int) -> list[Cell]:
         """Insert before cell `at`, or append; all or none. Raises Refused past `limit` cells, or past the end.
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import stat
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 from uuid import uuid4
 
@@ -46,6 +48,12 @@ class DiskFolders:
 
     async def write(self, root: str, steps: tuple[str, ...], data: bytes, *, append: bool) -> int:
         return await self._in_thread(lambda: self._write(root, steps, data, append), steps, abandon=False)
+
+    async def seen(self, root: str, limit: int) -> dict[str, tuple[int, int]]:
+        return await self._in_thread(lambda: _seen(root, limit), ())
+
+    async def remove(self, root: str) -> None:
+        await self._in_thread(lambda: shutil.rmtree(root, ignore_errors=True), (), abandon=False)
 
     async def measure(self, root: str) -> Use:
         given_up = threading.Event()
@@ -135,6 +143,22 @@ class DiskFolders:
                     os.ftruncate(file, before)
                 raise
             return os.fstat(file).st_size
+
+
+def _seen(root: str, limit: int) -> dict[str, tuple[int, int]]:
+    """No link is followed: os.fwalk opens each folder below the one above it."""
+    found: dict[str, tuple[int, int]] = {}
+    if not Path(root).is_dir():
+        return found
+    for path, _, names, folder in os.fwalk(root):
+        for name in names:
+            if len(found) >= limit:
+                return found
+            with contextlib.suppress(OSError):
+                there = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                if stat.S_ISREG(there.st_mode):
+                    found[str(Path(path, name).relative_to(root))] = (there.st_size, there.st_mtime_ns)
+    return found
 
 
 def _names(folder: int) -> tuple[list[str], bool]:

@@ -55,9 +55,9 @@ class MemoryStore:
         books = (book for book in self._books.values() if book.notebook.owner == owner)
         return [replace(book.notebook, cells=len(book.cells)) for book in books]
 
-    def by_id(self, notebook: NotebookId) -> Notebook:
-        book = self._books[notebook]
-        return replace(book.notebook, cells=len(book.cells))
+    def by_id(self, notebook: NotebookId) -> Notebook | None:
+        book = self._books.get(notebook)
+        return replace(book.notebook, cells=len(book.cells)) if book is not None else None
 
     async def update_notebook(self, notebook: Notebook) -> None:
         book = self._books[notebook.id]
@@ -70,6 +70,9 @@ class MemoryStore:
         book = self._books[notebook]
         book.cells, book.runs, book.shown = [], [], {}
         book.notebook = replace(book.notebook, runs=0)
+
+    async def delete_notebook(self, notebook: NotebookId) -> None:
+        self._books.pop(notebook, None)
 
     async def add_cells(self, notebook: NotebookId, cells: list[NewCell], *, at: int | None, limit: int) -> list[Cell]:
         book = self._books[notebook]
@@ -220,7 +223,8 @@ class MemoryShares:
         return {whom: access for (whom, shared), access in sorted(self._kept.items()) if shared == notebook}
 
     async def shared_with(self, whom: Principal) -> list[tuple[Notebook, Access]]:
-        found = [(self._store.by_id(id_), access) for (each, id_), access in self._kept.items() if each == whom]
+        mine = [(id_, access) for (each, id_), access in self._kept.items() if each == whom]
+        found = [(book, access) for id_, access in mine if (book := self._store.by_id(id_)) is not None]
         return sorted(found, key=lambda each: (each[0].created_at, each[0].owner, each[0].name))
 
 

@@ -111,6 +111,15 @@ class SqlStore:
 
         await self._writer.do(job)
 
+    async def delete_notebook(self, notebook: NotebookId) -> None:
+        def job(db: sqlite3.Connection) -> None:
+            for table in ("cells", "runs", "shares"):
+                db.execute(f"DELETE FROM {table} WHERE notebook = ?", (notebook,))  # noqa: S608 - named above
+            db.execute("DELETE FROM notebooks WHERE id = ?", (notebook,))
+
+        await self._writer.do(job)
+        self.release(notebook)
+
     async def add_cells(self, notebook: NotebookId, cells: list[NewCell], *, at: int | None, limit: int) -> list[Cell]:
         return await self._writer.do(lambda db: _add(db, notebook, cells, at, limit))
 

@@ -30,14 +30,14 @@ def _texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
-def _bundle(value: Any) -> bool:
+def is_bundle(value: Any) -> bool:
     return isinstance(value, dict) and all(
         isinstance(key, str) and isinstance(item, (str, bytes)) for key, item in value.items()
     )
 
 
-def _said(value: Any) -> bool:
-    return isinstance(value, list) and all(_bundle(item) for item in value)
+def is_said(value: Any) -> bool:
+    return isinstance(value, list) and all(is_bundle(item) for item in value)
 
 
 def _named(value: Any, below: str = "") -> bool:
@@ -105,7 +105,7 @@ class Enter:
     cpu: float = says(one(int, float), default=0)  # seconds of processor time a run may take
     ipython: bool = says(one(bool), default=False)  # every cell is IPython's to run
     venv: str = says(one(str), default="")  # the environment to import from, in place of the interpreter's own
-    environ: dict[str, str] = says(_bundle, default_factory=dict)  # to be set
+    environ: dict[str, str] = says(is_bundle, default_factory=dict)  # to be set
     proxied: bool = says(one(bool), default=False)  # the only way to the network is the proxy named there
     sandbox: dict[str, Any] = says(one(dict), default_factory=dict)  # see worker/sandbox/apply.py; {} is none
 
@@ -172,9 +172,9 @@ class Displayed:
     """
 
     kind: str = says(lambda value: value in ("execute_result", "image", "html", "dataframe"))
-    bundle: Bundle = says(_bundle)
+    bundle: Bundle = says(is_bundle)
     metadata: dict[str, Any] = says(lambda value: type(value) is dict and shallow(value), default_factory=dict)
-    about: dict[str, str] = says(_bundle, default_factory=dict)
+    about: dict[str, str] = says(is_bundle, default_factory=dict)
     result: bool = says(one(bool), default=False)
     display_id: str = says(one(str), default="")
     update: bool = says(one(bool), default=False)
@@ -236,8 +236,8 @@ class Native:
 class Inspected:
     """The namespace: variables by name with type and size, functions with signature and docstring."""
 
-    variables: dict[str, str] = says(_bundle)
-    functions: list[dict[str, str]] = says(_said)
+    variables: dict[str, str] = says(is_bundle)
+    functions: list[dict[str, str]] = says(is_said)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,7 +275,7 @@ class Loaded:
 
     why_not: str = says(one(str), default="")
     variables: int = says(one(int), default=0)
-    lost: list[dict[str, str]] = says(_said, default_factory=list)  # name, what, why, run
+    lost: list[dict[str, str]] = says(is_said, default_factory=list)  # name, what, why, run
     notes: list[str] = says(_texts, default_factory=list)
     seconds: float = says(one(int, float), default=0)
 

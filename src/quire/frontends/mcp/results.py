@@ -171,6 +171,43 @@ class RuntimeList(TypedDict):
     runtimes: list[RuntimeInfo]
 
 
+class SandboxError(TypedDict):
+    type: str
+    message: str
+    guidance: str
+
+
+class SandboxResult(ExecutionResult):
+    language: str
+    session_id: str | None
+    files_changed: list[str]
+    error: SandboxError | None
+
+
+class SessionInfo(TypedDict):
+    session_id: str
+    language: str
+    runtime: str
+    own: bool
+    runs: int
+    state: str
+    protection: str
+    workspace: str
+    idle_seconds: float | None
+
+
+class SessionList(TypedDict):
+    sessions: list[SessionInfo]
+
+
+class WorkspaceInfo(TypedDict):
+    session_id: str
+    workspace: str
+    bytes: int
+    files: int
+    largest: list[str]
+
+
 class FileInfo(TypedDict):
     name: str
     kind: str

@@ -42,9 +42,9 @@ class Quire:
             return Notebook(self._app, await self._app.sharing.find(LOCAL_CALLER, name))
         return Notebook(self._app, await self._app.notebooks.get_or_create(LOCAL, name))
 
-    async def create(self, name: str | None = None, **policy: Any) -> Notebook:
-        """A new notebook. `policy`: isolation, on_error, python, memory, cpu, processes, output."""
-        return Notebook(self._app, await self._app.notebooks.create(LOCAL, name, policy=Policy(**policy)))
+    async def create(self, name: str | None = None, runtime: str | None = None, **policy: Any) -> Notebook:
+        """A new notebook. `policy`: isolation, on_error, python, memory, cpu, processes, output, fuel."""
+        return Notebook(self._app, await self._app.notebooks.create(LOCAL, name, runtime, Policy(**policy)))
 
     async def notebooks(self) -> list[str]:
         return [notebook.name for notebook in await self._app.notebooks.of(LOCAL)]

@@ -25,10 +25,10 @@ from typing import Any, NoReturn
 
 from quire.wire import chunks, packets
 from quire.wire.chunks import Manifest, Whole
+from quire.wire.cutting import Cutter, read_whole
 from quire.worker import history, processes
 from quire.worker import namespace as namespaces
 from quire.worker.snapshot import files, stream, surroundings, tombstones
-from quire.worker.snapshot.cutting import Cutter, read_whole
 from quire.worker.snapshot.pages import Watch
 from quire.worker.snapshot.stream import Dumped, Lost
 from quire.worker.tracking import Makers

@@ -67,7 +67,8 @@ def _notebooks(shelf: Shelf, desk: Desk) -> None:
         environment to %pip install into; shell="ipython" has IPython run every cell; network narrows the hosts code
         reaches; mirror is an ipynb in the workspace to keep in step."""
         caller = desk.client(ctx)
-        policy = desk.app.confines.policy(caller, _policy(isolation, on_error, python, shell, limits or {}, network))
+        asked = _policy(isolation, on_error, python, shell, limits or {}, network)
+        policy = desk.app.confines.policy(caller, asked, runtime)
         book = await desk.app.notebooks.create(caller.principal, name, runtime, policy)
         if use:
             desk.app.current.use(caller, book)

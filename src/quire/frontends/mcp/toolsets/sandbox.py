@@ -1,23 +1,188 @@
-"""The `sandbox` tool set: the runtimes there are, and what stands around code in each."""
+"""The `sandbox` tool set: run code in WebAssembly, in a session of the client's own, a named one, or none."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated, Literal, cast
 
 from fastmcp import Context
 from fastmcp.tools import ToolResult
+from mcp_types import TextContent
+from pydantic import Field
 
 from quire.core import layers
+from quire.core.access import Access
+from quire.core.model import Notebook, Policy
 from quire.core.model import RuntimeInfo as Runtime
-from quire.frontends.mcp.desk import Desk
-from quire.frontends.mcp.results import RuntimeInfo, RuntimeList
+from quire.core.sandboxes import RUNTIMES, Changes
+from quire.frontends.mcp import recorded, render
+from quire.frontends.mcp.desk import Desk, kernel_state, protection
+from quire.frontends.mcp.results import (
+    Done,
+    RuntimeInfo,
+    RuntimeList,
+    SandboxError,
+    SandboxResult,
+    SessionInfo,
+    SessionList,
+    WorkspaceInfo,
+)
 from quire.frontends.mcp.toolsets import Shelf
+
+Language = Literal["python", "javascript"]
+_NONE = "none"  # as a session's id: run in one that is gone afterwards
+_NAMED = 20  # changed files that the text names
+_LANGUAGES = {runtime: language for language, runtime in RUNTIMES.items()}
+_GUIDANCE = {
+    "ModuleNotFoundError": "Only the standard library and modules in the workspace can be imported here.",
+    "ImportError": "What needs a network, processes or native libraries is not there in WebAssembly.",
+    "FileNotFoundError": "Code sees its workspace, where it starts, and what the operator mounted; nothing else.",
+    "PermissionError": "Code may write in its workspace only; mounts are read-only unless the operator says so.",
+    "MemoryError": "Use less at once, or create_session with a larger memory_bytes (setting wasm_memory_bytes).",
+    "RecursionError": "Use a loop: the stack of a sandbox is small.",
+    "SyntaxError": "Correct the line that is shown, and call again.",
+    "Timeout": "Call again with a larger timeout, or do less at once.",
+    "Crashed": "The session goes on as the message says; run a smaller part of the code.",
+    "Interrupted": "The session goes on; call again if it is still wanted.",
+}
 
 
 def register(shelf: Shelf, desk: Desk) -> None:
+    _code(shelf, desk)
+    _sessions(shelf, desk)
+
+
+def _code(shelf: Shelf, desk: Desk) -> None:
+    async def execute_code(
+        ctx: Context,
+        code: str,
+        language: Language = "python",
+        session_id: str | None = None,
+        timeout: float | None = None,
+    ) -> ToolResult:
+        """Run code in a WebAssembly sandbox: no network, no processes, one folder. Variables stay in your session of
+        that language; session_id names another, "none" runs it in one that is gone afterwards."""
+        async with _session(desk, ctx, language, session_id) as session:
+            recorded.current().notebook = session.name
+            async with desk.app.sandboxes.changes(session) as changes:
+                cell, notice = await desk.run(ctx, session, code, timeout=timeout, asks=False)
+            ran = await desk.render.execution(session, cell, notice)
+            return _answer(ran, session, changes, stays=session_id != _NONE)
+
     async def list_runtimes(ctx: Context) -> ToolResult:
         """The ways to run code here: version, packages loaded ahead, what walls code in, or why one cannot start."""
         found: RuntimeList = {"runtimes": [_info(each) for each in await desk.app.kernels.runtimes()]}
         text = "\n".join(_line(each) for each in found["runtimes"]) or "no runtimes: nothing can be run here"
         return ToolResult(content=text, structured_content=dict(found))
 
+    shelf.put(execute_code, "Execute code in a sandbox", SandboxResult, runs=True)
     shelf.put(list_runtimes, "List runtimes", RuntimeList, reads=True)
+
+
+def _sessions(shelf: Shelf, desk: Desk) -> None:
+    async def create_session(
+        ctx: Context,
+        language: Language = "python",
+        session_id: str | None = None,
+        memory_bytes: Annotated[int, Field(ge=2**26, le=2**32)] | None = None,
+        fuel: Annotated[int, Field(ge=0)] | None = None,
+    ) -> ToolResult:
+        """Make a sandbox session with its own variables and folder; fuel is how many instructions a run may take."""
+        caller = desk.client(ctx)
+        policy = desk.app.confines.policy(caller, Policy(memory=memory_bytes, fuel=fuel), RUNTIMES[language])
+        session = await desk.app.sandboxes.create(caller, language, session_id, policy)
+        said = f"Made session {session.name!r} ({language}). Name it as session_id in execute_code."
+        return ToolResult(content=said, structured_content=dict(await _described(desk, ctx, session)))
+
+    async def list_sessions(ctx: Context) -> ToolResult:
+        """Your sandbox sessions, each with how it is and where its files are."""
+        every = await desk.app.sandboxes.all(desk.client(ctx))
+        found: SessionList = {"sessions": [await _described(desk, ctx, each) for each in every]}
+        lines = [
+            f"{each['session_id']}: {each['language']}, {each['state']}, {render.count(each['runs'], 'run')}"
+            + (", used unless another is named" if each["own"] else "")
+            for each in found["sessions"]
+        ]
+        return ToolResult(content="\n".join(lines) or "no sessions yet", structured_content=dict(found))
+
+    async def destroy_session(ctx: Context, session_id: str) -> ToolResult:
+        """End a sandbox session and delete it, with its variables, its cells and its files."""
+        session = await desk.app.sandboxes.named(desk.client(ctx), session_id)
+        files = "with its files" if await desk.app.sandboxes.destroy(session) else "its files stay: others work there"
+        done: Done = {"notebook": session.name, "message": f"Session {session.name!r} is gone, {files}."}
+        return ToolResult(content=done["message"], structured_content=dict(done))
+
+    async def get_workspace_info(ctx: Context, session_id: str) -> ToolResult:
+        """Where a session's files are, how many, how much they take, and the largest of them."""
+        session = await desk.app.sandboxes.named(desk.client(ctx), session_id, Access.READ)
+        use, largest = await desk.app.sandboxes.use(session)
+        info: WorkspaceInfo = {
+            "session_id": session.name,
+            "workspace": desk.app.workspace(session),
+            "bytes": use.bytes,
+            "files": use.files,
+            "largest": list(largest),
+        }
+        said = f"{info['workspace']}: {render.count(use.files, 'file')}, {render.size(use.bytes)}"
+        return ToolResult(content="\n".join([said, *largest]), structured_content=dict(info))
+
+    shelf.put(create_session, "Create session", SessionInfo)
+    shelf.put(list_sessions, "List sessions", SessionList, reads=True)
+    shelf.put(destroy_session, "Destroy session", Done, destroys=True)
+    shelf.put(get_workspace_info, "Workspace of a session", WorkspaceInfo, reads=True)
+
+
+@asynccontextmanager
+async def _session(desk: Desk, ctx: Context, language: str, session_id: str | None) -> AsyncIterator[Notebook]:
+    sandboxes, client = desk.app.sandboxes, desk.client(ctx)
+    if session_id == _NONE:
+        async with sandboxes.once(client, language) as session:
+            yield session
+    elif session_id is None:
+        yield await sandboxes.of(client, language)
+    else:
+        yield await sandboxes.named(client, session_id)
+
+
+def _answer(ran: ToolResult, session: Notebook, changes: Changes, *, stays: bool) -> ToolResult:
+    """What an execution answers, and what belongs to a session."""
+    result = cast(SandboxResult, dict(ran.structured_content or {}))
+    result["language"] = _LANGUAGES[session.runtime]
+    result["session_id"] = session.name if stays else None
+    result["files_changed"] = list(changes.files)
+    result["error"] = _error(result)
+    lines = []
+    if changes.files:
+        some = ", ".join(changes.files[:_NAMED])
+        more = f" and {len(changes.files) - _NAMED} more" if len(changes.files) > _NAMED else ""
+        lines.append(f"files changed: {some}{more}")
+    if result["error"] and result["error"]["guidance"]:
+        lines.append(result["error"]["guidance"])
+    content = [*ran.content, *(TextContent(type="text", text=line) for line in lines)]
+    return ToolResult(content=content, structured_content=dict(result), is_error=ran.is_error)
+
+
+def _error(result: SandboxResult) -> SandboxError | None:
+    if result["success"] or result["state"] == "RUNNING":
+        return None
+    kind = result["error_type"] or result["state"]
+    return {"type": kind, "message": result["error_message"] or "", "guidance": _GUIDANCE.get(kind, "")}
+
+
+async def _described(desk: Desk, ctx: Context, session: Notebook) -> SessionInfo:
+    language = _LANGUAGES[session.runtime]
+    state, _ = await kernel_state(desk.app, session)
+    idle = {book.id: seconds for book, seconds in desk.app.kernels.idle()}.get(session.id)
+    return {
+        "session_id": session.name,
+        "language": language,
+        "runtime": session.runtime,
+        "own": session.name == desk.app.sandboxes.name_of(desk.client(ctx), language),
+        "runs": session.runs,
+        "state": state,
+        "protection": protection(desk.app, session),
+        "workspace": desk.app.workspace(session),
+        "idle_seconds": round(idle, 1) if idle is not None else None,
+    }
 
 
 def _info(runtime: Runtime) -> RuntimeInfo:

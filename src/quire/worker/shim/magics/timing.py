@@ -7,7 +7,6 @@ import gc
 import io
 import math
 import pstats
-import resource
 import time as clocks
 import timeit as timers
 from typing import Any
@@ -46,6 +45,10 @@ time.needs_local_scope = True  # type: ignore[attr-defined]
 
 
 def _used() -> tuple[float, float]:
+    try:
+        import resource
+    except ImportError:  # in WebAssembly, where nothing is the system's
+        return clocks.process_time(), 0.0
     here = resource.getrusage(resource.RUSAGE_SELF)
     return here.ru_utime, here.ru_stime
 

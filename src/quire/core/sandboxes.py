@@ -1,0 +1,139 @@
+"""Sandbox sessions: notebooks on a runtime of their own language, one for each client and language unless named."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+from quire.core.access import Access
+from quire.core.current import Client
+from quire.core.durable import Durable
+from quire.core.errors import NotFound, Refused
+from quire.core.feed import Change, Feed
+from quire.core.file_ports import Folders, Use
+from quire.core.kernels import Kernels
+from quire.core.model import Notebook, Policy, Principal
+from quire.core.notebooks import Notebooks
+from quire.core.ports import Store
+from quire.core.sharing import Sharing
+
+RUNTIMES = {"python": "wasm-python", "javascript": "wasm-javascript"}
+"""By the language, the runtime of its sessions."""
+
+_CHANGES = 10_000  # files that are looked at
+_LARGEST = 10  # of them are named
+
+
+@dataclass
+class Changes:
+    """Files of a workspace that a run made, changed or took away, when it is over."""
+
+    files: tuple[str, ...] = ()
+
+
+class Sandboxes:
+    def __init__(
+        self,
+        store: Store,
+        notebooks: Notebooks,
+        kernels: Kernels,
+        sharing: Sharing,
+        folders: Folders,
+        feed: Feed,
+        workspace: Callable[[Notebook], str],
+        made: Path,
+        durable: Durable | None,
+    ) -> None:
+        """`made` is where folders lie that were made for notebooks; any other is a person's."""
+        self._store = store
+        self._notebooks = notebooks
+        self._kernels = kernels
+        self._sharing = sharing
+        self._folders = folders
+        self._feed = feed
+        self._workspace = workspace
+        self._made = made
+        self._durable = durable
+
+    async def of(self, client: Client, language: str) -> Notebook:
+        """The client's own session, made on first use."""
+        name = self.name_of(client, language)
+        found = await self._notebooks.find(client.principal, name)
+        return found or await self._notebooks.create(client.principal, name, RUNTIMES[language])
+
+    def name_of(self, client: Client, language: str) -> str:
+        """What a client's own session is called: each transport session has one, and those without share one."""
+        if client.session is None:
+            return f"{language}-session"
+        return f"{language}-session-{hashlib.sha256(client.session.encode()).hexdigest()[:8]}"
+
+    async def create(self, client: Client, language: str, name: str | None, policy: Policy) -> Notebook:
+        name = name or await self._free_name(client.principal, language)
+        return await self._notebooks.create(client.principal, name, RUNTIMES[language], policy)
+
+    async def _free_name(self, who: Principal, language: str) -> str:
+        taken = {notebook.name for notebook in await self._notebooks.of(who)}
+        return next(name for n in range(1, len(taken) + 2) if (name := f"{language}-{n}") not in taken)
+
+    async def named(self, client: Client, name: str, needed: Access = Access.WRITE) -> Notebook:
+        try:
+            found = await self._sharing.find(client, name, needed)
+        except NotFound:
+            raise NotFound(f"{await self._no_session(client, name)}") from None
+        if found.runtime not in RUNTIMES.values():
+            raise Refused(f"{name!r} is a notebook of the runtime {found.runtime}, no sandbox session.")
+        return found
+
+    async def _no_session(self, client: Client, name: str) -> str:
+        names = [each.name for each in await self.all(client)]
+        there = f"There are: {', '.join(names[-20:])}." if names else "There are none yet."
+        return f"No session is called {name!r}. {there} create_session makes one."
+
+    async def all(self, client: Client) -> list[Notebook]:
+        """The caller's sessions, oldest first."""
+        return [each for each in await self._notebooks.of(client.principal) if each.runtime in RUNTIMES.values()]
+
+    async def destroy(self, session: Notebook) -> bool:
+        """End it and delete it: its cells, what was saved of it, and its files, unless somebody else works there too or
+        the folder is a person's; whether the files are gone."""
+        await self._kernels.forget(session)
+        if self._durable is not None:
+            await self._durable.drop(session)
+        await self._store.delete_notebook(session.id)
+        others = await self._notebooks.of(session.owner)
+        place = self._workspace(session)
+        goes = Path(place).parent == self._made and place not in map(self._workspace, others)
+        if goes:
+            await self._folders.remove(place)
+        self._feed.tell(Change(notebook=session))
+        return goes
+
+    @asynccontextmanager
+    async def once(self, client: Client, language: str) -> AsyncIterator[Notebook]:
+        """A session for as long as the block lasts."""
+        session = await self.create(client, language, f"{language}-once-{uuid4().hex[:8]}", Policy())
+        try:
+            yield session
+        finally:
+            await self.destroy(session)
+
+    async def use(self, session: Notebook) -> tuple[Use, tuple[str, ...]]:
+        """What its files take, and the largest of them, each with its bytes."""
+        place = self._workspace(session)
+        seen = await self._folders.seen(place, _CHANGES)
+        largest = sorted(seen, key=lambda name: -seen[name][0])[:_LARGEST]
+        return await self._folders.measure(place), tuple(f"{name} ({seen[name][0]:,} bytes)" for name in largest)
+
+    @asynccontextmanager
+    async def changes(self, session: Notebook) -> AsyncIterator[Changes]:
+        """What changes in its workspace while the block lasts."""
+        found = Changes()
+        before = await self._folders.seen(self._workspace(session), _CHANGES)
+        yield found
+        after = await self._folders.seen(self._workspace(session), _CHANGES)
+        every = before.keys() | after.keys()
+        found.files = tuple(sorted(name for name in every if before.get(name) != after.get(name)))

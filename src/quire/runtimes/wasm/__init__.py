@@ -1,0 +1,1 @@
+"""Kernels in WebAssembly: guests in pooled processes, behind the one interface of all kernels."""

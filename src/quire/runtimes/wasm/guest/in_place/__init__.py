@@ -1,0 +1,1 @@
+"""Modules put where the worker has others of the same name."""

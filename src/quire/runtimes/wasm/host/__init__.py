@@ -1,0 +1,1 @@
+"""The program that holds guests: it imports wasmtime, the wire and nothing else of ours."""

@@ -1,0 +1,135 @@
+"""CPython compiled once, of which guests are made."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import stat
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import wasmtime
+from wasmtime import _ffi as ffi
+from wasmtime.component import Component, Linker
+
+from quire.runtimes.wasm.host.guest import Bounds, Ended, Host, Place
+from quire.runtimes.wasm.host.python import calls
+from quire.runtimes.wasm.host.python.guest import Program, PythonGuest
+from quire.runtimes.wasm.host.python.opened import raise_limit
+
+STACK = 16 << 20
+"""Bytes of stack with which deep recursion is an error of Python's, not the guest's end."""
+
+_STACK = 1 << 20  # bytes that the threads of every platform have, with room to spare
+_VERSION = "Python 3.14 (WebAssembly)"
+
+
+class PythonLanguage:
+    """`metered` has every instruction counted: without, loops are about an eighth faster, and there is no fuel."""
+
+    def __init__(self, program: Program, name: str) -> None:
+        self._program = program
+        self._name = name
+
+    @classmethod
+    def load(
+        cls,
+        component: Path,
+        cache: Path,
+        progress: Callable[[str], None] = lambda text: None,
+        *,
+        metered: bool = True,
+        stack: int = _STACK,
+    ) -> PythonLanguage:
+        """Of the component at that path; what it is compiled to is kept in `cache`, which no guest may see.
+
+        Threads in which guests run must have twice the `stack`, or the process may crash: see threading.stack_size.
+        """
+        raise_limit()
+        engine = wasmtime.Engine(_config(metered, stack))
+        name = _artefact(component, metered)
+        compiled = _Cache(cache).get(engine, component, name, progress)
+        linker = Linker(engine)
+        linker.add_wasip2()
+        calls.define_host(linker)
+        program = Program(name, engine, linker, compiled, metered)
+        program.base()  # now: the first image is to cost no more than those after it
+        return cls(program, name)
+
+    @property
+    def version(self) -> str:
+        return _VERSION
+
+    @property
+    def artefact(self) -> str:
+        return self._name
+
+    def make(self, place: Place, bounds: Bounds, host: Host) -> PythonGuest:
+        try:
+            return PythonGuest(self._program, place, bounds, host)
+        except wasmtime.WasmtimeError as error:
+            why = str(error).splitlines()[0]
+            hint = "Raise wasm_memory_bytes." if "memory" in why else "Look whether its folders are there."
+            raise Ended(f"No guest could be made: {why}.", hint) from error
+
+    def tick(self) -> None:
+        self._program.engine.increment_epoch()
+
+
+def _config(metered: bool, stack: int) -> wasmtime.Config:
+    config = wasmtime.Config()
+    config.epoch_interruption = True
+    config.consume_fuel = metered
+    ffi.wasmtime_config_async_stack_size_set(config.ptr(), stack + (1 << 20))  # never less, or the process aborts
+    config.max_wasm_stack = stack
+    return config
+
+
+def _artefact(component: Path, metered: bool) -> str:
+    digest = hashlib.sha256(component.read_bytes()).hexdigest()[:16]
+    return f"python-{digest}-wasmtime-{importlib.metadata.version('wasmtime')}{'-metered' if metered else ''}"
+
+
+class _Cache:
+    """Compiled components. One is machine code: it is loaded only where nobody else could have written it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def get(self, engine: wasmtime.Engine, source: Path, name: str, progress: Callable[[str], None]) -> Component:
+        path = self._folder / f"{name}.cwasm"
+        if _is_ours(self._folder) and _is_ours(path):
+            try:
+                return Component.deserialize_file(engine, str(path))
+            except wasmtime.WasmtimeError:
+                progress("the compiled Python guest is of another version")
+        progress("compiling the Python guest, once")
+        component = Component(engine, source.read_bytes())
+        self._keep(path, bytes(component.serialize()))
+        progress("compiled the Python guest")
+        return component
+
+    def _keep(self, path: Path, data: bytes) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not _is_ours(self._folder):
+            return
+        descriptor, beside = tempfile.mkstemp(dir=self._folder)  # which nobody else can read
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        try:
+            Path(beside).replace(path)
+        except OSError:  # where another process uses the one that is there
+            Path(beside).unlink()
+
+
+def _is_ours(path: Path) -> bool:
+    """It is there, and on POSIX nobody else can write to it."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    if os.name != "posix":
+        return True
+    return found.st_uid == os.geteuid() and not stat.S_ISLNK(found.st_mode) and not found.st_mode & 0o022

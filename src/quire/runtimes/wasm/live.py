@@ -1,0 +1,159 @@
+"""A kernel's guest: its number in a host, its events, and what it asks of capabilities."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from quire.core.errors import Failed
+from quire.core.model import Died
+from quire.runtimes.wasm import words
+from quire.runtimes.wasm.pool import HostProcess
+from quire.wire import frames, relay
+from quire.wire.messages import BadMessage, Finished, Inspected, Native, Paged, Value
+
+_MAKE = 30.0  # seconds a guest has to be there
+_END = 1.0  # seconds it has to stop before its host is ended, with all the guests in it
+_GONE = Died(reason="The process that ran this and other sandboxes ended.", hint="Call again.")
+_ANSWERS = (Inspected, Value, Paged, words.Made, words.Kept)
+
+
+class Live:
+    """`call` answers what code asks of a capability, and never raises."""
+
+    def __init__(self, host: HostProcess, call: Callable[[relay.Called], Awaitable[relay.Answer]]) -> None:
+        self._host = host
+        self._call = call
+        self._calls: set[asyncio.Task[None]] = set()
+        self._events: deque[tuple[Any, int]] = deque()  # each with its bytes
+        self._arrived = asyncio.Event()
+        self._decoder = frames.Decoder(words.FROM_GUEST)
+        self._run: str | None = None
+        self._asked = self._answered = 0  # questions
+        self._died: Died | None = None
+        self._number = host.join(self._heard)
+
+    @classmethod
+    async def begin(
+        cls, host: HostProcess, make: words.Make, call: Callable[[relay.Called], Awaitable[relay.Answer]]
+    ) -> Live:
+        """A new guest in that host. Raises Failed."""
+        live = cls(host, call)
+        try:
+            async with asyncio.timeout(_MAKE):
+                made = await live.ask(make)
+        except TimeoutError:
+            host.kill()
+            raise Failed(f"A sandbox did not start within {_MAKE:g} s. Call again.") from None
+        except BaseException:
+            await live.close()
+            raise
+        if isinstance(made, Died):
+            raise Failed(f"A sandbox could not start: {made.reason} {made.hint}".rstrip())
+        return live
+
+    @property
+    def alive(self) -> bool:
+        return self._died is None and self._host.alive
+
+    @property
+    def host(self) -> HostProcess:
+        return self._host
+
+    def run(self, run: Any) -> None:
+        self._run = run.run
+        self.send(run)
+
+    def send(self, message: Any) -> None:
+        if self._died is None:
+            self._host.send(self._number, message)
+
+    async def event(self) -> Any:
+        while not self._events:
+            if self._died is not None:
+                return self._died  # whoever asks again hears it again
+            self._arrived.clear()
+            await self._arrived.wait()
+        event, size = self._events.popleft()
+        self.send(words.Heard(size=size))
+        return event
+
+    async def ask(self, question: Any) -> Any:
+        """The answer; what is shown meanwhile is the next run's. Answers come in order, and one that nobody waits for
+        any more is passed over."""
+        self.send(question)
+        self._asked += 1
+        mine, aside = self._asked, []
+        try:
+            while not isinstance(answer := await self.event(), Died):
+                if not isinstance(answer, _ANSWERS):
+                    aside.append((answer, 0))
+                    continue
+                self._answered += 1
+                if self._answered == mine:
+                    break
+            return answer
+        finally:
+            self._events.extendleft(reversed(aside))
+
+    async def close(self) -> None:
+        """Have it end; a host in which it does not is ended with all it holds."""
+        if self._died is None:
+            self.send(words.End())
+            try:
+                async with asyncio.timeout(_END):
+                    await self._end()
+            except TimeoutError:
+                self._host.kill()
+                await self._end()
+        self._host.leave(self._number)
+
+    async def _end(self) -> None:
+        while self._died is None:
+            self._events.clear()
+            self._arrived.clear()
+            await self._arrived.wait()
+
+    def _heard(self, frame: bytes | None) -> None:
+        if frame is None:
+            self._over(_GONE)
+            return
+        try:
+            for message in self._decoder.feed(frame):
+                self._take(message, len(frame) + words.ENVELOPE.size)
+        except ValueError as error:  # BadFrame, BadMessage
+            self._host.kill()
+            self._over(Died(reason=f"The sandbox said what is no word of ours ({error}); its process was ended."))
+
+    def _take(self, message: Any, size: int) -> None:
+        match message:
+            case words.Stopped(reason=reason, hint=hint):
+                self._over(Died(reason=reason[:2_000], hint=hint[:2_000]))
+                return
+            case relay.Called():
+                self.send(words.Heard(size=size))
+                task = asyncio.get_running_loop().create_task(self._answer(message))
+                self._calls.add(task)
+                task.add_done_callback(self._calls.discard)
+                return
+            case Native() | relay.GivenUp():
+                self.send(words.Heard(size=size))
+                return
+            case Finished(run=run) if run != self._run:
+                raise BadMessage("it ended a run that does not run")
+            case Finished():
+                self._run = None
+        self._events.append((message, size))
+        self._arrived.set()
+
+    async def _answer(self, called: relay.Called) -> None:
+        self.send(await self._call(called))
+
+    def _over(self, died: Died) -> None:
+        if self._died is None:
+            self._died = died
+            for task in self._calls:
+                task.cancel()
+            self._arrived.set()

@@ -1,0 +1,54 @@
+"""Where images of live guests lie: a folder of this server's own; what a killed one left is removed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+with contextlib.suppress(ImportError):  # there is none on Windows: what was left there stays
+    import fcntl
+
+
+@contextmanager
+def shelf(parent: Path) -> Iterator[Path]:
+    """A new folder for as long as the block lasts."""
+    parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for left in parent.iterdir():
+        if _taken(left):
+            shutil.rmtree(left, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(dir=parent))
+    held = os.open(folder / "held", os.O_CREAT | os.O_RDWR, 0o600)
+    _hold(held)
+    try:
+        yield folder
+    finally:
+        os.close(held)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _taken(folder: Path) -> bool:
+    """Whether nobody else holds it: then it may go."""
+    try:
+        held = os.open(folder / "held", os.O_RDWR)
+    except OSError:
+        return False  # it is just being made, or is none of ours
+    try:
+        return _hold(held)
+    finally:
+        os.close(held)
+
+
+def _hold(held: int) -> bool:
+    """By a lock that the system lets go of when the process ends, however it ends."""
+    if "fcntl" not in globals():
+        return False
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,138 @@
+"""What the server and a host of guests say to each other, beside the words every worker has.
+
+Each frame goes in an envelope: the number of the guest it is for or from, and its length. 0 is the host itself.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from quire.wire import frames, messages, relay
+from quire.wire.messages import one, says
+
+ENVELOPE = struct.Struct("!II")
+CREDIT = 1 << 20  # bytes of events a guest may have under way before it waits
+_LARGEST = frames.PREFIX.size + frames.HEADER_LIMIT + frames.PARTS_LIMIT
+
+
+def _mounts(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(each, list) and [type(part) for part in each] == [str, bool] for each in value
+    )
+
+
+# Server to guest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Make:
+    """Have a guest; with `image`, a file, as that says. Answered by Made."""
+
+    workspace: str = says(one(str))
+    mounts: list[list[Any]] = says(_mounts, default_factory=list)  # path, whether it may be written
+    memory: int = says(one(int), default=0)
+    fuel: int = says(one(int), default=0)
+    files: int = says(one(int), default=0)
+    calls: int = says(one(int), default=0)
+    image: str = says(one(str), default="")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keep:
+    """Write an image of the guest into this file, which is not there yet; answered by Kept."""
+
+    file: str = says(one(str))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interrupt:
+    """Have what runs stop."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heard:
+    """So many bytes of its events were taken."""
+
+    size: int = says(one(int))
+
+
+@dataclass(frozen=True, kw_only=True)
+class End:
+    """Let go of the guest, whatever it does; answered by Stopped."""
+
+
+# Guest to server
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hello:
+    """From the host: it listens, and makes guests of this program."""
+
+    version: str = says(one(str))
+    artefact: str = says(one(str))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """The guest is there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """The image is in its file, or why it is not; what the namespace holds."""
+
+    why_not: str = says(one(str), default="")
+    size: int = says(one(int), default=0)  # bytes of the file
+    memory: int = says(one(int), default=0)  # bytes the guest holds
+    seconds: float = says(one(int, float), default=0)  # of processor time it took
+    variables: dict[str, str] = says(messages.is_bundle, default_factory=dict)
+    functions: list[dict[str, str]] = says(messages.is_said, default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stopped:
+    """The guest is no more, and why."""
+
+    reason: str = says(one(str))
+    hint: str = says(one(str), default="")
+
+
+TO_GUEST: dict[str, type] = {
+    **messages.REQUESTS,
+    **relay.ANSWERS,
+    **{kind.__name__: kind for kind in (Make, Keep, Interrupt, Heard, End)},
+}
+FROM_GUEST: dict[str, type] = {
+    **messages.EVENTS,
+    **relay.ASKING,
+    **{kind.__name__: kind for kind in (Hello, Made, Kept, Stopped)},
+}
+
+
+def sealed(guest: int, message: Any) -> bytes:
+    """A message in its envelope."""
+    frame = frames.encode(message)
+    return ENVELOPE.pack(guest, len(frame)) + frame
+
+
+class Opener:
+    """Bytes in any portions; whole frames out, each with whose it is."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        self._buffer += data
+        while len(self._buffer) >= ENVELOPE.size:
+            guest, size = ENVELOPE.unpack_from(self._buffer)
+            if size > _LARGEST:
+                raise frames.BadFrame(f"a frame of {size:,} bytes is over the limit")
+            end = ENVELOPE.size + size
+            if len(self._buffer) < end:
+                return
+            frame = bytes(self._buffer[ENVELOPE.size : end])
+            del self._buffer[:end]
+            yield guest, frame

@@ -1,0 +1,53 @@
+"""An image as a durable snapshot, and back: cut into regions, so that what was not written again is kept once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from quire.core.errors import Failed
+from quire.core.ports import Draft, Recipe, Written
+from quire.runtimes.wasm.host import images
+from quire.wire import chunks
+from quire.wire.cutting import Cutter, read_whole
+from quire.wire.gathering import gather, segments_of
+
+
+def write(file: Path, draft: Draft, *, version: str, limit: int, about: dict[str, Any]) -> Written:
+    """The image in this file, into the draft; runs in a thread. Raises Failed."""
+    try:
+        image = images.parse(file.read_bytes())
+        parts = list(images.segments(image))
+        size = sum(len(data) for _, data in parts)
+        if size > limit:
+            raise Failed(f"The namespace takes {size:,} bytes, over the {limit:,} that may be kept (snapshot_bytes).")
+        cutter = Cutter(draft.file, _known(draft.base))
+        manifest = chunks.Manifest(
+            python=version,
+            segments=tuple((name, len(data)) for name, data in parts),
+            stream=cutter.stream(parts),
+            buffers=(),
+            about={**about, "lost": [], "seconds": 0.0},
+        )
+        written, entries, words = cutter.finish(manifest)
+    except (OSError, ValueError) as error:
+        raise Failed(f"The snapshot could not be written: {error}. The last snapshot stands.") from error
+    return Written(chunks=written, entries=entries, manifest=words)
+
+
+def read(recipe: Recipe, file: Path) -> None:
+    """What a recipe names, into a new image file; runs in a thread. Raises Failed."""
+    try:
+        manifest, (stream, *_) = gather(os.dup(recipe.file), [os.dup(each) for each in recipe.packs])
+        images.write(images.joined(segments_of(manifest, stream)), file)
+    except (OSError, ValueError, KeyError) as error:
+        raise Failed(f"The snapshot cannot be read: {error}") from error
+
+
+def _known(base: int) -> set[bytes]:
+    """Names of the chunks that the base has."""
+    if base < 0:
+        return set()
+    manifest, names = chunks.parse_names(read_whole(os.dup(base)))
+    return {name for each in names for name in each} | {node for whole in manifest.wholes for node in whole.nodes}

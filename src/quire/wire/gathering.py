@@ -1,0 +1,62 @@
+"""Gathering the chunks of a snapshot: each is checked by its name before anything is made of it."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from quire.wire import chunks
+from quire.wire.chunks import BadSnapshot, Manifest, Place, Whole
+from quire.wire.cutting import read_whole
+
+_TASK = 64  # chunks that a thread reads before it takes the next
+
+
+def gather(recipe: int, packs: Sequence[int]) -> tuple[Manifest, list[Any]]:
+    """The wholes a recipe names, the stream first. The descriptors are closed. Raises BadSnapshot where a piece is
+    damaged."""
+    manifest, places = chunks.parse_recipe(read_whole(recipe))
+    try:
+        with ThreadPoolExecutor(os.cpu_count()) as threads:
+            return manifest, [_assemble(threads, packs, *each) for each in zip(manifest.wholes, places, strict=True)]
+    finally:
+        for pack in packs:
+            os.close(pack)
+
+
+def segments_of(manifest: Manifest, stream: Any) -> Iterator[tuple[str, bytes]]:
+    """What the stream holds, by name, in order."""
+    view, at = memoryview(stream), 0
+    for name, length in manifest.segments:
+        yield name, bytes(view[at : at + length])
+        at += length
+
+
+def _assemble(threads: ThreadPoolExecutor, packs: Sequence[int], whole: Whole, places: list[Place]) -> Any:
+    data = bytearray(whole.length)
+    view = memoryview(data)
+    tasks, at = [], 0
+    for begin in range(0, len(places), _TASK):
+        some = places[begin : begin + _TASK]
+        tasks.append(threads.submit(_read, packs, some, view, at))
+        at += sum(place.length for place in some)
+    if at != whole.length:
+        raise BadSnapshot("its chunks do not add up")
+    for task in tasks:
+        task.result()
+    return view.toreadonly() if whole.read_only else data
+
+
+def _read(packs: Sequence[int], places: list[Place], view: memoryview, at: int) -> None:
+    for place in places:
+        target = view[at : at + place.length]
+        if place.compressed:
+            target[:] = zlib.decompress(os.pread(packs[place.pack], place.stored, place.offset))
+        elif os.preadv(packs[place.pack], [target], place.offset) != place.length:
+            raise BadSnapshot("a piece of it is cut off")
+        if chunks.digest(target) != place.name:
+            raise BadSnapshot("a piece of it is damaged")
+        at += place.length

@@ -1,0 +1,155 @@
+"""The `sandbox` tool set as a client sees it, over real transports."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastmcp import Client
+
+from tests.conftest import call, http_client, http_server, processes_of, stdio_client, text
+from tests.faults.conftest import until
+from tests.wasm.programs import assets_dir
+
+SET: dict[str, Any] = {"toolsets": "sandbox", "preload": "", "spare_kernels": 0}
+
+
+@pytest.fixture
+async def client(data_dir: Path) -> AsyncIterator[Client[Any]]:
+    async with stdio_client(data_dir, assets_dir=assets_dir(), **SET) as connected:
+        yield connected
+
+
+async def test_code_runs_in_the_clients_own_session_of_each_language(client: Client[Any]) -> None:
+    first = await call(client, "execute_code", code="x = 41")
+    assert first.structured_content["session_id"] == "python-session" and first.structured_content["success"]
+    assert (await call(client, "execute_code", code="x + 1")).structured_content["return_value"] == 42
+    other = await call(client, "execute_code", code="typeof x", language="javascript")
+    assert (other.structured_content["return_value"], other.structured_content["language"]) == (
+        "undefined",
+        "javascript",
+    )
+    await call(client, "execute_code", code="let x = [1, {two: 2}]", language="javascript")
+    again = await call(client, "execute_code", code="x", language="javascript")
+    assert again.structured_content["return_value"] == [1, {"two": 2}]
+
+
+async def test_without_a_session_nothing_stays(client: Client[Any]) -> None:
+    ran = await call(client, "execute_code", code="x = 1\nopen('f', 'w').write('a')\nx", session_id="none")
+    found = ran.structured_content
+    assert (found["return_value"], found["session_id"], found["files_changed"]) == (1, None, ["f"])
+    gone = await call(client, "execute_code", code="x", session_id="none")
+    assert gone.is_error and gone.structured_content["error"]["type"] == "NameError"
+    assert (await call(client, "list_sessions")).structured_content["sessions"] == []
+
+
+async def test_sessions_are_made_listed_and_destroyed_with_their_files(client: Client[Any]) -> None:
+    made = await call(client, "create_session", language="javascript", memory_bytes=2**27)
+    name, place = made.structured_content["session_id"], Path(made.structured_content["workspace"])
+    assert name == "javascript-1"
+    ran = await call(client, "execute_code", code="files.write('kept.txt', 'x'.repeat(10)); 7", session_id=name)
+    assert ran.structured_content["files_changed"] == ["kept.txt"] and "files changed: kept.txt" in text(ran)
+    (listed,) = (await call(client, "list_sessions")).structured_content["sessions"]
+    assert (listed["session_id"], listed["state"], listed["runs"], listed["own"]) == (name, "idle", 1, False)
+    info = (await call(client, "get_workspace_info", session_id=name)).structured_content
+    assert info["files"] == 1 and info["largest"] == ["kept.txt (10 bytes)"]
+    done = await call(client, "destroy_session", session_id=name)
+    assert not done.is_error and not place.exists()
+    lost = await call(client, "execute_code", code="1", session_id=name)
+    assert lost.is_error and "No session is called 'javascript-1'. There are none yet." in text(lost)
+
+
+@pytest.mark.parametrize("destroy", ["once", "by name"])
+async def test_a_folder_that_is_a_persons_is_never_deleted(data_dir: Path, tmp_path: Path, destroy: str) -> None:
+    mine = tmp_path / "project"
+    mine.mkdir()
+    (mine / "work.txt").write_text("mine")
+    async with stdio_client(data_dir, assets_dir=assets_dir(), workspace=mine, **SET) as client:
+        if destroy == "once":
+            ran = await call(client, "execute_code", code="open('work.txt').read()", session_id="none")
+            assert ran.structured_content["return_value"] == "mine"
+        else:
+            await call(client, "create_session", session_id="s")
+            await call(client, "execute_code", code="1", session_id="s")
+            assert "its files stay" in text(await call(client, "destroy_session", session_id="s"))
+        assert (await call(client, "list_sessions")).structured_content["sessions"] == []
+    assert (mine / "work.txt").read_text() == "mine"
+
+
+async def test_an_error_has_a_type_a_message_and_guidance(client: Client[Any]) -> None:
+    failed = await call(client, "execute_code", code="import numpy_is_not_here")
+    assert failed.is_error
+    said = failed.structured_content["error"]
+    assert said["type"] == "ModuleNotFoundError" and "numpy_is_not_here" in said["message"]
+    assert "standard library" in said["guidance"] and said["guidance"] in text(failed)
+    late = await call(client, "execute_code", code="while True: pass", timeout=0.5)
+    assert late.structured_content["error"]["type"] == "Timeout" and "larger timeout" in text(late)
+
+
+@pytest.mark.parametrize("language", ["python", "javascript"])
+async def test_a_host_that_is_killed_costs_what_ran_in_it_and_no_session(data_dir: Path, language: str) -> None:
+    async with stdio_client(data_dir, assets_dir=assets_dir(), **SET) as client:
+        keep = {"python": "x = [1]; x.append(x); len(x)", "javascript": "let x = [1]; x.push(x); x.length"}[language]
+        assert (await call(client, "execute_code", code=keep, language=language)).structured_content[
+            "return_value"
+        ] == 2
+        await until(lambda: is_protected(client), "a checkpoint is taken")
+        for pid in hosts():
+            os.kill(pid, signal.SIGKILL)
+        again = "x[1] is x" if language == "python" else "x[1] === x"
+        found = await call(client, "execute_code", code=again, language=language)
+        if found.structured_content["state"] == "CRASHED":  # sent before the system had ended it
+            found = await call(client, "execute_code", code=again, language=language)
+        assert found.structured_content["return_value"] is True, text(found)
+
+
+async def test_each_http_session_has_a_sandbox_of_its_own_and_those_without_share_one(data_dir: Path) -> None:
+    with http_server(data_dir, assets_dir=assets_dir(), **SET) as (url, _):
+        async with http_client(url, mode="legacy") as one, http_client(url, mode="legacy") as two:
+            await call(one, "execute_code", code="x = 1")
+            await call(two, "execute_code", code="x = 2")
+            assert (await call(one, "execute_code", code="x")).structured_content["return_value"] == 1
+        async with http_client(url) as three, http_client(url) as four:
+            await call(three, "execute_code", code="x = 3")
+            assert (await call(four, "execute_code", code="x")).structured_content["return_value"] == 3
+
+
+async def test_a_session_is_there_after_a_restart(data_dir: Path) -> None:
+    for code, value in (("x = 5\nx", 5), ("x + 1", 6)):
+        async with stdio_client(data_dir, assets_dir=assets_dir(), **{**SET, "toolsets": "sandbox,repl"}) as client:
+            found = await call(client, "execute_code", code=code)
+            assert found.structured_content["return_value"] == value, text(found)
+            await call(client, "save_state", notebook="python-session")
+    assert "Restored from disk" in found.structured_content["notice"]
+
+
+async def test_runtimes_say_what_they_are(client: Client[Any]) -> None:
+    await call(client, "execute_code", code="1")
+    await call(client, "execute_code", code="1", language="javascript")
+    listed = (await call(client, "list_runtimes")).structured_content["runtimes"]
+    assert [each["name"] for each in listed] == ["python", "wasm-python", "wasm-javascript"]
+    assert [each["why_not"] for each in listed] == ["", "", ""]
+    assert "Python 3.14" in listed[1]["version"] and "QuickJS" in listed[2]["version"]
+
+
+async def test_a_notebook_of_another_runtime_is_no_session(data_dir: Path) -> None:
+    async with stdio_client(data_dir, assets_dir=assets_dir(), **{**SET, "toolsets": "sandbox,notebook"}) as client:
+        await call(client, "create_notebook", name="book")
+        refused = await call(client, "execute_code", code="1", session_id="book")
+        assert refused.is_error and "runtime python, no sandbox session" in text(refused)
+        refused = await call(client, "create_notebook", name="b", runtime="wasm-python", shell="ipython")
+        assert refused.is_error and "shell is for the runtime python" in text(refused)
+
+
+async def is_protected(client: Client[Any]) -> bool:
+    (session,) = (await call(client, "list_sessions")).structured_content["sessions"]
+    return not session["protection"].startswith("unprotected")
+
+
+def hosts() -> list[int]:
+    below = processes_of(os.getpid())
+    return [pid for pid in below if b"quire.runtimes.wasm.host" in Path(f"/proc/{pid}/cmdline").read_bytes()]

@@ -1,0 +1,76 @@
+"""Errors: what they are called, where they happened, what is kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+
+def test_an_error_names_the_cell_and_the_line_and_shows_it(session: Any) -> None:
+    error = session.run("\nfunction f() {\n  null.x\n}\nf()").error
+    assert (error.name, error.message) == ("TypeError", "cannot read property 'x' of null")
+    assert error.traceback == (
+        "cell-1:3\n    null.x\n    ^\n\nTypeError: cannot read property 'x' of null\n"
+        "    at f (cell-1:3:3)\n    at <eval> (cell-1:5:1)"
+    ).replace("    null.x\n    ^", "      null.x\n      ^")
+
+
+def test_an_error_in_a_function_of_an_earlier_cell_shows_that_cell(session: Any) -> None:
+    session.run("function broken() {\n  throw new RangeError('far')\n}")
+    error = session.run("\n\nbroken()").error
+    assert "cell-1:2" in error.traceback and "throw new RangeError('far')" in error.traceback
+    assert "at <eval> (cell-2:3:1)" in error.traceback
+
+
+def test_a_syntax_error_has_its_place(session: Any) -> None:
+    error = session.run("let a = 1\nlet b = = 2").error
+    assert error.name == "SyntaxError" and error.traceback.startswith("cell-1:2\n    let b = = 2\n            ^")
+
+
+def test_an_error_after_an_await_has_its_line(session: Any) -> None:
+    error = session.run("await 0\nawait new Promise(r => setTimeout(r, 1))\nmissing").error
+    assert (error.name, "cell-1:3" in error.traceback) == ("ReferenceError", True)
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "message"),
+    [
+        ("throw 5", "Thrown", "5"),
+        ("throw null", "Thrown", "null"),
+        ("throw {a: 1}", "Thrown", "{ a: 1 }"),
+        ("throw Symbol('s')", "Thrown", "Symbol(s)"),
+        ("class MyError extends Error {}; throw new MyError('m')", "MyError", "m"),
+        ("const e = new Error('m'); e.name = 'Named'; throw e", "Named", "m"),
+        ("Promise.reject(new TypeError('later'))", "TypeError", "later"),
+        ("await Promise.any([Promise.reject(1)])", "AggregateError", ""),
+    ],
+)
+def test_whatever_is_thrown_is_told(session: Any, code: str, name: str, message: str) -> None:
+    error = session.run(code).error
+    assert (error.name, error.message) == (name, message)
+
+
+def test_the_cause_is_told(session: Any) -> None:
+    error = session.run("throw new Error('top', {cause: new Error('root')})").error
+    assert "Caused by: Error: root" in error.traceback
+
+
+def test_rejections_nobody_looks_after_are_told_and_others_are_not(session: Any) -> None:
+    ran = session.run("Promise.reject(new Error('alone')); const p = Promise.reject(1); p.catch(() => {}); 1")
+    assert ran.outcome == "success"
+    assert ran.printed("stderr").count("Unhandled rejection") == 1 and "alone" in ran.printed("stderr")
+
+
+def test_an_error_in_a_timer_is_told_and_ends_nothing(session: Any) -> None:
+    ran = session.run("setTimeout(() => { throw new Error('t') }, 0); await new Promise(r => setTimeout(r, 5)); 'on'")
+    assert ran.value == "on" and "Uncaught in a callback" in ran.printed("stderr")
+
+
+def test_state_before_an_error_is_kept(session: Any) -> None:
+    session.run("let x = 1; x = 2; throw 0")
+    assert session.value("x") == 2
+
+
+def test_no_frame_of_ours_is_shown(session: Any) -> None:
+    assert "quire" not in session.run("files.read(5)").error.traceback
