@@ -190,9 +190,9 @@ class WasmKernel:
             old = self._live
             await self._begin(str(file))
             await old.close()
-        except Failed:
+        except Failed as error:
             await self.restore(START)
-            raise
+            raise Failed(str(error).rstrip(".")) from error  # whoever says it ends the sentence
         finally:
             file.unlink(missing_ok=True)
         found = await self._live.ask(messages.Inspect())
