@@ -161,6 +161,17 @@ async def test_a_thread_that_prints_on_and_on_survives_many_cells(book: Book) ->
     assert await book.value("go_on = False\nthread.join()\n40 + 2") == 42
 
 
+async def test_a_thread_that_floods_while_a_checkpoint_is_taken_does_not_hold_it_up(book: Book) -> None:
+    """What it prints meanwhile is more than is kept: it must be taken all the same, or it waits holding stdout."""
+    await book.run(
+        "import os, threading, time\ngo_on = True\nos.register_at_fork(before=lambda: time.sleep(2))\n"
+        "def chat():\n    while go_on: print('chat ' * 20_000)\nthread = threading.Thread(target=chat)\nthread.start()"
+    )
+    result = await book.run("go_on = False\nthread.join()\n40 + 2")
+    assert result.structured_content["return_value"] == 42, text(result)[-600:]
+    assert "notice" not in result.structured_content
+
+
 FLOODS = [
     pytest.param("print('x' * MB)", id="print"),
     pytest.param("print('x' * MB)\n        print('y', file=sys.stderr)", id="both streams"),

@@ -68,7 +68,6 @@ class Live:
         self._loop = asyncio.get_running_loop()
         self._events: deque[Event | Died] = deque()
         self._backlog = 0  # bytes of them
-        self._aside = 0  # bytes of those put aside while an answer is awaited
         self._full = False  # so many that the socket is not read
         self._run: str | None = None  # what the worker runs now
         self._arrived = asyncio.Event()
@@ -172,13 +171,22 @@ class Live:
         return await self._answer()
 
     async def _answer(self) -> Event | Died:
+        """What is shown meanwhile is the next run's. Of a flood only the beginning is kept, but all of it is taken: a
+        thread that waits to print may hold what the worker needs to answer."""
         kept: list[Event] = []
+        aside = dropped = 0
         while not isinstance(answer := await self.event(), _ANSWERS):
+            if isinstance(answer, Printed) and aside >= _BACKLOG:
+                dropped += len(answer.data)
+                continue
             kept.append(answer)
-            self._aside += _weight(answer)
-        self._events.extendleft(reversed(kept))  # shown between runs: the next run's
-        self._backlog += self._aside
-        self._aside = 0
+            aside += _weight(answer)
+        if dropped:
+            note = f"\n[... {dropped:,} bytes that were printed between two runs are left out here ...]\n"
+            kept.append(Printed(stream="stderr", data=note.encode()))
+            aside += _weight(kept[-1])
+        self._events.extendleft(reversed(kept))
+        self._backlog += aside
         return answer
 
     def interrupt(self) -> None:
@@ -279,7 +287,7 @@ class Live:
         self._fetching = self._loop.call_later(_QUIET, self._fetch)
 
     def _fetch(self) -> None:
-        if self._backlog + self._aside < _BACKLOG:
+        if self._backlog < _BACKLOG:
             try:
                 fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
