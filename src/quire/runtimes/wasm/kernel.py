@@ -200,6 +200,8 @@ class WasmKernel:
         return Restored(variables=variables, lost=(), notes=(), seconds=time.perf_counter() - begun)
 
     async def branch(self, name: str, spec: KernelSpec) -> WasmKernel:
+        if name != START and name not in self._kept:
+            raise Failed("That checkpoint is not kept any more.")
         image = self._kept[name].file if name != START else Path(self._began) if self._began else None
         make = replace(self._make, workspace=spec.workspace)
         return await WasmKernel.start(self._pool, self._calls, self._folder.parent, spec, make, image)
