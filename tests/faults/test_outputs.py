@@ -171,7 +171,7 @@ async def test_a_thread_that_floods_while_a_checkpoint_is_taken_does_not_hold_it
     assert result.structured_content["return_value"] == 42, text(result)[-600:]
     assert "notice" not in result.structured_content
     places = range(len((await book.cell(1))["outputs"]))
-    shown = "".join(part.text for place in places for part in await book.whole(1, place))
+    shown = "".join([part.text for place in places for part in await book.whole(1, place)])
     assert "bytes that were printed between two runs are left out" in shown or "bytes of output dropped" in shown
 
 
