@@ -356,7 +356,9 @@ class Session:
             self.journal[-1].printed = expected
             self.nodes[node.tick] = self.head = node
         else:
-            assert expected.startswith(printed.partition("\n[... ")[0])  # an answer leaves out the middle
+            whole = uncut(printed, expected)
+            assert expected.startswith(whole)
+            self.journal[-1].printed = whole
             self.head = node if state == "INTERRUPTED" else where  # what an interrupted one did is not there any more
 
     def went(self, where: Node | None) -> None:
@@ -418,6 +420,15 @@ def lost_on(way: list[Node], where: Node | None) -> set[int]:
 def shortened(printed: str) -> str:
     """As far as an answer shows it."""
     return printed if len(printed) < 5000 else printed[:3000]
+
+
+def uncut(printed: str, expected: str) -> str:
+    """With the middle that an answer left out."""
+    cut = re.search(r"\n\[\.\.\. ([\d,]+) characters left out; whole: \S+ \.\.\.\]\n", printed)
+    if cut is None:
+        return printed
+    head, tail = printed[: cut.start()], printed[cut.end() :]
+    return head + expected[len(head) :][: int(cut[1].replace(",", ""))] + tail
 
 
 async def printed(blobs: FileBlobs, run: Run) -> str:

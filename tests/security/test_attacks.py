@@ -18,7 +18,7 @@ import pytest
 from fastmcp import Client
 
 from tests.conftest import alive, call, text, wait_until
-from tests.faults.conftest import Book
+from tests.faults.conftest import Book, until
 from tests.security.conftest import named, walled
 
 TRY = """
@@ -234,6 +234,15 @@ async def test_a_fork_bomb_costs_its_cell(book: Book, outside: Outside) -> None:
     result = await book.run(bomb, timeout=20)
     assert result.structured_content["state"] in ("CRASHED", "TIMEOUT"), text(result)
     assert await book.value("x") == 41 and alive(outside.server)
+
+
+async def test_no_copy_that_a_cell_forks_as_it_is_interrupted_goes_on(book: Book) -> None:
+    copies = "import os\nwhile True:\n    try: len(os.listdir('/proc')) < 200 and os.fork()\n    except OSError: pass"
+    few = "import os\nsum(name.isdecimal() for name in os.listdir('/proc')) < 100"
+    for _ in range(8):
+        result = await book.run(copies, timeout=0.5)
+        assert result.structured_content["state"] == "TIMEOUT", text(result)
+        await until(lambda: book.value(few), "the copies are gone")
 
 
 async def test_a_memory_bomb_costs_its_cell(user: str, folder: Path) -> None:

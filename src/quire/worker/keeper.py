@@ -218,10 +218,14 @@ class Keeper:
             processes.kill(kept.pid)
 
     def _count(self, most: int) -> None:
-        """Cells may have so many processes at once; past that they are a fork bomb."""
+        """Cells may have so many processes at once; past that they are a fork bomb, which leaves the keeper hardly a
+        moment of the processors: all stand still while it counts and kills."""
         self._hear()
-        if self._live and len(processes.descendants(os.getpid(), self._spared())) > most:
-            self._clear(why="processes")
+        if not self._live or processes.within() <= most:
+            return
+        with processes.standing_still():
+            if len(processes.descendants(os.getpid(), self._spared())) > most:
+                self._clear(why="processes")
 
     def _weigh(self) -> None:
         total, own = memory.held(self._live, {name: kept.pid for name, kept in self._kept.items()})

@@ -125,6 +125,7 @@ class _Worker:
         getpass.getpass = _no_password
         signal.signal(signal.SIGXCPU, self._on_cpu)
         signal.signal(signal.SIGINT, self._on_interrupt)
+        processes.interrupt_copies_too()
 
     def go_on(self, enter: Enter) -> None:
         self._enter(enter)

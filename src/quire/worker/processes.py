@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import os
 import platform
 import signal
 import time
 import warnings
+from collections.abc import Iterator
+from functools import partial
 
 _PDEATHSIG, _CHILD_SUBREAPER, _GET_TID_ADDRESS = 1, 36, 40  # prctl's numbers
 _SIBLING = 0x8000  # CLONE_PARENT
@@ -17,7 +20,7 @@ _CLONE_FLAGS = 0x01000000 | 0x00200000 | signal.SIGCHLD  # CLONE_CHILD_SETTID, _
 _CLONE = {"x86_64": (56, 3), "aarch64": (220, 4)}.get(platform.machine())
 _ADOPTION = 5.0  # seconds a copy waits to become the keeper's child
 _libc = ctypes.CDLL(None)
-_python = ctypes.PyDLL(None)  # calls that keep the interpreter's lock
+_python = ctypes.PyDLL(None)  # calls that keep the interpreter's lock, after which no signal's handler runs
 _asleep: list[bool] = []
 _python.syscall.restype = ctypes.c_long
 _python.syscall.argtypes = [ctypes.c_long] * 6
@@ -55,6 +58,20 @@ def fork_orphan(keeper: int, *, alone: bool) -> bool:
         os.setpgid(0, 0)  # a group of its own: what is sent to the original's group is not for the copy
         die_with_parent(keeper)
     return copied
+
+
+def interrupt_copies_too() -> None:
+    """A copy that a cell forks while an interrupt comes is interrupted too: Python forgets, in a new copy, the signals
+    it has not handled yet. So none is taken meanwhile. To be called after all else that asks to be told of forks."""
+    signals = ctypes.create_string_buffer(128)  # sigset_t
+    _python.sigemptyset(signals)
+    _python.sigaddset(signals, signal.SIGINT)
+    taken = partial(_python.pthread_sigmask, signal.SIG_UNBLOCK, signals, None)
+    os.register_at_fork(
+        before=partial(_python.pthread_sigmask, signal.SIG_BLOCK, signals, None),
+        after_in_parent=taken,
+        after_in_child=taken,
+    )
 
 
 def alone() -> bool:
@@ -149,6 +166,25 @@ def descendants(root: int, spare: set[int]) -> list[int]:
         layer = [child for parent in layer for child in children(parent) if child not in spare]
         found += layer
     return found
+
+
+def within() -> float:
+    """How many processes this one's namespace has, at little cost; boundless where it is not the first of one."""
+    return sum(name.isdecimal() for name in os.listdir("/proc")) if os.getpid() == 1 else math.inf
+
+
+@contextlib.contextmanager
+def standing_still() -> Iterator[None]:
+    """Every other process of this one's namespace is stopped meanwhile, where it is the first of one."""
+    if os.getpid() != 1:
+        yield
+        return
+    os.kill(-1, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):  # it is alone
+            os.kill(-1, signal.SIGCONT)
 
 
 def parent(pid: int) -> int:

@@ -45,7 +45,7 @@ def exit_reason(ended: Exit) -> Died:
     status = ended.status
     if ended.why == "processes":
         return Died(
-            reason="The cell started more processes than it may, and all of them were ended.",
+            reason="This notebook had more processes than it may, and all of them were ended.",
             hint="Start fewer at once; the notebook's limit is its `processes`.",
         )
     if status is None:
