@@ -19,7 +19,7 @@ run: $(READY) ## serve over HTTP
 	$(BIN)/quire serve --transport http $(ARGS)
 
 test: $(READY) ## run the tests
-	$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadfile --durations=20 --durations-min=10 $(ARGS)
 
 check: $(READY) ## lint, format, types and import directions
 	$(BIN)/ruff check .

@@ -264,6 +264,22 @@ async def test_a_fork_bomb_that_says_it_is_a_branch_is_ended(server: Client[Any]
         assert len(below) < 20
 
 
+async def test_a_fork_bomb_that_a_cell_leaves_behind_is_ended_though_nothing_runs(server: Client[Any]) -> None:
+    async with new_book(server, limits={"processes": 20}) as book:
+        await have_state(book)
+        keeper = await book.keeper()
+        late = (
+            "import os, time\nif os.fork() == 0:\n    for _ in range(40):\n"
+            "        if os.fork() == 0: time.sleep(1000)\n    time.sleep(1000)"
+        )
+        assert not (await book.run(late)).is_error
+        wait_until(lambda: len(processes_of(keeper)) > 30, "the bomb has grown")
+        wait_until(lambda: len(processes_of(keeper)) < 20, "it is gone")
+        said = text(await book.run("1"))  # which may have begun before the server heard of it
+        assert "died between two runs and was restored" in said or "more processes than it may" in said
+        await state_is_as_before(book)
+
+
 async def test_as_many_processes_as_allowed_are_left_alone(server: Client[Any]) -> None:
     async with new_book(server, limits={"processes": 20}) as book:
         code = (

@@ -21,6 +21,7 @@ from quire.worker import memory, processes
 
 _ANSWER = 5.0  # seconds a checkpoint has to announce its copy
 _WORDS = 1_000  # packets heard at once
+_RECOUNT = 1.0  # seconds
 _CLEAR = 5.0  # seconds killed processes have to be gone
 
 
@@ -51,6 +52,8 @@ class Keeper:
         self._nursery, self._theirs = packets.pair()
         self._nursery.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self._oom_kills = memory.oom_kills()
+        self._most = 0  # processes that cells may have at once; 0 where nobody has said
+        self._recount: float | None = None  # seconds until they are counted again, though nobody asks
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -64,7 +67,10 @@ class Keeper:
     def serve(self) -> Live:
         """Keep until the server lets go, which ends this process; comes back only in a live process it forked."""
         while True:
-            for key, _ in self._selector.select():
+            ready = self._selector.select(self._recount)
+            if not ready:
+                self._count(self._most)
+            for key, _ in ready:
                 live = key.data()
                 if isinstance(live, Live):
                     return live
@@ -221,8 +227,11 @@ class Keeper:
         """Cells may have so many processes at once; past that they are a fork bomb, which leaves the keeper hardly a
         moment of the processors: all stand still while it counts and kills."""
         self._hear()
+        self._most = most
         if not self._live or processes.within() <= most:
+            self._recount = None
             return
+        self._recount = _RECOUNT
         with processes.standing_still():
             if len(processes.descendants(os.getpid(), self._spared())) > most:
                 self._clear(why="processes")
@@ -267,6 +276,7 @@ class Keeper:
             processes.oom_score(next(reversed(self._kept.values())).pid, 1000)
         processes.oom_score(pid, 0)
         self._kept[name] = _Kept(pid, sock)
+        self._recount = _RECOUNT if self._most else None  # what the cell before it has left behind
         self._oom_kills = memory.oom_kills()
 
     # Who died

@@ -87,6 +87,8 @@ class PythonKernel:
         if keeper.door is not None:
             await walls.open_network(keeper.door, spec.network)
         walls.limit(spec.limits, spec.checkpoint_bytes)
+        if spec.limits.processes:
+            keeper.order(do="count", most=spec.limits.processes)
         trees = walls.trees(spec, (await self._zygote.ready())["places"])
         copies = await self._zygote.trees(trees, keeper.ids) if walls.own_uid else []
         request = messages.Enter(
