@@ -341,10 +341,12 @@ def _workspace(settings: Settings) -> Callable[[Notebook], str]:
     if settings.auth != "none" and settings.workspace is not None:
         raise Refused("With auth every notebook needs a folder of its own: unset the setting workspace.")
 
+    one, made = settings.workspace, str(settings.data_dir / "workspaces")  # asked for several times in each call
+
     def path(notebook: Notebook) -> str:
-        owner = notebook.origin.root if notebook.origin else notebook.id
-        one = settings.workspace if notebook.owner == LOCAL else None  # nobody else works in the local user's folder
-        return str(one or settings.data_dir / "workspaces" / owner)
+        if one is not None and notebook.owner == LOCAL:  # nobody else works in the local user's folder
+            return str(one)
+        return os.path.join(made, notebook.origin.root if notebook.origin else notebook.id)  # noqa: PTH118
 
     return path
 

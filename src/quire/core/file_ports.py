@@ -68,6 +68,11 @@ class Folders(Protocol):
         """The files below it, `limit` at the most: of each its bytes and when it was last changed, in nanoseconds."""
         ...
 
+    def glance(self, root: str) -> dict[str, tuple[int, int]] | None:
+        """The same, looked at in place, which only a disk that is known to answer may be asked for; None where there is
+        so much that somebody else would wait for it."""
+        ...
+
     async def remove(self, root: str) -> None:
         """The folder is gone, with all that is in it; nothing outside it is touched."""
 

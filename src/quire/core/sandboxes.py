@@ -106,11 +106,14 @@ class Sandboxes:
         await self._store.delete_notebook(session.id)
         others = await self._notebooks.of(session.owner)
         place = self._workspace(session)
-        goes = Path(place).parent == self._made and place not in map(self._workspace, others)
+        goes = self._is_ours(place) and place not in map(self._workspace, others)
         if goes:
             await self._folders.remove(place)
         self._feed.tell(Change(notebook=session))
         return goes
+
+    def _is_ours(self, place: str) -> bool:
+        return Path(place).parent == self._made
 
     @asynccontextmanager
     async def once(self, client: Client, language: str) -> AsyncIterator[Notebook]:
@@ -131,9 +134,14 @@ class Sandboxes:
     @asynccontextmanager
     async def changes(self, session: Notebook) -> AsyncIterator[Changes]:
         """What changes in its workspace while the block lasts."""
-        found = Changes()
-        before = await self._folders.seen(self._workspace(session), _CHANGES)
+        found, place = Changes(), self._workspace(session)
+        before = await self._seen(place)
         yield found
-        after = await self._folders.seen(self._workspace(session), _CHANGES)
+        after = await self._seen(place)
         every = before.keys() | after.keys()
         found.files = tuple(sorted(name for name in every if before.get(name) != after.get(name)))
+
+    async def _seen(self, place: str) -> dict[str, tuple[int, int]]:
+        """Files of a workspace; at once where it holds little and is one of ours, on the disk our own data is on."""
+        seen = self._folders.glance(place) if self._is_ours(place) else None
+        return await self._folders.seen(place, _CHANGES) if seen is None else seen

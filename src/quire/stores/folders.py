@@ -26,8 +26,10 @@ from quire.stores.walk import FOLDER, Walk
 
 T = TypeVar("T")
 _OPEN = os.O_NONBLOCK | os.O_NOCTTY  # a pipe is not waited for, a terminal not taken
+_LISTED = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _SECONDS = 30.0  # a disk has to answer
 _COUNTED = 100_000  # names of a folder that are looked at
+_GLANCE = 50  # names that are looked at while others wait
 _HEAD = 1_000  # bytes that say what kind of file it is
 _AT_ONCE = 8  # threads
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -51,6 +53,16 @@ class DiskFolders:
 
     async def seen(self, root: str, limit: int) -> dict[str, tuple[int, int]]:
         return await self._in_thread(lambda: _seen(root, limit), ())
+
+    def glance(self, root: str) -> dict[str, tuple[int, int]] | None:
+        found: dict[str, tuple[int, int]] = {}
+        try:
+            top = os.open(root, _LISTED)
+        except FileNotFoundError:
+            return found  # nothing has run in it yet
+        except OSError:
+            return None
+        return found if _glanced(top, "", found, [_GLANCE]) else None
 
     async def remove(self, root: str) -> None:
         await self._in_thread(lambda: shutil.rmtree(root, ignore_errors=True), (), abandon=False)
@@ -159,6 +171,28 @@ def _seen(root: str, limit: int) -> dict[str, tuple[int, int]]:
                 if stat.S_ISREG(there.st_mode):
                     found[str(Path(path, name).relative_to(root))] = (there.st_size, there.st_mtime_ns)
     return found
+
+
+def _glanced(folder: int, before: str, found: dict[str, tuple[int, int]], left: list[int]) -> bool:
+    """What is in a folder, which is closed then, and below it; False where that is more than may be looked at."""
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                left[0] -= 1
+                if left[0] < 0:
+                    return False
+                there = entry.stat(follow_symlinks=False)
+                if stat.S_ISREG(there.st_mode):
+                    found[before + entry.name] = (there.st_size, there.st_mtime_ns)
+                elif stat.S_ISDIR(there.st_mode):
+                    below = os.open(entry.name, _LISTED, dir_fd=folder)
+                    if not _glanced(below, f"{before}{entry.name}/", found, left):
+                        return False
+        return True
+    except OSError:
+        return False  # it changes this moment
+    finally:
+        os.close(folder)
 
 
 def _names(folder: int) -> tuple[list[str], bool]:

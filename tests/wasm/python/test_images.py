@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from quire.runtimes.wasm.host.guest import PAGE, Bounds, Ended, Image
+from quire.runtimes.wasm.host.python.language import PythonLanguage
+from quire.runtimes.wasm.host.python.memory import Memory, differing
 from tests.wasm.python.cells import Notebook
 from tests.wasm.python.conftest import Make
 
@@ -177,3 +179,49 @@ def test_streams_of_the_system_are_there_where_an_image_is_put_back(make: Make) 
 
 def test_an_image_can_be_taken_of_a_guest_in_which_nothing_has_run(notebook: Notebook, make: Make) -> None:
     assert make(image=notebook.guest.image()).run("1 + 1").value == 2
+
+
+def test_the_pages_that_the_system_says_were_written_are_those_that_differ(
+    make: Make, language: PythonLanguage
+) -> None:
+    notebook, other = make(), make()
+    notebook.run(STATE)
+    memory, fresh = notebook.guest._memory, language._program.fresh
+    if memory.find() is None:
+        pytest.skip("the system does not show where a guest's memory is")
+    named = set(fresh.changed(memory))
+    assert named == set(differing(memory.sums(), fresh._sums()))
+    through_the_window = Memory(notebook.guest._instance)
+    assert through_the_window.read(sorted(named)) == memory.read(sorted(named))
+    assert memory.find() != other.guest._memory.find() is not None
+
+
+def test_where_the_system_does_not_show_memory_it_is_summed(make: Make, language: PythonLanguage) -> None:
+    first, second = make(), make()
+    for each in (first, second):
+        each.guest._memory._looked = True  # and nothing was found
+    first.run(STATE)
+    second.guest.restore(first.guest.image())
+    assert second.run(LOOK).value == SEEN
+
+
+def test_a_guest_that_was_made_ahead_is_as_any_other(make: Make, language: PythonLanguage, workspace: Path) -> None:
+    make().guest.image()
+    language.prepare()
+    ahead, usual = make(), make()
+    ahead.run(STATE)
+    assert [each.name for each in workspace.iterdir()] == ["sub"]
+    usual.guest.restore(ahead.guest.image())
+    assert usual.run(LOOK).value == SEEN
+    language.prepare()
+    assert make(image=ahead.guest.image()).run(LOOK).value == SEEN
+
+
+def test_a_guest_that_was_made_ahead_has_its_own_limits(make: Make, language: PythonLanguage) -> None:
+    language.prepare()
+    with pytest.raises(Ended, match="No guest could be made"):
+        make(Bounds(memory=1 << 20))
+    ahead = make(Bounds(memory=64 << 20, fuel=10**8))
+    assert "MemoryError" in ahead.run("x = bytearray(100 << 20)").raised
+    with pytest.raises(Ended, match="fuel"):
+        ahead.run("while True: pass")

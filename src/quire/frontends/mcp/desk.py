@@ -176,7 +176,9 @@ async def kernel_state(app: App, notebook: Notebook) -> tuple[str, Snapshot | No
         return "running", None
     if app.kernels.live(notebook) is not None:
         return "idle", None
-    asleep = await app.durable.standing(notebook) if app.durable is not None else None
+    if app.durable is None or not (notebook.runs or notebook.origin):  # it holds nothing that could sleep
+        return "not started", None
+    asleep = await app.durable.standing(notebook)
     return ("hibernated", asleep) if asleep is not None else ("not started", None)
 
 

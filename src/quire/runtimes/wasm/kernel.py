@@ -52,7 +52,7 @@ class WasmKernel:
     ) -> WasmKernel:
         """With `image`, its namespace begins as that says; the file is copied."""
         kernel = cls(pool, calls, folder, spec, make)
-        await asyncio.to_thread(kernel._folder.mkdir, mode=0o700, parents=True)
+        await asyncio.to_thread(kernel._make_folders)
         try:
             if image is not None:
                 began = kernel._folder / "began"
@@ -63,6 +63,14 @@ class WasmKernel:
             await kernel._clear()
             raise
         return kernel
+
+    def _make_folders(self) -> None:
+        workspace = Path(self._spec.workspace)
+        try:
+            workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise Failed(f"The workspace {workspace} cannot be made: {error.strerror}.") from error
+        self._folder.mkdir(mode=0o700, parents=True)
 
     async def _begin(self, image: str) -> None:
         self._offered = -1

@@ -16,6 +16,7 @@ from quire.wire.messages import BadMessage, Finished, Inspected, Native, Paged, 
 
 _MAKE = 30.0  # seconds a guest has to be there
 _END = 1.0  # seconds it has to stop before its host is ended, with all the guests in it
+_SAY = words.CREDIT // 8  # bytes of events taken before the guest hears of them
 _GONE = Died(reason="The process that ran this and other sandboxes ended.", hint="Call again.")
 _ANSWERS = (Inspected, Value, Paged, words.Made, words.Kept)
 
@@ -32,6 +33,7 @@ class Live:
         self._decoder = frames.Decoder(words.FROM_GUEST)
         self._run: str | None = None
         self._asked = self._answered = 0  # questions
+        self._taken = 0  # bytes of events that the guest has not heard of yet
         self._died: Died | None = None
         self._number = host.join(self._heard)
 
@@ -77,8 +79,15 @@ class Live:
             self._arrived.clear()
             await self._arrived.wait()
         event, size = self._events.popleft()
-        self.send(words.Heard(size=size))
+        self._heed(size)
         return event
+
+    def _heed(self, size: int) -> None:
+        """Say how much was taken, now and then: a guest has credit for far more than most ever say."""
+        self._taken += size
+        if self._taken >= _SAY:
+            self.send(words.Heard(size=self._taken))
+            self._taken = 0
 
     async def ask(self, question: Any) -> Any:
         """The answer; what is shown meanwhile is the next run's. Answers come in order, and one that nobody waits for
@@ -133,13 +142,13 @@ class Live:
                 self._over(Died(reason=reason[:2_000], hint=hint[:2_000]))
                 return
             case relay.Called():
-                self.send(words.Heard(size=size))
+                self._heed(size)
                 task = asyncio.get_running_loop().create_task(self._answer(message))
                 self._calls.add(task)
                 task.add_done_callback(self._calls.discard)
                 return
             case Native() | relay.GivenUp():
-                self.send(words.Heard(size=size))
+                self._heed(size)
                 return
             case Finished(run=run) if run != self._run:
                 raise BadMessage("it ended a run that does not run")

@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
-import anyio
-
 from quire.core.errors import Failed
 from quire.core.model import KernelSpec, Layer, RuntimeInfo
 from quire.core.ports import Relay
@@ -44,10 +42,6 @@ class WasmRuntime:
 
     async def start(self, spec: KernelSpec) -> WasmKernel:
         self._check()
-        try:
-            await anyio.Path(spec.workspace).mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise Failed(f"The workspace {spec.workspace} cannot be made: {error.strerror}.") from error
         make = words.Make(
             workspace=spec.workspace,
             mounts=[[each.path, each.writable] for each in spec.mounts],

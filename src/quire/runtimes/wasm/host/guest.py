@@ -107,5 +107,8 @@ class Language(Protocol):
         """A new guest. Raises Ended where none can be made."""
         ...
 
+    def prepare(self) -> None:
+        """Do ahead, where that helps, what the next guest needs; called when nobody waits."""
+
     def tick(self) -> None:
         """Called every few milliseconds while guests run, from a thread of its own: deadlines are looked at."""

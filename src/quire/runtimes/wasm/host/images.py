@@ -20,11 +20,9 @@ def write(image: Image, file: Path) -> int:
     words = json.dumps({"artefact": image.artefact, "size": image.size, "rest": image.rest}).encode()
     numbers = sorted(image.pages)
     beside = file.with_suffix(".new")
+    head = _HEAD.pack(_MAGIC, len(words), len(numbers)) + words + struct.pack(f"<{len(numbers)}I", *numbers)
     with beside.open("xb") as out:
-        out.write(_HEAD.pack(_MAGIC, len(words), len(numbers)) + words)
-        out.write(struct.pack(f"<{len(numbers)}I", *numbers))
-        out.writelines(image.pages[number] for number in numbers)
-        size = out.tell()
+        size = out.write(b"".join([head, *(image.pages[number] for number in numbers)]))
     beside.replace(file)
     return size
 

@@ -198,6 +198,7 @@ class Seat:
                 self._timed(lambda guest: guest.offer(asked))
             case words.Keep(file=file):
                 self._timed(lambda guest: self.say(_keep(guest, Path(file))))
+                self._loop.language.prepare()
 
     def _timed(self, do: Callable[[Guest], None]) -> None:
         assert self._guest is not None

@@ -82,6 +82,9 @@ class JavaScript:
             self._guests.add(guest)
         return guest
 
+    def prepare(self) -> None:
+        """Nothing: a guest is made as soon as one is wanted."""
+
     def tick(self) -> None:
         now = time.monotonic()
         with self._counting:

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 import time
 from dataclasses import dataclass
 from typing import Any
 
 import wasmtime
-from wasmtime.component import Component, Linker
 
 from quire.runtimes.wasm.host.guest import PAGE, Bounds, Ended, Host, Image, Place
-from quire.runtimes.wasm.host.python import memory
-from quire.runtimes.wasm.host.python.calls import Instance
-from quire.runtimes.wasm.host.python.memory import Memory, Sums
 from quire.runtimes.wasm.host.python.opened import Opened
+from quire.runtimes.wasm.host.python.program import FOR_EVER, Program
 from quire.wire import messages, relay, texts
 
 WORKSPACE = "/workspace"
-_FOR_EVER = (1 << 63) - 1  # fuel nobody uses up
 _OWN_FUEL = 10**10  # for what we ask ourselves
 _GRACE = 0.1  # seconds that code has to hear an interrupt
 _HEEDED = 1.5  # and then to come to its end: less than the server waits before it ends the process
@@ -27,46 +22,6 @@ _SAID = (messages.Printed, messages.Displayed, messages.Cleared, messages.Raised
 _WORDS: dict[str, type] = {kind.__name__: kind for kind in (*_SAID, relay.Called)}
 _ANSWERS = {messages.Inspect: messages.Inspected, messages.Read: messages.Value, messages.Page: messages.Paged}
 _OWN = 2 << 20  # bytes of the memory it began with that a guest has written to, about
-
-
-class Program:
-    """What all guests have in common, and how one looks that was just made."""
-
-    def __init__(
-        self, artefact: str, engine: wasmtime.Engine, linker: Linker, component: Component, metered: bool
-    ) -> None:
-        self.artefact = artefact
-        self.engine = engine
-        self.linker = linker
-        self.component = component
-        self.metered = metered
-        self._lock = threading.Lock()
-        self._fresh: tuple[Instance, Sums] | None = None
-
-    def base(self) -> Sums:
-        """The sums of a memory in which nothing has run."""
-        return self._template()[1]
-
-    def pages(self, numbers: list[int]) -> dict[int, bytes]:
-        """Pages as they are in such a memory, and would be beyond its end."""
-        with self._lock:
-            instance, sums = self._template_locked()
-            found = Memory(instance).read(number for number in numbers if number < len(sums))
-        return {number: found.get(number, bytes(PAGE)) for number in numbers}
-
-    def _template(self) -> tuple[Instance, Sums]:
-        with self._lock:
-            return self._template_locked()
-
-    def _template_locked(self) -> tuple[Instance, Sums]:
-        if self._fresh is None:
-            store = wasmtime.Store(self.engine)
-            store.set_wasi(wasmtime.WasiConfig())
-            if self.metered:
-                store.set_fuel(_FOR_EVER)
-            instance = Instance(self.linker, self.component, store, lambda said: "")
-            self._fresh = (instance, Memory(instance).sums())
-        return self._fresh
 
 
 @dataclass
@@ -92,14 +47,10 @@ class PythonGuest:
 
     def _begin(self) -> None:
         """Be one that was just made."""
-        self._store = wasmtime.Store(self._program.engine)
-        limit = self._bounds.memory or -1
-        self._store.set_limits(memory_size=limit)
+        blank = self._program.blank(self._bounds.memory)
+        self._store, self._instance, self._memory = blank.store, blank.instance, blank.memory
         self._store.set_wasi(self._wasi())
-        self._fuel(_OWN_FUEL)
-        self._instance = Instance(self._program.linker, self._program.component, self._store, self._heard)
-        self._instance.stopped = self._is_to_stop
-        self._memory = Memory(self._instance)
+        self._instance.host, self._instance.stopped = self._heard, self._is_to_stop
         self._entered, self._over = False, ""
 
     def _wasi(self) -> wasmtime.WasiConfig:
@@ -115,7 +66,7 @@ class PythonGuest:
         self._enter()
         self._running = _Run()
         try:
-            size, _, rest = self._ask(run, self._bounds.fuel or _FOR_EVER).partition("\n")
+            size, _, rest = self._ask(run, self._bounds.fuel or FOR_EVER).partition("\n")
             if size != "0":
                 self._heard(rest[: int(size[:9])])
             finished = texts.load(messages.EVENTS, rest[int(size[:9]) :])
@@ -148,14 +99,13 @@ class PythonGuest:
         self._enter()
         asleep = self._answer(messages.Checkpoint(name=""))
         lost = asleep.lost if isinstance(asleep, messages.Checkpointed) else []
-        self._fuel(_FOR_EVER)
+        self._fuel(FOR_EVER)
         try:
-            sums = self._memory.sums()
-            pages = self._memory.read(memory.differing(sums, self._program.base()))
+            size, pages = self._memory.size(), self._memory.read(self._program.fresh.changed(self._memory))
         except wasmtime.WasmtimeError as error:
             raise self._ended(error) from error
         self._answer(messages.Load())
-        return Image(artefact=self._program.artefact, size=len(sums) * PAGE, pages=pages, rest="; ".join(lost)[:1_000])
+        return Image(artefact=self._program.artefact, size=size, pages=pages, rest="; ".join(lost)[:1_000])
 
     def restore(self, image: Image) -> None:
         if image.artefact != self._program.artefact:
@@ -166,15 +116,15 @@ class PythonGuest:
             self._store.close()
             self._begin()
         self._enter()  # what the guest has outside its memory is made by this, and by nothing else
-        self._fuel(_FOR_EVER)
+        self._fuel(FOR_EVER)
         try:
             if not self._memory.grow(image.size):
                 raise Ended(
                     f"The checkpoint needs {image.size:,} bytes of memory, and {self._bounds.memory:,} are the limit.",
                     "Raise wasm_memory_bytes.",
                 )
-            changed = memory.differing(self._memory.sums(), self._program.base())
-            back = self._program.pages([number for number in changed if number not in image.pages])
+            changed = self._program.fresh.changed(self._memory)
+            back = self._program.fresh.pages([number for number in changed if number not in image.pages])
             self._memory.write({**back, **image.pages})
         except wasmtime.WasmtimeError as error:
             raise self._ended(error) from error
@@ -182,7 +132,7 @@ class PythonGuest:
         self._enter()
 
     def memory(self) -> int:
-        return self._memory.size() - len(self._program.base()) * PAGE + _OWN
+        return self._memory.size() - self._program.fresh.size + _OWN
 
     def close(self) -> None:
         self._store.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.metadata
 import os
@@ -16,8 +17,9 @@ from wasmtime.component import Component, Linker
 
 from quire.runtimes.wasm.host.guest import Bounds, Ended, Host, Place
 from quire.runtimes.wasm.host.python import calls
-from quire.runtimes.wasm.host.python.guest import Program, PythonGuest
+from quire.runtimes.wasm.host.python.guest import PythonGuest
 from quire.runtimes.wasm.host.python.opened import raise_limit
+from quire.runtimes.wasm.host.python.program import Program
 
 STACK = 16 << 20
 """Bytes of stack with which deep recursion is an error of Python's, not the guest's end."""
@@ -54,9 +56,7 @@ class PythonLanguage:
         linker = Linker(engine)
         linker.add_wasip2()
         calls.define_host(linker)
-        program = Program(name, engine, linker, compiled, metered)
-        program.base()  # now: the first image is to cost no more than those after it
-        return cls(program, name)
+        return cls(Program(name, engine, linker, compiled, metered), name)
 
     @property
     def version(self) -> str:
@@ -73,6 +73,10 @@ class PythonLanguage:
             why = str(error).splitlines()[0]
             hint = "Raise wasm_memory_bytes." if "memory" in why else "Look whether its folders are there."
             raise Ended(f"No guest could be made: {why}.", hint) from error
+
+    def prepare(self) -> None:
+        with contextlib.suppress(wasmtime.WasmtimeError):  # no room for one: the next is made when it is wanted
+            self._program.prepare()
 
     def tick(self) -> None:
         self._program.engine.increment_epoch()

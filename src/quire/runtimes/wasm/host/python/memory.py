@@ -1,15 +1,20 @@
-"""A guest's linear memory, seen through the window that was built into its component: which pages differ, and what is
-in them."""
+"""A guest's linear memory: which pages differ, and what is in them. Seen as the system has it mapped where that can be
+found, else through the window that was built into its component."""
 
 from __future__ import annotations
 
+import contextlib
 import struct
+import threading
 from collections.abc import Iterable, Iterator
 
 from quire.runtimes.wasm.host.guest import PAGE
+from quire.runtimes.wasm.host.python import mapped
 from quire.runtimes.wasm.host.python.calls import Instance
+from quire.runtimes.wasm.host.python.mapped import Mapped, Touched
 
 _WASM_PAGE = 65536
+_EMPTY = bytes(PAGE)
 _AT_ONCE = 64  # pages that go through the window together: its own memory never shrinks
 
 Sums = tuple[int, ...]
@@ -19,6 +24,20 @@ Sums = tuple[int, ...]
 class Memory:
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
+        self.mapped: Mapped | None = None
+        self._looked = False
+
+    def find(self) -> Mapped | None:
+        """Look where it is mapped, once: a mark is put into it, and looked for."""
+        if not self._looked:
+            self._looked = True
+            first, mark = self._gather([0]), mapped.a_mark()
+            self._scatter({0: mark})
+            try:
+                self.mapped = mapped.marked(mark, self.size())
+            finally:
+                self._scatter(first)
+        return self.mapped
 
     def size(self) -> int:
         """Bytes of it."""
@@ -39,6 +58,18 @@ class Memory:
 
     def read(self, numbers: Iterable[int]) -> dict[int, bytes]:
         """The pages of these numbers."""
+        if self.mapped is not None:
+            return {number: self.mapped.read(number) for number in numbers}
+        return self._gather(numbers)
+
+    def write(self, pages: dict[int, bytes]) -> None:
+        if self.mapped is None:
+            self._scatter(pages)
+            return
+        for number, page in pages.items():
+            self.mapped.write(number, page)
+
+    def _gather(self, numbers: Iterable[int]) -> dict[int, bytes]:
         found: dict[int, bytes] = {}
         for some in _portions(numbers):
             asked = struct.pack(f"<{len(some)}I", *some).decode("latin-1")
@@ -46,10 +77,55 @@ class Memory:
             found.update((number, data[at * PAGE : (at + 1) * PAGE]) for at, number in enumerate(some))
         return found
 
-    def write(self, pages: dict[int, bytes]) -> None:
+    def _scatter(self, pages: dict[int, bytes]) -> None:
         for some in _portions(pages):
             data = b"".join(struct.pack("<I", number) + pages[number] for number in some)
             self._instance.call("memory-scatter", data.decode("latin-1"))
+
+
+class Fresh:
+    """A memory in which nothing has run, and nothing will: all others are held against it, from any thread."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._lock = threading.Lock()
+        self._summed: Sums = ()
+        self._often: Touched | None = None  # by each guest so far
+        self.size = memory.size()
+        if memory.find() is None:
+            self._sums()  # now: the first image is to cost no more than those after it
+
+    def changed(self, memory: Memory) -> list[int]:
+        """The numbers of the pages that are not as in this one; beyond its end it is all zeros."""
+        there, here = memory.find(), self._memory.mapped
+        if there is not None and here is not None:
+            with contextlib.suppress(OSError):
+                return self._changed(there, here, memory.size())
+        return differing(memory.sums(), self._sums())
+
+    def pages(self, numbers: list[int]) -> dict[int, bytes]:
+        """Pages as they are here, and would be beyond the end."""
+        with self._lock:
+            found = self._memory.read(number for number in numbers if number < self.size // PAGE)
+        return {number: found.get(number, _EMPTY) for number in numbers}
+
+    def _changed(self, there: Mapped, here: Mapped, size: int) -> list[int]:
+        end, touched = self.size // PAGE, there.touched(size)
+        self._often = touched.both(self._often or touched, end)
+        numbers = touched.numbers()
+        beyond = [number for number in numbers if number >= end and there.read(number) != _EMPTY]
+        return [number for number in numbers if number < end and there.differs(here, number)] + beyond
+
+    def warm(self, memory: Memory) -> None:
+        """Have the pages of a new memory in place that every guest needs."""
+        there = memory.find()
+        if there is not None and self._often is not None:
+            there.touch(self._often)
+
+    def _sums(self) -> Sums:
+        with self._lock:
+            self._summed = self._summed or self._memory.sums()
+            return self._summed
 
 
 def differing(sums: Sums, base: Sums) -> list[int]:
