@@ -34,6 +34,8 @@ class Live:
         self._asked = self._answered = 0  # questions
         self._died: Died | None = None
         self._number = host.join(self._heard)
+        self.blocked = False
+        """Whether its host had to be ended for it."""
 
     @classmethod
     async def begin(
@@ -106,6 +108,7 @@ class Live:
                 async with asyncio.timeout(_END):
                     await self._end()
             except TimeoutError:
+                self.blocked = True
                 self._host.kill()
                 await self._end()
         self._host.leave(self._number)
