@@ -23,15 +23,14 @@ from quire.core.confines import Confines
 from quire.core.current import Current
 from quire.core.documents import Documents
 from quire.core.durable import Durable
-from quire.core.errors import Failed, Refused
+from quire.core.errors import Failed
 from quire.core.feed import Feed
 from quire.core.file_ports import Folders
 from quire.core.files import Files
 from quire.core.idle import Idle
 from quire.core.kernels import Kernels
 from quire.core.mirrors import Mirrors
-from quire.core.model import LOCAL, Cell, KernelLimits, KernelSpec, Mount, Notebook
-from quire.core.network import still_granted
+from quire.core.model import Cell, KernelLimits, Notebook
 from quire.core.notebooks import Notebooks
 from quire.core.ports import Blobs, Relay, Runtime, Shares, Snapshots, Store, Tokens
 from quire.core.pressure import Pressure
@@ -71,6 +70,7 @@ async def app(settings: Settings, *, kernels: bool = True) -> AsyncIterator[App]
         stack.push_async_callback(store.close)
         snapshots = _snapshots(settings, stack)
         await store.mark_unfinished()
+        place = rules.workspace(settings)
         active, approvals, limits = ActiveRuns(), Approvals(rules.approvals(settings)), rules.limits(settings)
         calls, feed = records.calls(settings, stack), Feed()
         notebooks = Notebooks(store, blobs, feed, limits, list(dict.fromkeys((settings.runtime, *RUNTIMES))))
@@ -80,11 +80,11 @@ async def app(settings: Settings, *, kernels: bool = True) -> AsyncIterator[App]
         )
         runtimes = await _runtimes(settings, stack, relay) if kernels else {}
         durable = Durable(snapshots, store) if snapshots is not None else None
-        keeping = Kernels(runtimes, store, _spec(settings), rules.kernels(settings), durable)
+        keeping = Kernels(runtimes, store, rules.spec(settings), rules.kernels(settings), durable)
         stack.push_async_callback(keeping.close)
         saving = await _saving(settings, stack, snapshots, store, durable, keeping, feed, installed)
         folders, quotas, made = _folders(), rules.quotas(settings), settings.data_dir / "workspaces"
-        space = Space(folders, active, keeping, _workspace(settings), rules.space(settings))
+        space = Space(folders, active, keeping, place, rules.space(settings))
         queue = Queue(Places(quotas.runs, quotas.runs_each), store, feed, limits.max_cells)
         runs = Runs(store, blobs, keeping, feed, limits, active, relay, space, queue)
         runs.ended = calls.tally.run
@@ -100,8 +100,8 @@ async def app(settings: Settings, *, kernels: bool = True) -> AsyncIterator[App]
             questions=Questions(keeping),
             batches=Batches(runs, keeping, limits.patience, group.start_soon),
             documents=documents,
-            files=Files(folders, space, _workspace(settings), settings.max_file_bytes),
-            sandboxes=Sandboxes(store, notebooks, keeping, sharing, folders, feed, _workspace(settings), made, durable),
+            files=Files(folders, space, place, settings.max_file_bytes),
+            sandboxes=Sandboxes(store, notebooks, keeping, sharing, folders, feed, place, made, durable),
             mirrors=mirrors,
             timeline=Timeline(store, keeping, notebooks, feed, group.start_soon, durable),
             saving=saving,
@@ -119,7 +119,7 @@ async def app(settings: Settings, *, kernels: bool = True) -> AsyncIterator[App]
             disk=records.disk(settings),
             limits=limits,
             rates=Rates(quotas.requests, quotas.burst, time.monotonic),
-            workspace=_workspace(settings),
+            workspace=place,
             about=about(settings),
         )
 
@@ -290,8 +290,11 @@ def _confines(settings: Settings) -> Confines:
 
 
 async def _runtimes(settings: Settings, stack: AsyncExitStack, relay: Relay) -> dict[str, Runtime]:
+    from quire.runtimes.wasm.reach import Reach
     from quire.runtimes.wasm.runtime import WasmRuntime
 
+    below = tuple(filter(None, (settings.data_dir / "workspaces", settings.workspace)))
+    reach = Reach(sandbox=settings.sandbox, workspaces=below, mounts=rules.mounts(settings))
     found: dict[str, Runtime] = {"python": await _python(settings, stack, relay)}
     for name in RUNTIMES[1:]:
         wasm = WasmRuntime(
@@ -301,6 +304,7 @@ async def _runtimes(settings: Settings, stack: AsyncExitStack, relay: Relay) -> 
             images=settings.data_dir / "images",
             files=settings.wasm_open_files,
             most_calls=settings.max_calls,
+            reach=reach,
         )
         found[name] = await stack.enter_async_context(wasm.open())
     return found
@@ -335,57 +339,6 @@ def _mirrored(notebook: Notebook, cells: list[Cell]) -> str:
     from quire.notebook_format import files
 
     return files.mirrored(notebook, cells)
-
-
-def _workspace(settings: Settings) -> Callable[[Notebook], str]:
-    if settings.auth != "none" and settings.workspace is not None:
-        raise Refused("With auth every notebook needs a folder of its own: unset the setting workspace.")
-
-    one, made = settings.workspace, str(settings.data_dir / "workspaces")  # asked for several times in each call
-
-    def path(notebook: Notebook) -> str:
-        if one is not None and notebook.owner == LOCAL:  # nobody else works in the local user's folder
-            return str(one)
-        return os.path.join(made, notebook.origin.root if notebook.origin else notebook.id)  # noqa: PTH118
-
-    return path
-
-
-def _spec(settings: Settings) -> Callable[[Notebook], KernelSpec]:
-    """What a notebook's own policy says, over the settings."""
-    workspace = _workspace(settings)
-    mounts = tuple(_mount(entry) for entry in settings.mounts)
-    usual = settings.max_memory_bytes, settings.wasm_memory_bytes
-
-    def spec(notebook: Notebook) -> KernelSpec:
-        own = notebook.policy
-        return KernelSpec(
-            notebook=notebook.id,
-            name=notebook.name,
-            owner=notebook.owner,
-            workspace=workspace(notebook),
-            python=own.python,
-            ipython=own.shell == "ipython",
-            network=settings.network if own.network is None else still_granted(own.network, settings.network),
-            mounts=mounts,
-            limits=KernelLimits(
-                memory=own.memory if own.memory is not None else usual[notebook.runtime != "python"],
-                fuel=settings.wasm_fuel if own.fuel is None else own.fuel,
-                cpu=settings.max_cpu_seconds if own.cpu is None else own.cpu,
-                processes=settings.max_processes if own.processes is None else own.processes,
-                file=settings.workspace_bytes,
-            ),
-            checkpoint_bytes=settings.checkpoint_bytes,
-        )
-
-    return spec
-
-
-def _mount(entry: str) -> Mount:
-    path, colon, how = entry.rpartition(":")
-    if colon and how in ("ro", "rw"):
-        return Mount(str(Path(path).expanduser().resolve()), writable=how == "rw")
-    return Mount(str(Path(entry).expanduser().resolve()))
 
 
 def _make_room(settings: Settings, group: TaskGroup, kernels: Kernels, saving: Saving | None, space: Space) -> None:

@@ -7,8 +7,10 @@ import tempfile
 from pathlib import Path
 
 from quire import __version__
-from quire.compose import app
+from quire.compose import RUNTIMES, app
+from quire.core.app import App
 from quire.core.errors import Failed, Refused
+from quire.core.layers import sentence
 from quire.core.model import LOCAL, Layer
 from quire.settings import Settings
 
@@ -28,6 +30,9 @@ async def examine(settings: Settings) -> list[Finding]:
             found.append(("kernels", True, f"Python {said.version} ({settings.python})"))
             found.append(("preloaded", None, f"{loaded} (of {', '.join(settings.preload)})"))
             found += [_wall(layer, settings.sandbox) for layer in said.layers]
+            found += [
+                await _guests(running, name, settings.sandbox) for name in RUNTIMES[1:] if name != settings.runtime
+            ]
         found.append(("recovery", *await _recovers(settings)))
     except (Failed, Refused) as error:
         found.append(("start", False, str(error)))
@@ -38,6 +43,15 @@ def _wall(layer: Layer, wanted: str) -> Finding:
     """A layer that is off by choice is no fault."""
     stands = None if layer.why_not and wanted == "off" else not layer.why_not
     return f"sandbox: {layer.name}", stands, layer.why_not or "on"
+
+
+async def _guests(running: App, name: str, wanted: str) -> Finding:
+    """A runtime in WebAssembly: one that is not set up is no fault, nor is a wall that is off by choice."""
+    said = await running.kernels.about(name)
+    if said.why_not:
+        return name, None, said.why_not
+    lacks = any(layer.why_not for layer in said.layers) and wanted != "off"
+    return name, not lacks, f"{said.version}; walls: {sentence(said.layers)}"
 
 
 async def _recovers(settings: Settings) -> tuple[bool, str]:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from pathlib import Path
+
 from quire.core.approvals import ApprovalRules
 from quire.core.capability import Approve
+from quire.core.errors import Refused
 from quire.core.idle import IdleRules
 from quire.core.kernels import KernelRules
 from quire.core.limits import Limits
+from quire.core.model import LOCAL, KernelLimits, KernelSpec, Mount, Notebook
+from quire.core.network import still_granted
 from quire.core.quotas import Quotas
 from quire.core.saving import SavingRules
 from quire.core.space import SpaceRules
@@ -65,3 +72,58 @@ def space(settings: Settings) -> SpaceRules:
 def approvals(settings: Settings) -> ApprovalRules:
     rules = {what: Approve(word) for what, word in settings.approve.items()}
     return ApprovalRules(rules=rules, unasked=settings.approve_unasked, timeout=settings.approve_timeout)
+
+
+def workspace(settings: Settings) -> Callable[[Notebook], str]:
+    if settings.auth != "none" and settings.workspace is not None:
+        raise Refused("With auth every notebook needs a folder of its own: unset the setting workspace.")
+
+    one, made = settings.workspace, str(settings.data_dir / "workspaces")  # asked for several times in each call
+
+    def path(notebook: Notebook) -> str:
+        if one is not None and notebook.owner == LOCAL:  # nobody else works in the local user's folder
+            return str(one)
+        return os.path.join(made, notebook.origin.root if notebook.origin else notebook.id)  # noqa: PTH118
+
+    return path
+
+
+def spec(settings: Settings) -> Callable[[Notebook], KernelSpec]:
+    """What a notebook's own policy says, over the settings."""
+    place = workspace(settings)
+    granted = mounts(settings)
+    usual = settings.max_memory_bytes, settings.wasm_memory_bytes
+
+    def of(notebook: Notebook) -> KernelSpec:
+        own = notebook.policy
+        return KernelSpec(
+            notebook=notebook.id,
+            name=notebook.name,
+            owner=notebook.owner,
+            workspace=place(notebook),
+            python=own.python,
+            ipython=own.shell == "ipython",
+            network=settings.network if own.network is None else still_granted(own.network, settings.network),
+            mounts=granted,
+            limits=KernelLimits(
+                memory=own.memory if own.memory is not None else usual[notebook.runtime != "python"],
+                fuel=settings.wasm_fuel if own.fuel is None else own.fuel,
+                cpu=settings.max_cpu_seconds if own.cpu is None else own.cpu,
+                processes=settings.max_processes if own.processes is None else own.processes,
+                file=settings.workspace_bytes,
+            ),
+            checkpoint_bytes=settings.checkpoint_bytes,
+        )
+
+    return of
+
+
+def mounts(settings: Settings) -> tuple[Mount, ...]:
+    return tuple(_mount(entry) for entry in settings.mounts)
+
+
+def _mount(entry: str) -> Mount:
+    path, colon, how = entry.rpartition(":")
+    if colon and how in ("ro", "rw"):
+        return Mount(str(Path(path).expanduser().resolve()), writable=how == "rw")
+    return Mount(str(Path(entry).expanduser().resolve()))

@@ -22,7 +22,8 @@ LATE = frozenset({"IPython", "PIL", "comm", "ipywidgets", "matplotlib", "vl_conv
 
 FOLDERS = {
     "wire": Allowed(ours=("quire.wire",)),
-    "worker": Allowed(ours=("quire.wire", "quire.worker"), inside_functions=LATE),
+    "walls": Allowed(ours=("quire.walls",)),
+    "worker": Allowed(ours=("quire.walls", "quire.wire", "quire.worker"), inside_functions=LATE),
     "worker/ipython": Allowed(
         ours=("quire.wire", "quire.worker"), libraries=frozenset({"IPython", "traitlets"}), inside_functions=LATE
     ),

@@ -21,7 +21,7 @@ WHO = ("root", "user")
 BEGIN = """
 import ctypes, errno, json, os, sys, threading
 from tests.security.child import become, tried
-from quire.worker.sandbox import landlock, libc, privileges, seccomp
+from quire.walls import landlock, libc, privileges, seccomp
 become({who!r})
 """
 FILTERED = """
@@ -39,7 +39,8 @@ def run(who: str, body: str, folder: Path, *, filtered: bool = False) -> Any:
 
 def start(who: str, body: str, folder: Path, *, filtered: bool = False) -> subprocess.CompletedProcess[str]:
     code = BEGIN.format(who=who) + (FILTERED if filtered else "") + body
-    places = {"HOME": str(folder), "TMPDIR": str(folder), "PYTHONPATH": str(Path(__file__).parents[2])}
+    found = os.pathsep.join(filter(None, (str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH"))))
+    places = {"HOME": str(folder), "TMPDIR": str(folder), "PYTHONPATH": found}
     return subprocess.run(
         [sys.executable, "-c", code],
         cwd=folder,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from quire.worker.sandbox import landlock, seccomp
+from quire.walls import landlock, seccomp
 from tests.conftest import missing
 from tests.security.children import WHO, own_folder, run, start
 from tests.security.working import PROGRAMS, SCIENCE, WORKING

@@ -208,6 +208,7 @@ async def test_a_pipe_that_is_opened_all_the_same_costs_its_run_and_no_state(att
     assert held.state == ("TIMEOUT" if attacker.is_python else "ERROR")  # JavaScript has no files but the host's
     await attacker.is_as_before()
     await neighbour.is_as_before()
+    await attacker.notebook.reset()  # and its host, which it has for itself now
 
 
 async def test_a_disk_is_not_filled(attacker: Book, neighbour: Book) -> None:

@@ -73,6 +73,7 @@ async def test_a_sleep_that_cannot_be_stopped_costs_its_run_and_no_state(attacke
     assert slept.state == "TIMEOUT"
     await attacker.is_as_before()
     await neighbour.is_as_before()
+    await attacker.notebook.reset()  # and its host, which it has for itself now
 
 
 async def test_one_that_loops_leaves_others_running(attacker: Book, neighbour: Book) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from quire.worker.sandbox import seccomp
+from quire.walls import seccomp
 
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 I386 = 0x40000003
@@ -92,6 +92,22 @@ def test_clone_makes_threads_and_processes_but_no_namespace(machine: str) -> Non
         assert call(machine, "clone", HIGH | flags) == ALLOW
         for new in NEW_NAMESPACES:
             assert call(machine, "clone", HIGH | flags | new) == errno.EPERM
+
+
+@both
+def test_a_process_alone_starts_threads_only_and_has_nobody_to_talk_to(machine: str) -> None:
+    thread, fork, vfork = 0x3D0F00, 0x01200011, 0x4111
+    for name, row in seccomp.ALONE.items():
+        if (number := known(row, machine)) is not None:
+            answers = {run(machine, number, [argument] * 6, alone=True) for argument in (0, 1, 2**64 - 1)}
+            assert (name, answers) == (name, {errno.EPERM})
+    clone = known(seccomp.CHECKED["clone"], machine)
+    assert clone is not None
+    assert run(machine, clone, [HIGH | thread], alone=True) == ALLOW
+    for flags in (fork, vfork, 0, *(thread | new for new in NEW_NAMESPACES)):
+        assert run(machine, clone, [flags], alone=True) == errno.EPERM
+    named = {known(numbers, machine) for table in (*tables(), seccomp.ALONE) for numbers in table.values()}
+    assert {number for number in range(470) if run(machine, number, alone=True) != ALLOW} <= named
 
 
 @both
@@ -184,7 +200,7 @@ def test_the_table_agrees_with_the_headers(machine: str) -> None:
         pytest.skip("the system's headers are not installed")
     text = re.sub(r"__NR3264_", "__NR_", header.read_text())
     right = {name: int(number) for name, number in re.findall(r"#define __NR_(\w+)\s+(\d+)", text)}
-    ours = {name: numbers for table in tables() for name, numbers in table.items()}
+    ours = {name: numbers for table in (*tables(), seccomp.ALONE) for name, numbers in table.items()}
     wrong = {
         name: (known(numbers, machine), right.get(name))
         for name, numbers in ours.items()
@@ -226,8 +242,10 @@ def call(machine: str, name: str, *arguments: int) -> str | int:
     return run(machine, number, list(arguments))
 
 
-def run(machine: str, number: int, arguments: list[int] | None = None, *, architecture: int = 0) -> str | int:
-    return interpret(instructions(machine), data(machine, number, arguments or [], architecture))[0]
+def run(
+    machine: str, number: int, arguments: list[int] | None = None, *, architecture: int = 0, alone: bool = False
+) -> str | int:
+    return interpret(instructions(machine, alone=alone), data(machine, number, arguments or [], architecture))[0]
 
 
 def steps(machine: str, number: int) -> int:
@@ -243,8 +261,8 @@ def data(machine: str, number: int, arguments: list[int], architecture: int) -> 
     return struct.pack("=IIQ6Q", number, architecture or ARCHITECTURES[machine], 0, *padded)
 
 
-def instructions(machine: str) -> list[tuple[int, int, int, int]]:
-    return list(struct.iter_unpack("=HBBI", seccomp.program(machine)))
+def instructions(machine: str, *, alone: bool = False) -> list[tuple[int, int, int, int]]:
+    return list(struct.iter_unpack("=HBBI", seccomp.program(machine, alone=alone)))
 
 
 def interpret(program: list[tuple[int, int, int, int]], data: bytes) -> tuple[str | int, int, list[int]]:

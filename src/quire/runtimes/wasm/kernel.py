@@ -18,6 +18,7 @@ from quire.core.ports import START, Draft, Recipe, Relay, Written
 from quire.runtimes.wasm import words, writing
 from quire.runtimes.wasm.live import Live
 from quire.runtimes.wasm.pool import Pool
+from quire.runtimes.wasm.shelf import images_of
 from quire.wire import messages, relay
 
 _KEEP = 30.0  # seconds an image may take
@@ -38,13 +39,15 @@ class WasmKernel:
     def __init__(self, pool: Pool, calls: Relay, folder: Path, spec: KernelSpec, make: words.Make) -> None:
         self._pool = pool
         self._calls = calls
-        self._folder = folder / uuid4().hex
+        self._images = images_of(folder, spec.owner)
+        self._folder = self._images / uuid4().hex
         self._spec = spec
         self._make = make
         self._kept: dict[str, _Kept] = {}  # oldest first
         self._offered = -1
         self._memory = 0  # bytes, when an image was last taken
         self._began = ""  # the image it began with
+        self._alone = False  # it once did not stop: others of its owner are not to end with it again
 
     @classmethod
     async def start(
@@ -74,7 +77,7 @@ class WasmKernel:
 
     async def _begin(self, image: str) -> None:
         self._offered = -1
-        host = await self._pool.room()
+        host = await self._pool.room(self._spec.owner, self._images, alone=self._alone)
         self._live = await Live.begin(host, replace(self._make, image=image), self._call)
 
     async def _call(self, called: relay.Called) -> relay.Answer:
@@ -107,14 +110,18 @@ class WasmKernel:
         self._live.send(words.Interrupt())
 
     async def kill(self) -> None:
-        await self._live.close()
+        await self._end(self._live)
+
+    async def _end(self, live: Live) -> None:
+        await live.close()
+        self._alone = self._alone or live.blocked
 
     async def close(self) -> None:
         await asyncio.shield(self._close())
 
     async def _close(self) -> None:
         await self._live.close()
-        self._pool.tidy()
+        self._pool.tidy(self._live.host)
         await self._clear()
 
     async def _clear(self) -> None:
@@ -170,7 +177,8 @@ class WasmKernel:
         except Failed:
             self._drop(name)  # whoever hears that it does not wake tries the next
             raise
-        await old.close()
+        await self._end(old)
+        self._pool.tidy(self._live.host)
 
     def forget(self, name: str) -> None:
         self._drop(name)
@@ -197,7 +205,7 @@ class WasmKernel:
             await asyncio.to_thread(writing.read, recipe, file)
             old = self._live
             await self._begin(str(file))
-            await old.close()
+            await self._end(old)
         except Failed as error:
             await self.restore(START)
             raise Failed(str(error).rstrip(".")) from error  # whoever says it ends the sentence
@@ -212,4 +220,4 @@ class WasmKernel:
             raise Failed("That checkpoint is not kept any more.")
         image = self._kept[name].file if name != START else Path(self._began) if self._began else None
         make = replace(self._make, workspace=spec.workspace)
-        return await WasmKernel.start(self._pool, self._calls, self._folder.parent, spec, make, image)
+        return await WasmKernel.start(self._pool, self._calls, self._images.parent, spec, make, image)

@@ -36,6 +36,8 @@ class Live:
         self._taken = 0  # bytes of events that the guest has not heard of yet
         self._died: Died | None = None
         self._number = host.join(self._heard)
+        self.blocked = False
+        """Whether its host had to be ended for it."""
 
     @classmethod
     async def begin(
@@ -115,6 +117,7 @@ class Live:
                 async with asyncio.timeout(_END):
                     await self._end()
             except TimeoutError:
+                self.blocked = True
                 self._host.kill()
                 await self._end()
         self._host.leave(self._number)

@@ -8,28 +8,37 @@ import contextlib
 import itertools
 import logging
 import os
+import re
+import signal
 import sys
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from quire.core.errors import Failed
+from quire.core.errors import Failed, Refused
 from quire.runtimes.wasm import words
+from quire.runtimes.wasm.host.guest import NotReady
+from quire.runtimes.wasm.reach import Reach
 from quire.wire import frames
 
 log = logging.getLogger(__name__)
 _ROOM = 50  # guests in a host
-_HELLO = 120.0  # seconds a host may be silent while it makes or loads its program
+_HELLO = 120.0  # seconds a host may be silent while it loads its program
 _CHUNK = 1 << 20
 _LAST = 20  # lines of what a host said last
+_OURS = str(Path(__file__).parents[3])  # where the package lies
+_PLAIN = re.compile("PATH|HOME|LANG|LANGUAGE|LC_[A-Z]+|TZ|PYTHON[A-Z]*|VIRTUAL_ENV|LD_LIBRARY_PATH|SYSTEMROOT")
 
 
 class HostProcess:
-    """One of them, and the guests in it: each hears its own frames, and the end."""
+    """One of them, and the guests in it, all of one owner: each hears its own frames, and the end."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Process, *, owner: str, alone: bool) -> None:
+        self.owner = owner
+        self.alone = alone  # it holds one guest, and gets no other
+        self.claims = 0  # guests that are about to join
         self._process = process
         self._opener = words.Opener()
         self._guests: dict[int, Callable[[bytes | None], None]] = {}
@@ -44,14 +53,14 @@ class HostProcess:
 
     @property
     def guests(self) -> int:
-        return len(self._guests)
+        return len(self._guests) + self.claims
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
     async def hello(self) -> words.Hello:
-        """What it said first. Raises Failed where it said nothing."""
+        """What it said first. Raises Failed where it said nothing, NotReady where it has no program."""
         while True:
             said = self._said
             try:
@@ -60,11 +69,6 @@ class HostProcess:
                 if self._said is said:
                     self.kill()
                     raise Failed(f"A host of WebAssembly guests was silent for {_HELLO:g} s. Call again.") from None
-
-    @property
-    def doing(self) -> str:
-        """What it said last, before its hello; "" once that is said."""
-        return "" if self._hello.done() else self._said[-1] if self._said else "starting"
 
     def join(self, heard: Callable[[bytes | None], None]) -> int:
         """A number for a new guest, whose frames `heard` gets; None where the host is gone."""
@@ -101,10 +105,12 @@ class HostProcess:
             why = f" It said what is no word of ours ({error})."
         self.kill()
         await self._process.wait()
-        if not self._hello.done():
+        if not self._hello.done() and self._process.returncode == words.NOT_READY:
+            self._hello.set_exception(NotReady())
+        elif not self._hello.done():
             last = "\n".join(self._said)
             self._hello.set_exception(Failed(f"A host of WebAssembly guests did not start.{why} {last}".rstrip()))
-            self._hello.exception()  # looked at
+        self._hello.exception()  # looked at
         for heard in list(self._guests.values()):
             heard(None)
 
@@ -126,48 +132,112 @@ class HostProcess:
 
 
 class Pool:
-    """Hosts of one language, started as they are needed."""
+    """Hosts of one language, started as they are needed. Each is of one owner, and never another's."""
 
-    def __init__(self, language: str, assets: Path) -> None:
+    def __init__(self, language: str, assets: Path, reach: Reach) -> None:
         self._language = language
         self._assets = assets
+        self._reach = reach
         self._hosts: list[HostProcess] = []
         self._starting = asyncio.Lock()
+        self._making: asyncio.Task[None] | None = None
+        self.doing = "starting"
+        """What is done before there can be a host."""
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         try:
             yield
         finally:
+            if self._making is not None:
+                self._making.cancel()
+                await asyncio.wait([self._making])
             await asyncio.gather(*(host.close() for host in self._hosts))
 
-    def tidy(self) -> None:
-        """Of the hosts that hold nobody, one stays: the next guest need not wait for it."""
-        for host in [host for host in self._hosts if not host.guests][1:]:
-            host.kill()
+    def tidy(self, used: HostProcess) -> None:
+        """Of the hosts that hold nobody, the one that was used last stays: the next guest need not wait for it."""
+        for host in self._hosts:
+            if not host.guests and (host is not used or host.alone):
+                host.kill()
 
-    async def room(self) -> HostProcess:
-        """A host with room for one more guest. Raises Failed."""
-        host = await self.any()
-        await host.hello()
-        return host
+    async def room(self, owner: str, images: Path, *, alone: bool = False) -> HostProcess:
+        """A host of that owner with room for one more guest, `alone` in it or with others. Raises Failed."""
+        for made in (False, True):
+            host = await self._any(owner, images, alone)
+            try:
+                self._reach.check((await host.hello()).layers)
+                return host
+            except NotReady:
+                if not made:
+                    await self.make()
+            except Refused:
+                host.kill()
+                raise
+            finally:
+                host.claims -= 1
+        raise Failed(
+            f"The program of {self._language} was made and is not found in {self._assets}: it is loaded only from a "
+            "folder that nobody else can write to. Give that folder the mode 700, or set assets_dir to another."
+        )
 
-    async def any(self) -> HostProcess:
-        """The same, perhaps while it still loads its program."""
+    async def _any(self, owner: str, images: Path, alone: bool) -> HostProcess:
         async with self._starting:
             self._hosts = [host for host in self._hosts if host.alive]
             for host in self._hosts:
-                if host.guests < _ROOM:
+                if host.owner == owner and host.guests < _ROOM and not (host.alone or alone):
+                    host.claims += 1
                     return host
-            host = HostProcess(await _spawn(self._language, self._assets))
+            command = _command(self._language, str(self._assets), await asyncio.to_thread(self._reach.words, images))
+            # a session of its own: whoever ends the server's group lets it save what its hosts hold
+            process = await asyncio.create_subprocess_exec(
+                *command, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=_environ(), start_new_session=True
+            )
+            host = HostProcess(process, owner=owner, alone=alone)
+            host.claims += 1
             self._hosts.append(host)
             return host
 
+    async def make(self) -> None:
+        """Have the program made and compiled, by a process of its own: it starts others. Raises Failed."""
+        if self._making is None or self._making.done():
+            self._making = asyncio.create_task(self._make())
+        await asyncio.shield(self._making)
 
-async def _spawn(language: str, assets: Path) -> Process:
-    command = (sys.executable, "-m", "quire.runtimes.wasm.host", language, str(assets))
-    # a session of its own: whoever ends the server's group lets it save what its hosts hold
-    return await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True)
+    async def _make(self) -> None:
+        command = _command(self._language, str(self._assets))
+        environ = {**os.environ, "PYTHONPATH": _environ()["PYTHONPATH"]}  # of the rest npm may need any
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE, env=environ, start_new_session=True
+        )
+        said: list[str] = []
+        try:
+            assert process.stderr is not None
+            while line := await process.stderr.readline():
+                self.doing = line.decode("utf-8", "replace").rstrip()
+                said = [*said[-_LAST:], self.doing]
+            await process.wait()
+        finally:
+            if process.returncode is None:
+                _kill_group(process)
+                await process.wait()
+        if process.returncode:
+            raise Failed(f"The program of {self._language} could not be made. {said[-1] if said else ''}".rstrip())
+
+
+def _command(*given: str) -> tuple[str, ...]:
+    """`-P`: what lies in the folder the server was started in is none of its program."""
+    return (sys.executable, "-P", "-m", "quire.runtimes.wasm.host", *given)
+
+
+def _environ() -> dict[str, str]:
+    """Of the server's own what a Python needs to start; it may hold secrets."""
+    kept = {name: value for name, value in os.environ.items() if _PLAIN.fullmatch(name)}
+    return {**kept, "PYTHONPATH": os.pathsep.join(filter(None, (_OURS, kept.get("PYTHONPATH"))))}
+
+
+def _kill_group(process: Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL) if hasattr(os, "killpg") else process.kill()
 
 
 def _has_ended(pid: int) -> bool:

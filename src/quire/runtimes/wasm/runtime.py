@@ -8,20 +8,23 @@ from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
-from quire.core.errors import Failed
-from quire.core.model import KernelSpec, Layer, RuntimeInfo
+from quire.core.errors import Failed, Refused
+from quire.core.model import LOCAL, KernelSpec, Layer, RuntimeInfo
 from quire.core.ports import Relay
 from quire.runtimes.wasm import words
 from quire.runtimes.wasm.kernel import WasmKernel
 from quire.runtimes.wasm.pool import Pool
-from quire.runtimes.wasm.shelf import shelf
+from quire.runtimes.wasm.reach import Reach
+from quire.runtimes.wasm.shelf import images_of, shelf
 
 _SOON = 3.0  # seconds that are waited for a program that may have to be made
 _LAYERS = ("wasm", "network", "processes", "files")  # what a guest has none of, by construction
 
 
 class WasmRuntime:
-    def __init__(self, language: str, *, calls: Relay, assets: Path, images: Path, files: int, most_calls: int) -> None:
+    def __init__(
+        self, language: str, *, calls: Relay, assets: Path, images: Path, files: int, most_calls: int, reach: Reach
+    ) -> None:
         self._language = language
         self._calls = calls
         self._files = files  # that a guest may have open at once
@@ -29,7 +32,8 @@ class WasmRuntime:
         self._place = images
         self._images: Path | None = None  # until a kernel is started
         self._shelf = ExitStack()
-        self._pool = Pool(language, assets)
+        self._pool = Pool(language, assets, reach)
+        self._known: words.Hello | None = None
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[WasmRuntime]:
@@ -72,11 +76,17 @@ class WasmRuntime:
     async def about(self) -> RuntimeInfo:
         try:
             self._check()
-            host = await self._pool.any()
             async with asyncio.timeout(_SOON):
-                hello = await host.hello()
+                said = self._known = self._known or await self._hello()
         except TimeoutError:
-            return RuntimeInfo(name=self._language, why_not=f"its program is being made, look again soon: {host.doing}")
-        except Failed as error:
+            why = f"its program is being made, look again soon: {self._pool.doing}"
+            return RuntimeInfo(name=self._language, why_not=why)
+        except (Failed, Refused) as error:
             return RuntimeInfo(name=self._language, why_not=str(error))
-        return RuntimeInfo(name=self._language, version=hello.version, layers=tuple(map(Layer, _LAYERS)))
+        layers = (*map(Layer, _LAYERS), *(Layer(name, why) for name, why in said.layers.items()))
+        return RuntimeInfo(name=self._language, version=said.version, layers=layers)
+
+    async def _hello(self) -> words.Hello:
+        """What every host says; one of the local user's is started for it, who may need it next."""
+        host = await self._pool.room(LOCAL, images_of(self._folder(), LOCAL))
+        return await host.hello()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import tempfile
@@ -29,6 +30,11 @@ def shelf(parent: Path) -> Iterator[Path]:
     finally:
         os.close(held)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def images_of(shelf: Path, owner: str) -> Path:
+    """The part of it that hosts of this owner see."""
+    return shelf / hashlib.sha256(owner.encode()).hexdigest()[:16]
 
 
 def _taken(folder: Path) -> bool:

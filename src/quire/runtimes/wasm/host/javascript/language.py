@@ -17,7 +17,7 @@ import wasmtime
 from wasmtime import _ffi as ffi
 
 from quire.runtimes.wasm.assets import quickjs
-from quire.runtimes.wasm.host.guest import Bounds, Ended, Host, Place
+from quire.runtimes.wasm.host.guest import Bounds, Ended, Host, NotReady, Place
 from quire.runtimes.wasm.host.javascript import freezing, imports
 from quire.runtimes.wasm.host.javascript.exports import Exports
 from quire.runtimes.wasm.host.javascript.freezing import Marks
@@ -26,28 +26,36 @@ from quire.runtimes.wasm.host.javascript.guest import JavaScriptGuest
 WASM_STACK = 12 << 20  # bytes; on a thread with less of its own, deep recursion would kill the process
 THREAD_STACK = 16 << 20
 GRACE = 1.0  # seconds between a soft interrupt and the hard stop
+_Progress = Callable[[str], None] | None  # without one, nothing is made
 _OPTIONS = f"stack {WASM_STACK}, epoch"
 
 
-def load(assets: Path, progress: Callable[[str], None]) -> JavaScript:
-    """The language, from what is kept in that folder, else made anew. Raises quickjs.Missing."""
+def load(assets: Path, progress: Callable[[str], None], *, make: bool = True) -> JavaScript:
+    """The language, from what is kept in that folder, else made anew, or without `make` as it is there, with fuel and
+    without. Raises quickjs.Missing, NotReady."""
     if 0 <= threading.stack_size() < THREAD_STACK:
         threading.stack_size(THREAD_STACK)  # of threads that are started from now on: guests run on them
-    program = quickjs.program(assets, progress)
+    program = quickjs.program(assets, progress) if make else quickjs.kept(assets)
+    if program is None:
+        raise NotReady
     said = hashlib.sha256(program + freezing.prelude().encode() + str(freezing.STACK).encode()).hexdigest()[:16]
     kept = _Kept(assets / "javascript")
     ready, marks = kept.read(f"{said}.wasm"), kept.read(f"{said}.json")
     if ready is None or marks is None:
+        if not make:
+            raise NotReady
         progress("Setting up JavaScript")
         ready, found = freezing.frozen(program)
         marks = json.dumps(found.said()).encode()
         kept.write(f"{said}.json", marks)
         kept.write(f"{said}.wasm", ready)
-    return JavaScript(ready, Marks(**json.loads(marks)), kept, progress)
+    loaded = JavaScript(ready, Marks(**json.loads(marks)), kept, progress if make else None)
+    loaded.compiled(metered=True)  # now: in a host there is no other time for it
+    return loaded
 
 
 class JavaScript:
-    def __init__(self, program: bytes, marks: Marks, kept: _Kept, progress: Callable[[str], None]) -> None:
+    def __init__(self, program: bytes, marks: Marks, kept: _Kept, progress: _Progress) -> None:
         self._program = program
         self._marks = marks
         self._kept = kept
@@ -106,7 +114,7 @@ class JavaScript:
 
 
 class Compiled:
-    def __init__(self, program: bytes, metered: bool, kept: _Kept, progress: Callable[[str], None]) -> None:
+    def __init__(self, program: bytes, metered: bool, kept: _Kept, progress: _Progress) -> None:
         config = wasmtime.Config()
         config.consume_fuel = metered
         config.epoch_interruption = True
@@ -117,7 +125,7 @@ class Compiled:
         module = self._module(program, kept, progress)
         self._ready = imports.linker(self.engine, module).instantiate_pre(module)
 
-    def _module(self, program: bytes, kept: _Kept, progress: Callable[[str], None]) -> wasmtime.Module:
+    def _module(self, program: bytes, kept: _Kept, progress: _Progress) -> wasmtime.Module:
         key = f"{version('wasmtime')}|{_OPTIONS}|{self.metered}|".encode() + program
         name = f"{hashlib.sha256(key).hexdigest()[:24]}.cwasm"
         path = kept.trusted(name)
@@ -126,6 +134,8 @@ class Compiled:
                 return wasmtime.Module.deserialize_file(self.engine, str(path))
             except wasmtime.WasmtimeError:
                 pass  # of another machine, or torn: made anew
+        if progress is None:
+            raise NotReady
         progress("Compiling JavaScript")
         module = wasmtime.Module(self.engine, program)
         kept.write(name, bytes(module.serialize()))
@@ -147,7 +157,6 @@ class _Kept:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def trusted(self, name: str) -> Path | None:
         path = self._folder / name
@@ -164,6 +173,7 @@ class _Kept:
         return path.read_bytes() if path else None
 
     def write(self, name: str, data: bytes) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         beside = self._folder / f"{name}.{secrets.token_hex(4)}"
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
         with os.fdopen(descriptor, "wb") as file:

@@ -15,7 +15,7 @@ import wasmtime
 from wasmtime import _ffi as ffi
 from wasmtime.component import Component, Linker
 
-from quire.runtimes.wasm.host.guest import Bounds, Ended, Host, Place
+from quire.runtimes.wasm.host.guest import Bounds, Ended, Host, NotReady, Place
 from quire.runtimes.wasm.host.python import calls
 from quire.runtimes.wasm.host.python.guest import PythonGuest
 from quire.runtimes.wasm.host.python.opened import raise_limit
@@ -44,15 +44,17 @@ class PythonLanguage:
         *,
         metered: bool = True,
         stack: int = _STACK,
+        make: bool = True,
     ) -> PythonLanguage:
-        """Of the component at that path; what it is compiled to is kept in `cache`, which no guest may see.
+        """Of the component at that path; what it is compiled to is kept in `cache`, which no guest may see. Without
+        `make` it has to be there: raises NotReady.
 
         Threads in which guests run must have twice the `stack`, or the process may crash: see threading.stack_size.
         """
         raise_limit()
         engine = wasmtime.Engine(_config(metered, stack))
         name = _artefact(component, metered)
-        compiled = _Cache(cache).get(engine, component, name, progress)
+        compiled = _Cache(cache).get(engine, component, name, progress if make else None)
         linker = Linker(engine)
         linker.add_wasip2()
         calls.define_host(linker)
@@ -102,13 +104,19 @@ class _Cache:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def get(self, engine: wasmtime.Engine, source: Path, name: str, progress: Callable[[str], None]) -> Component:
+    def get(
+        self, engine: wasmtime.Engine, source: Path, name: str, progress: Callable[[str], None] | None
+    ) -> Component:
+        """Compiled now where nobody has, unless there is no `progress` to tell of."""
         path = self._folder / f"{name}.cwasm"
         if _is_ours(self._folder) and _is_ours(path):
             try:
                 return Component.deserialize_file(engine, str(path))
             except wasmtime.WasmtimeError:
-                progress("the compiled Python guest is of another version")
+                if progress is not None:
+                    progress("the compiled Python guest is of another version")
+        if progress is None:
+            raise NotReady
         progress("compiling the Python guest, once")
         component = Component(engine, source.read_bytes())
         self._keep(path, bytes(component.serialize()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 
-from quire.worker.sandbox import libc
+from quire.walls import libc
 
 _SET_DUMPABLE, _CAPBSET_DROP, _SET_NO_NEW_PRIVS, _CAP_AMBIENT = 4, 24, 38, 47  # prctl's numbers
 _AMBIENT_CLEAR_ALL = 4

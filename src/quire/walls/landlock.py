@@ -13,7 +13,7 @@ import stat
 import struct
 from collections.abc import Collection, Iterable
 
-from quire.worker.sandbox import libc
+from quire.walls import libc
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on every processor
 _VERSION = 1  # asks for the ABI

@@ -18,7 +18,7 @@ import stat
 import struct
 import sys
 
-from quire.worker.sandbox import libc
+from quire.walls import libc
 
 _NEWEST = 469  # file_setattr of Linux 6.17; what came later is unknown here, and answered as an older system would
 _MACHINES = {"x86_64": (0xC000003E, 0, 317), "aarch64": (0xC00000B7, 1, 277)}  # audit's word, column, seccomp's number
@@ -131,6 +131,37 @@ CHECKED: dict[str, tuple[int | None, int | None]] = {
     "openat": (257, 56),
 }
 
+# Refused besides, to a process that has no business with others: it starts no program, signals nobody, has no sockets.
+ALONE: dict[str, tuple[int | None, int | None]] = {
+    "execve": (59, 221),
+    "execveat": (322, 281),
+    "fork": (57, None),
+    "vfork": (58, None),
+    "kill": (62, 129),
+    "tkill": (200, 130),
+    "tgkill": (234, 131),
+    "rt_sigqueueinfo": (129, 138),
+    "rt_tgsigqueueinfo": (297, 240),
+    "pidfd_open": (434, 434),
+    "pidfd_send_signal": (424, 424),
+    "socket": (41, 198),
+    "socketpair": (53, 199),
+    "shmget": (29, 194),
+    "shmat": (30, 196),
+    "shmctl": (31, 195),
+    "semget": (64, 190),
+    "semop": (65, 193),
+    "semctl": (66, 191),
+    "semtimedop": (220, 192),
+    "msgget": (68, 186),
+    "msgsnd": (69, 189),
+    "msgrcv": (70, 188),
+    "msgctl": (71, 187),
+    "mq_open": (240, 180),
+    "mq_unlink": (241, 181),
+}
+
+_THREAD = 0x00010000  # CLONE_THREAD
 _NEW_NAMESPACES = 0x7E020000  # CLONE_NEWNS, _NEWCGROUP, _NEWUTS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET
 _PUSHING_INPUT = (0x5412, 0x541C, 0x5423)  # TIOCSTI and TIOCLINUX type for the terminal's owner; TIOCSETD loads code
 _PERSONALITIES = (0, 0x8, 0x20000, 0x20008, 0x40000, 0xFFFFFFFF)  # Linux, of 32 bits, called 2.6, not random; asked
@@ -161,10 +192,11 @@ _DENY, _UNKNOWN = _refuse(errno.EPERM), _refuse(errno.ENOSYS)
 
 
 @functools.cache
-def program(machine: str, *, internet: bool = True) -> bytes:
+def program(machine: str, *, internet: bool = True, alone: bool = False) -> bytes:
     """The filter for a processor, in the system's form. KeyError where the table does not know it.
 
-    Without `internet` there are no sockets of it at all: for a process that shares the machine's network.
+    Without `internet` there are no sockets of it at all: for a process that shares the machine's network. One that is
+    `alone` has no sockets of any kind, and may start threads only.
 
     A call made in another processor's way (32 bits) kills the process: its numbers mean other things. The numbers of
     x32 lie past the newest and do not exist.
@@ -172,7 +204,7 @@ def program(machine: str, *, internet: bool = True) -> bytes:
     architecture, column, _ = _MACHINES[machine]
     block = [
         (_LOAD, 0, 0, _ARCHITECTURE),
-        *_if(_EQUAL, architecture, [(_LOAD, 0, 0, _NUMBER), *_search(_ranges(column, internet))], _KILL),
+        *_if(_EQUAL, architecture, [(_LOAD, 0, 0, _NUMBER), *_search(_ranges(column, internet, alone))], _KILL),
     ]
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in block)
 
@@ -214,14 +246,18 @@ def _install_on_one(filter_: ctypes.Array[ctypes.c_char]) -> None:
     libc.prctl(_SET_SECCOMP, _MODE_FILTER, ctypes.addressof(filter_))
 
 
-def _ranges(column: int, internet: bool) -> list[tuple[int, _Block]]:
+def _ranges(column: int, internet: bool, alone: bool) -> list[tuple[int, _Block]]:
     """What is done from each number on, up to the next one listed."""
     blocks = {_NEWEST + 1: _UNKNOWN}
     tables = (*((table, _DENY) for table in DENIED.values()), (ABSENT, _UNKNOWN))
     for table, block in tables:
         blocks |= {number: block for numbers in table.values() if (number := numbers[column]) is not None}
     checked = {**{name: _by_arguments(name) for name in CHECKED}, "socket": _socket(internet)}
-    blocks |= {number: checked[name] for name, row in CHECKED.items() if (number := row[column]) is not None}
+    if alone:
+        threads = _if(_ANY_BIT, _THREAD, _if(_ANY_BIT, _NEW_NAMESPACES, _DENY, _ALLOW), _DENY)
+        checked |= {"clone": [_argument(0), *threads], **dict.fromkeys(ALONE, _DENY)}
+    rows = {**CHECKED, **(ALONE if alone else {})}
+    blocks |= {number: checked[name] for name, row in rows.items() if (number := row[column]) is not None}
     starts: list[tuple[int, _Block]] = [(0, blocks.get(0, _ALLOW))]
     for number in range(1, _NEWEST + 2):
         if (block := blocks.get(number, _ALLOW)) is not starts[-1][1]:
