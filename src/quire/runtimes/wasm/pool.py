@@ -201,6 +201,7 @@ class Pool:
         """Have the program made and compiled, by a process of its own: it starts others. Raises Failed."""
         if self._making is None or self._making.done():
             self._making = asyncio.create_task(self._make())
+            self._making.add_done_callback(lambda made: made.cancelled() or made.exception())  # whoever waits or not
         await asyncio.shield(self._making)
 
     async def _make(self) -> None:
