@@ -23,7 +23,7 @@ from quire.core.confines import Confines
 from quire.core.current import Current
 from quire.core.documents import Documents
 from quire.core.durable import Durable
-from quire.core.errors import Failed
+from quire.core.errors import Failed, Refused
 from quire.core.feed import Feed
 from quire.core.file_ports import Folders
 from quire.core.files import Files
@@ -55,10 +55,18 @@ if TYPE_CHECKING:
 
     from quire.frontends.http.serve import Doors
     from quire.frontends.python import Quire
-    from quire.runtimes.python.runtime import PythonRuntime
 
 
 RUNTIMES = ("python", "wasm-python", "wasm-javascript")
+_LINUX = "it needs Linux. Here notebooks can be of wasm-python or wasm-javascript."
+
+
+def runtimes(settings: Settings) -> list[str]:
+    """The names of those there can be on this platform; the first is meant where none is named."""
+    there = RUNTIMES if sys.platform == "linux" else RUNTIMES[1:]
+    if settings.runtime not in there and "runtime" in settings.model_fields_set:
+        raise Refused(f"The setting runtime is {settings.runtime}: {_LINUX}")
+    return list(dict.fromkeys((settings.runtime if settings.runtime in there else there[0], *there)))
 
 
 @asynccontextmanager
@@ -73,14 +81,14 @@ async def app(settings: Settings, *, kernels: bool = True) -> AsyncIterator[App]
         place = rules.workspace(settings)
         active, approvals, limits = ActiveRuns(), Approvals(rules.approvals(settings)), rules.limits(settings)
         calls, feed = records.calls(settings, stack), Feed()
-        notebooks = Notebooks(store, blobs, feed, limits, list(dict.fromkeys((settings.runtime, *RUNTIMES))))
+        notebooks = Notebooks(store, blobs, feed, limits, runtimes(settings))
         sharing, confines = Sharing(shares, notebooks), _confines(settings)
         backends, capabilities, relay = await _capabilities(
             settings, stack, installed, active, approvals, confines, sharing, calls
         )
-        runtimes = await _runtimes(settings, stack, relay) if kernels else {}
+        ways = await _runtimes(settings, stack, relay) if kernels else {}
         durable = Durable(snapshots, store) if snapshots is not None else None
-        keeping = Kernels(runtimes, store, rules.spec(settings), rules.kernels(settings), durable)
+        keeping = Kernels(ways, store, rules.spec(settings), rules.kernels(settings), durable)
         stack.push_async_callback(keeping.close)
         saving = await _saving(settings, stack, snapshots, store, durable, keeping, feed, installed)
         folders, quotas, made = _folders(), rules.quotas(settings), settings.data_dir / "workspaces"
@@ -318,9 +326,11 @@ def assets(settings: Settings, progress: Callable[[str], None]) -> None:
         progress(f"{name}: {load_language(name, settings.assets_dir, progress).version}")
 
 
-async def _python(settings: Settings, stack: AsyncExitStack, relay: Relay) -> PythonRuntime:
-    if sys.platform != "linux":
-        raise Failed("The Python runtime needs Linux as yet.")
+async def _python(settings: Settings, stack: AsyncExitStack, relay: Relay) -> Runtime:
+    if "python" not in runtimes(settings):
+        from quire.runtimes.absent import AbsentRuntime
+
+        return AbsentRuntime("python", _LINUX)
     from quire.runtimes.python.runtime import PythonRuntime
 
     runtime = PythonRuntime(

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from quire import __version__
-from quire.compose import RUNTIMES, app
+from quire.compose import RUNTIMES, app, runtimes
 from quire.core.app import App
 from quire.core.errors import Failed, Refused
 from quire.core.layers import sentence
@@ -23,16 +23,15 @@ async def examine(settings: Settings) -> list[Finding]:
     try:
         async with app(settings) as running:
             found.append(("data directory", True, str(settings.data_dir)))
-            said = await running.kernels.about(settings.runtime)
+            usual = runtimes(settings)[0]
+            said = await running.kernels.about(usual)
             if said.why_not:
                 raise Failed(said.why_not)
             loaded = ", ".join(said.packages) or "nothing"
             found.append(("kernels", True, f"Python {said.version} ({settings.python})"))
             found.append(("preloaded", None, f"{loaded} (of {', '.join(settings.preload)})"))
             found += [_wall(layer, settings.sandbox) for layer in said.layers]
-            found += [
-                await _guests(running, name, settings.sandbox) for name in RUNTIMES[1:] if name != settings.runtime
-            ]
+            found += [await _guests(running, name, settings.sandbox) for name in RUNTIMES[1:] if name != usual]
         found.append(("recovery", *await _recovers(settings)))
     except (Failed, Refused) as error:
         found.append(("start", False, str(error)))

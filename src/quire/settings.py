@@ -61,7 +61,7 @@ class Settings(BaseModel):
         description="Tool sets to offer, or all; default stands for those offered unless set, with auth also users",
     )
     runtime: Literal["python", "wasm-python", "wasm-javascript"] = Field(
-        "python", description="Runtime of notebooks that name none"
+        "python", description="Runtime of notebooks that name none; elsewhere than on Linux wasm-python unless set"
     )
     python: str = Field(default_factory=lambda: sys.executable, description="Interpreter of the kernels, 3.11 or newer")
     preload: tuple[str, ...] = Field(

@@ -61,6 +61,7 @@ def test_the_demo_takes_its_tour(data_dir: Path) -> None:
 def test_doctor_tries_every_part(data_dir: Path) -> None:
     fine = quire(data_dir, "doctor")
     assert fine.returncode == 0 and "kernels" in fine.stdout and "sandbox" in fine.stdout
+    assert "wasm-python" in fine.stdout and "wasm-javascript" in fine.stdout
     broken = quire(data_dir, "doctor", QUIRE_PYTHON="/nonexistent/python")
     assert broken.returncode == 1 and "QUIRE" not in broken.stderr and "/nonexistent/python" in broken.stdout
 

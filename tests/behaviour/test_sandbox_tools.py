@@ -14,6 +14,7 @@ from fastmcp import Client
 from tests.conftest import call, http_client, http_server, processes_of, stdio_client, text
 from tests.faults.conftest import until
 from tests.wasm.programs import assets_dir
+from tests.watched import Quick, install
 
 SET: dict[str, Any] = {"toolsets": "sandbox", "preload": "", "spare_kernels": 0}
 
@@ -143,6 +144,66 @@ async def test_a_notebook_of_another_runtime_is_no_session(data_dir: Path) -> No
         assert refused.is_error and "runtime python, no sandbox session" in text(refused)
         refused = await call(client, "create_notebook", name="b", runtime="wasm-python", shell="ipython")
         assert refused.is_error and "shell is for the runtime python" in text(refused)
+
+
+class Person:
+    """Says yes, and what they were asked is known."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def __call__(self, message: str, response_type: Any, params: Any, context: Any) -> Any:
+        self.asked.append(message)
+        return {"approve": True}
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.parametrize("language", ["python", "javascript"])
+async def test_a_person_is_asked_about_a_call_that_needs_it(
+    data_dir: Path, tmp_path: Path, mode: str, language: str
+) -> None:
+    person, quick = Person(), Quick(journal=tmp_path / "journal")
+    settings = {**SET, "toolsets": "sandbox,capabilities"}
+    async with stdio_client(data_dir, mode=mode, person=person, assets_dir=assets_dir(), **settings) as client:
+        await install(client, "quick", quick.command)
+        before = "open('f', 'w').close()\n" if language == "python" else "files.write('f', '')\n"
+        wipe = {"python": "str(quick.wipe('/all'))", "javascript": "await quick.wipe({path: '/all'})"}[language]
+        ran = await call(client, "execute_code", code=before + wipe, language=language)
+        assert ran.structured_content["return_value"] == "wiped /all", text(ran)
+        assert len(person.asked) == 1 and 'quick.wipe(path="/all")' in person.asked[0]
+        once = await call(client, "execute_code", code=wipe, language=language, session_id="none")
+        assert once.is_error and len(person.asked) == 1 and len(quick.calls("wipe")) == 1
+        assert once.structured_content["error"]["type"] == "ApprovalDenied"
+        assert 'the session is not "none"' in text(once)
+
+
+async def test_what_a_session_s_own_code_publishes_is_a_tool_while_it_has_it(client: Client[Any]) -> None:
+    async def area() -> bool:
+        return "area" in {tool.name for tool in await client.list_tools()}
+
+    code = "side = 7\n@capability(expose=True)\ndef area(w: int) -> int:\n    return w * side"
+    await call(client, "execute_code", code=code)
+    assert await area()
+    assert (await call(client, "area", w=3)).structured_content["return_value"] == 21
+    await until(lambda: is_protected(client), "a checkpoint is taken")
+    for pid in hosts():
+        os.kill(pid, signal.SIGKILL)
+    again = await call(client, "area", w=3)
+    if again.structured_content["state"] == "CRASHED":  # sent before the system had ended it
+        again = await call(client, "area", w=3)
+    assert again.structured_content["return_value"] == 21 and await area()
+    await call(client, "execute_code", code="caps.unregister('area')")
+    assert not await area()
+    await call(client, "execute_code", code=code)
+    await call(client, "destroy_session", session_id="python-session")
+    assert not await area()
+
+
+async def test_a_timeout_gives_its_advice_once(client: Client[Any]) -> None:
+    late = await call(client, "execute_code", code="import time\ntime.sleep(60)", timeout=0.5)
+    assert text(late).count("larger timeout") == 1, text(late)
+    hard = await call(client, "execute_code", code="while True: pass", timeout=0.5)
+    assert text(hard).count("larger timeout") == 1, text(hard)
 
 
 async def is_protected(client: Client[Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import quire
+from quire.core.errors import Failed, Refused
 from quire.frontends.python import Notebook, Quire
 from tests.wasm.programs import assets_dir
 
@@ -179,3 +181,22 @@ async def test_the_namespace_is_there_after_a_restart(tmp_path: Path, words: Dia
         assert await (await book.add_cell(words.value)).text() == "43"
         await book.restore("named")
         assert await (await book.add_cell(words.value)).text() == "42"
+
+
+async def test_elsewhere_than_on_linux_notebooks_are_in_webassembly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"preload": "", "spare_kernels": 0, "assets_dir": assets_dir()}
+    async with quire.open(tmp_path / "data", **settings) as opened:
+        await opened.create("old")
+    monkeypatch.setattr(sys, "platform", "darwin")  # of which no test runner is
+    async with quire.open(tmp_path / "data", **settings) as opened:
+        book = await opened.create("new")
+        assert await (await book.add_cell("import sys\nsys.platform")).text() == "'wasi'"
+        with pytest.raises(Refused, match="no runtime 'python'; there is wasm-python, wasm-javascript"):
+            await opened.create("another", runtime="python")
+        with pytest.raises(Failed, match="one of the runtime python: it needs Linux"):
+            await (await opened.notebook("old")).add_cell("1")
+    with pytest.raises(Refused, match="The setting runtime is python: it needs Linux"):
+        async with quire.open(tmp_path / "data", runtime="python", **settings):
+            pass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -156,6 +157,18 @@ async def test_the_runtime_says_which_walls_its_hosts_have(opened: Quire, runtim
     assert said.keys() >= {"wasm", *LAYERS}
     if sys.platform == "linux" and os.uname().machine in ("x86_64", "aarch64"):
         assert said["seccomp"] == "" and said["no_new_privs"] == ""
+
+
+async def test_a_program_that_is_not_compiled_is_so_before_there_is_a_host(tmp_path: Path) -> None:
+    """A host could not: it writes nothing there, and what compiles has threads that would be outside the walls."""
+    assets = tmp_path / "assets"
+    assets.mkdir(mode=0o700)
+    for file in assets_dir().glob("quickjs.wasm"):  # unless the package carries it
+        shutil.copy(file, assets)
+    async with quire.open(tmp_path / "data", preload="", spare_kernels=0, assets_dir=assets) as opened:
+        book = await opened.create("book", runtime="wasm-javascript", fuel=10**9)
+        assert await (await book.add_cell("40 + 2")).text() == "42"
+    assert len(list((assets / "javascript").glob("*.cwasm"))) == 2, "with fuel and without"
 
 
 async def test_without_the_sandbox_hosts_run_as_they_are(tmp_path: Path) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from quire.runtimes.wasm.shelf import shelf
+from tests.conftest import missing
 
 KILLED = """
 import os, sys
@@ -28,3 +32,21 @@ def test_what_a_killed_server_left_is_removed_and_what_a_living_one_has_is_not(t
             assert [path.parent for path in tmp_path.glob("*/image")] == [living]
             assert another.is_dir()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_build_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "quire.runtimes.wasm.host", "wasm-python", str(tmp_path)]
+    building = subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True)
+    place = tmp_path / "building"
+    try:
+        while building.poll() is None and not list(place.glob("*/program")):
+            time.sleep(0.01)
+    finally:
+        if building.poll() is None:
+            os.killpg(building.pid, signal.SIGKILL)
+        said = building.communicate()[1].decode()
+    if "componentize-py" in said:
+        missing("wasm", said)
+    assert list(place.glob("*/program")), said
+    with shelf(place) as next_one:
+        assert list(place.iterdir()) == [next_one]

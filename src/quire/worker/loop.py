@@ -32,7 +32,6 @@ from quire.wire.messages import (
     Native,
     Offer,
     Page,
-    Paged,
     Read,
     Ready,
     Request,
@@ -211,7 +210,7 @@ class _Worker:
             case Read(name=name):
                 self._channel.send(self._read(name))
             case Page():
-                self._channel.send(_page(request))
+                self._channel.send(tables.paged(request))
             case Load():
                 self._channel.send(self._load())
 
@@ -352,16 +351,6 @@ class _Worker:
                 self._streams[name] = channels.open_stream(self._channel, name, fd)
             setattr(sys, name, self._streams[name])
             setattr(sys, f"__{name}__", self._streams[name])
-
-
-def _page(request: Page) -> Paged:
-    try:
-        text, total = tables.page(request.table, request.start, request.rows)
-    except LookupError as error:
-        return Paged(why_not=str(error))
-    except Exception as error:
-        return Paged(why_not=f"its rows cannot be read ({type(error).__name__}: {error}).")
-    return Paged(text=text, total=total)
 
 
 def _after_standard() -> int:

@@ -7,6 +7,8 @@ import sys
 import weakref
 from typing import Any
 
+from quire.wire.messages import Page, Paged
+
 TABLE = "text/vnd.quire.table"
 _KINDS = {
     ("pandas", "DataFrame"),
@@ -46,6 +48,17 @@ def is_table(value: Any) -> bool:
     return any(
         (each.__module__.partition(".")[0], each.__name__) in _KINDS for each in kind.__mro__ if each is not object
     )
+
+
+def paged(request: Page) -> Paged:
+    """The rows that were asked for, or why there are none."""
+    try:
+        text, total = page(request.table, request.start, request.rows)
+    except LookupError as error:
+        return Paged(why_not=str(error))
+    except Exception as error:
+        return Paged(why_not=f"its rows cannot be read ({type(error).__name__}: {error}).")
+    return Paged(text=text, total=total)
 
 
 def page(name: str, start: int, rows: int) -> tuple[str, int]:

@@ -11,7 +11,7 @@ import pytest
 
 from quire.runtimes.wasm.host.guest import Bounds, Ended
 from quire.wire import relay
-from quire.wire.messages import Offer, Printed
+from quire.wire.messages import Displayed, Inspect, Offer, Printed
 from tests.wasm.python.cells import Notebook
 from tests.wasm.python.conftest import Make
 from tests.wasm.python.test_capabilities import WEATHER
@@ -87,6 +87,26 @@ def test_a_cell_after_one_that_took_all_memory_in_crumbs_can_free_it(make: Make)
     assert notebook.run("sum(range(10_000))").value == sum(range(10_000))
 
 
+FULL = {
+    "crumbs": "a = []\nwhile True: a.append([{} for n in range(1000)])",
+    "one large dictionary": "a = {}\nwhile True: a[len(a)] = {}",
+    "nothing is left, and the cell went on": "a = []\nfor size in (100_000, 1_000, 100, 1):\n    try:\n"
+    "        while True: a.append(bytearray(size))\n    except MemoryError: pass",
+}
+
+
+@pytest.mark.parametrize("kind", FULL)
+def test_what_fills_all_memory_can_be_deleted_by_the_next_cell(make: Make, kind: str) -> None:
+    notebook = make(Bounds(memory=64 << 20))
+    notebook.run("kept = 1")
+    for _ in range(3):
+        notebook.run(FULL[kind])
+        notebook.guest.ask(Inspect())
+        notebook.guest.image()
+        assert notebook.run("del a").finished.outcome == "success"
+        assert notebook.run("len(bytearray(5_000_000)) + kept").value == 5_000_001
+
+
 def test_a_guest_that_does_not_fit_is_not_made(make: Make) -> None:
     with pytest.raises(Ended) as ended:
         make(Bounds(memory=1 << 20))
@@ -141,6 +161,15 @@ def test_an_interrupt_is_soft_where_code_sleeps_or_prints(make: Make, code: str)
     stopping.join()
     assert ran.finished.outcome == "interrupted"
     assert notebook.run("kept").value == 1
+
+
+def test_an_interrupt_is_soft_where_code_displays(make: Make) -> None:
+    notebook = make()
+    notebook.run("kept = 1")
+    notebook.hears = lambda event: notebook.guest.interrupt() if isinstance(event, Displayed) else None
+    assert notebook.run("n = 0\nwhile True: display(n); n += 1").finished.outcome == "interrupted"
+    notebook.hears = lambda event: None
+    assert notebook.run("kept + n - n").value == 1
 
 
 def test_code_that_goes_on_after_an_interrupt_is_ended(make: Make) -> None:

@@ -73,10 +73,19 @@ def test_programs_give_the_same_answers_as_on_an_operating_system(notebook: Note
         ("from concurrent.futures import ThreadPoolExecutor; ThreadPoolExecutor().submit(print)", "no threads"),
         ("import fcntl", "no operating system"),
         ("import tkinter", "no terminal"),
+        ("%pip install requests", "OSError: pip 'install requests' cannot be run: Python runs in WebAssembly here"),
+        ("!pip install requests", "There is no shell"),
+        ("import zoneinfo; zoneinfo.ZoneInfo('Nowhere/Here')", "No time zone found with key Nowhere/Here"),
     ],
 )
 def test_what_cannot_be_says_so(notebook: Notebook, code: str, why: str) -> None:
     assert why in notebook.run(code).raised
+
+
+def test_time_zones_are_there(notebook: Notebook) -> None:
+    code = "from datetime import datetime\nfrom zoneinfo import ZoneInfo, available_timezones\n"
+    code += "str(datetime(2024, 7, 1, tzinfo=ZoneInfo('Europe/Paris')).utcoffset()), len(available_timezones()) > 400"
+    assert notebook.run(code).value == ["2:00:00", True]
 
 
 def test_the_librarys_source_can_be_read(notebook: Notebook) -> None:

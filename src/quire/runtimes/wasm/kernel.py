@@ -31,6 +31,7 @@ class _Kept:
     size: int  # bytes
     about: dict[str, Any]  # variables and functions
     census: Census
+    native: list[dict[str, Any]]  # capabilities that the code offered then
 
 
 class WasmKernel:
@@ -47,6 +48,7 @@ class WasmKernel:
         self._offered = -1
         self._memory = 0  # bytes, when an image was last taken
         self._began = ""  # the image it began with
+        self._native: list[dict[str, Any]] = []  # capabilities that the code offers
         self._alone = False  # it once did not stop: others of its owner are not to end with it again
 
     @classmethod
@@ -78,10 +80,16 @@ class WasmKernel:
     async def _begin(self, image: str) -> None:
         self._offered = -1
         host = await self._pool.room(self._spec.owner, self._images, alone=self._alone)
-        self._live = await Live.begin(host, replace(self._make, image=image), self._call)
+        self._live = await Live.begin(host, replace(self._make, image=image), self)
 
-    async def _call(self, called: relay.Called) -> relay.Answer:
+    async def call(self, called: relay.Called) -> relay.Answer:
+        """What the code asks of a capability."""
         return await self._calls.call(self._spec, called)
+
+    def native(self, capabilities: list[dict[str, Any]]) -> None:
+        """What the code offers itself."""
+        self._native = capabilities
+        self._calls.native(self._spec, capabilities)
 
     @property
     def alive(self) -> bool:
@@ -120,6 +128,7 @@ class WasmKernel:
         await asyncio.shield(self._close())
 
     async def _close(self) -> None:
+        self.native([])
         await self._live.close()
         self._pool.tidy(self._live.host)
         await self._clear()
@@ -149,7 +158,7 @@ class WasmKernel:
         self._memory = kept.memory
         about: dict[str, Any] = {"variables": kept.variables, "functions": kept.functions}
         self._drop(name)
-        self._kept[name] = _Kept(file=file, size=kept.size, about=about, census=_CLEAN)
+        self._kept[name] = _Kept(file=file, size=kept.size, about=about, census=_CLEAN, native=self._native)
         return kept.seconds
 
     async def thin_out(self, named: set[str]) -> None:
@@ -178,6 +187,7 @@ class WasmKernel:
             self._drop(name)  # whoever hears that it does not wake tries the next
             raise
         await self._end(old)
+        self.native(self._kept[name].native if name != START else [])  # of a start with some the next run tells
         self._pool.tidy(self._live.host)
 
     def forget(self, name: str) -> None:
@@ -206,6 +216,7 @@ class WasmKernel:
             old = self._live
             await self._begin(str(file))
             await self._end(old)
+            self.native([])  # what it has the next run tells
         except Failed as error:
             await self.restore(START)
             raise Failed(str(error).rstrip(".")) from error  # whoever says it ends the sentence

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
 
 from quire.core.errors import Failed
 from quire.core.model import Died
@@ -21,12 +20,21 @@ _GONE = Died(reason="The process that ran this and other sandboxes ended.", hint
 _ANSWERS = (Inspected, Value, Paged, words.Made, words.Kept)
 
 
-class Live:
-    """`call` answers what code asks of a capability, and never raises."""
+class Owner(Protocol):
+    """Whose guest it is."""
 
-    def __init__(self, host: HostProcess, call: Callable[[relay.Called], Awaitable[relay.Answer]]) -> None:
+    async def call(self, called: relay.Called) -> relay.Answer:
+        """What code asks of a capability; never raises."""
+        ...
+
+    def native(self, capabilities: list[dict[str, Any]]) -> None:
+        """What the code offers itself."""
+
+
+class Live:
+    def __init__(self, host: HostProcess, owner: Owner) -> None:
         self._host = host
-        self._call = call
+        self._owner = owner
         self._calls: set[asyncio.Task[None]] = set()
         self._events: deque[tuple[Any, int]] = deque()  # each with its bytes
         self._arrived = asyncio.Event()
@@ -40,11 +48,9 @@ class Live:
         """Whether its host had to be ended for it."""
 
     @classmethod
-    async def begin(
-        cls, host: HostProcess, make: words.Make, call: Callable[[relay.Called], Awaitable[relay.Answer]]
-    ) -> Live:
+    async def begin(cls, host: HostProcess, make: words.Make, owner: Owner) -> Live:
         """A new guest in that host. Raises Failed."""
-        live = cls(host, call)
+        live = cls(host, owner)
         try:
             async with asyncio.timeout(_MAKE):
                 made = await live.ask(make)
@@ -150,7 +156,11 @@ class Live:
                 self._calls.add(task)
                 task.add_done_callback(self._calls.discard)
                 return
-            case Native() | relay.GivenUp():
+            case Native(capabilities=capabilities):
+                self._heed(size)
+                self._owner.native(capabilities)
+                return
+            case relay.GivenUp():
                 self._heed(size)
                 return
             case Finished(run=run) if run != self._run:
@@ -161,7 +171,7 @@ class Live:
         self._arrived.set()
 
     async def _answer(self, called: relay.Called) -> None:
-        self.send(await self._call(called))
+        self.send(await self._owner.call(called))
 
     def _over(self, died: Died) -> None:
         if self._died is None:

@@ -201,11 +201,12 @@ class Pool:
         """Have the program made and compiled, by a process of its own: it starts others. Raises Failed."""
         if self._making is None or self._making.done():
             self._making = asyncio.create_task(self._make())
+            self._making.add_done_callback(lambda made: made.cancelled() or made.exception())  # whoever waits or not
         await asyncio.shield(self._making)
 
     async def _make(self) -> None:
         command = _command(self._language, str(self._assets))
-        environ = {**os.environ, "PYTHONPATH": _environ()["PYTHONPATH"]}  # of the rest npm may need any
+        environ = {**os.environ, **_found()}  # npm may need any of it
         process = await asyncio.create_subprocess_exec(
             *command, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE, env=environ, start_new_session=True
         )
@@ -231,8 +232,14 @@ def _command(*given: str) -> tuple[str, ...]:
 
 def _environ() -> dict[str, str]:
     """Of the server's own what a Python needs to start; it may hold secrets."""
-    kept = {name: value for name, value in os.environ.items() if _PLAIN.fullmatch(name)}
-    return {**kept, "PYTHONPATH": os.pathsep.join(filter(None, (_OURS, kept.get("PYTHONPATH"))))}
+    return {name: value for name, value in os.environ.items() if _PLAIN.fullmatch(name)} | _found()
+
+
+def _found() -> dict[str, str]:
+    """Where this package lies, unless Python looks there anyway: what is named so comes before its own library."""
+    if Path(_OURS).name in ("site-packages", "dist-packages"):
+        return {}
+    return {"PYTHONPATH": os.pathsep.join(filter(None, (_OURS, os.environ.get("PYTHONPATH"))))}
 
 
 def _kill_group(process: Process) -> None:

@@ -79,7 +79,7 @@ class WasmRuntime:
             async with asyncio.timeout(_SOON):
                 said = self._known = self._known or await self._hello()
         except TimeoutError:
-            why = f"its program is being made, look again soon: {self._pool.doing}"
+            why = f"its program is not there yet ({self._pool.doing}): look again soon, or run `quire assets`"
             return RuntimeInfo(name=self._language, why_not=why)
         except (Failed, Refused) as error:
             return RuntimeInfo(name=self._language, why_not=str(error))

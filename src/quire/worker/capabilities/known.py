@@ -94,6 +94,10 @@ class Known:
         self._name()
         return Told(capabilities=self.registry.told())
 
+    def tell_again(self) -> None:
+        """Have the next news be all there is: the server may know another state of it."""
+        self._told = -1
+
     def all_news(self) -> Told | None:
         """To another server, which knows of none."""
         self._told = self.registry.changes

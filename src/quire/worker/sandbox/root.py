@@ -42,7 +42,7 @@ class Root:
 def interpreter() -> list[str]:
     """Where this Python and what it can import lie."""
     found = [sys.prefix, sys.base_prefix, sys.exec_prefix, *sys.path, *site.getsitepackages()]
-    found += [os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]  # the worker's own program
+    found += [os.path.abspath(os.path.join(__file__, "../../.."))]  # the worker's own program: worker, wire and walls
     found += filter(None, [os.environ.get("UV")])
     found = [path for path in found if path and path != "/" and os.path.exists(path)]
     found += [real for path in found if (real := os.path.realpath(path)) != path]

@@ -42,6 +42,7 @@ _GUIDANCE = {
     "SyntaxError": "Correct the line that is shown, and call again.",
     "Timeout": "Call again with a larger timeout, or do less at once.",
     "Crashed": "The session goes on as the message says; run a smaller part of the code.",
+    "ApprovalDenied": 'A person is asked where the client can ask one (elicitation) and the session is not "none".',
     "Interrupted": "The session goes on; call again if it is still wanted.",
 }
 
@@ -64,9 +65,11 @@ def _code(shelf: Shelf, desk: Desk) -> None:
         async with _session(desk, ctx, language, session_id) as session:
             recorded.current().notebook = session.name
             async with desk.app.sandboxes.changes(session) as changes:
-                cell, notice = await desk.run(ctx, session, code, timeout=timeout, asks=False)
+                # a client of the newer era calls again with the answer, and a session for one call is gone by then
+                stays = session_id != _NONE
+                cell, notice = await desk.run(ctx, session, code, timeout=timeout, asks=stays)
             ran = await desk.render.execution(session, cell, notice)
-            return _answer(ran, session, changes, stays=session_id != _NONE)
+            return _answer(ran, session, changes, stays=stays)
 
     async def list_runtimes(ctx: Context) -> ToolResult:
         """The ways to run code here: version, packages loaded ahead, what walls code in, or why one cannot start."""
@@ -155,8 +158,9 @@ def _answer(ran: ToolResult, session: Notebook, changes: Changes, *, stays: bool
         some = ", ".join(changes.files[:_NAMED])
         more = f" and {len(changes.files) - _NAMED} more" if len(changes.files) > _NAMED else ""
         lines.append(f"files changed: {some}{more}")
-    if result["error"] and result["error"]["guidance"]:
-        lines.append(result["error"]["guidance"])
+    guidance = result["error"]["guidance"] if result["error"] else ""
+    if guidance and not any(guidance in each.text for each in ran.content if isinstance(each, TextContent)):
+        lines.append(guidance)
     content = [*ran.content, *(TextContent(type="text", text=line) for line in lines)]
     return ToolResult(content=content, structured_content=dict(result), is_error=ran.is_error)
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import importlib.resources
+import marshal
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
+import zlib
 from collections.abc import Callable, Iterator
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 import wasmtime
 
 from quire.runtimes.wasm.assets import CARRIED, window
+from quire.runtimes.wasm.shelf import shelf
 
 BUILDER = "componentize-py"
 _OURS = Path(__file__).parents[3]  # the package itself
@@ -24,7 +28,13 @@ _WORKER = """
     __init__ commands display errors evaluation executor figures history imports interrupts namespace packages pip
     previews reserve scripts shells tables tracking
 """
-_IN_PLACE = {"commands.py": "worker", "reserve.py": "worker", "relay.py": "worker/capabilities"}
+_IN_PLACE = {
+    "commands.py": "worker",
+    "pip.py": "worker",
+    "reserve.py": "worker",
+    "relay.py": "worker/capabilities",
+}
+_ZONES = "zones"  # a file that guest/zones.py reads
 _SECONDS = 600.0  # a build may take, on a slow machine
 
 
@@ -54,14 +64,14 @@ def build(folder: Path, progress: Callable[[str], None] = lambda text: None) -> 
         raise NotBuilt(f"The Python guest is built by {BUILDER}, which is not installed: pip install {BUILDER}.")
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     progress("building the Python guest")
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        made = _componentize(Path(scratch))
+    with shelf(folder / "building") as scratch:  # what a killed build left there goes
+        made = _componentize(scratch)
         module = wasmtime.wat2wasm(window.MODULE.read_text())
         try:
             whole = window.add_window(made.read_bytes(), bytes(module))
         except window.NoWindow as error:
             raise NotBuilt(f"This {BUILDER} makes components of another form than expected: {error}.") from error
-        path, beside = folder / name(), Path(scratch) / "whole.wasm"
+        path, beside = folder / name(), scratch / "whole.wasm"
         beside.write_bytes(whole)
         beside.replace(path)
     progress("built the Python guest")
@@ -74,6 +84,7 @@ def _componentize(scratch: Path) -> Path:
         target = program / place
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
+    (program / _ZONES).write_bytes(_zones())
     nothing = scratch / "nothing" / "lib" / "site-packages"  # else it takes those of whatever Python is around
     nothing.mkdir(parents=True)
     made = scratch / "made.wasm"
@@ -91,6 +102,24 @@ def _componentize(scratch: Path) -> Path:
         said = (done.stdout + done.stderr).decode(errors="replace").partition("Stack backtrace")[0]
         raise NotBuilt(f"{BUILDER} failed: {said[-2_000:].strip()}")
     return made
+
+
+def _zones() -> bytes:
+    """Time zones of the package tzdata, where there is one: no part of the name, since who has the component may not
+    have the package."""
+    try:
+        found = importlib.resources.files("tzdata").joinpath("zoneinfo")
+    except ModuleNotFoundError:
+        return b""
+    return zlib.compress(marshal.dumps(dict(sorted(_below(found, "")))), 9)
+
+
+def _below(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
+    for each in folder.iterdir():
+        if each.is_dir():
+            yield from _below(each, f"{name}{each.name}/")
+        elif (data := each.read_bytes()).startswith(b"TZif"):
+            yield f"{name}{each.name}", data
 
 
 def _sources() -> Iterator[tuple[str, Path]]:

@@ -30,13 +30,12 @@ from quire.wire.messages import (
     Loaded,
     Offer,
     Page,
-    Paged,
     Printed,
     Read,
     Run,
     Value,
 )
-from quire.worker import figures, namespace, tables
+from quire.worker import figures, namespace, reserve, tables
 from quire.worker.capabilities import relay
 from quire.worker.capabilities.known import Known
 from quire.worker.errors import raised
@@ -54,6 +53,8 @@ _FIRST = (
 _AT_ONCE = 1_000  # writes of a run that are said as they come; then they are gathered
 _GATHERED = 1 << 15  # bytes
 _SECONDS = 0.01
+_FULL = texts.dump(raised(MemoryError()))  # made while there is memory for it
+_FAILED = texts.dump(Finished(run="", outcome="error"))  # whose run it is the host says
 
 
 class InputNotAvailable(RuntimeError):
@@ -74,6 +75,7 @@ class Kernel:
         self._files = Files()
         self._inside = False
         self._held = ""  # an event that waits for the next
+        self._ran = False  # since the last request came
         figures.shows = self._executor.display
         builtins.display = self._display  # type: ignore[attr-defined]
         builtins.input = _no_input
@@ -83,6 +85,19 @@ class Kernel:
         os.write = self._write
 
     def handle(self, request: str) -> str:
+        """Answered also where memory is full: what is set aside for it is given, and what can be is done again."""
+        self._ran = False
+        try:
+            return self._answer(request)
+        except MemoryError:
+            reserve.spend()
+            if not self._ran:
+                return self._answer(request)
+        self._held = ""
+        self._host(_FULL)
+        return f"0\n{_FAILED}"
+
+    def _answer(self, request: str) -> str:
         asked = texts.load(messages.REQUESTS, request)
         match asked:
             case Run():
@@ -102,7 +117,7 @@ class Kernel:
             case Read(name=name):
                 return texts.dump(self._read(name))
             case Page():
-                return texts.dump(_page(asked))
+                return texts.dump(tables.paged(asked))
         return ""
 
     def emit(self, event: Any, more: bool = False) -> None:
@@ -153,6 +168,8 @@ class Kernel:
             sys.addaudithook(self._files)
             self._executor.history.folders[:] = [pathlib.Path(request.workspace)]
             _touch_streams()
+        else:
+            self._known.tell_again()
         self._files.wake()
         random.seed()
         return Entered()
@@ -162,6 +179,7 @@ class Kernel:
         self._own_streams()
         for stream in self.streams:
             stream.begin()
+        self._ran = True
         try:
             finished = self._executor.execute(request)
         except KeyboardInterrupt as late:  # it came while the outcome was being reported
@@ -173,6 +191,7 @@ class Kernel:
         news = self._known.news()
         if news is not None:
             self.emit(news)
+        reserve.spend()  # or the next request may not even come in
         held, self._held = self._held, ""
         return f"{len(held)}\n{held}{texts.dump(finished)}"
 
@@ -298,13 +317,3 @@ def _no_input(prompt: object = "", /, *given: Any, **named: Any) -> NoReturn:
     raise InputNotAvailable(
         f"input({str(prompt)!r}): nobody can be asked from WebAssembly. Put the value into the code, or into a file."
     )
-
-
-def _page(request: Page) -> Paged:
-    try:
-        text, total = tables.page(request.table, request.start, request.rows)
-    except LookupError as error:
-        return Paged(why_not=str(error))
-    except Exception as error:
-        return Paged(why_not=f"its rows cannot be read ({type(error).__name__}: {error}).")
-    return Paged(text=text, total=total)

@@ -1,18 +1,33 @@
-"""Memory set aside so that a cell that used all of it can still be answered."""
+"""Memory set aside in blocks: a cell that used all the rest is answered, and those after it can free some."""
 
 from __future__ import annotations
 
 import contextlib
 
-_SIZE = 1 << 18  # bytes
-_kept: list[bytearray] = [bytearray(_SIZE)]
+_BLOCK = 384 << 10  # bytes
+_BLOCKS = 5
+_ROOM = 256 << 10  # bytes that the next step needs, in one piece
+_kept: list[bytearray] = [bytearray(_BLOCK) for _ in range(_BLOCKS)]
 
 
 def save() -> None:
-    if not _kept:
+    """Before a run: be whole again, where there is memory for it besides what the run needs."""
+    if len(_kept) < _BLOCKS:
         with contextlib.suppress(MemoryError):
-            _kept.append(bytearray(_SIZE))
+            while len(_kept) < _BLOCKS:
+                _kept.append(bytearray(_BLOCK))
+        spend()
 
 
 def spend() -> None:
-    _kept.clear()
+    """Have room for what comes next, as long as there is a block to give."""
+    while _kept and not _is_room():
+        _kept.pop()
+
+
+def _is_room() -> bool:
+    try:
+        bytearray(_ROOM)
+    except MemoryError:
+        return False
+    return True

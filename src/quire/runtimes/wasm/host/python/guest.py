@@ -19,6 +19,7 @@ _OWN_FUEL = 10**10  # for what we ask ourselves
 _GRACE = 0.1  # seconds that code has to hear an interrupt
 _HEEDED = 1.5  # and then to come to its end: less than the server waits before it ends the process
 _SAID = (messages.Printed, messages.Displayed, messages.Cleared, messages.Raised, messages.Native)
+_SOFT = (messages.Printed, messages.Displayed, messages.Cleared)  # where code can be interrupted as it says them
 _WORDS: dict[str, type] = {kind.__name__: kind for kind in (*_SAID, relay.Called)}
 _ANSWERS = {messages.Inspect: messages.Inspected, messages.Read: messages.Value, messages.Page: messages.Paged}
 _OWN = 2 << 20  # bytes of the memory it began with that a guest has written to, about
@@ -188,7 +189,7 @@ class PythonGuest:
         if isinstance(word, relay.Called):
             return texts.dump(self._called(word, run))
         self._host.say(word)
-        return self._soft() if isinstance(word, messages.Printed) else ""
+        return self._soft() if isinstance(word, _SOFT) else ""
 
     def _soft(self) -> str:
         """Told once; then there is more time, to come to an end."""
