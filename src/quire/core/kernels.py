@@ -109,7 +109,10 @@ class Kernels:
             slot.waiting -= asked
 
     def _slot(self, notebook: Notebook) -> Slot:
-        return self._slots.setdefault(notebook.id, Slot(notebook))
+        found = self._slots.get(notebook.id)
+        if found is None:
+            found = self._slots[notebook.id] = Slot(notebook)
+        return found
 
     def busy(self, notebook: Notebook) -> bool:
         slot = self._slots.get(notebook.id)

@@ -61,6 +61,11 @@ class Exposed(Middleware):
         tool = self._own().get(name)
         return tool.parameters if tool is not None else None
 
+    async def __call__(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
+        if context.method == "tools/call":  # of all messages the one that must not cost
+            return await self.on_call_tool(context, call_next)
+        return await super().__call__(context, call_next)
+
     async def on_list_tools(
         self, context: MiddlewareContext[ListToolsRequest], call_next: CallNext[ListToolsRequest, Sequence[Tool]]
     ) -> Sequence[Tool]:

@@ -100,6 +100,11 @@ def _lifespan(
 class _PlainRefusals(Middleware):
     """Arguments that do not fit are refused in a sentence, not in a validator's report."""
 
+    async def __call__(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
+        if context.method == "tools/call":  # of all messages the one that must not cost
+            return await self.on_call_tool(context, call_next)
+        return await super().__call__(context, call_next)
+
     async def on_call_tool(
         self,
         context: MiddlewareContext[CallToolRequestParams],

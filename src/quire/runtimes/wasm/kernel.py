@@ -29,7 +29,6 @@ class _Kept:
     file: Path
     size: int  # bytes
     about: dict[str, Any]  # variables and functions
-    census: Census
 
 
 class WasmKernel:
@@ -42,6 +41,7 @@ class WasmKernel:
         self._spec = spec
         self._make = make
         self._kept: dict[str, _Kept] = {}  # oldest first
+        self._census: dict[str, Census] = {}  # of each of them
         self._offered = -1
         self._memory = 0  # bytes, when an image was last taken
         self._began = ""  # the image it began with
@@ -119,13 +119,14 @@ class WasmKernel:
 
     async def _clear(self) -> None:
         self._kept.clear()
+        self._census.clear()
         await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
 
     # Checkpoints
 
     @property
     def checkpoints(self) -> dict[str, Census]:
-        return {name: each.census for name, each in self._kept.items()}
+        return self._census.copy()
 
     async def checkpoint(self, name: str) -> float | str:
         file = self._folder / uuid4().hex
@@ -142,7 +143,8 @@ class WasmKernel:
         self._memory = kept.memory
         about: dict[str, Any] = {"variables": kept.variables, "functions": kept.functions}
         self._drop(name)
-        self._kept[name] = _Kept(file=file, size=kept.size, about=about, census=_CLEAN)
+        self._kept[name] = _Kept(file=file, size=kept.size, about=about)
+        self._census[name] = _CLEAN
         return kept.seconds
 
     async def thin_out(self, named: set[str]) -> None:
@@ -176,6 +178,7 @@ class WasmKernel:
         self._drop(name)
 
     def _drop(self, name: str) -> None:
+        self._census.pop(name, None)
         kept = self._kept.pop(name, None)
         if kept is not None:
             with contextlib.suppress(OSError):
