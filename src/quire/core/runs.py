@@ -14,7 +14,6 @@ from dataclasses import replace
 from uuid import uuid4
 
 import anyio
-import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from quire.core import transcript as transcripts
@@ -49,7 +48,6 @@ from quire.wire.messages import Answer, Asked, Finished
 log = logging.getLogger(__name__)
 _LAST_WORDS = 5.0  # seconds a killed kernel's end is waited for
 _ANSWER = 300.0  # seconds a person has to answer
-_TURNS = 8  # of the event loop, in which an answer goes out
 _PROMPT = 2_000  # characters of a question
 
 
@@ -209,9 +207,7 @@ class Runs:
                 active.notice = " ".join(filter(None, (lease.notice, again, await self._space.begin(active))))
                 if active.stopping is None:  # given up while it waited: the cell stays as it is
                     await self._run(active, lease)
-                self._over(active)
-                for _ in range(_TURNS):  # the caller has the answer; a checkpoint is taken while they think
-                    await anyio.lowlevel.checkpoint()
+                self._over(active)  # the caller has the answer; a checkpoint is taken while they think
         except QuireError as error:
             active.error = error
         except Exception as error:  # a fault of ours costs this run, not the other notebooks

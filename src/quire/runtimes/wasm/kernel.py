@@ -21,6 +21,7 @@ from quire.runtimes.wasm.pool import Pool
 from quire.wire import messages, relay
 
 _KEEP = 30.0  # seconds an image may take
+_FRESH, _UNKNOWN = -1, -2  # in place of a catalog's version: the guest knows of none, or of what is in an image
 _CLEAN = Census(quality="clean")
 
 
@@ -42,7 +43,7 @@ class WasmKernel:
         self._make = make
         self._kept: dict[str, _Kept] = {}  # oldest first
         self._census: dict[str, Census] = {}  # of each of them
-        self._offered = -1
+        self._offered = _FRESH
         self._memory = 0  # bytes, when an image was last taken
         self._began = ""  # the image it began with
 
@@ -52,7 +53,7 @@ class WasmKernel:
     ) -> WasmKernel:
         """With `image`, its namespace begins as that says; the file is copied."""
         kernel = cls(pool, calls, folder, spec, make)
-        await asyncio.to_thread(kernel._make_folders)
+        await kernel._make_folders()
         try:
             if image is not None:
                 began = kernel._folder / "began"
@@ -64,16 +65,20 @@ class WasmKernel:
             raise
         return kernel
 
-    def _make_folders(self) -> None:
+    async def _make_folders(self) -> None:
         workspace = Path(self._spec.workspace)
+        ours = workspace.is_relative_to(self._folder.parents[2])  # in the data directory, whose disk answers
         try:
-            workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if ours:
+                workspace.mkdir(mode=0o700, parents=True, exist_ok=True)  # noqa: ASYNC240 - a thread's turn costs more
+            else:
+                await asyncio.to_thread(workspace.mkdir, mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise Failed(f"The workspace {workspace} cannot be made: {error.strerror}.") from error
         self._folder.mkdir(mode=0o700, parents=True)
 
     async def _begin(self, image: str) -> None:
-        self._offered = -1
+        self._offered = _UNKNOWN if image else _FRESH
         host = await self._pool.room()
         self._live = await Live.begin(host, replace(self._make, image=image), self._call)
 
@@ -99,8 +104,10 @@ class WasmKernel:
         """Code in a sandbox asks nobody."""
 
     async def offer(self, catalog: Catalog) -> None:
-        if catalog.version != self._offered:
-            self._offered = catalog.version
+        if catalog.version == self._offered:
+            return
+        new, self._offered = self._offered == _FRESH, catalog.version
+        if catalog.entries or not new:
             self._live.send(messages.Offer(catalog=catalog.entries))
 
     def interrupt(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import queue
 import threading
@@ -111,7 +112,7 @@ class Seat:
         self._ending = False
         self._saying = threading.Lock()
         self._stream, self._printed = "", bytearray()
-        threading.Thread(target=self._live, daemon=True).start()
+        _thread.start_new_thread(self._live, ())  # which is not waited for, unlike a Thread's own start
 
     def hear(self, frame: bytes) -> None:
         """From the loop's thread: never waits."""
@@ -211,6 +212,7 @@ class Seat:
         if isinstance(asked, words.Make):
             self._make(asked)
             self.say(words.Made())
+            self._timed(lambda guest: guest.settle())
             return
         assert self._guest is not None
         match asked:
