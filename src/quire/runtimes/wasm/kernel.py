@@ -67,7 +67,7 @@ class WasmKernel:
 
     async def _make_folders(self) -> None:
         workspace = Path(self._spec.workspace)
-        ours = workspace.is_relative_to(self._folder.parents[2])  # in the data directory, whose disk answers
+        ours = workspace.parent.parent in self._folder.parents  # in the data directory, whose disk answers
         try:
             if ours:
                 workspace.mkdir(mode=0o700, parents=True, exist_ok=True)  # noqa: ASYNC240 - a thread's turn costs more
