@@ -79,11 +79,10 @@ def _lifespan(
     @asynccontextmanager
     async def lifespan(server: FastMCP[Any]) -> AsyncIterator[dict[str, Any]]:
         tools = await server.list_tools()  # the first listing imports lazily: better now than in a client's face
-        # over HTTP the SDK looks the schema up on every call, by listing all tools unless told another way
-        schemas = {tool.name: tool.parameters for tool in tools}
-        recording.own = frozenset(schemas)
+        recording.own = frozenset(tool.name for tool in tools)
         desk.notices = Notices(server, app.sharing)
-        exposed = Exposed(desk, desk.notices, schemas)
+        exposed = Exposed(desk, desk.notices, tools)
+        # over HTTP the SDK looks the schema up on every call, by listing all tools unless told another way
         server._mcp_server.get_tool_input_schema = exposed.schema
         server.add_middleware(exposed)
         async with desk.notices.relaying(app.feed):
