@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from dataclasses import dataclass
 
 import anyio
+import anyio.lowlevel
 
 from quire.core.brought_back import sentence
 from quire.core.durable import Back, Durable
@@ -18,6 +19,7 @@ from quire.core.line import Line
 from quire.core.model import Cell, Census, KernelSpec, Notebook, NotebookId, RunId, RuntimeInfo, Snapshot
 from quire.core.ports import Kernel, Runtime, Store
 
+_TURNS = 8  # of the event loop, in which the answer to a run goes out before its checkpoint is begun
 _ROOT = "root"  # a checkpoint that another kernel begins with
 
 
@@ -87,6 +89,8 @@ class Kernels:
             finally:
                 slot.waiting -= 1
             try:
+                for _ in range(_TURNS):
+                    await anyio.lowlevel.checkpoint()
                 await self._protect(notebook, slot)
             finally:
                 slot.waiting += 1
@@ -109,7 +113,10 @@ class Kernels:
             slot.waiting -= asked
 
     def _slot(self, notebook: Notebook) -> Slot:
-        return self._slots.setdefault(notebook.id, Slot(notebook))
+        found = self._slots.get(notebook.id)
+        if found is None:
+            found = self._slots[notebook.id] = Slot(notebook)
+        return found
 
     def busy(self, notebook: Notebook) -> bool:
         slot = self._slots.get(notebook.id)

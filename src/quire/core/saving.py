@@ -140,12 +140,18 @@ class Saving:
     # By itself
 
     def _heard(self, change: Change) -> None:
-        book = self._books.setdefault(change.notebook.id, _Book(change.notebook))
+        book = self._book(change.notebook)
         book.changed = True
         book.changed_at = anyio.current_time()
         if self._rules.interval and not book.following and self._group is not None:
             book.following = True
             self._group.start_soon(self._follow, book)
+
+    def _book(self, notebook: Notebook) -> _Book:
+        found = self._books.get(notebook.id)
+        if found is None:
+            found = self._books[notebook.id] = _Book(notebook)
+        return found
 
     async def _follow(self, book: _Book) -> None:
         """Save until nothing has changed since."""
@@ -195,7 +201,7 @@ class Saving:
 
     async def _write(self, notebook: Notebook, name: str = "") -> Snapshot | None:
         """One at a time of a notebook, and none twice without a name; None where its kernel is gone."""
-        book = self._books.setdefault(notebook.id, _Book(notebook))
+        book = self._book(notebook)
         async with book.writing:
             line = self._kernels.line(notebook)
             for each in await self._durable.of(notebook):

@@ -153,7 +153,10 @@ class Space:
 
     def _of(self, notebook: Notebook) -> _Watched:
         path = self._workspace(notebook)
-        return self._watched.setdefault(path, _Watched(path))
+        found = self._watched.get(path)
+        if found is None:
+            found = self._watched[path] = _Watched(path)
+        return found
 
     def _in_use(self) -> list[tuple[_Watched, list[Notebook]]]:
         """Workspaces that code may write to now, with the notebooks whose kernels live."""

@@ -19,6 +19,7 @@ PREFIX = struct.Struct("!2sBBII")
 MAGIC = b"QW"
 HEADER_LIMIT = 16 * 2**20  # bytes
 PARTS_LIMIT = 256 * 2**20  # bytes
+as_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -30,7 +31,7 @@ def encode(message: Any) -> bytes:
     said, parts = messages.dump(message)
     said["parts"] = [len(part) for part in parts]
     # a lone surrogate is no text: it goes as "?"
-    header = json.dumps(said, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
+    header = as_json(said).encode("utf-8", "replace")
     body = b"".join(parts)
     if len(header) > HEADER_LIMIT or len(body) > PARTS_LIMIT:
         raise BadFrame(

@@ -301,6 +301,17 @@ REQUESTS: dict[str, type] = {kind.__name__: kind for kind in get_args(Request)}
 EVENTS: dict[str, type] = {kind.__name__: kind for kind in get_args(Event)}
 
 
+_Shape = tuple[tuple[str, bool, Callable[[Any], bool]], ...]
+_shapes: dict[type, _Shape] = {}
+
+
+def _shape(kind: type) -> _Shape:
+    """Of each field its name, whether it is bytes, and what it is checked by: asked for with every message."""
+    if kind not in _shapes:
+        _shapes[kind] = tuple((each.name, each.type == "bytes", each.metadata["check"]) for each in fields(kind))
+    return _shapes[kind]
+
+
 def dump(message: Any) -> tuple[dict[str, Any], list[bytes]]:
     """A message as its JSON header and the bytes beside it; `{"$": n}` stands for the n-th bytes."""
     parts: list[bytes] = []
@@ -312,14 +323,13 @@ def dump(message: Any) -> tuple[dict[str, Any], list[bytes]]:
         return value
 
     said: dict[str, Any] = {}
-    for each in fields(message):
-        value = getattr(message, each.name)
-        if each.name == "bundle":
-            said[each.name] = {key: lift(item) for key, item in value.items()}
-        elif each.name == "metadata" and not shallow(value):
+    for name, *_ in _shape(type(message)):
+        value = getattr(message, name)
+        if name == "bundle":
+            value = {key: lift(item) for key, item in value.items()}
+        elif name == "metadata" and not shallow(value):
             raise BadMessage("metadata is nested too deeply to be shown")
-        else:
-            said[each.name] = lift(value)
+        said[name] = lift(value)
     return {"say": type(message).__name__, "with": said}, parts
 
 
@@ -340,17 +350,17 @@ def parse(words: dict[str, type], header: Any, parts: list[bytes]) -> Any:
         return value
 
     given: dict[str, Any] = {}
-    for each in fields(kind):
-        if each.name not in said:
+    for name, is_bytes, check in _shape(kind):
+        if name not in said:
             continue
-        value = said.pop(each.name)
-        if each.name == "bundle" and isinstance(value, dict):
+        value = said.pop(name)
+        if name == "bundle" and isinstance(value, dict):
             value = {key: lower(item) for key, item in value.items()}
-        elif each.type == "bytes":
+        elif is_bytes:
             value = lower(value)
-        if not each.metadata["check"](value):
-            raise BadMessage(f"{kind.__name__}.{each.name} is not what it should be")
-        given[each.name] = value
+        if not check(value):
+            raise BadMessage(f"{kind.__name__}.{name} is not what it should be")
+        given[name] = value
     if said:
         raise BadMessage(f"{kind.__name__} has no {', '.join(map(repr, said))}")
     try:

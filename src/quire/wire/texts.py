@@ -16,7 +16,7 @@ def dump(message: Any) -> str:
     said, parts = messages.dump(message)
     said["parts"] = [len(part) for part in parts]
     # a lone surrogate is no text: it goes as "?"
-    header = json.dumps(said, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace").decode()
+    header = frames.as_json(said).encode("utf-8", "replace").decode()
     body = b"".join(parts).decode("latin-1")
     if len(header) > frames.HEADER_LIMIT or len(body) > frames.PARTS_LIMIT:
         raise frames.BadFrame(

@@ -6,13 +6,18 @@ A call is a cell of that notebook, so that what it did is seen, recorded and can
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from typing import Any
 
+from fastmcp.exceptions import FastMCPError, ToolError
 from fastmcp.server.dependencies import get_context
 from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from fastmcp.tools import Tool, ToolResult
+from mcp import MCPError
 from mcp_types import CallToolRequestParams, ListToolsRequest, ToolAnnotations
+from mcp_types.jsonrpc import MISSING_REQUIRED_CLIENT_CAPABILITY
+from opentelemetry import trace
 from pydantic import PrivateAttr
 
 from quire.core.errors import Refused
@@ -21,6 +26,7 @@ from quire.frontends.mcp import callers
 from quire.frontends.mcp.desk import Desk, refusals
 from quire.frontends.mcp.notices import Notices
 
+log = logging.getLogger(__name__)
 _MOST = 50  # tools one notebook may publish
 _TEXT = 1_000  # characters of a description
 _SCHEMA = 5_000  # characters of a schema; a longer one is said loosely
@@ -28,10 +34,10 @@ _NAME = 64
 
 
 class Exposed(Middleware):
-    def __init__(self, desk: Desk, notices: Notices, schemas: dict[str, Any]) -> None:
+    def __init__(self, desk: Desk, notices: Notices, tools: Sequence[Tool]) -> None:
         self._desk = desk
         self._notices = notices
-        self._schemas = schemas  # of the server's own tools, which are never replaced
+        self._ours = {tool.name: tool for tool in tools}  # the server's own, which are never replaced
         self._offers: dict[Principal, dict[NotebookId, list[Tool]]] = {}  # by notebook, the one that was first
         self._published: dict[Principal, dict[str, Tool]] = {}
 
@@ -44,7 +50,7 @@ class Exposed(Middleware):
             del every[spec.notebook]
         wanted: dict[str, Tool] = {}
         for tool in (tool for offers in every.values() for tool in offers):
-            if tool.name not in self._schemas:
+            if tool.name not in self._ours:
                 wanted.setdefault(tool.name, tool)  # of two notebooks the first has the name
         before = [_said(tool) for tool in self._published.get(spec.owner, {}).values()]
         self._published[spec.owner] = wanted
@@ -55,11 +61,13 @@ class Exposed(Middleware):
 
     def schema(self, name: str) -> dict[str, Any] | None:
         """What a tool takes, as whoever calls now sees it."""
-        if name in self._schemas:
-            found: dict[str, Any] = self._schemas[name]
-            return found
-        tool = self._own().get(name)
+        tool = self._ours.get(name) or self._own().get(name)
         return tool.parameters if tool is not None else None
+
+    async def __call__(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
+        if context.method == "tools/call":  # of all messages the one that must not cost
+            return await self.on_call_tool(context, call_next)
+        return await super().__call__(context, call_next)
 
     async def on_list_tools(
         self, context: MiddlewareContext[ListToolsRequest], call_next: CallNext[ListToolsRequest, Sequence[Tool]]
@@ -71,10 +79,14 @@ class Exposed(Middleware):
         context: MiddlewareContext[CallToolRequestParams],
         call_next: CallNext[CallToolRequestParams, ToolResult],
     ) -> ToolResult:
-        tool = self._own().get(context.message.name)
-        if tool is None:
+        name, arguments = context.message.name, context.message.arguments or {}
+        published = self._own().get(name)
+        if published is not None:
+            return await published.run(arguments)
+        tool = self._ours.get(name)
+        if tool is None or trace.get_current_span().is_recording():  # the framework says more of it in its span
             return await call_next(context)
-        return await tool.run(context.message.arguments or {})
+        return await _run(tool, arguments)
 
     def _own(self) -> dict[str, Tool]:
         """What the notebooks of whoever calls now publish: nobody else sees it."""
@@ -98,6 +110,19 @@ class Exposed(Middleware):
             tool._call = f"caps[{name!r}]" if alone else f"caps[{name!r}].{own}"
             found.append(tool)
         return found
+
+
+async def _run(tool: Tool, arguments: dict[str, Any]) -> ToolResult:
+    """As the framework does, which for each call would look the tool up among all, twice."""
+    try:
+        return await tool.run(arguments)
+    except FastMCPError:
+        raise
+    except Exception as error:
+        if isinstance(error, MCPError) and error.error.code == MISSING_REQUIRED_CLIENT_CAPABILITY:
+            raise
+        log.exception("the tool %s", tool.name)
+        raise ToolError(f"Error calling tool {tool.name!r}: {error}") from error
 
 
 class _Published(Tool):

@@ -19,6 +19,11 @@ class Paced(Middleware):
     def __init__(self, rates: Rates) -> None:
         self._rates = rates
 
+    async def __call__(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
+        if context.method == "tools/call":  # of all messages the one that must not cost
+            return await self.on_message(context, call_next)
+        return await super().__call__(context, call_next)
+
     async def on_message(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
         if context.fastmcp_context is not None and context.fastmcp_context.transport == _COUNTED:
             try:

@@ -79,11 +79,10 @@ def _lifespan(
     @asynccontextmanager
     async def lifespan(server: FastMCP[Any]) -> AsyncIterator[dict[str, Any]]:
         tools = await server.list_tools()  # the first listing imports lazily: better now than in a client's face
-        # over HTTP the SDK looks the schema up on every call, by listing all tools unless told another way
-        schemas = {tool.name: tool.parameters for tool in tools}
-        recording.own = frozenset(schemas)
+        recording.own = frozenset(tool.name for tool in tools)
         desk.notices = Notices(server, app.sharing)
-        exposed = Exposed(desk, desk.notices, schemas)
+        exposed = Exposed(desk, desk.notices, tools)
+        # over HTTP the SDK looks the schema up on every call, by listing all tools unless told another way
         server._mcp_server.get_tool_input_schema = exposed.schema
         server.add_middleware(exposed)
         async with desk.notices.relaying(app.feed):
@@ -99,6 +98,11 @@ def _lifespan(
 
 class _PlainRefusals(Middleware):
     """Arguments that do not fit are refused in a sentence, not in a validator's report."""
+
+    async def __call__(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
+        if context.method == "tools/call":  # of all messages the one that must not cost
+            return await self.on_call_tool(context, call_next)
+        return await super().__call__(context, call_next)
 
     async def on_call_tool(
         self,

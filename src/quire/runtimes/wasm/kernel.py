@@ -22,6 +22,7 @@ from quire.runtimes.wasm.shelf import images_of
 from quire.wire import messages, relay
 
 _KEEP = 30.0  # seconds an image may take
+_FRESH, _UNKNOWN = -1, -2  # in place of a catalog's version: the guest knows of none, or of what is in an image
 _CLEAN = Census(quality="clean")
 
 
@@ -30,7 +31,6 @@ class _Kept:
     file: Path
     size: int  # bytes
     about: dict[str, Any]  # variables and functions
-    census: Census
     native: list[dict[str, Any]]  # capabilities that the code offered then
 
 
@@ -45,7 +45,8 @@ class WasmKernel:
         self._spec = spec
         self._make = make
         self._kept: dict[str, _Kept] = {}  # oldest first
-        self._offered = -1
+        self._census: dict[str, Census] = {}  # of each of them
+        self._offered = _FRESH
         self._memory = 0  # bytes, when an image was last taken
         self._began = ""  # the image it began with
         self._native: list[dict[str, Any]] = []  # capabilities that the code offers
@@ -57,7 +58,7 @@ class WasmKernel:
     ) -> WasmKernel:
         """With `image`, its namespace begins as that says; the file is copied."""
         kernel = cls(pool, calls, folder, spec, make)
-        await asyncio.to_thread(kernel._make_folders)
+        await kernel._make_folders()
         try:
             if image is not None:
                 began = kernel._folder / "began"
@@ -69,16 +70,20 @@ class WasmKernel:
             raise
         return kernel
 
-    def _make_folders(self) -> None:
+    async def _make_folders(self) -> None:
         workspace = Path(self._spec.workspace)
+        ours = workspace.parent.parent in self._folder.parents  # in the data directory, whose disk answers
         try:
-            workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if ours:
+                workspace.mkdir(mode=0o700, parents=True, exist_ok=True)  # noqa: ASYNC240 - a thread's turn costs more
+            else:
+                await asyncio.to_thread(workspace.mkdir, mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise Failed(f"The workspace {workspace} cannot be made: {error.strerror}.") from error
         self._folder.mkdir(mode=0o700, parents=True)
 
     async def _begin(self, image: str) -> None:
-        self._offered = -1
+        self._offered = _UNKNOWN if image else _FRESH
         host = await self._pool.room(self._spec.owner, self._images, alone=self._alone)
         self._live = await Live.begin(host, replace(self._make, image=image), self)
 
@@ -110,8 +115,10 @@ class WasmKernel:
         """Code in a sandbox asks nobody."""
 
     async def offer(self, catalog: Catalog) -> None:
-        if catalog.version != self._offered:
-            self._offered = catalog.version
+        if catalog.version == self._offered:
+            return
+        new, self._offered = self._offered == _FRESH, catalog.version
+        if catalog.entries or not new:
             self._live.send(messages.Offer(catalog=catalog.entries))
 
     def interrupt(self) -> None:
@@ -135,13 +142,14 @@ class WasmKernel:
 
     async def _clear(self) -> None:
         self._kept.clear()
+        self._census.clear()
         await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
 
     # Checkpoints
 
     @property
     def checkpoints(self) -> dict[str, Census]:
-        return {name: each.census for name, each in self._kept.items()}
+        return self._census.copy()
 
     async def checkpoint(self, name: str) -> float | str:
         file = self._folder / uuid4().hex
@@ -158,7 +166,8 @@ class WasmKernel:
         self._memory = kept.memory
         about: dict[str, Any] = {"variables": kept.variables, "functions": kept.functions}
         self._drop(name)
-        self._kept[name] = _Kept(file=file, size=kept.size, about=about, census=_CLEAN, native=self._native)
+        self._kept[name] = _Kept(file=file, size=kept.size, about=about, native=self._native)
+        self._census[name] = _CLEAN
         return kept.seconds
 
     async def thin_out(self, named: set[str]) -> None:
@@ -194,6 +203,7 @@ class WasmKernel:
         self._drop(name)
 
     def _drop(self, name: str) -> None:
+        self._census.pop(name, None)
         kept = self._kept.pop(name, None)
         if kept is not None:
             with contextlib.suppress(OSError):

@@ -66,6 +66,9 @@ class Host(Protocol):
 class Guest(Protocol):
     """One namespace. Every method but `interrupt` is called from one thread, one at a time."""
 
+    def settle(self) -> None:
+        """What the first request would have to wait for, done ahead while nobody waits. Raises Ended."""
+
     def run(self, run: messages.Run) -> None:
         """Its events, the last of them Finished, are said to the host. Raises Ended."""
 

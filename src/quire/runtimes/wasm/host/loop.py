@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import queue
 import threading
@@ -14,9 +15,10 @@ from quire.runtimes.wasm import words
 from quire.runtimes.wasm.host import images
 from quire.runtimes.wasm.host.guest import Bounds, Ended, Guest, Language, Place
 from quire.wire import frames, messages, relay
-from quire.wire.messages import Inspect, Inspected, Offer, Page, Printed, Read, Run
+from quire.wire.messages import Displayed, Inspect, Inspected, Offer, Page, Printed, Read, Run
 
 _TICK = 0.01  # seconds
+_REST = 100  # ticks without a run, after which the clock stops until there is one
 _PIECE = 1 << 14  # bytes printed that go together
 
 
@@ -30,6 +32,8 @@ class Loop:
         self._seats: dict[int, Seat] = {}
         self._highest = 0  # number of a guest so far
         self._running = 0
+        self._waits = False  # something is written that did not go yet
+        self._ticks = False  # the clock goes
         self._woken = threading.Event()
 
     def serve(self) -> None:
@@ -46,11 +50,14 @@ class Loop:
                 if number in self._seats:  # else it has stopped already
                     self._seats[number].hear(frame)
 
-    def send(self, guest: int, message: Any) -> int:
+    def send(self, guest: int, message: Any, *, more: bool = False) -> int:
+        """Its bytes. Where `more` is about to follow they go together, or with the next tick."""
         data = words.sealed(guest, message)
         with self._writing:
             self._out.write(data)
-            self._out.flush()
+            if not more:
+                self._out.flush()
+            self._waits = more
         return len(data)
 
     def left(self, number: int) -> None:
@@ -60,18 +67,36 @@ class Loop:
         """One more guest runs, or one less."""
         with self._writing:
             self._running += by
-        self._woken.set()
+            wake, self._ticks = not self._ticks, True
+        if wake:
+            self._woken.set()
 
     def _tick(self) -> None:
-        """Deadlines are looked at while anything runs."""
+        """Deadlines are looked at while anything runs, and a while after: to wake the clock costs more than a run."""
         while True:
             self._woken.wait()
             self._woken.clear()
-            while self._running > 0:
-                self.language.tick()
-                for seat in list(self._seats.values()):
-                    seat.show()
+            rests = 0
+            while self._goes_on(rests):
                 time.sleep(_TICK)
+                rests += 1
+                if self._running > 0:
+                    rests = 0
+                    self.language.tick()
+                    for seat in list(self._seats.values()):
+                        seat.show()
+                    if self._waits:
+                        self._let_go()
+
+    def _let_go(self) -> None:
+        with self._writing:
+            self._out.flush()
+            self._waits = False
+
+    def _goes_on(self, rests: int) -> bool:
+        with self._writing:
+            self._ticks = self._running > 0 or rests < _REST
+            return self._ticks
 
 
 class Seat:
@@ -89,7 +114,7 @@ class Seat:
         self._ending = False
         self._saying = threading.Lock()
         self._stream, self._printed = "", bytearray()
-        threading.Thread(target=self._live, daemon=True).start()
+        _thread.start_new_thread(self._live, ())  # which is not waited for, unlike a Thread's own start
 
     def hear(self, frame: bytes) -> None:
         """From the loop's thread: never waits."""
@@ -125,8 +150,8 @@ class Seat:
             if isinstance(event, Printed):
                 self._print(event)
             else:
-                self._flush()
-                self._send(event)
+                self._flush(more=True)
+                self._send(event, more=isinstance(event, Displayed) and event.result)  # a run's end is next
 
     def _print(self, event: Printed) -> None:
         """Many small pieces go as one: a line at a time would cost the server more than the guest."""
@@ -137,10 +162,10 @@ class Seat:
         if len(self._printed) >= _PIECE:
             self._flush()
 
-    def _flush(self) -> None:
+    def _flush(self, *, more: bool = False) -> None:
         if self._printed:
             data, self._printed = bytes(self._printed), bytearray()
-            self._send(Printed(stream=self._stream, data=data))
+            self._send(Printed(stream=self._stream, data=data), more=more)
 
     def show(self) -> None:
         """Have what was printed seen by now; from the clock's thread, which waits for nobody."""
@@ -152,12 +177,12 @@ class Seat:
             finally:
                 self._saying.release()
 
-    def _send(self, event: Any) -> None:
+    def _send(self, event: Any, *, more: bool = False) -> None:
         with self._credit:
             self._credit.wait_for(lambda: self._unheard < words.CREDIT or self._ending)
         if self._ending:
             raise Ended("It was ended.")
-        size = self._loop.send(self._number, event)
+        size = self._loop.send(self._number, event, more=more)
         with self._credit:
             self._unheard += size
 
@@ -189,6 +214,7 @@ class Seat:
         if isinstance(asked, words.Make):
             self._make(asked)
             self.say(words.Made())
+            self._timed(lambda guest: guest.settle())
             return
         assert self._guest is not None
         match asked:

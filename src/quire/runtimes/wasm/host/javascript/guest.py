@@ -82,6 +82,9 @@ class JavaScriptGuest:
 
     # Running
 
+    def settle(self) -> None:
+        """Nothing is left to do."""
+
     def run(self, run: Run) -> None:
         with self._entered():
             self._inside.calls, self._inside.stopped, self._inside.asked = 0, "", 0.0

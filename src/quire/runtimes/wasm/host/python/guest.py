@@ -63,6 +63,9 @@ class PythonGuest:
 
     # The Guest
 
+    def settle(self) -> None:
+        self._enter()
+
     def run(self, run: messages.Run) -> None:
         self._enter()
         self._running = _Run()
