@@ -330,7 +330,7 @@ def test_each_cell_is_a_line_where_nobody_watches(tmp_path: Path) -> None:
 
 def test_in_a_terminal_a_line_shows_the_cell_the_time_the_memory_and_what_was_printed(tmp_path: Path) -> None:
     (tmp_path / "n.py").write_text(
-        "# %%\nkept = bytearray(300_000_000)\n# %%\nimport time\nprint('[bold]so far')\ntime.sleep(1.2)\n# %%\n1/0"
+        "# %%\nkept = bytearray(300_000_000)\n# %%\nimport time\nprint('[bold]so far')\ntime.sleep(3)\n# %%\n1/0"
     )
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
@@ -351,7 +351,7 @@ def test_in_a_terminal_a_line_shows_the_cell_the_time_the_memory_and_what_was_pr
     during = [
         line for line in lines if line.startswith("cell 2/3") and "import time" in line and "[bold]so far" in line
     ]
-    assert any("0:00:01" in line for line in during)
+    assert any(re.search(r"0:00:0[1-9]", line) for line in during)
     memory = re.search(r"([\d,]+) MiB", during[-1])
     assert memory and 286 <= int(memory[1].replace(",", "")) < 500
     assert "ZeroDivisionError" in lines[-2] + lines[-1] or "ZeroDivisionError" in seen.decode()

@@ -68,7 +68,7 @@ class Performance:
         """Run one; whether it was the last."""
         active = await self._app.runs.start(self._notebook, cell, author="command line")
         active.transcript = _Overheard(self._app.limits.max_output_bytes, self._heard)
-        self._stopping.active = active
+        self._stopping.take(active)
         self._watching.begun(place, active)
         await active.begun.wait()
         if self._saved is not None and place == 1:  # not before: where no kernel starts, the file stays as it is
@@ -168,6 +168,12 @@ class Stopping:
                     self.stop(number)
                 elif self.active is not None and self.kill is not None:
                     await self.kill()
+
+    def take(self, active: ActiveRun) -> None:
+        """What is to be stopped; at once where that was told while it was being started."""
+        self.active = active
+        if self.told:
+            active.stop(Stop.INTERRUPT)
 
     def stop(self, number: int) -> None:
         self.told = self.told or number
