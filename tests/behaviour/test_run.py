@@ -21,6 +21,10 @@ from typing import Any
 import nbformat
 import pytest
 
+from quire.core.active import ActiveRun, Stop
+from quire.core.model import LOCAL, NewCell, Notebook, NotebookId
+from quire.core.transcript import Transcript
+from quire.frontends.terminal.performance import Stopping
 from tests.conftest import DEADLINE, alive, processes_of, server_environment, wait_until
 
 COMMAND = [sys.executable, "-m", "quire", "run"]
@@ -434,3 +438,12 @@ def test_the_page_shows_what_happens(tmp_path: Path) -> None:
 
 def settled(text: str) -> str:
     return re.sub(r"\d[\d.e-]* s\b", "N s", text).strip()
+
+
+async def test_a_cell_that_is_started_after_it_was_told_to_stop_is_stopped() -> None:
+    notebook = Notebook(id=NotebookId("n"), name="n", owner=LOCAL, runtime="python", created_at=0)
+    active = ActiveRun(notebook, NewCell(source="1"), 1.0, Transcript(1), "command line")
+    stopping = Stopping()
+    stopping.stop(signal.SIGTERM)
+    stopping.take(active)
+    assert active.stopping is Stop.INTERRUPT
