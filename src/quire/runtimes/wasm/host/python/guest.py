@@ -19,7 +19,7 @@ from quire.runtimes.wasm.host.python.opened import Opened
 from quire.wire import messages, relay, texts
 
 WORKSPACE = "/workspace"
-_FOR_EVER = (1 << 63) - 1  # fuel nobody uses up
+FOR_EVER = (1 << 63) - 1  # fuel nobody uses up
 _OWN_FUEL = 10**10  # for what we ask ourselves
 _GRACE = 0.1  # seconds that code has to hear an interrupt
 _HEEDED = 1.5  # and then to come to its end: less than the server waits before it ends the process
@@ -63,7 +63,7 @@ class Program:
             store = wasmtime.Store(self.engine)
             store.set_wasi(wasmtime.WasiConfig())
             if self.metered:
-                store.set_fuel(_FOR_EVER)
+                store.set_fuel(FOR_EVER)
             instance = Instance(self.linker, self.component, store, lambda said: "")
             self._fresh = (instance, Memory(instance).sums())
         return self._fresh
@@ -77,6 +77,8 @@ class _Run:
 
 
 class PythonGuest:
+    folders = 1  # that each has open, before those that are mounted
+
     def __init__(self, program: Program, place: Place, bounds: Bounds, host: Host) -> None:
         self._program = program
         self._place = place
@@ -103,7 +105,9 @@ class PythonGuest:
         self._entered, self._over = False, ""
 
     def _wasi(self) -> wasmtime.WasiConfig:
-        wasi = wasmtime.WasiConfig()
+        return self._granted(wasmtime.WasiConfig())
+
+    def _granted(self, wasi: wasmtime.WasiConfig) -> wasmtime.WasiConfig:
         wasi.preopen_dir(str(self._place.workspace), WORKSPACE, True)
         for path, writable in self._place.mounts:
             wasi.preopen_dir(str(path), path.as_posix(), writable)
@@ -115,7 +119,7 @@ class PythonGuest:
         self._enter()
         self._running = _Run()
         try:
-            size, _, rest = self._ask(run, self._bounds.fuel or _FOR_EVER).partition("\n")
+            size, _, rest = self._ask(run, self._bounds.fuel or FOR_EVER).partition("\n")
             if size != "0":
                 self._heard(rest[: int(size[:9])])
             finished = texts.load(messages.EVENTS, rest[int(size[:9]) :])
@@ -148,7 +152,7 @@ class PythonGuest:
         self._enter()
         asleep = self._answer(messages.Checkpoint(name=""))
         lost = asleep.lost if isinstance(asleep, messages.Checkpointed) else []
-        self._fuel(_FOR_EVER)
+        self._fuel(FOR_EVER)
         try:
             sums = self._memory.sums()
             pages = self._memory.read(memory.differing(sums, self._program.base()))
@@ -158,15 +162,12 @@ class PythonGuest:
         return Image(artefact=self._program.artefact, size=len(sums) * PAGE, pages=pages, rest="; ".join(lost)[:1_000])
 
     def restore(self, image: Image) -> None:
-        if image.artefact != self._program.artefact:
-            raise Ended("The checkpoint is of another version of the Python guest.", "Run the cells again.")
-        if any(len(page) != PAGE or not 0 <= number < image.size // PAGE for number, page in image.pages.items()):
-            raise Ended("The checkpoint is damaged.", "Go back to an earlier one, or run the cells again.")
+        self._check(image)
         if self._entered or self._over:
             self._store.close()
             self._begin()
         self._enter()  # what the guest has outside its memory is made by this, and by nothing else
-        self._fuel(_FOR_EVER)
+        self._fuel(FOR_EVER)
         try:
             if not self._memory.grow(image.size):
                 raise Ended(
@@ -181,6 +182,12 @@ class PythonGuest:
         self._entered = False
         self._enter()
 
+    def _check(self, image: Image) -> None:
+        if image.artefact != self._program.artefact:
+            raise Ended("The checkpoint is of another version of the Python guest.", "Run the cells again.")
+        if any(len(page) != PAGE or not 0 <= number < image.size // PAGE for number, page in image.pages.items()):
+            raise Ended("The checkpoint is damaged.", "Go back to an earlier one, or run the cells again.")
+
     def memory(self) -> int:
         return self._memory.size() - len(self._program.base()) * PAGE + _OWN
 
@@ -193,7 +200,7 @@ class PythonGuest:
         """Before the first request, and the first after an image was put back."""
         if self._entered:
             return
-        folders = 1 + len(self._place.mounts)
+        folders = self.folders + len(self._place.mounts)
         environ = {"HOME": WORKSPACE, "PWD": WORKSPACE, "QUIRE_FILES": f"{self._bounds.files} {folders}"}
         entered = self._answer(messages.Enter(workspace=WORKSPACE, environ=environ))
         if not isinstance(entered, messages.Entered) or entered.why_not:

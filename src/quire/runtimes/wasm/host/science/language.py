@@ -1,0 +1,70 @@
+"""CPython with the libraries of data science, compiled once and set up once, of which guests are made."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+from collections.abc import Callable
+from pathlib import Path
+
+import wasmtime
+
+from quire.runtimes.wasm.assets import science
+from quire.runtimes.wasm.host.guest import Bounds, Ended, Host, Place
+from quire.runtimes.wasm.host.python.language import STACK, Cache, config, no_guest
+from quire.runtimes.wasm.host.python.opened import raise_limit
+from quire.runtimes.wasm.host.science import calls
+from quire.runtimes.wasm.host.science.baking import bake, baked
+from quire.runtimes.wasm.host.science.guest import ScienceGuest
+from quire.runtimes.wasm.host.science.memory import Base
+from quire.runtimes.wasm.host.science.program import Program
+
+
+class ScienceLanguage:
+    def __init__(self, program: Program) -> None:
+        self._program = program
+
+    @classmethod
+    def load(cls, assets: Path, progress: Callable[[str], None], *, stack: int = STACK) -> ScienceLanguage:
+        """What it is compiled to and set up to is kept in that folder, of which guests see the library and no more.
+
+        Threads in which guests run must have twice the `stack`.
+        """
+        raise_limit()
+        folder = assets / "science"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        engine = wasmtime.Engine(config(True, stack))
+        name = f"{science.name()}-wasmtime-{importlib.metadata.version('wasmtime')}"
+        module = Cache(folder).module(engine, name, science.program, progress)
+        ready = calls.linker(engine).instantiate_pre(module)
+        folders = science.folders(science.lay_out(folder))
+
+        def make(scratch: Path) -> tuple[bytes, dict[str, int]]:
+            progress("setting up Python with its libraries, once")
+            return bake(engine, ready, folders, scratch)
+
+        memory, about = baked(folder, f"{science.name()}-{science.digest()}", make)
+        base = Base.open(memory)
+        artefact = f"science-{hashlib.sha256(base.data).hexdigest()[:16]}-{science.name()}"
+        return cls(
+            Program(artefact=artefact, engine=engine, ready=ready, folders=folders, base=base, step=about["step"])
+        )
+
+    @property
+    def version(self) -> str:
+        found = science.versions()
+        libraries = ", ".join(f"{name} {found[name]}" for name in science.NAMED if name in found)
+        return f"Python {'.'.join(found['python'].split('.')[:2])} (WebAssembly) with {libraries}"
+
+    @property
+    def artefact(self) -> str:
+        return self._program.artefact
+
+    def make(self, place: Place, bounds: Bounds, host: Host) -> ScienceGuest:
+        try:
+            return ScienceGuest(self._program, place, bounds, host)  # type: ignore[arg-type]
+        except wasmtime.WasmtimeError as error:
+            raise no_guest(error) from error
+
+    def tick(self) -> None:
+        self._program.engine.increment_epoch()
