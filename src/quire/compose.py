@@ -296,6 +296,7 @@ async def _runtimes(settings: Settings, stack: AsyncExitStack, relay: Relay) -> 
     for name in RUNTIMES[1:]:
         wasm = WasmRuntime(
             name,
+            program=_program(name, settings),
             calls=relay,
             assets=settings.assets_dir,
             images=settings.data_dir / "images",
@@ -311,7 +312,14 @@ def assets(settings: Settings, progress: Callable[[str], None]) -> None:
     from quire.runtimes.wasm.host.languages import load as load_language
 
     for name in RUNTIMES[1:]:
-        progress(f"{name}: {load_language(name, settings.assets_dir, progress).version}")
+        language = load_language(_program(name, settings), settings.assets_dir, progress)
+        progress(f"{name}: {', '.join((language.version, *language.packages))}")
+
+
+def _program(runtime: str, settings: Settings) -> str:
+    """Which of its programs a runtime in WebAssembly is of."""
+    chosen = settings.wasm_python if runtime == "wasm-python" else "auto"
+    return runtime if chosen == "auto" else f"{runtime}-{chosen}"
 
 
 async def _python(settings: Settings, stack: AsyncExitStack, relay: Relay) -> PythonRuntime:

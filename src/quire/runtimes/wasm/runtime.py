@@ -23,7 +23,9 @@ _LAYERS = ("wasm", "network", "processes", "files")  # what a guest has none of,
 
 
 class WasmRuntime:
-    def __init__(self, language: str, *, calls: Relay, assets: Path, images: Path, files: int, most_calls: int) -> None:
+    def __init__(
+        self, language: str, *, program: str, calls: Relay, assets: Path, images: Path, files: int, most_calls: int
+    ) -> None:
         self._language = language
         self._calls = calls
         self._files = files  # that a guest may have open at once
@@ -31,7 +33,7 @@ class WasmRuntime:
         self._place = images
         self._images: Path | None = None  # until a kernel is started
         self._shelf = ExitStack()
-        self._pool = Pool(language, assets)
+        self._pool = Pool(program, assets)
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[WasmRuntime]:
@@ -85,4 +87,5 @@ class WasmRuntime:
             return RuntimeInfo(name=self._language, why_not=f"its program is being made, look again soon: {host.doing}")
         except Failed as error:
             return RuntimeInfo(name=self._language, why_not=str(error))
-        return RuntimeInfo(name=self._language, version=hello.version, layers=tuple(map(Layer, _LAYERS)))
+        packages, layers = tuple(hello.packages), tuple(map(Layer, _LAYERS))
+        return RuntimeInfo(name=self._language, version=hello.version, packages=packages, layers=layers)

@@ -24,6 +24,10 @@ def _mounts(value: Any) -> bool:
     )
 
 
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and all(type(each) is str for each in value)
+
+
 # Server to guest
 
 
@@ -73,6 +77,7 @@ class Hello:
 
     version: str = says(one(str))
     artefact: str = says(one(str))
+    packages: list[str] = says(_texts, default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,7 +34,7 @@ class Loop:
     def serve(self) -> None:
         """Until the server lets go."""
         threading.Thread(target=self._tick, daemon=True).start()
-        self.send(0, words.Hello(version=self.language.version, artefact=self.language.artefact))
+        self.send(0, _hello(self.language))
         opener = words.Opener()
         while data := os.read(self._read, 1 << 20):
             for number, frame in opener.feed(data):
@@ -219,6 +219,10 @@ class Seat:
         self._guest = guest
         if image is not None:
             guest.restore(image)
+
+
+def _hello(language: Language) -> words.Hello:
+    return words.Hello(version=language.version, artefact=language.artefact, packages=list(language.packages))
 
 
 def _keep(guest: Guest, file: Path) -> words.Kept:

@@ -48,6 +48,7 @@ def prepare() -> None:
 
 def _load() -> None:
     absent.install(_has)
+    sys.stdlib_module_names -= {name for name in absent.WHY if not _has(name)}  # or tracebacks say other words of them
     asynchronous.install()
     os.environ["MPLBACKEND"] = "module://quire.worker.figures"
     for name in _OFTEN.split():
@@ -73,7 +74,7 @@ def step() -> None:
     """One request, taken from the host and answered to it."""
     request: str = _host.call(_ASK).decode()
     answer = _take[0].handle(request)
-    if request.startswith('{"type":"Enter"'):
+    if request.startswith('{"say":"Enter"'):
         sys.modules["numpy.random"].seed()  # other dice, too
     _host.call(_ANSWER + answer.encode())
 

@@ -66,6 +66,10 @@ class PythonLanguage:
         return _VERSION
 
     @property
+    def packages(self) -> tuple[str, ...]:
+        return ()
+
+    @property
     def artefact(self) -> str:
         return self._name
 

@@ -52,9 +52,12 @@ class ScienceLanguage:
 
     @property
     def version(self) -> str:
+        return f"Python {'.'.join(science.versions()['python'].split('.')[:2])} (WebAssembly)"
+
+    @property
+    def packages(self) -> tuple[str, ...]:
         found = science.versions()
-        libraries = ", ".join(f"{name} {found[name]}" for name in science.NAMED if name in found)
-        return f"Python {'.'.join(found['python'].split('.')[:2])} (WebAssembly) with {libraries}"
+        return tuple(f"{name} {found[name]}" for name in science.NAMED if name in found)
 
     @property
     def artefact(self) -> str:
