@@ -14,7 +14,7 @@ from quire.runtimes.wasm.host.guest import Language
 def load(name: str, assets: Path, progress: Callable[[str], None]) -> Language:
     """A language's program, made and compiled where that was not done yet, which `progress` hears of."""
     assets.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if name == "wasm-python" and science.installed() or name == "wasm-python-science":
+    if (name == "wasm-python" and science.installed()) or name == "wasm-python-science":
         return _science(assets, progress)
     if name in ("wasm-python", "wasm-python-plain"):
         from quire.runtimes.wasm.assets.python import build

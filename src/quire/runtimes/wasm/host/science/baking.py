@@ -61,9 +61,7 @@ def bake(
         store.close()
 
 
-def baked(
-    folder: Path, name: str, make: Callable[[Path], tuple[bytes, dict[str, Any]]]
-) -> tuple[Path, dict[str, Any]]:
+def baked(folder: Path, name: str, make: Callable[[Path], tuple[bytes, dict[str, Any]]]) -> tuple[Path, dict[str, Any]]:
     """The file of that memory in that folder, and what is known of it; made where it is not there."""
     memory, about = folder / f"{name}.memory", folder / f"{name}.json"
     if not about.is_file() or not memory.is_file():
@@ -73,4 +71,13 @@ def baked(
                 beside = Path(scratch) / path.name
                 beside.write_bytes(data)
                 beside.replace(path)
+        _tidy(folder, memory)
     return memory, json.loads(about.read_text())
+
+
+def _tidy(folder: Path, newest: Path) -> None:
+    """Of older ones one stays, for whoever goes back to the version before; a host that has one mapped keeps it."""
+    older = sorted((each for each in folder.glob("*.memory") if each != newest), key=lambda each: each.stat().st_mtime)
+    for memory in older[:-1]:
+        memory.unlink(missing_ok=True)
+        memory.with_suffix(".json").unlink(missing_ok=True)

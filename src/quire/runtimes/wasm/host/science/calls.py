@@ -13,6 +13,7 @@ import wasmtime
 from wasmtime import _bindings
 from wasmtime import _ffi as ffi
 
+from quire.runtimes.wasm.host.guest import Ended
 from quire.runtimes.wasm.host.javascript.exports import Exports, Trapped
 from quire.runtimes.wasm.host.javascript.imports import trap
 
@@ -33,7 +34,8 @@ class Functions(Exports):
 
     def address(self) -> int:
         """Where its memory lies in this process, until it grows."""
-        return ctypes.cast(ffi.wasmtime_memory_data(self._context, ctypes.byref(self._memory)), ctypes.c_void_p).value or 0
+        base = ffi.wasmtime_memory_data(self._context, ctypes.byref(self._memory))
+        return ctypes.cast(base, ctypes.c_void_p).value or 0
 
 
 class Instance:
@@ -75,7 +77,7 @@ class Instance:
         if not done:
             raise wasmtime.WasmtimeError("an error of its own was not caught")
         answer, self._answer = self._answer, b""
-        return answer.decode()
+        return answer.decode("utf-8", "replace")
 
     def turn(self, source: str) -> int:
         """Have it run that, as at a prompt; 0 where nothing was raised."""
@@ -97,9 +99,13 @@ class Instance:
         if kind == _ANSWER:
             self._answer = rest
             return b""
-        if kind != _SAID:
-            raise ValueError("it says what is no word of ours")
-        return self._host(rest.decode()).encode()
+        try:
+            text = rest.decode() if kind == _SAID else None
+        except UnicodeDecodeError:
+            text = None
+        if text is None:
+            raise Ended("The guest said what is no word of ours.")
+        return self._host(text).encode()
 
     def answered(self, at: int, length: int, to: int, to_length: int) -> int:
         """What is said lies in its memory; so does the answer, where it finds room for it."""
@@ -149,13 +155,11 @@ def _on_call(_env: Any, _caller: Any, raw: Any, _count: int) -> int:
 
 
 def _late(_context: Any, _data: Any, delta: Any, kind: Any) -> int:
-    try:
+    with contextlib.suppress(BaseException):  # by which it is stopped
         if not _here.instance.stopped():
             delta[0] = 1
             kind[0] = 0  # go on at once
             return 0
-    except BaseException:
-        pass  # is stopped
     made = ffi.wasmtime_error_new(b"stopped")
     return ctypes.cast(made, ctypes.c_void_p).value or 0
 

@@ -1,4 +1,4 @@
-"""One Python namespace with the libraries of data science: its memory begins as everybody's and is imaged as it lies."""
+"""One Python namespace with libraries: its memory begins as everybody's, and is imaged as it lies."""
 
 from __future__ import annotations
 

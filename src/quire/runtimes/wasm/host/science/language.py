@@ -10,7 +10,7 @@ from pathlib import Path
 import wasmtime
 
 from quire.runtimes.wasm.assets import science
-from quire.runtimes.wasm.host.guest import Bounds, Ended, Host, Place
+from quire.runtimes.wasm.host.guest import Bounds, Host, Place
 from quire.runtimes.wasm.host.python.language import STACK, Cache, config, no_guest
 from quire.runtimes.wasm.host.python.opened import raise_limit
 from quire.runtimes.wasm.host.science import calls

@@ -1,4 +1,4 @@
-"""A guest's memory, which begins as a file that all guests have in common: mapped, and a page copied when written to."""
+"""A guest's memory, which begins as a file that all guests have mapped: a page is a guest's own once written to."""
 
 from __future__ import annotations
 
@@ -95,4 +95,4 @@ def _map(address: int, size: int, file: int) -> bool:
     system.restype = ctypes.c_void_p
     system.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
     protection = mmap.PROT_READ | mmap.PROT_WRITE
-    return system(address, size, protection, mmap.MAP_PRIVATE | _FIXED, file, 0) == address
+    return bool(system(address, size, protection, mmap.MAP_PRIVATE | _FIXED, file, 0) == address)
