@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import traceback
+from typing import Any
 
 import _host  # type: ignore[import-not-found]  # the interpreter's own way out: bytes there, bytes back
 
@@ -50,6 +51,7 @@ def _load() -> None:
     absent.install(_has)
     sys.stdlib_module_names -= {name for name in absent.WHY if not _has(name)}  # or tracebacks say other words of them
     asynchronous.install()
+    _without_advice()
     os.environ["MPLBACKEND"] = "module://quire.worker.figures"
     for name in _OFTEN.split():
         importlib.import_module(name)
@@ -58,6 +60,18 @@ def _load() -> None:
     _take.append(kernel.Kernel(_say))
     library.load_what_is_often_used()
     _finish()
+
+
+def _without_advice() -> None:
+    """It was started without site-packages, which tracebacks would blame for every module that is not there."""
+    make = traceback.TracebackException.__init__
+
+    def made(self: Any, *given: Any, **named: Any) -> None:
+        make(self, *given, **named)
+        if isinstance(self._str, str):
+            self._str = self._str.partition(". Site initialization is disabled")[0]
+
+    traceback.TracebackException.__init__ = made  # type: ignore[method-assign]
 
 
 def _has(name: str) -> bool:

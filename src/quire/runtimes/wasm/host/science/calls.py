@@ -60,7 +60,7 @@ class Instance:
             yield
         except (wasmtime.WasmtimeError, wasmtime.Trap, Trapped) as error:
             raised, self._raised = self._raised, None
-            if raised is not None:
+            if raised is not None and not isinstance(raised, Trapped):
                 raise raised from None
             if isinstance(error, wasmtime.WasmtimeError):
                 raise

@@ -1,0 +1,32 @@
+"""Python with libraries as a client sees it: which it is, a table, a figure, and what is there after a restart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.conftest import call, stdio_client, text
+from tests.wasm.programs import science_assets_dir
+
+SET: dict[str, Any] = {"toolsets": "sandbox,repl", "preload": "", "spare_kernels": 0, "wasm_python": "science"}
+
+
+async def test_which_python_it_is_is_told_and_its_libraries_work(data_dir: Path) -> None:
+    async with stdio_client(data_dir, assets_dir=science_assets_dir(), **SET) as client:
+        ran = await call(client, "execute_code", code="import pandas as pd\npd.DataFrame({'a': [1, 2]}).a.sum().item()")
+        assert ran.structured_content["return_value"] == 3, text(ran)
+        drawn = await call(client, "execute_code", code="import matplotlib.pyplot as plt\nplt.plot([1, 2]);")
+        assert [block.mime_type for block in drawn.content if block.type == "image"] == ["image/png"]
+        listed = (await call(client, "list_runtimes")).structured_content["runtimes"]
+        (found,) = (each for each in listed if each["name"] == "wasm-python")
+        assert [each.split()[0] for each in found["packages"]][:2] == ["numpy", "pandas"]
+
+
+async def test_a_fitted_model_is_there_after_a_restart(data_dir: Path) -> None:
+    fit = "from sklearn.linear_model import LinearRegression as L\nm = L().fit([[1], [2]], [2, 4])\nround(m.coef_[0].item())"
+    for code, value in ((fit, 2), ("round(m.predict([[10]])[0].item())", 20)):
+        async with stdio_client(data_dir, assets_dir=science_assets_dir(), **SET) as client:
+            found = await call(client, "execute_code", code=code)
+            assert found.structured_content["return_value"] == value, text(found)
+            await call(client, "save_state", notebook="python-session")
+    assert "Restored from disk" in found.structured_content["notice"]
