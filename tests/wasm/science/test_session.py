@@ -10,6 +10,12 @@ from tests.wasm.programs import science_assets_dir
 
 SET: dict[str, Any] = {"toolsets": "sandbox,repl", "preload": "", "spare_kernels": 0, "wasm_python": "science"}
 
+FIT = """
+from sklearn.linear_model import LinearRegression
+m = LinearRegression().fit([[1], [2]], [2, 4])
+round(m.coef_[0].item())
+"""
+
 
 async def test_which_python_it_is_is_told_and_its_libraries_work(data_dir: Path) -> None:
     async with stdio_client(data_dir, assets_dir=science_assets_dir(), **SET) as client:
@@ -23,8 +29,7 @@ async def test_which_python_it_is_is_told_and_its_libraries_work(data_dir: Path)
 
 
 async def test_a_fitted_model_is_there_after_a_restart(data_dir: Path) -> None:
-    fit = "from sklearn.linear_model import LinearRegression as L\nm = L().fit([[1], [2]], [2, 4])\nround(m.coef_[0].item())"
-    for code, value in ((fit, 2), ("round(m.predict([[10]])[0].item())", 20)):
+    for code, value in ((FIT, 2), ("round(m.predict([[10]])[0].item())", 20)):
         async with stdio_client(data_dir, assets_dir=science_assets_dir(), **SET) as client:
             found = await call(client, "execute_code", code=code)
             assert found.structured_content["return_value"] == value, text(found)
