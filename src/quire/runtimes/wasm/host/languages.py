@@ -7,16 +7,15 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from quire.runtimes.wasm.assets import science
 from quire.runtimes.wasm.host.guest import Language
 
 
 def load(name: str, assets: Path, progress: Callable[[str], None]) -> Language:
     """A language's program, made and compiled where that was not done yet, which `progress` hears of."""
     assets.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if (name == "wasm-python" and science.installed()) or name == "wasm-python-science":
+    if name == "wasm-python-science":
         return _science(assets, progress)
-    if name in ("wasm-python", "wasm-python-plain"):
+    if name == "wasm-python":
         from quire.runtimes.wasm.assets.python import build
         from quire.runtimes.wasm.host.python.language import STACK, PythonLanguage
 
@@ -30,6 +29,8 @@ def load(name: str, assets: Path, progress: Callable[[str], None]) -> Language:
 
 
 def _science(assets: Path, progress: Callable[[str], None]) -> Language:
+    from quire.runtimes.wasm.assets import science
+
     if not science.installed():
         sys.exit("Python with its libraries needs them: pip install 'quire[wasm-science]'.")
     from quire.runtimes.wasm.host.python.language import STACK
