@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import importlib
@@ -96,7 +97,8 @@ def lay_out(folder: Path) -> Path:
             shutil.copyfile(artifacts().stdlib_zip, library)
             with zipfile.ZipFile(library) as outer, zipfile.ZipFile(io.BytesIO(outer.read(_DRAWING))) as inner:
                 inner.extractall(beside / "drawing")
-            beside.replace(made)
+            with contextlib.suppress(OSError):  # where another process was first
+                beside.replace(made)
     return made
 
 

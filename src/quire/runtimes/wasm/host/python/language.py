@@ -132,7 +132,7 @@ class Cache:
                 return wasmtime.Module.deserialize_file(engine, str(path))
             except wasmtime.WasmtimeError:
                 progress("compiled Python with its libraries is of another version")
-        with _told(progress, "compiling Python with its libraries, once: it takes a minute or two"):
+        with told(progress, "compiling Python with its libraries, once: it takes a minute or two"):
             module = wasmtime.Module(engine, source())
         self._keep(path, bytes(module.serialize()))
         progress("compiled Python with its libraries")
@@ -152,7 +152,7 @@ class Cache:
 
 
 @contextlib.contextmanager
-def _told(progress: Callable[[str], None], doing: str) -> Iterator[None]:
+def told(progress: Callable[[str], None], doing: str) -> Iterator[None]:
     """Say so now and then for as long as it takes: whoever waits takes silence for an end."""
     over = threading.Event()
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +26,8 @@ app.prepare()
 _ENVIRON = {"HOME": "/workspace", "TMPDIR": "/workspace", "PYTHONTZPATH": "", "MPLCONFIGDIR": "/workspace"}
 
 
-def bake(
-    engine: wasmtime.Engine, ready: Any, folders: list[tuple[Path, str]], scratch: Path
-) -> tuple[bytes, dict[str, Any]]:
-    """The memory, and what must be known of it. Raises NoScience."""
+def bake(engine: wasmtime.Engine, ready: Any, folders: list[tuple[Path, str]], scratch: Path) -> tuple[bytes, int]:
+    """The memory, and where in it the function is that takes a request. Raises NoScience."""
     said: list[str] = []
     program, workspace = scratch / "program", scratch / "workspace"
     workspace.mkdir()
@@ -54,25 +54,38 @@ def bake(
             raise science.NoScience(f"The science guest could not be set up: {told['failed'][-2_000:].strip()}")
         instance.forget_folders()
         functions = instance.functions
-        return functions.read(0, functions.size()), told
+        return functions.read(0, functions.size()), int(told["step"])
     except wasmtime.WasmtimeError as error:
         raise science.NoScience(f"The science guest could not be set up: {error}") from error
     finally:
         store.close()
 
 
-def baked(folder: Path, name: str, make: Callable[[Path], tuple[bytes, dict[str, Any]]]) -> tuple[Path, dict[str, Any]]:
-    """The file of that memory in that folder, and what is known of it; made where it is not there."""
-    memory, about = folder / f"{name}.memory", folder / f"{name}.json"
-    if not about.is_file() or not memory.is_file():
-        with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            found, known = make(Path(scratch))
-            for path, data in ((memory, found), (about, json.dumps(known).encode())):
-                beside = Path(scratch) / path.name
-                beside.write_bytes(data)
-                beside.replace(path)
-        _tidy(folder, memory)
-    return memory, json.loads(about.read_text())
+@dataclass(frozen=True, kw_only=True)
+class Baked:
+    """A file of that memory. Its name says all that must be known of it, so that it is whole or not there."""
+
+    path: Path
+    digest: str
+    step: int  # where the function is that takes a request
+
+    @classmethod
+    def find(cls, folder: Path, name: str) -> Baked | None:
+        for path in sorted(folder.glob(f"{name}-*.memory")):
+            digest, step = path.stem.removeprefix(f"{name}-").split("-")
+            return cls(path=path, digest=digest, step=int(step))
+        return None
+
+    @classmethod
+    def write(cls, folder: Path, name: str, memory: bytes, step: int) -> Baked:
+        digest = hashlib.sha256(memory).hexdigest()[:16]
+        made = cls(path=folder / f"{name}-{digest}-{step}.memory", digest=digest, step=step)
+        descriptor, beside = tempfile.mkstemp(dir=folder)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(memory)
+        Path(beside).replace(made.path)
+        _tidy(folder, made.path)
+        return made
 
 
 def _tidy(folder: Path, newest: Path) -> None:
@@ -80,4 +93,3 @@ def _tidy(folder: Path, newest: Path) -> None:
     older = sorted((each for each in folder.glob("*.memory") if each != newest), key=lambda each: each.stat().st_mtime)
     for memory in older[:-1]:
         memory.unlink(missing_ok=True)
-        memory.with_suffix(".json").unlink(missing_ok=True)

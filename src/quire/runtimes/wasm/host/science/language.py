@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import wasmtime
 
 from quire.runtimes.wasm.assets import science
 from quire.runtimes.wasm.host.guest import Bounds, Host, Place
-from quire.runtimes.wasm.host.python.language import STACK, Cache, config, no_guest
+from quire.runtimes.wasm.host.python.language import STACK, Cache, config, no_guest, told
 from quire.runtimes.wasm.host.python.opened import raise_limit
 from quire.runtimes.wasm.host.science import calls
-from quire.runtimes.wasm.host.science.baking import bake, baked
+from quire.runtimes.wasm.host.science.baking import Baked, bake
 from quire.runtimes.wasm.host.science.guest import ScienceGuest
 from quire.runtimes.wasm.host.science.memory import Base
 from quire.runtimes.wasm.host.science.program import Program
@@ -34,21 +34,22 @@ class ScienceLanguage:
         folder = assets / "science"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         engine = wasmtime.Engine(config(True, stack))
-        name = f"{science.name()}-wasmtime-{importlib.metadata.version('wasmtime')}"
-        module = Cache(folder).module(engine, name, science.program, progress)
+        compiled = f"{science.name()}-wasmtime-{importlib.metadata.version('wasmtime')}"
+        module = Cache(folder).module(engine, compiled, science.program, progress)
         ready = calls.linker(engine).instantiate_pre(module)
         folders = science.folders(science.lay_out(folder))
 
-        def make(scratch: Path) -> tuple[bytes, dict[str, int]]:
-            progress("setting up Python with its libraries, once")
-            return bake(engine, ready, folders, scratch)
-
-        memory, about = baked(folder, f"{science.name()}-{science.digest()}", make)
-        base = Base.open(memory)
-        artefact = f"science-{hashlib.sha256(base.data).hexdigest()[:16]}-{science.name()}"
-        return cls(
-            Program(artefact=artefact, engine=engine, ready=ready, folders=folders, base=base, step=about["step"])
-        )
+        name = f"{science.name()}-{science.digest()}"
+        baked = Baked.find(folder, name)
+        if baked is None:
+            with (
+                told(progress, "setting up Python with its libraries, once"),
+                TemporaryDirectory(dir=folder) as scratch,
+            ):
+                baked = Baked.write(folder, name, *bake(engine, ready, folders, Path(scratch)))
+        artefact = f"science-{science.name()}-{baked.digest}"
+        base = Base.open(baked.path)
+        return cls(Program(artefact=artefact, engine=engine, ready=ready, folders=folders, base=base, step=baked.step))
 
     @property
     def version(self) -> str:
