@@ -25,6 +25,7 @@ import quire as quires
 from bench.processes import children, pss
 from bench.servers import bare, quire, timed
 
+os.environ["QUIRE_WASM_PYTHON"] = "plain"  # bench.science compares the other with it
 _LANGUAGES = ("python", "javascript")
 _ROUNDS = 300
 _SESSIONS = 500

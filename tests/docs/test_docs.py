@@ -30,7 +30,7 @@ from quire.settings import Settings, load
 from tests import survival
 from tests.conftest import DEADLINE, server_environment, stdio_client
 from tests.security.test_attacks import ATTACKS
-from tests.wasm.programs import assets_dir
+from tests.wasm.programs import assets_dir, science_assets_dir
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -94,6 +94,8 @@ def test_a_program_in_a_document_runs(program: str, data_dir: Path, tmp_path: Pa
 
 def _made(text: str) -> dict[str, Path]:
     """Where what runs in WebAssembly is, for a document that speaks of it."""
+    if "wasm_python = science" in text:
+        return {"assets_dir": science_assets_dir()}
     return {"assets_dir": assets_dir()} if "wasm-" in text else {}
 
 

@@ -290,5 +290,6 @@ def hosts(runtime: str) -> list[int]:
     for pid in processes_of(os.getpid()):
         with contextlib.suppress(OSError):
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-            found += [pid] if b"quire.runtimes.wasm.host" in words and runtime.encode() in words else []
+            ours = any(word.startswith(runtime.encode()) for word in words)
+            found += [pid] if b"quire.runtimes.wasm.host" in words and ours else []
     return found

@@ -9,7 +9,7 @@ import pytest
 import wasmtime
 from wasmtime.component import Component
 
-from quire.runtimes.wasm.host.python.language import _Cache
+from quire.runtimes.wasm.host.python.language import Cache
 
 SMALL = b"\0asm\x0d\0\x01\0"  # a component of nothing
 
@@ -23,7 +23,7 @@ def source(tmp_path: Path) -> Path:
 
 def get(folder: Path, source: Path) -> tuple[Component, list[str]]:
     said: list[str] = []
-    return _Cache(folder).get(wasmtime.Engine(), source, "small", said.append), said
+    return Cache(folder).get(wasmtime.Engine(), source, "small", said.append), said
 
 
 def test_it_is_compiled_once(tmp_path: Path, source: Path) -> None:

@@ -23,7 +23,16 @@ _LAYERS = ("wasm", "network", "processes", "files")  # what a guest has none of,
 
 class WasmRuntime:
     def __init__(
-        self, language: str, *, calls: Relay, assets: Path, images: Path, files: int, most_calls: int, reach: Reach
+        self,
+        language: str,
+        *,
+        program: str,
+        calls: Relay,
+        assets: Path,
+        images: Path,
+        files: int,
+        most_calls: int,
+        reach: Reach,
     ) -> None:
         self._language = language
         self._calls = calls
@@ -32,7 +41,7 @@ class WasmRuntime:
         self._place = images
         self._images: Path | None = None  # until a kernel is started
         self._shelf = ExitStack()
-        self._pool = Pool(language, assets, reach)
+        self._pool = Pool(program, assets, reach)
         self._known: words.Hello | None = None
 
     @asynccontextmanager
@@ -84,7 +93,7 @@ class WasmRuntime:
         except (Failed, Refused) as error:
             return RuntimeInfo(name=self._language, why_not=str(error))
         layers = (*map(Layer, _LAYERS), *(Layer(name, why) for name, why in said.layers.items()))
-        return RuntimeInfo(name=self._language, version=said.version, layers=layers)
+        return RuntimeInfo(name=self._language, version=said.version, packages=tuple(said.packages), layers=layers)
 
     async def _hello(self) -> words.Hello:
         """What every host says; one of the local user's is started for it, who may need it next."""

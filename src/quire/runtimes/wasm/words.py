@@ -25,6 +25,10 @@ def _mounts(value: Any) -> bool:
     )
 
 
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and all(type(each) is str for each in value)
+
+
 # Server to guest
 
 
@@ -74,6 +78,7 @@ class Hello:
 
     version: str = says(one(str))
     artefact: str = says(one(str))
+    packages: list[str] = says(_texts, default_factory=list)
     layers: dict[str, str] = says(messages.is_bundle, default_factory=dict)  # its walls, and why one does not stand
 
 

@@ -33,7 +33,7 @@ _NONE = "none"  # as a session's id: run in one that is gone afterwards
 _NAMED = 20  # changed files that the text names
 _LANGUAGES = {runtime: language for language, runtime in RUNTIMES.items()}
 _GUIDANCE = {
-    "ModuleNotFoundError": "Only the standard library and modules in the workspace can be imported here.",
+    "ModuleNotFoundError": "Only the standard library, what list_runtimes names and the workspace's modules are here.",
     "ImportError": "What needs a network, processes or native libraries is not there in WebAssembly.",
     "FileNotFoundError": "Code sees its workspace, where it starts, and what the operator mounted; nothing else.",
     "PermissionError": "Code may write in its workspace only; mounts are read-only unless the operator says so.",

@@ -45,7 +45,7 @@ class NotBuilt(RuntimeError):
 def name() -> str:
     """The file's name, which has all of ours that goes into it: one that the package carries is found by it."""
     found = hashlib.sha256(window.MODULE.read_bytes())
-    for place, source in _sources():
+    for place, source in sources():
         found.update(f"{place}\0{source.read_text()}\0".encode())
     return f"python-{found.hexdigest()[:16]}.wasm"
 
@@ -80,7 +80,7 @@ def build(folder: Path, progress: Callable[[str], None] = lambda text: None) -> 
 
 def _componentize(scratch: Path) -> Path:
     program = scratch / "program"
-    for place, source in _sources():
+    for place, source in sources():
         target = program / place
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
@@ -122,7 +122,7 @@ def _below(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
             yield f"{name}{each.name}", data
 
 
-def _sources() -> Iterator[tuple[str, Path]]:
+def sources() -> Iterator[tuple[str, Path]]:
     """Every file that goes in, by its place there."""
     yield "app.py", _GUEST / "app.py"
     yield "guest.wit", _GUEST / "guest.wit"

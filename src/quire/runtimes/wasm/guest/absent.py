@@ -27,15 +27,16 @@ _MODULES = {
     "it was built without it": "bz2 _bz2 lzma _lzma _zstd compression.zstd dbm ensurepip venv _interpreters "
     "concurrent.interpreters",
 }
-_WHY = {name: why for why, names in _MODULES.items() for name in names.split()}
+WHY = {name: why for why, names in _MODULES.items() for name in names.split()}
 _SLICE = 0.02  # seconds: between two of them a run can be stopped
 
 polls: list[Callable[[], None]] = []
 """The kernel's, called now and then while code sleeps."""
 
 
-def install() -> None:
-    sys.meta_path.insert(2, _Absent())
+def install(has: Callable[[str], bool] = lambda name: False) -> None:
+    """Of the modules it names, those that this interpreter `has` all the same can be imported."""
+    sys.meta_path.insert(2, _Absent({name: why for name, why in WHY.items() if not has(name)}))
     threading.Thread.start = _no_threads  # type: ignore[method-assign]
     time.sleep = _sleep  # type: ignore[assignment]  # what can be slept for is the real one's to say
     for name in ("connect", "connect_ex", "bind", "listen"):
@@ -47,10 +48,13 @@ def install() -> None:
 
 
 class _Absent(importlib.abc.MetaPathFinder):
+    def __init__(self, why: dict[str, str]) -> None:
+        self._why = why
+
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        why = _WHY.get(name)
+        why = self._why.get(name)
         if why is not None:
             raise ModuleNotFoundError(f"No module named {name!r}: {_HERE}, and {why}.", name=name)
         return None

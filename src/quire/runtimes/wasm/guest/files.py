@@ -61,7 +61,7 @@ class Files:
         self._opened += 1
         if not self.most or self._opened < self.most:
             return
-        self._opened = sum(1 for _ in _open_numbers(3 + self.folders))
+        self._opened = sum(1 for _ in open_numbers(3 + self.folders))
         if self._opened >= self.most:
             raise OSError(
                 errno.EMFILE,
@@ -71,7 +71,7 @@ class Files:
 
     def sleep(self) -> list[str]:
         """Close what can be opened again; what cannot is told, and will not be there where the image is put back."""
-        numbers = list(_open_numbers(3 + self.folders)) if self._opened else []
+        numbers = list(open_numbers(3 + self.folders)) if self._opened else []
         self._opened = len(numbers)
         if not numbers:
             return []
@@ -109,7 +109,7 @@ def _reopen(file: _Asleep) -> None:
         os.lseek(file.number, file.position, os.SEEK_SET)
 
 
-def _open_numbers(number: int) -> Iterator[int]:
+def open_numbers(number: int) -> Iterator[int]:
     """From that one on."""
     misses = 0
     while misses < _MISSES:

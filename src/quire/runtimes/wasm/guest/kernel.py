@@ -303,11 +303,11 @@ def _touch_streams() -> None:
     _write(2, b"\n")
 
 
-def warm_up() -> None:
+def warm_up(*more: str) -> None:
     """When the component is built: what a first cell would load and work out is there for all of them."""
     finders = list(sys.meta_path)
     kernel = Kernel(lambda said: "")
-    for code in _FIRST:
+    for code in (*_FIRST, *more):
         kernel.handle(texts.dump(Run(run="r", code=code, name="cell 1", count=1)))
     kernel.handle(texts.dump(Inspect()))
     sys.meta_path[:] = finders  # or the next one takes the shim for IPython itself

@@ -87,11 +87,11 @@ def finish() -> None:
     sys.path_importer_cache.clear()
     importlib.invalidate_caches()
     gc.collect()
-    _fill_gaps()
+    fill_gaps()
     gc.freeze()  # what is there for all is never looked through: looking writes, and what is written is a guest's own
 
 
-def _fill_gaps() -> None:
+def fill_gaps() -> None:
     """Have what a notebook makes lie together, in new pages, not in gaps of old ones all over the memory."""
     top = max(map(id, gc.get_objects()))
     for size in (*range(16, 513, 16), *range(640, 4097, 128)):

@@ -106,6 +106,11 @@ class Language(Protocol):
         ...
 
     @property
+    def packages(self) -> tuple[str, ...]:
+        """For people: libraries that it has beside its own, each with its version."""
+        ...
+
+    @property
     def artefact(self) -> str:
         """Names what is compiled: another program, another compiler or another option have another."""
         ...

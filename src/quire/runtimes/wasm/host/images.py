@@ -13,6 +13,7 @@ from quire.runtimes.wasm.host.guest import PAGE, Ended, Image
 _HEAD = struct.Struct("<4sII")
 _MAGIC = b"QIM1"
 _REGION = 16  # pages that are a segment of a snapshot together
+_AT_ONCE = 64  # pages that are written together: memory a thread had once is seldom given back
 
 
 def write(image: Image, file: Path) -> int:
@@ -22,7 +23,10 @@ def write(image: Image, file: Path) -> int:
     beside = file.with_suffix(".new")
     head = _HEAD.pack(_MAGIC, len(words), len(numbers)) + words + struct.pack(f"<{len(numbers)}I", *numbers)
     with beside.open("xb") as out:
-        size = out.write(b"".join([head, *(image.pages[number] for number in numbers)]))
+        out.write(head)
+        for at in range(0, len(numbers), _AT_ONCE):
+            out.write(b"".join(image.pages[number] for number in numbers[at : at + _AT_ONCE]))
+        size = out.tell()
     beside.replace(file)
     return size
 

@@ -15,6 +15,8 @@ def load(name: str, assets: Path, progress: Callable[[str], None], *, make: bool
     `make`, as it is there. Raises NotReady."""
     if make:
         assets.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if name == "wasm-python-science":
+        return _science(assets, progress, make=make)
     if name == "wasm-python":
         from quire.runtimes.wasm.assets.python import build, built
         from quire.runtimes.wasm.host.python.language import STACK, PythonLanguage
@@ -29,3 +31,15 @@ def load(name: str, assets: Path, progress: Callable[[str], None], *, make: bool
 
         return load_javascript(assets, progress, make=make)
     sys.exit(f"There is no language {name}.")
+
+
+def _science(assets: Path, progress: Callable[[str], None], *, make: bool) -> Language:
+    from quire.runtimes.wasm.assets import science
+
+    if not science.installed():
+        sys.exit("Python with its libraries needs them: pip install 'quire[wasm-science]'.")
+    from quire.runtimes.wasm.host.python.language import STACK
+    from quire.runtimes.wasm.host.science.language import ScienceLanguage
+
+    threading.stack_size(2 * STACK)
+    return ScienceLanguage.load(assets, progress, stack=STACK, make=make)

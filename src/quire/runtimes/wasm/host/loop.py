@@ -39,8 +39,7 @@ class Loop:
     def serve(self) -> None:
         """Until the server lets go."""
         threading.Thread(target=self._tick, daemon=True).start()
-        version, artefact = self.language.version, self.language.artefact
-        self.send(0, words.Hello(version=version, artefact=artefact, layers=self._layers))
+        self.send(0, _hello(self.language, self._layers))
         opener = words.Opener()
         while data := os.read(self._read, 1 << 20):
             for number, frame in opener.feed(data):
@@ -248,6 +247,11 @@ class Seat:
         self._guest = guest
         if image is not None:
             guest.restore(image)
+
+
+def _hello(language: Language, layers: dict[str, str]) -> words.Hello:
+    packages = list(language.packages)
+    return words.Hello(version=language.version, artefact=language.artefact, packages=packages, layers=layers)
 
 
 def _keep(guest: Guest, file: Path) -> words.Kept:

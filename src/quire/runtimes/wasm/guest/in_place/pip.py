@@ -7,7 +7,7 @@ from typing import NoReturn
 
 def run(arguments: str) -> NoReturn:
     raise OSError(
-        f"pip {arguments[:80]!r} cannot be run: Python runs in WebAssembly here, with its standard library and without "
-        "a network. Put modules that are plain Python into the workspace, as files; for packages use the runtime "
-        "`python`."
+        f"pip {arguments[:80]!r} cannot be run: Python runs in WebAssembly here, with what it was built with and "
+        "without a network. Put modules that are plain Python into the workspace, as files; for packages use the "
+        "runtime `python`."
     )

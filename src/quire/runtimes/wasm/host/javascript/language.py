@@ -72,6 +72,10 @@ class JavaScript:
         return f"JavaScript (QuickJS-ng {quickjs.ENGINE})"
 
     @property
+    def packages(self) -> tuple[str, ...]:
+        return ()
+
+    @property
     def artefact(self) -> str:
         return self._artefact
 

@@ -33,6 +33,8 @@ class _Run:
 
 
 class PythonGuest:
+    folders = 1  # that each has open, before those that are mounted
+
     def __init__(self, program: Program, place: Place, bounds: Bounds, host: Host) -> None:
         self._program = program
         self._place = place
@@ -55,7 +57,9 @@ class PythonGuest:
         self._entered, self._over = False, ""
 
     def _wasi(self) -> wasmtime.WasiConfig:
-        wasi = wasmtime.WasiConfig()
+        return self._granted(wasmtime.WasiConfig())
+
+    def _granted(self, wasi: wasmtime.WasiConfig) -> wasmtime.WasiConfig:
         wasi.preopen_dir(str(self._place.workspace), WORKSPACE, True)
         for path, writable in self._place.mounts:
             wasi.preopen_dir(str(path), path.as_posix(), writable)
@@ -112,10 +116,7 @@ class PythonGuest:
         return Image(artefact=self._program.artefact, size=size, pages=pages, rest="; ".join(lost)[:1_000])
 
     def restore(self, image: Image) -> None:
-        if image.artefact != self._program.artefact:
-            raise Ended("The checkpoint is of another version of the Python guest.", "Run the cells again.")
-        if any(len(page) != PAGE or not 0 <= number < image.size // PAGE for number, page in image.pages.items()):
-            raise Ended("The checkpoint is damaged.", "Go back to an earlier one, or run the cells again.")
+        self._check(image)
         if self._entered or self._over:
             self._store.close()
             self._begin()
@@ -135,6 +136,12 @@ class PythonGuest:
         self._entered = False
         self._enter()
 
+    def _check(self, image: Image) -> None:
+        if image.artefact != self._program.artefact:
+            raise Ended("The checkpoint is of another version of the Python guest.", "Run the cells again.")
+        if any(len(page) != PAGE or not 0 <= number < image.size // PAGE for number, page in image.pages.items()):
+            raise Ended("The checkpoint is damaged.", "Go back to an earlier one, or run the cells again.")
+
     def memory(self) -> int:
         return self._memory.size() - self._program.fresh.size + _OWN
 
@@ -147,7 +154,7 @@ class PythonGuest:
         """Before the first request, and the first after an image was put back."""
         if self._entered:
             return
-        folders = 1 + len(self._place.mounts)
+        folders = self.folders + len(self._place.mounts)
         environ = {"HOME": WORKSPACE, "PWD": WORKSPACE, "QUIRE_FILES": f"{self._bounds.files} {folders}"}
         entered = self._answer(messages.Enter(workspace=WORKSPACE, environ=environ))
         if not isinstance(entered, messages.Entered) or entered.why_not:

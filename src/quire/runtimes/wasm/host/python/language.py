@@ -8,7 +8,8 @@ import importlib.metadata
 import os
 import stat
 import tempfile
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import wasmtime
@@ -25,6 +26,7 @@ STACK = 16 << 20
 """Bytes of stack with which deep recursion is an error of Python's, not the guest's end."""
 
 _STACK = 1 << 20  # bytes that the threads of every platform have, with room to spare
+_NOW_AND_THEN = 20.0  # seconds
 _VERSION = "Python 3.14 (WebAssembly)"
 
 
@@ -52,9 +54,9 @@ class PythonLanguage:
         Threads in which guests run must have twice the `stack`, or the process may crash: see threading.stack_size.
         """
         raise_limit()
-        engine = wasmtime.Engine(_config(metered, stack))
+        engine = wasmtime.Engine(config(metered, stack))
         name = _artefact(component, metered)
-        compiled = _Cache(cache).get(engine, component, name, progress if make else None)
+        compiled = Cache(cache).get(engine, component, name, progress if make else None)
         linker = Linker(engine)
         linker.add_wasip2()
         calls.define_host(linker)
@@ -65,6 +67,10 @@ class PythonLanguage:
         return _VERSION
 
     @property
+    def packages(self) -> tuple[str, ...]:
+        return ()
+
+    @property
     def artefact(self) -> str:
         return self._name
 
@@ -72,9 +78,7 @@ class PythonLanguage:
         try:
             return PythonGuest(self._program, place, bounds, host)
         except wasmtime.WasmtimeError as error:
-            why = str(error).splitlines()[0]
-            hint = "Raise wasm_memory_bytes." if "memory" in why else "Look whether its folders are there."
-            raise Ended(f"No guest could be made: {why}.", hint) from error
+            raise no_guest(error) from error
 
     def prepare(self) -> None:
         with contextlib.suppress(wasmtime.WasmtimeError):  # no room for one: the next is made when it is wanted
@@ -84,13 +88,19 @@ class PythonLanguage:
         self._program.engine.increment_epoch()
 
 
-def _config(metered: bool, stack: int) -> wasmtime.Config:
-    config = wasmtime.Config()
-    config.epoch_interruption = True
-    config.consume_fuel = metered
-    ffi.wasmtime_config_async_stack_size_set(config.ptr(), stack + (1 << 20))  # never less, or the process aborts
-    config.max_wasm_stack = stack
-    return config
+def no_guest(error: wasmtime.WasmtimeError) -> Ended:
+    why = str(error).splitlines()[0]
+    hint = "Raise wasm_memory_bytes." if "memory" in why else "Look whether its folders are there."
+    return Ended(f"No guest could be made: {why}.", hint)
+
+
+def config(metered: bool, stack: int) -> wasmtime.Config:
+    made = wasmtime.Config()
+    made.epoch_interruption = True
+    made.consume_fuel = metered
+    ffi.wasmtime_config_async_stack_size_set(made.ptr(), stack + (1 << 20))  # never less, or the process aborts
+    made.max_wasm_stack = stack
+    return made
 
 
 def _artefact(component: Path, metered: bool) -> str:
@@ -98,7 +108,7 @@ def _artefact(component: Path, metered: bool) -> str:
     return f"python-{digest}-wasmtime-{importlib.metadata.version('wasmtime')}{'-metered' if metered else ''}"
 
 
-class _Cache:
+class Cache:
     """Compiled components. One is machine code: it is loaded only where nobody else could have written it."""
 
     def __init__(self, folder: Path) -> None:
@@ -123,6 +133,25 @@ class _Cache:
         progress("compiled the Python guest")
         return component
 
+    def module(
+        self, engine: wasmtime.Engine, name: str, source: Callable[[], bytes], progress: Callable[[str], None] | None
+    ) -> wasmtime.Module:
+        """The same of a core module, whose bytes are asked for only where they are needed."""
+        path = self._folder / f"{name}.cwasm"
+        if _is_ours(self._folder) and _is_ours(path):
+            try:
+                return wasmtime.Module.deserialize_file(engine, str(path))
+            except wasmtime.WasmtimeError:
+                if progress is not None:
+                    progress("compiled Python with its libraries is of another version")
+        if progress is None:
+            raise NotReady
+        with told(progress, "compiling Python with its libraries, once: it takes a minute or two"):
+            module = wasmtime.Module(engine, source())
+        self._keep(path, bytes(module.serialize()))
+        progress("compiled Python with its libraries")
+        return module
+
     def _keep(self, path: Path, data: bytes) -> None:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not _is_ours(self._folder):
@@ -134,6 +163,26 @@ class _Cache:
             Path(beside).replace(path)
         except OSError:  # where another process uses the one that is there
             Path(beside).unlink()
+
+
+@contextlib.contextmanager
+def told(progress: Callable[[str], None], doing: str) -> Iterator[None]:
+    """Say so now and then for as long as it takes: whoever waits takes silence for an end."""
+    over = threading.Event()
+
+    def tell() -> None:
+        while True:
+            progress(doing)
+            if over.wait(_NOW_AND_THEN):
+                return
+
+    telling = threading.Thread(target=tell)
+    telling.start()
+    try:
+        yield
+    finally:
+        over.set()
+        telling.join()
 
 
 def _is_ours(path: Path) -> bool:

@@ -1,0 +1,1 @@
+"""What is the science guest's own, beside the program that both Python guests have."""

@@ -1,0 +1,1 @@
+"""The Python guest that has numpy, pandas, scipy, scikit-learn and matplotlib inside."""
