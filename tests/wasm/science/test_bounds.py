@@ -115,3 +115,13 @@ def test_a_guest_with_other_mounts_takes_the_image_of_one_without(make: Make, tm
         "here",
         "given",
     ]
+
+
+def test_a_guest_put_back_has_nothing_of_what_it_was_since(make: Make) -> None:
+    notebook = make()
+    notebook.run("x = 1")
+    image = notebook.guest.image()
+    notebook.run("x = 2; y = list(range(1_000_000))")
+    notebook.guest.restore(image)
+    assert notebook.run("x, 'y' in globals()").value == [1, False]
+    assert notebook.guest.image().size < image.size + (1 << 20), "nor the room that took: tens of MB"

@@ -22,6 +22,7 @@ OTHERWISE = {
     "test_a_cell_after_one_that_took_all_memory_in_crumbs_can_free_it",
     "test_what_fills_all_memory_can_be_deleted_by_the_next_cell",
     "test_an_image_larger_than_the_limit_is_refused",
+    "test_a_guest_put_back_has_nothing_of_what_it_was_since",
     "test_what_is_no_word_ends_the_guest",
     "test_a_run_ends_once_and_under_its_own_name",
     "test_what_cannot_be_says_so",
