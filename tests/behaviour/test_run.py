@@ -15,6 +15,7 @@ import sys
 import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,10 @@ def started(folder: Path, *arguments: object, **settings: Any) -> Iterator[subpr
     env = server_environment(folder / "data", **settings)
     command = [*COMMAND, *map(str, arguments)]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, env=env, cwd=folder, stdout=pipe, stderr=pipe, text=True) as process:
+    heeds = partial(signal.signal, signal.SIGHUP, signal.SIG_DFL)  # which nohup, around the tests, would have ignored
+    with subprocess.Popen(
+        command, env=env, cwd=folder, stdout=pipe, stderr=pipe, text=True, preexec_fn=heeds
+    ) as process:
         children: set[int] = set()
         try:
             wait_until(lambda: len(processes_of(process.pid)) >= 3, "its kernel")
@@ -373,14 +377,15 @@ def test_killed_in_the_middle_it_leaves_a_valid_notebook_of_what_was_done(tmp_pa
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_told_to_stop_it_interrupts_the_cell_and_saves(number: int, tmp_path: Path) -> None:
+    out = tmp_path / "out.ipynb"
     notebook(tmp_path / "n.ipynb", "print('first')", ENDLESS, "3")
     with started(tmp_path, "n.ipynb", "-o", "out.ipynb") as process:
-        wait_until(lambda: (tmp_path / "out.ipynb").exists(), "the file")
+        wait_until(lambda: out.exists() and "begun" in text_of(opened(out)[1]), "what the second cell has printed")
         assert process.stderr is not None and "cell 1/3" in process.stderr.readline()
         process.send_signal(number)
         assert process.wait(DEADLINE) == 128 + number
         assert "stopped in cell 2 of 3. What ran is in out.ipynb." in process.stderr.read()
-    first, second, third = opened(tmp_path / "out.ipynb")
+    first, second, third = opened(out)
     assert text_of(first) == "first\n" and "KeyboardInterrupt" in text_of(second) and not third.outputs
 
 

@@ -29,7 +29,7 @@ async def home(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[
     """A server with the quick backend."""
     folder = tmp_path_factory.mktemp("relay")
     quick = Quick(journal=folder / "journal")
-    async with roomy_client(folder / "data", **IN_MEMORY) as client:
+    async with roomy_client(folder / "data", **IN_MEMORY, patience=2 * DEADLINE) as client:
         await install(client, "quick", quick.command)
         yield client, quick
     quick.is_over()
