@@ -26,6 +26,7 @@ _ENVIRONMENT = {"PAGER": "cat", "GIT_PAGER": "cat", "TERM": "xterm-color"}
 _SIZE = struct.pack("HHHH", 24, 80, 0, 0)
 _INTERRUPT_SECONDS = 2.0
 _PYTHON = r"""(?P<quote>["']?)(?:[^\s"'|&;()]*/)?python[\d.]*(?P=quote)"""
+_UV_PIP = "install|uninstall|list|show|freeze|check|tree"
 _PIP = re.compile(rf"(?P<before>^\s*|[|&;(]\s*)(?:pip3?|{_PYTHON}\s+-m\s+pip)(?=\s|$)")
 
 
@@ -142,7 +143,10 @@ def _with_pip(command: str) -> str:
     """The command, in which `pip` is the kernel's own: what it installs can be imported here."""
     here = shlex.quote(sys.executable)
     uv = os.environ.get("UV") or shutil.which("uv")
-    own = f'{shlex.quote(uv)} pip "$@" --python {here}' if uv and not _has_pip() else f'{here} -m pip "$@"'
+    own = f'{here} -m pip "$@"'
+    if uv and not _has_pip():  # what uv's pip does not have is left to whichever pip is found
+        words = f'{shlex.quote(uv)} pip "$@" --python {here}'
+        own = f'case "$1" in {_UV_PIP}) {words};; *) command pip "$@";; esac'
     if packages.folder:  # the interpreter's own cannot be written
         own = f'case "$1" in install) set -- "$@" --target {shlex.quote(packages.folder)};; esac; {own}'
     return f"pip() {{ {own}; }}; {_PIP.sub(lambda found: found['before'] + 'pip', command)}"
