@@ -171,17 +171,11 @@ class RuntimeList(TypedDict):
     runtimes: list[RuntimeInfo]
 
 
-class SandboxError(TypedDict):
-    type: str
-    message: str
-    guidance: str
-
-
 class SandboxResult(ExecutionResult):
     language: str
     session_id: str | None
     files_changed: list[str]
-    error: SandboxError | None
+    error: NotRequired[dict[str, str]]  # type, message and guidance of a run that failed; as above
 
 
 class SessionInfo(TypedDict):

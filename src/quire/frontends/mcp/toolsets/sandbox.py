@@ -20,7 +20,6 @@ from quire.frontends.mcp.results import (
     Done,
     RuntimeInfo,
     RuntimeList,
-    SandboxError,
     SandboxResult,
     SessionInfo,
     SessionList,
@@ -152,20 +151,22 @@ def _answer(ran: ToolResult, session: Notebook, changes: Changes, *, stays: bool
     result["language"] = _LANGUAGES[session.runtime]
     result["session_id"] = session.name if stays else None
     result["files_changed"] = list(changes.files)
-    result["error"] = _error(result)
+    error = _error(result)
+    if error is not None:
+        result["error"] = error
     lines = []
     if changes.files:
         some = ", ".join(changes.files[:_NAMED])
         more = f" and {len(changes.files) - _NAMED} more" if len(changes.files) > _NAMED else ""
         lines.append(f"files changed: {some}{more}")
-    guidance = result["error"]["guidance"] if result["error"] else ""
+    guidance = error["guidance"] if error is not None else ""
     if guidance and not any(guidance in each.text for each in ran.content if isinstance(each, TextContent)):
         lines.append(guidance)
     content = [*ran.content, *(TextContent(type="text", text=line) for line in lines)]
     return ToolResult(content=content, structured_content=dict(result), is_error=ran.is_error)
 
 
-def _error(result: SandboxResult) -> SandboxError | None:
+def _error(result: SandboxResult) -> dict[str, str] | None:
     if result["success"] or result["state"] == "RUNNING":
         return None
     kind = result["error_type"] or result["state"]
