@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from fastmcp import FastMCP
     from fastmcp.server.auth import AuthProvider
 
-    from quire.frontends.http.serve import Doors
+    from quire.frontends.http.serve import Bounds, Doors
     from quire.frontends.python import Quire
 
 
@@ -161,6 +161,18 @@ def doors(settings: Settings) -> Doors:
     named = urlsplit(settings.public_url or "").hostname
     hosts = (*settings.allowed_hosts, *([named] if named else []))
     return Doors(auth=_auth(settings), insecure=settings.insecure, hosts=hosts)
+
+
+def bounds(settings: Settings) -> Bounds:
+    """What a client may send over HTTP."""
+    from quire.frontends.http.serve import Bounds
+
+    return Bounds(
+        request_bytes=settings.max_request_bytes,
+        connections=settings.max_connections,
+        sessions=settings.max_sessions,
+        timeout=settings.request_timeout,
+    )
 
 
 def _auth(settings: Settings) -> AuthProvider | None:

@@ -29,6 +29,7 @@ class JupyterServer:
     folder: Path
     collaboration: bool = True
     lab: bool = False
+    quire: bool = False  # the extension
     base_url: str = "/"
     password: str = ""  # beside the token
     options: tuple[str, ...] = ()
@@ -85,6 +86,7 @@ class JupyterServer:
             "jupyter_lsp": self.lab,
             "notebook_shim": self.lab,
             "jupyter_server_terminals": False,
+            "quire": self.quire,
         }
         given = [
             f"--ServerApp.jpserver_extensions={extensions}",
