@@ -1,0 +1,137 @@
+"""Code on its way through a kernel: what the kernel says, brought to the execution it belongs to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from quire.clients.jupyter.kernel_messages import KernelMessage
+from quire.clients.jupyter.ports import JupyterError, KernelDied, Message
+
+RESTARTED = ("restarting", "autorestarting", "dead", "terminating")
+
+
+class RunningExecution:
+    """The reply is held back until the kernel said that it is idle: outputs come another way and may come later."""
+
+    def __init__(self, request: KernelMessage, answer: Callable[[KernelMessage, str], Awaitable[None]]) -> None:
+        self.request = request
+        self._answer = answer
+        self._messages: deque[Message] = deque()
+        self._reply: Message | None = None
+        self._idle = False
+        self._question: KernelMessage | None = None
+        self._failure: JupyterError | None = None
+        self._more = asyncio.Event()
+        self.ended = False
+
+    async def next(self) -> Message:
+        while not self._messages:
+            if self._failure is not None:
+                raise self._failure
+            self._more.clear()
+            await self._more.wait()
+        return self._messages.popleft()
+
+    async def reply(self, text: str) -> None:
+        question, self._question = self._question, None
+        if question is None:
+            raise JupyterError("The kernel asked for nothing that is still to be answered.")
+        await self._answer(question, text)
+
+    def hear(self, one: KernelMessage) -> None:
+        if self.ended:
+            return
+        told = Message(kind=one.kind, content=one.content, metadata=one.metadata, buffers=one.buffers)
+        if one.kind == "execute_reply":
+            self._reply = told
+        elif one.kind == "status":
+            self._idle = self._idle or one.content.get("execution_state") == "idle"
+        else:
+            if one.kind == "input_request":
+                self._question = one
+            self._put(told)
+        if self._reply is not None and self._idle:
+            self.ended = True
+            self._put(self._reply)
+
+    def fail(self, error: JupyterError) -> None:
+        """What was heard before can still be read."""
+        if not self.ended:
+            self.ended = True
+            self._failure = error
+            self._more.set()
+
+    def _put(self, told: Message) -> None:
+        self._messages.append(told)
+        self._more.set()
+
+
+class Switchboard:
+    """Which message belongs to which execution, and whether the kernel is still the one they were sent to."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.state = ""
+        self._running: dict[str, RunningExecution] = {}
+        self._asked: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self._process = ""  # the session that the kernel gave itself; a new process has a new one
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._running)
+
+    @property
+    def running(self) -> list[RunningExecution]:
+        return list(self._running.values())
+
+    def add(self, execution: RunningExecution) -> None:
+        self._running[execution.request.id] = execution
+
+    def ask(self, request: KernelMessage) -> asyncio.Future[dict[str, Any]]:
+        """The content of the reply to a request that is no execution."""
+        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._asked[request.id] = future
+        future.add_done_callback(lambda _: self._asked.pop(request.id, None))
+        return future
+
+    def hear(self, one: KernelMessage) -> None:
+        if one.kind == "status":
+            self._heed(one)
+        asked = self._asked.get(one.answers)
+        if asked is not None and one.kind.endswith("_reply"):
+            self._process = str(one.header.get("session", ""))
+            if not asked.done():
+                asked.set_result(one.content)
+        execution = self._running.get(one.answers)
+        if execution is not None:
+            execution.hear(one)
+            if execution.ended:
+                del self._running[one.answers]
+
+    def _heed(self, one: KernelMessage) -> None:
+        state = str(one.content.get("execution_state", ""))
+        self.state = state
+        process = str(one.header.get("session", ""))
+        if state in RESTARTED:
+            self.end(KernelDied(died(self.name, state)))
+        elif state == "starting" and self._process and process != self._process:
+            self._process = process
+            self.end(KernelDied(died(self.name, "restarting")))
+
+    def end(self, error: JupyterError) -> None:
+        """Nothing more will come of what was sent."""
+        running, self._running = list(self._running.values()), {}
+        for execution in running:
+            execution.fail(error)
+        for asked in list(self._asked.values()):
+            if not asked.done():
+                asked.set_exception(error)
+
+
+def died(name: str, state: str) -> str:
+    if state == "dead":
+        return f"The kernel {name} died and could not be started again. What it had in memory is gone; start a new one."
+    return f"The kernel {name} was restarted or died while this ran. What it had in memory is gone."
