@@ -44,3 +44,23 @@ def remote(url: str, token: str = "", *, timeout: float = 10.0, agent: str = "Qu
         await server.close()
 
     return Jupyter(name=server.url, documents=documents, kernels=kernels, check=check, close=close)
+
+
+def inside(serverapp: Any, *, timeout: float = 10.0, agent: str = "Quire") -> Jupyter:
+    """For an extension of this server: no HTTP to itself. Nothing is done yet."""
+    from quire.clients.jupyter.inside_documents import InsideDocuments
+    from quire.clients.jupyter.inside_kernels import InsideKernels
+
+    kernels = InsideKernels(serverapp)
+    documents = InsideDocuments(serverapp, kernels.specs, agent=agent, timeout=timeout)
+
+    async def check() -> dict[str, Any]:
+        from jupyter_server import __version__
+
+        return {"url": serverapp.connection_url, "version": __version__}
+
+    async def close() -> None:
+        await documents.close()
+        await kernels.close()
+
+    return Jupyter(name=serverapp.connection_url, documents=documents, kernels=kernels, check=check, close=close)

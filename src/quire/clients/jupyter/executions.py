@@ -47,11 +47,10 @@ class RunningExecution:
         told = Message(kind=one.kind, content=one.content, metadata=one.metadata, buffers=one.buffers)
         if one.kind == "execute_reply":
             self._reply = told
-        elif one.kind == "status":
-            self._idle = self._idle or one.content.get("execution_state") == "idle"
         else:
             if one.kind == "input_request":
                 self._question = one
+            self._idle = self._idle or is_idle(one)
             self._put(told)
         if self._reply is not None and self._idle:
             self.ended = True
@@ -69,14 +68,35 @@ class RunningExecution:
         self._more.set()
 
 
+class Question:
+    """A request that is no execution: answered with its reply and, on the other channel, the kernel's being idle."""
+
+    def __init__(self) -> None:
+        self.future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._reply: dict[str, Any] | None = None
+        self._idle = False
+
+    def hear(self, one: KernelMessage) -> None:
+        self._idle = self._idle or is_idle(one)
+        if one.kind.endswith("_reply"):
+            self._reply = one.content
+        if self._idle and self._reply is not None and not self.future.done():
+            self.future.set_result(self._reply)
+
+
+def is_idle(one: KernelMessage) -> bool:
+    return one.kind == "status" and one.content.get("execution_state") == "idle"
+
+
 class Switchboard:
     """Which message belongs to which execution, and whether the kernel is still the one they were sent to."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.state = ""
+        self.lost = False  # whether the kernel died or was restarted, and has not answered since
         self._running: dict[str, RunningExecution] = {}
-        self._asked: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self._asked: dict[str, Question] = {}
         self._process = ""  # the session that the kernel gave itself; a new process has a new one
 
     @property
@@ -90,21 +110,26 @@ class Switchboard:
     def add(self, execution: RunningExecution) -> None:
         self._running[execution.request.id] = execution
 
+    def forget(self, execution: RunningExecution) -> None:
+        """It was not sent."""
+        self._running.pop(execution.request.id, None)
+
     def ask(self, request: KernelMessage) -> asyncio.Future[dict[str, Any]]:
-        """The content of the reply to a request that is no execution."""
-        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._asked[request.id] = future
-        future.add_done_callback(lambda _: self._asked.pop(request.id, None))
-        return future
+        """The content of the reply to a request that is no execution, once all outputs sent before are here, too."""
+        question = self._asked[request.id] = Question()
+        question.future.add_done_callback(lambda _: self._asked.pop(request.id, None))
+        return question.future
 
     def hear(self, one: KernelMessage) -> None:
         if one.kind == "status":
             self._heed(one)
+        elif one.kind == "shutdown_reply":
+            self.end(KernelDied(died(self.name, "restarting" if one.content.get("restart") else "ended")))
         asked = self._asked.get(one.answers)
-        if asked is not None and one.kind.endswith("_reply"):
-            self._process = str(one.header.get("session", ""))
-            if not asked.done():
-                asked.set_result(one.content)
+        if asked is not None:
+            if one.channel == "shell":
+                self._process = str(one.header.get("session", ""))
+            asked.hear(one)
         execution = self._running.get(one.answers)
         if execution is not None:
             execution.hear(one)
@@ -123,15 +148,19 @@ class Switchboard:
 
     def end(self, error: JupyterError) -> None:
         """Nothing more will come of what was sent."""
+        self.lost = True
         running, self._running = list(self._running.values()), {}
         for execution in running:
             execution.fail(error)
         for asked in list(self._asked.values()):
-            if not asked.done():
-                asked.set_exception(error)
+            if not asked.future.done():
+                asked.future.set_exception(error)
+                asked.future.exception()  # it may be that nobody waits any more
 
 
 def died(name: str, state: str) -> str:
     if state == "dead":
         return f"The kernel {name} died and could not be started again. What it had in memory is gone; start a new one."
+    if state == "ended":
+        return f"The kernel {name} was shut down. What it had in memory is gone; start a new one."
     return f"The kernel {name} was restarted or died while this ran. What it had in memory is gone."

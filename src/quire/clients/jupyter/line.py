@@ -114,6 +114,14 @@ def save_message(number: int) -> bytes:
     return encoder.to_bytes()
 
 
+def save_number(message: bytes) -> int:
+    """The number in such a message."""
+    decoder = Decoder(message)
+    decoder.read_var_uint()
+    decoder.read_var_string()
+    return decoder.read_var_uint()
+
+
 def noted_message(body: dict[str, Any]) -> bytes:
     encoder = Encoder()
     encoder.write_var_uint(RAW)
