@@ -32,6 +32,7 @@ class JupyterServer:
     quire: bool = False  # the extension
     base_url: str = "/"
     password: str = ""  # beside the token
+    extensions: dict[str, bool] = field(default_factory=dict)  # others, on or off
     options: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     token: str = field(default_factory=lambda: secrets.token_hex(16))
@@ -86,6 +87,7 @@ class JupyterServer:
             "jupyter_lsp": self.lab,
             "notebook_shim": self.lab,
             "jupyter_server_terminals": False,
+            **self.extensions,
             "quire": self.quire,
         }
         given = [
