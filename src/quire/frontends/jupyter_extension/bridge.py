@@ -32,6 +32,9 @@ class Exchange:
 
     async def came(self, piece: bytes | None) -> None:
         """A piece of the body, or its end; waits for the app to read those before."""
+        if not self._pieces.full():
+            self._pieces.put_nowait(piece)
+            return
         put = asyncio.ensure_future(self._pieces.put(piece))
         await self._first(put)
         put.cancel()
@@ -51,13 +54,18 @@ class Exchange:
 
     async def _receive(self) -> Message:
         if not self._whole:
+            if not self._pieces.empty():
+                return self._came(self._pieces.get_nowait())
             get = asyncio.ensure_future(self._pieces.get())
             if await self._first(get):
-                self._whole = (piece := get.result()) is None
-                return {"type": "http.request", "body": piece or b"", "more_body": not self._whole}
+                return self._came(get.result())
             get.cancel()
         await self._over.wait()
         return _GONE
+
+    def _came(self, piece: bytes | None) -> Message:
+        self._whole = piece is None
+        return {"type": "http.request", "body": piece or b"", "more_body": not self._whole}
 
     async def _first(self, doing: asyncio.Future[Any]) -> bool:
         """Whether it was done before all was over."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from jupyter_server.base.handlers import APIHandler
 from jupyter_server.utils import ensure_async
 from starlette.types import Scope
+from tornado.httputil import HTTPHeaders
 from tornado.web import HTTPError, stream_request_body
 
 from quire.core.access import Caller
@@ -28,13 +30,20 @@ class ToQuire(APIHandler):
 
     def initialize(self, running: Running) -> None:
         self._running = running
-        self._exchange: Exchange | None = None
+        self._exchange: Exchange | None = None  # None: what comes of a body is dropped
+        self._refused: HTTPError | None = None
+        self._answer: asyncio.Task[None] | None = None
 
     async def prepare(self) -> None:  # type: ignore[override]  # as APIHandler has it
-        await super().prepare()
-        if self._finished or self.request.method == "OPTIONS":
-            return
-        await self._check_may()
+        try:
+            await super().prepare()
+            if self.request.method in _METHODS:
+                await self._check_may()
+                await self._begin()
+        except HTTPError as error:
+            self._refused = error  # said after the body: tornado would cut the connection off, unread
+
+    async def _begin(self) -> None:
         try:
             scope, mounted = self._scope(), await self._running.app()
         except Refused as error:
@@ -42,12 +51,18 @@ class ToQuire(APIHandler):
         except Failed as error:
             raise HTTPError(503, str(error)) from None
         self._exchange = Exchange(self, mounted.timeout)
-        self._answer = asyncio.create_task(self._exchange.run(mounted.app, scope))
-        self._running.follow(self._answer)
+        self._run = partial(self._exchange.run, mounted.app, scope)
+        if _has_body(self.request.headers):
+            self._start()
+
+    def _start(self) -> asyncio.Task[None]:
+        """Once. Without a body not before tornado has read to the end: it would cut off who is answered sooner."""
+        if self._answer is None:
+            self._answer = asyncio.create_task(self._run())
+            self._running.follow(self._answer)
+        return self._answer
 
     async def _check_may(self) -> None:
-        if self.request.method not in _METHODS:
-            raise HTTPError(405)
         self._check_known()  # unless asked, the server lets strangers in
         for action, resource in _NEEDED:
             may = self.authorizer.is_authorized(self, self.current_user, action, resource)
@@ -77,9 +92,10 @@ class ToQuire(APIHandler):
             self._exchange.left()
 
     async def get(self, path: str) -> None:
-        if self._exchange is not None:  # as prepare made it
-            await self._exchange.came(None)
-            await self._answer
+        if self._refused is not None or self._exchange is None:
+            raise self._refused or HTTPError(500)
+        await self._exchange.came(None)
+        await self._start()
 
     post = delete = get
 
@@ -97,7 +113,9 @@ class ToQuire(APIHandler):
             "query_string": b"",  # a token may be in it, and nothing else
             "root_path": "",
             "headers": [
-                (name.lower().encode(), value.encode()) for name, value in given if name.lower() not in _SECRETS
+                (name.lower().encode("latin-1"), value.encode("latin-1"))
+                for name, value in given
+                if name.lower() not in _SECRETS
             ],
             "client": (request.remote_ip, 0),
             "server": None,
@@ -106,6 +124,10 @@ class ToQuire(APIHandler):
         if caller is not None:
             scope["user"] = _user(caller)
         return scope
+
+
+def _has_body(headers: HTTPHeaders) -> bool:
+    return "Transfer-Encoding" in headers or headers.get("Content-Length", "0") != "0"
 
 
 def _user(caller: Caller) -> Any:
