@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from quire.frontends.jupyter_extension.mounted import Mounted
     from quire.settings import Settings
 
-TOOLSETS = "notebook,repl"
+TOOLSETS = "jupyter"
 
 
 class QuireExtension(ExtensionApp):
@@ -39,9 +39,9 @@ class QuireExtension(ExtensionApp):
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[Mounted]:
-        compose, mounted = await asyncio.to_thread(_loaded)  # a second, which the server's other users must not wait
+        compose, inside, mounted = await asyncio.to_thread(_loaded)  # a second, which others must not wait
         settings = self._settings()
-        async with compose.app(settings) as app:
+        async with compose.app(settings, jupyter={"jupyter": inside(self.serverapp)}) as app:
             server = compose.mcp(app, settings)
             async with mounted(server, app, compose.bounds(settings)) as running:
                 yield running
@@ -56,8 +56,9 @@ class QuireExtension(ExtensionApp):
         return load({**self.options, "toolsets": TOOLSETS})
 
 
-def _loaded() -> tuple[Any, Any]:
+def _loaded() -> tuple[Any, ...]:
     from quire import compose
+    from quire.clients.jupyter.connecting import inside
     from quire.frontends.jupyter_extension.mounted import mounted
 
-    return compose, mounted
+    return compose, inside, mounted
