@@ -74,6 +74,15 @@ async def run_inside(server: JupyterServer, behaviour: Behaviour) -> None:
         raise AssertionError(f"inside the server:\n{answer['failure']}")
 
 
+async def tried(server: JupyterServer, behaviour: Behaviour) -> None:
+    """Inside where the server can, else from outside."""
+    if server.extensions:
+        await run_inside(server, behaviour)
+    else:
+        async with outside(server) as place:
+            await behaviour(place)
+
+
 def behaviours(module: str) -> list[str]:
     """The names of all that a module has."""
     every = vars(sys.modules[module]).items()

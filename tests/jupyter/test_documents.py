@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.jupyter import document_behaviours, live_behaviours
-from tests.jupyter.places import behaviours, inside_of, outside, run_inside
+from tests.jupyter.places import behaviours, inside_of, tried
 from tests.jupyter.servers import JupyterServer, jupyter
 
 WAYS = {
@@ -33,11 +33,3 @@ async def test_of_a_document(served: JupyterServer, behaviour: str) -> None:
 @pytest.mark.parametrize("behaviour", behaviours(live_behaviours.__name__))
 async def test_of_a_live_document(served: JupyterServer, behaviour: str) -> None:
     await tried(served, getattr(live_behaviours, behaviour))
-
-
-async def tried(server: JupyterServer, behaviour: object) -> None:
-    if server.extensions:
-        await run_inside(server, behaviour)  # type: ignore[arg-type]
-    else:
-        async with outside(server) as place:
-            await behaviour(place)  # type: ignore[operator]

@@ -19,10 +19,12 @@ class RunningExecution:
     def __init__(self, request: KernelMessage, answer: Callable[[KernelMessage, str], Awaitable[None]]) -> None:
         self.request = request
         self._answer = answer
+        self.answered: str | None = None  # while nothing was heard since
         self._messages: deque[Message] = deque()
         self._reply: Message | None = None
         self._idle = False
         self._question: KernelMessage | None = None
+        self._asking = False
         self._failure: JupyterError | None = None
         self._more = asyncio.Event()
         self.ended = False
@@ -36,20 +38,27 @@ class RunningExecution:
         return self._messages.popleft()
 
     async def reply(self, text: str) -> None:
-        question, self._question = self._question, None
-        if question is None:
+        if self._question is None or not self._asking:
             raise JupyterError("The kernel asked for nothing that is still to be answered.")
-        await self._answer(question, text)
+        self._asking = False
+        self.answered = text
+        await self._answer(self._question, text)
+
+    async def answer_again(self) -> None:
+        """The connection broke: the answer may be lost. One too many does no harm, a kernel drops it when it asks."""
+        if self._question is not None and self.answered is not None:
+            await self._answer(self._question, self.answered)
 
     def hear(self, one: KernelMessage) -> None:
         if self.ended:
             return
+        self.answered = None
         told = Message(kind=one.kind, content=one.content, metadata=one.metadata, buffers=one.buffers)
         if one.kind == "execute_reply":
             self._reply = told
         else:
             if one.kind == "input_request":
-                self._question = one
+                self._question, self._asking = one, True
             self._idle = self._idle or is_idle(one)
             self._put(told)
         if self._reply is not None and self._idle:

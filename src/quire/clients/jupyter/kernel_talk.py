@@ -37,6 +37,9 @@ class KernelTalk:
         """Raises Cut where it may or may not have gone out, JupyterError where it has not."""
         raise NotImplementedError
 
+    async def _look(self) -> None:
+        """Whether there is such a kernel at all; if not, `_gone` says so from now on."""
+
     async def execute(
         self,
         code: str,
@@ -86,6 +89,7 @@ class KernelTalk:
                         raise KernelDied(f"The kernel {self._info.id} died and could not be started; start a new one.")
                     asked.append(await self._ask_info())
                     await asyncio.wait(asked[-1:], timeout=ASK_AGAIN)
+                    await self._look()
         except TimeoutError:
             raise Unreachable(
                 f"The kernel {self._info.id} does not answer. It may be stuck: interrupt or restart it."

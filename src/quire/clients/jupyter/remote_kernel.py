@@ -12,10 +12,11 @@ from quire.clients.jupyter import kernel_models
 from quire.clients.jupyter.executions import RunningExecution, died
 from quire.clients.jupyter.kernel_messages import V1, KernelMessage, decoded, encoded
 from quire.clients.jupyter.kernel_talk import READY, KernelTalk, uncertain
-from quire.clients.jupyter.ports import JupyterError, KernelDied, KernelInfo, Unreachable
+from quire.clients.jupyter.ports import JupyterError, KernelDied, KernelInfo, Missing, Unreachable
 from quire.clients.jupyter.server import Server
 from quire.clients.jupyter.sockets import Cut, Socket, open_socket
 
+LOOK = 3.0  # seconds between two looks at a kernel that runs something for us
 LONGEST_PAUSE = 5.0  # seconds between two attempts to reach the kernel again
 
 log = logging.getLogger(__name__)
@@ -31,13 +32,14 @@ class RemoteKernel(KernelTalk):
         self._socket: Socket | None = None
         self._joined = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._watcher: asyncio.Task[None] | None = None
+        self._watchers: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
         """Raises Missing or Unreachable."""
         socket = await self._dial()
         self._join(socket)
         self._task = asyncio.create_task(self._keep(socket))
+        self._watchers.add(asyncio.create_task(self._watch()))
         if self._info.state != "busy":  # one that is busy answers when it is done
             try:
                 await self._ready()
@@ -57,7 +59,7 @@ class RemoteKernel(KernelTalk):
         task, self._task = self._task, None
         if task is None:
             return
-        tasks = [each for each in (task, self._watcher) if each is not None]
+        tasks = [task, *self._watchers]
         for each in tasks:
             each.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -144,12 +146,31 @@ class RemoteKernel(KernelTalk):
 
         async def wait() -> None:
             with contextlib.suppress(JupyterError):
+                for each in pending:
+                    await each.answer_again()
                 await (await self._ask_info())
             for each in pending:
                 each.fail(uncertain(self._info.id))
 
         if pending:
-            self._watcher = asyncio.create_task(wait())
+            watcher = asyncio.create_task(wait())
+            self._watchers.add(watcher)
+            watcher.add_done_callback(self._watchers.discard)
+
+    async def _watch(self) -> None:
+        """The server says nothing of a kernel that is shut down; ipykernel does, not every other one."""
+        while self._gone is None:
+            await asyncio.sleep(LOOK)
+            if self._board.busy:
+                await self._look()
+
+    async def _look(self) -> None:
+        try:
+            await self._server.ask("GET", f"api/kernels/{self._info.id}", missing=self._is_gone())
+        except Missing as error:
+            self._end(KernelDied(f"{error} What it had in memory is gone."))
+        except JupyterError:
+            return  # of the server, not of the kernel
 
     def _end(self, error: JupyterError) -> None:
         self._gone = self._gone or error

@@ -43,7 +43,7 @@ class Server:
         status, text = await self.request(method, path, body=body, query=query, timeout=timeout)
         if status == 404 and missing:
             raise Missing(missing)
-        if status >= 400:
+        if status >= 300:
             raise self._refusal(status, text, f"{method} {path}")
         return self._read(text)
 
