@@ -58,9 +58,9 @@ class Own:
         self.sources.setdefault(cell["id"], set()).add(cell["source"])
 
 
-def carry_over(own: Own, old: SharedNotebook, new: SharedNotebook) -> None:
+def carry_over(own: Own, old: list[NbCell], new: SharedNotebook) -> None:
     """Do again what the server forgot of ours, cell by cell, and only where nobody else changed the cell since."""
-    before = {cell["id"]: cell for cell in old.cells()}
+    before = {cell["id"]: cell for cell in old}
     now = {cell["id"]: cell for cell in new.cells()}
     for name in own.deleted & now.keys():
         if now[name]["source"] in own.sources.get(name, ()):

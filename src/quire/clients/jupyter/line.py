@@ -16,6 +16,11 @@ NOTHING = b"\x00"  # the state of a document that knows nothing
 class Line(Protocol):
     """To one room, until it is cut."""
 
+    @property
+    def run(self) -> str:
+        """Names this run of the server: started anew, it has another."""
+        ...
+
     async def send(self, message: bytes) -> None:
         """Raises Cut."""
 

@@ -65,7 +65,7 @@ class RemoteDocuments:
             socket = await open_socket(
                 self._server, f"api/collaboration/room/{room}", {"sessionId": session["sessionId"]}
             )
-            return BinaryLine(socket)
+            return BinaryLine(socket, session["sessionId"])
 
         return dial
 
@@ -87,8 +87,9 @@ class RemoteDocuments:
 class BinaryLine:
     """A line over a websocket."""
 
-    def __init__(self, socket: Socket) -> None:
+    def __init__(self, socket: Socket, run: str) -> None:
         self._socket = socket
+        self.run = run
 
     async def send(self, message: bytes) -> None:
         await self._socket.send(message)

@@ -40,6 +40,7 @@ class Replica:
         self.shared = SharedNotebook(Doc(), Versions(), self._heard)
         self._presence = Presence(self.shared.doc, agent)
         self._line: Line | None = None
+        self._run = ""
         self._joined = asyncio.Event()
         self._gone: JupyterError | None = None  # why there will be no further line
         self._tasks: list[asyncio.Task[None]] = []
@@ -166,7 +167,7 @@ class Replica:
         try:
             async with asyncio.timeout(self._timeout):
                 theirs, state = await self._fetch(line)
-                reply = self._adopt(theirs) if first else self._rejoin(theirs, state)
+                reply = self._adopt(theirs) if first else self._rejoin(theirs, state, again=line.run != self._run)
                 await line.send(lines.answer(reply))
                 await line.send(self._presence.message())
         except TimeoutError:
@@ -175,7 +176,7 @@ class Replica:
             raise refused(self.path, cut) from None
         except ValueError as error:
             raise Unreachable(f"The room of {self.path!r} says what makes no sense ({error}).") from None
-        self._line = line
+        self._line, self._run = line, line.run
         self._joined.set()
 
     async def _fetch(self, line: Line) -> tuple[Doc[Any], bytes]:
@@ -200,16 +201,19 @@ class Replica:
         self._presence = Presence(theirs, self._agent)
         return theirs.get_update(theirs.get_state())
 
-    def _rejoin(self, theirs: Doc[Any], state: bytes) -> bytes:
-        old = self.shared
-        if same_history(old.doc, theirs):
-            apply(old.doc, theirs.get_update())
-            return old.doc.get_update(state)
-        self._adopt(theirs)
-        with self.shared.edit():
-            carry_over(self.own, old, self.shared)
-        self._heard()
-        return theirs.get_update(state)
+    def _rejoin(self, theirs: Doc[Any], state: bytes, *, again: bool) -> bytes:
+        """A server that was started again puts what is in the file in place of what it knew last."""
+        before = self.shared.cells()
+        same = same_history(self.shared.doc, theirs)
+        if same:
+            apply(self.shared.doc, theirs.get_update())
+        else:
+            self._adopt(theirs)
+        if again or not same:
+            with self.shared.edit():
+                carry_over(self.own, before, self.shared)
+            self._heard()
+        return self.shared.doc.get_update(state)
 
     async def _listen(self, line: Line) -> None:
         while True:
