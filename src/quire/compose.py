@@ -90,7 +90,7 @@ async def app(settings: Settings, *, kernels: bool = True, jupyter: Links | None
         backends, capabilities, relay = await _capabilities(
             settings, stack, installed, active, approvals, confines, sharing, calls
         )
-        ways = {**await _runtimes(settings, stack, relay), JUPYTER: abroad.runtime} if kernels else {}
+        ways = {**await _runtimes(settings, stack, relay), JUPYTER: abroad.runtime.with_calls(relay)} if kernels else {}
         durable = Durable(snapshots, store) if snapshots is not None else None
         keeping = Kernels(ways, store, rules.spec(settings), rules.kernels(settings), durable)
         stack.push_async_callback(keeping.close)

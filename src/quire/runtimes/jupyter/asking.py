@@ -34,9 +34,9 @@ async def ask(connection: KernelConnection, question: Inspect | Read | Page) -> 
             return Paged(why_not="tables of a Jupyter kernel are shown once; run code for other rows")
 
 
-async def look(connection: KernelConnection, what: str) -> dict[str, Any]:
-    """What an expression in looking.py's own names comes to, with the kernel's as `namespace`."""
-    inside = f"lambda s: (exec({source('looking.py')!r}, s), eval({what!r}, s))[1]"  # binds nothing of the user's
+async def look(connection: KernelConnection, what: str, where: str = "looking.py") -> dict[str, Any]:
+    """What an expression in that file's own names comes to, with the kernel's as `namespace`."""
+    inside = f"lambda s: (exec({source(where)!r}, s), eval({what!r}, s))[1]"  # binds nothing of the user's
     return await evaluate(connection, f"({inside})({{'namespace': globals()}})")
 
 

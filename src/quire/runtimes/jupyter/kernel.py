@@ -11,8 +11,9 @@ from quire.clients.jupyter.servers import Server
 from quire.core.capability import Catalog
 from quire.core.errors import Failed, Refused
 from quire.core.model import Census, Died, KernelSpec, Restored
-from quire.core.ports import START, Draft, Recipe, Written
+from quire.core.ports import START, Draft, Recipe, Relay, Written
 from quire.runtimes.jupyter import asking
+from quire.runtimes.jupyter.offering import Offering
 from quire.runtimes.jupyter.translating import Translation
 from quire.wire import messages
 
@@ -27,11 +28,14 @@ _AWAKE = 20.0  # seconds a kernel that its server starts anew is waited for
 
 
 class JupyterKernel:
-    def __init__(self, server: Server, connection: KernelConnection, spec: KernelSpec, *, fresh: bool) -> None:
+    def __init__(
+        self, server: Server, connection: KernelConnection, spec: KernelSpec, calls: Relay | None, *, fresh: bool
+    ) -> None:
         self._server = server
         self._connection = connection
         self._spec = spec
         self._fresh = fresh
+        self._offering = Offering(calls, spec) if calls is not None else None
         self._emptied = False  # it was begun anew since the last run
         self._execution: Execution | None = None
         self._coming: asyncio.Future[Message] | None = None  # what it says next
@@ -89,7 +93,7 @@ class JupyterKernel:
                 continue
             coming, self._coming = self._coming, None
             try:
-                event = self._translation.event(coming.result())
+                event = self._heard(coming.result())
             except JupyterError as error:
                 return self._died(error)
             if event is not None:
@@ -97,14 +101,24 @@ class JupyterKernel:
         self._hush()
         return self._end.result()
 
+    def _heard(self, message: Message) -> messages.Event | None:
+        assert self._execution is not None
+        if self._offering is not None and self._offering.take(message, self._execution):
+            return None
+        return self._translation.event(message)
+
     def _hush(self) -> None:
         """Nobody waits any more for what the execution says next."""
+        if self._offering is not None:
+            self._offering.give_up()
         if self._coming is not None:
             self._coming.cancel()
             self._coming = None
 
     def _died(self, error: JupyterError) -> Died:
         self._emptied = isinstance(error, KernelDied)
+        if self._emptied:
+            self._forgot()
         lives = not isinstance(error, KernelDied)
         return Died(reason=str(error), hint=_AGAIN if self._emptied else "", lives=lives)
 
@@ -174,7 +188,12 @@ class JupyterKernel:
         return await asking.ask(self._connection, question)
 
     async def offer(self, catalog: Catalog) -> None:
-        """Its code finds none yet."""
+        if self._python and self._offering is not None and self._left is None:
+            await self._offering.offer(self._connection, catalog)
+
+    def _forgot(self) -> None:
+        if self._offering is not None:
+            self._offering.begun_anew()
 
     # Beginning anew
 
@@ -191,6 +210,7 @@ class JupyterKernel:
         except JupyterError as error:
             raise Failed(f"The Jupyter kernel was not restarted: {error}") from error
         self._emptied = self._fresh = True
+        self._forgot()
 
     async def restore(self, name: str) -> None:
         if name != START:

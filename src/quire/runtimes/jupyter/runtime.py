@@ -9,6 +9,7 @@ from quire.clients.jupyter.ports import JupyterError, KernelInfo, Missing, Unrea
 from quire.clients.jupyter.servers import Server, Servers
 from quire.core.errors import Failed, NotFound, Refused
 from quire.core.model import KernelSpec, NotebookId, Place, RuntimeInfo
+from quire.core.ports import Relay
 from quire.runtimes.jupyter.kernel import JupyterKernel
 
 NAME = "jupyter"
@@ -18,6 +19,12 @@ class JupyterRuntime:
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
         self._kernels: dict[NotebookId, JupyterKernel] = {}
+        self._calls: Relay | None = None
+
+    def with_calls(self, calls: Relay) -> JupyterRuntime:
+        """From now on its kernels' code may call capabilities."""
+        self._calls = calls
+        return self
 
     async def start(self, spec: KernelSpec) -> JupyterKernel:
         place = spec.document
@@ -27,7 +34,7 @@ class JupyterRuntime:
             server = self._servers.named(place.server)
             info, fresh = await _kernel(server, place)
             connection = await server.kernels.connect(info.id)
-        found = self._kernels[spec.notebook] = JupyterKernel(server, connection, spec, fresh=fresh)
+        found = self._kernels[spec.notebook] = JupyterKernel(server, connection, spec, self._calls, fresh=fresh)
         return found
 
     def of(self, notebook: NotebookId) -> JupyterKernel | None:
