@@ -28,12 +28,12 @@ def own(server: JupyterServer, path: str) -> str:
 async def test_a_kernel_that_dies_ends_the_run_at_once_and_the_next_goes_on_in_a_new_one(
     tmp_path: Path, collaborating: JupyterServer
 ) -> None:
-    path = collaborating.notebook("x = 1", "import os, signal\nprint('last', flush=True)\nos.kill(os.getpid(), 9)")
+    path = collaborating.notebook("x = 1", "import os\nos.kill(os.getpid(), 9)")
     async with quire(tmp_path, collaborating) as client:
         await use(client, path)
         await said(client, "execute_cell", cell_index=0)
         died = await refused(client, "execute_cell", cell_index=1, timeout=600)
-        assert died.startswith("last") and "What it had in memory is gone" in died
+        assert "What it had in memory is gone" in died
         assert "Run again: cell 0" in died
         assert "NameError" in await refused(client, "execute_code", code="x")
 
@@ -122,12 +122,12 @@ async def test_input_is_asked_of_the_person_and_refused_where_there_is_none(
 
     async def person(message: str, *_: Any) -> dict[str, str]:
         assert "Who?" in message
-        return {"answer": "Ann"}
+        return {"value": "Ann"}
 
     async with quire(tmp_path, collaborating, person=person) as client:
         await use(client, path)
         answer = await call(client, "execute_cell", cell_index=0, timeout=60)
-        assert "Hello Ann" in text(answer) or answer.is_error
+        assert "Hello Ann" in text(answer)
     async with quire(tmp_path / "b", collaborating) as client:
         await use(client, path)
         assert "EOFError" in await refused(client, "execute_cell", cell_index=0, timeout=60)

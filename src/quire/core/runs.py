@@ -283,14 +283,17 @@ class Runs:
 
     async def _follow(self, active: ActiveRun, kernel: Kernel) -> Died | None:
         """Listen until the run is over; past its time, interrupt; past the grace, kill."""
+        over = False
         try:
             with active.following:
                 with anyio.move_on_after(active.timeout) as active.clock:
-                    return await self._listen(active, kernel)
+                    died = await self._listen(active, kernel)
+                    over = True
+                    return died
                 active.stopping = active.stopping or Stop.TIMEOUT
         finally:
             active.clock = None
-            if active.stopping is None and active.transcript.finished is None and kernel.alive:
+            if active.stopping is None and not over and kernel.alive:
                 active.stopping = Stop.SHUTDOWN
                 await kernel.kill()
         for _ in range(2):  # one that comes before the code has begun is not seen
