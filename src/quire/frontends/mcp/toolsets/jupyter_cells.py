@@ -304,16 +304,20 @@ async def beside(desk: Desk, ctx: Context, books: Books, kernel: str | None = No
         book = await books.named(ctx, None)
         if book.document is None:
             return book
-        async with desk.app.kernels.lease(book):  # starts it where there is none
-            kernel, server = await desk.app.jupyter.kernel_of(book), book.document.server
+        if desk.app.kernels.live(book) is None:
+            async with desk.app.kernels.lease(book):  # starts it
+                pass
+        kernel, server = await desk.app.jupyter.kernel_of(book), book.document.server
     desk.app.confines.check_jupyter(client)
+    name = f"kernel-{kernel[:36]}"
+    found = await desk.app.notebooks.find(client.principal, name)
+    if found is not None and desk.app.kernels.live(found) is not None:
+        return found
     if kernel not in {each.id for each in await desk.app.jupyter.kernels(server)}:
         raise NotFound(
             f"[ERROR: Kernel '{kernel}' not found in jupyter server, please check whether the kernel already exists "
             "using 'list_kernels' tool.]"
         )
-    name = f"kernel-{kernel[:36]}"
-    found = await desk.app.notebooks.find(client.principal, name)
     place = Place(server=server, kernel=kernel)
     return found or await desk.app.notebooks.create(client.principal, name, RUNTIME, document=place)
 
