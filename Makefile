@@ -39,7 +39,7 @@ assets: $(READY) ## put what runs in WebAssembly into the package, for a wheel t
 # Written beside and moved: a failed compile must not leave half a file. Old pins are kept unless asked.
 constraints: $(READY) ## compile constraints.txt from pyproject.toml (ARGS=--upgrade raises the pins)
 	cp constraints.txt .venv/constraints.txt
-	$(BIN)/uv pip compile pyproject.toml --extra science --extra ipython --extra wasm --extra wasm-science --group dev --universal --python-version 3.11 \
+	$(BIN)/uv pip compile pyproject.toml --extra science --extra ipython --extra jupyter --extra wasm --extra wasm-science --group dev --universal --python-version 3.11 \
 		--generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --quiet \
 		--output-file .venv/constraints.txt $(ARGS)
 	{ echo '# Every package at one exact version, compiled by `make constraints`.'; \

@@ -1,5 +1,6 @@
 """Quire: a place for AI agents to run code that is never lost."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -11,6 +12,12 @@ if TYPE_CHECKING:
     from quire.core.images import ImageReference as ImageReference
 
 __all__ = ["Image", "ImageBase", "ImageReference", "__version__", "open"]
+
+
+def _jupyter_server_extension_points() -> list[dict[str, Any]]:
+    """What a Jupyter server asks a package for that is enabled in it."""
+    extension = import_module("quire.extension")  # which is above all that imports this package
+    return [{"module": extension.__name__, "app": extension.QuireExtension}]
 
 
 def __getattr__(name: str) -> Any:

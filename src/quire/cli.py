@@ -190,7 +190,7 @@ def _serve(parsed: argparse.Namespace) -> int:
                 await stdio.serve(server, settings.log_level.upper(), settings.max_request_bytes)
             else:
                 from quire.frontends.http import probes
-                from quire.frontends.http.serve import Bounds, serve
+                from quire.frontends.http.serve import serve
 
                 probes.register(server, app)
                 await serve(
@@ -199,12 +199,7 @@ def _serve(parsed: argparse.Namespace) -> int:
                     port=settings.port,
                     doors=doors,
                     log_level=settings.log_level,
-                    bounds=Bounds(
-                        request_bytes=settings.max_request_bytes,
-                        connections=settings.max_connections,
-                        sessions=settings.max_sessions,
-                        timeout=settings.request_timeout,
-                    ),
+                    bounds=compose.bounds(settings),
                     listening=lambda url: greeting.show(url, app.about),
                     ending=ending,
                 )

@@ -29,6 +29,7 @@ from quire.core.feed import Feed
 from quire.core.file_ports import Folders
 from quire.core.files import Files
 from quire.core.idle import Idle
+from quire.core.jupyter import RUNTIME as JUPYTER
 from quire.core.kernels import Kernels
 from quire.core.mirrors import Mirrors
 from quire.core.model import Cell, KernelLimits, Notebook
@@ -47,6 +48,7 @@ from quire.core.sharing import Sharing
 from quire.core.space import Space
 from quire.core.tasks import background
 from quire.core.timeline import Timeline
+from quire.jupyter import elsewhere
 from quire.settings import Settings, load
 
 if TYPE_CHECKING:
@@ -54,11 +56,12 @@ if TYPE_CHECKING:
     from fastmcp import FastMCP
     from fastmcp.server.auth import AuthProvider
 
-    from quire.frontends.http.serve import Doors
+    from quire.clients.jupyter.servers import Links
+    from quire.frontends.http.serve import Bounds, Doors
     from quire.frontends.python import Quire
 
 
-RUNTIMES = ("python", "wasm-python", "wasm-javascript")
+RUNTIMES = ("python", "wasm-python", "wasm-javascript")  # of this machine
 _LINUX = "it needs Linux. Here notebooks can be of wasm-python or wasm-javascript."
 
 
@@ -67,27 +70,27 @@ def runtimes(settings: Settings) -> list[str]:
     there = RUNTIMES if sys.platform == "linux" else RUNTIMES[1:]
     if settings.runtime not in there and "runtime" in settings.model_fields_set:
         raise Refused(f"The setting runtime is {settings.runtime}: {_LINUX}")
-    return list(dict.fromkeys((settings.runtime if settings.runtime in there else there[0], *there)))
+    return list(dict.fromkeys((settings.runtime if settings.runtime in there else there[0], *there, JUPYTER)))
 
 
 @asynccontextmanager
-async def app(settings: Settings, *, kernels: bool = True) -> AsyncIterator[App]:
+async def app(settings: Settings, *, kernels: bool = True, jupyter: Links | None = None) -> AsyncIterator[App]:
     """Everything a frontend needs, started; leaving it ends every process and closes every file. Without `kernels`
-    nothing is started: it can read and edit but not run."""
+    nothing is started: it can read and edit but not run. `jupyter`: ways to Jupyter servers, by name."""
     async with AsyncExitStack() as stack:
-        store, blobs, installed, shares = _stores(settings)
-        stack.push_async_callback(store.close)
+        (kept, blobs, installed, shares), feed = _stores(settings), Feed()
+        store = (abroad := elsewhere(settings, stack, kept, blobs, feed, jupyter)).store
         snapshots = _snapshots(settings, stack)
         await store.mark_unfinished()
         place = rules.workspace(settings)
         active, approvals, limits = ActiveRuns(), Approvals(rules.approvals(settings)), rules.limits(settings)
-        calls, feed = records.calls(settings, stack), Feed()
-        notebooks = Notebooks(store, blobs, feed, limits, runtimes(settings))
+        calls = records.calls(settings, stack)
+        notebooks = Notebooks(store, blobs, feed, limits, runtimes(settings), abroad.room.place)
         sharing, confines = Sharing(shares, notebooks), _confines(settings)
         backends, capabilities, relay = await _capabilities(
             settings, stack, installed, active, approvals, confines, sharing, calls
         )
-        ways = await _runtimes(settings, stack, relay) if kernels else {}
+        ways = {**await _runtimes(settings, stack, relay), JUPYTER: abroad.runtime.with_calls(relay)} if kernels else {}
         durable = Durable(snapshots, store) if snapshots is not None else None
         keeping = Kernels(ways, store, rules.spec(settings), rules.kernels(settings), durable)
         stack.push_async_callback(keeping.close)
@@ -95,8 +98,7 @@ async def app(settings: Settings, *, kernels: bool = True) -> AsyncIterator[App]
         folders, quotas, made = _folders(), rules.quotas(settings), settings.data_dir / "workspaces"
         space = Space(folders, active, keeping, place, rules.space(settings))
         queue = Queue(Places(quotas.runs, quotas.runs_each), store, feed, limits.max_cells)
-        runs = Runs(store, blobs, keeping, feed, limits, active, relay, space, queue)
-        runs.ended = calls.tally.run
+        runs = Runs(store, blobs, keeping, feed, limits, active, relay, space, queue, calls.tally.run)
         documents = Documents(store, blobs, notebooks, feed, runs.live)
         mirrors = Mirrors(documents, store, feed, _mirrored, keeping.remember)
         await stack.enter_async_context(mirrors.open(restore=kernels))  # before the runs: it writes how they ended
@@ -123,6 +125,7 @@ async def app(settings: Settings, *, kernels: bool = True) -> AsyncIterator[App]
             sharing=sharing,
             confines=confines,
             current=Current(notebooks, sharing, keeping),
+            jupyter=abroad.room,
             feed=feed,
             calls=calls,
             disk=records.disk(settings),
@@ -161,6 +164,18 @@ def doors(settings: Settings) -> Doors:
     named = urlsplit(settings.public_url or "").hostname
     hosts = (*settings.allowed_hosts, *([named] if named else []))
     return Doors(auth=_auth(settings), insecure=settings.insecure, hosts=hosts)
+
+
+def bounds(settings: Settings) -> Bounds:
+    """What a client may send over HTTP."""
+    from quire.frontends.http.serve import Bounds
+
+    return Bounds(
+        request_bytes=settings.max_request_bytes,
+        connections=settings.max_connections,
+        sessions=settings.max_sessions,
+        timeout=settings.request_timeout,
+    )
 
 
 def _auth(settings: Settings) -> AuthProvider | None:

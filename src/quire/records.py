@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 
 from quire.core.audit import Audit, AuditFiles, Calls
-from quire.core.ports import Disk
+from quire.core.file_ports import Disk
 from quire.settings import Settings
 
 _NAME = "audit.jsonl"

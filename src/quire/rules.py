@@ -113,6 +113,7 @@ def spec(settings: Settings) -> Callable[[Notebook], KernelSpec]:
                 file=settings.workspace_bytes,
             ),
             checkpoint_bytes=settings.checkpoint_bytes,
+            document=notebook.document,
         )
 
     return of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tomllib
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from quire.core import layers, network
 
 DEFAULT_TOOLSETS = ("notebook", "repl", "capabilities", "timeline")
-TOOLSETS = (*DEFAULT_TOOLSETS, "files", "sandbox", "users")
+TOOLSETS = (*DEFAULT_TOOLSETS, "files", "sandbox", "users", "jupyter")
 """The tool sets there are, in the order that decides when two name the same tool."""
 
 PREFIX = "QUIRE_"
@@ -142,6 +143,16 @@ class Settings(BaseModel):
     )
     wasm_fuel: int = Field(0, ge=0, description="Instructions a run in a WebAssembly sandbox may take; 0 no limit")
     wasm_open_files: int = Field(64, ge=1, le=10_000, description="Files a WebAssembly sandbox may have open at once")
+    jupyter_url: tuple[str, ...] = Field(
+        (), description="Jupyter servers whose documents and kernels notebooks may have, each as URL or NAME=URL"
+    )
+    jupyter_token: tuple[str, ...] = Field(
+        (), description="Their tokens in the same order, each as it is, or as file:/path or env:NAME"
+    )
+    jupyter_kernel_url: tuple[str, ...] = Field(
+        (), description="Jupyter servers that their documents run on, in the same order, where that is another"
+    )
+    jupyter_kernel_token: tuple[str, ...] = Field((), description="The tokens of these, in the same order")
     max_kernels: int = Field(
         500, ge=0, description="Live kernels of all users; for one more the longest unused sleeps on disk; 0 no limit"
     )
@@ -206,7 +217,9 @@ class Settings(BaseModel):
     )
 
     @field_validator(
-        *("toolsets", "preload", "network", "mounts", "environment", "allowed_hosts", "capability_hosts"), mode="before"
+        *("toolsets", "preload", "network", "mounts", "environment", "allowed_hosts", "capability_hosts"),
+        *("jupyter_url", "jupyter_token", "jupyter_kernel_url", "jupyter_kernel_token"),
+        mode="before",
     )
     @classmethod
     def _split(cls, value: Any) -> Any:
@@ -219,6 +232,16 @@ class Settings(BaseModel):
             return value
         pairs = [part.partition("=") for part in value.split(",") if part.strip()]
         return {what.strip(): word.strip() for what, _, word in pairs}
+
+    @field_validator("jupyter_url", "jupyter_kernel_url")
+    @classmethod
+    def _addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for each in value:
+            if not re.fullmatch(r"([\w.-]+=)?https?://[^\s/]\S*", each):
+                raise ValueError(
+                    "a Jupyter server is written as in http://localhost:8888, or lab=http://localhost:8888"
+                )
+        return value
 
     @field_validator("toolsets")
     @classmethod
@@ -318,6 +341,6 @@ def _sentence(error: ValidationError) -> str:
     parts = []
     for each in error.errors():
         name = ".".join(map(str, each["loc"][:1])) or "settings"
-        value = "what it is" if "secret" in name else repr(each["input"])
+        value = "what it is" if "secret" in name or "token" in name else repr(each["input"])
         parts.append(f"Setting {name!r} cannot be {value}: {each['msg']}.")
     return " ".join(parts)

@@ -20,7 +20,10 @@ class Allowed:
 
 LATE = frozenset({"IPython", "PIL", "comm", "ipywidgets", "matplotlib", "vl_convert"})
 
+JUPYTER = frozenset({"httpx2", "jupyter_client", "jupyter_server", "pycrdt", "tornado", "traitlets", "websockets"})
+
 FOLDERS = {
+    "clients": Allowed(ours=("quire.clients",), libraries=JUPYTER),
     "wire": Allowed(ours=("quire.wire",)),
     "walls": Allowed(ours=("quire.walls",)),
     "worker": Allowed(ours=("quire.walls", "quire.wire", "quire.worker"), inside_functions=LATE),

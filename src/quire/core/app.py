@@ -15,13 +15,14 @@ from quire.core.current import Current
 from quire.core.documents import Documents
 from quire.core.durable import Durable
 from quire.core.feed import Feed
+from quire.core.file_ports import Disk
 from quire.core.files import Files
+from quire.core.jupyter import Jupyter
 from quire.core.kernels import Kernels
 from quire.core.limits import Limits
 from quire.core.mirrors import Mirrors
 from quire.core.model import Notebook
 from quire.core.notebooks import Notebooks
-from quire.core.ports import Disk
 from quire.core.questions import Questions
 from quire.core.quotas import Rates
 from quire.core.relaying import Relaying
@@ -53,6 +54,7 @@ class App:
     sharing: Sharing
     confines: Confines
     current: Current
+    jupyter: Jupyter
     feed: Feed
     calls: Calls  # those that ended: counted, and in the audit log
     disk: Disk | None  # None where nothing is kept

@@ -65,6 +65,8 @@ class Confines:
         """The policy a caller gives a new notebook. Raises Refused."""
         if caller.trusted:
             return policy
+        if runtime == "jupyter":
+            self.check_jupyter(caller)
         if policy.python not in _PYTHONS:
             raise Refused(
                 'python as a path of the server\'s machine is for admins. Leave it out, or say "venv" for an '
@@ -81,6 +83,11 @@ class Confines:
             if value is not None and most and (not value or value > most):
                 raise Refused(f"{name} may be at most {most:,} here, and not 0, which is no limit.")
         return policy
+
+    def check_jupyter(self, caller: Caller) -> None:
+        """Raises Refused: code in a kernel of a Jupyter server has all the rights of that server."""
+        if not caller.trusted:
+            raise Refused("Jupyter servers are the operator's own: only admins connect to one and use what is there.")
 
 
 def allowed(url: str, hosts: tuple[str, ...]) -> bool:

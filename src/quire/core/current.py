@@ -45,6 +45,16 @@ class Current:
         """The name of the notebook a call without one would mean, making none."""
         return self._of(client).get(client, MAIN)
 
+    def chosen(self, client: Client) -> str | None:
+        """The name of the notebook this client made current; None where it made none."""
+        return self._of(client).get(client)
+
+    def leave(self, client: Client, name: str) -> str | None:
+        """It is this client's current one no more; which is then."""
+        if self._of(client).get(client) == name:
+            del self._of(client)[client]
+        return self.chosen(client)
+
     def use(self, client: Client, notebook: Notebook) -> None:
         chosen = self._chosen.setdefault(client.principal, OrderedDict())
         chosen[client] = notebook.title

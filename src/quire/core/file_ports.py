@@ -79,3 +79,19 @@ class Folders(Protocol):
     async def measure(self, root: str) -> Use:
         """What it takes on disk, as far as that can be counted in a while."""
         ...
+
+
+class Disk(Protocol):
+    """The disk that state is kept on. Each looks at it: in a thread, and not too often."""
+
+    def taken(self) -> dict[str, int]:
+        """Bytes, by what they are taken for."""
+        ...
+
+    def free(self) -> int:
+        """Bytes that are left."""
+        ...
+
+    def trouble(self) -> str:
+        """Why nothing can be kept there now, as a sentence; empty where it can."""
+        ...

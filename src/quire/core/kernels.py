@@ -17,7 +17,7 @@ from quire.core.errors import Failed, HeldElsewhere
 from quire.core.lease import Lease, Recovered, Slot
 from quire.core.line import Line
 from quire.core.model import Cell, Census, KernelSpec, Notebook, NotebookId, RunId, RuntimeInfo, Snapshot
-from quire.core.ports import Kernel, Runtime, Store
+from quire.core.ports import START, Kernel, Runtime, Store
 
 _TURNS = 8  # of the event loop, in which the answer to a run goes out before its checkpoint is begun
 _ROOT = "root"  # a checkpoint that another kernel begins with
@@ -163,6 +163,10 @@ class Kernels:
         """A clean namespace: wait for the turn, end the kernel; nothing is said to be lost. On disk only states with a
         name stay."""
         async with self.turn(notebook) as slot:
+            if notebook.document is not None:  # it may be another's, whom it would go on for
+                await self.ensure(notebook, slot)
+                assert slot.kernel is not None
+                await slot.kernel.restore(START)
             await self._end(notebook.id, slot)
             slot.gone = "reset"
             slot.resets += 1
@@ -258,12 +262,12 @@ class Kernels:
         except Failed:  # it may have been killed as it began
             back, damaged = await self._begin(notebook, slot, empty=empty)
         slot.gone = ""
-        if empty:
+        if empty or (slot.kernel is not None and not slot.kernel.fresh):
             return notice, []
         if back is not None:
             again = back.again if self._rules.replay == "always" else []
             return " ".join(filter(None, (notice, sentence(back, self._rules.replay)))), again
-        why = gone or "the server was started anew since"
+        why = gone or ("the document had none" if notebook.document else "the server was started anew since")
         fresh = f"This is a fresh kernel: {why}. Variables of earlier cells are gone; run those cells again."
         return " ".join(filter(None, (notice, *damaged, fresh))), []
 
@@ -355,7 +359,7 @@ class Kernels:
         if not self.spec(notebook).checkpoint_bytes and policy.isolation != "cell" and policy.on_error == "keep":
             line.why = "checkpoints are turned off by the setting checkpoint_bytes"
             return
-        if not await _undisturbed(slot, patience):
+        if not await slot.undisturbed(patience):
             line.why = "cells came too quickly after one another"
             return
         taken = await kernel.checkpoint(line.head)
@@ -383,16 +387,3 @@ class Kernels:
             with anyio.CancelScope(shield=True):
                 await kernel.close()
             self._store.release(id_)
-
-
-async def _undisturbed(slot: Slot, seconds: float) -> bool:
-    """Whether nobody asked for the turn for so long."""
-    if not seconds:
-        return True
-    if slot.waiting:
-        return False
-    slot.wanted = anyio.Event()
-    with anyio.move_on_after(seconds):
-        await slot.wanted.wait()
-        return False
-    return True

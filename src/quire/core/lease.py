@@ -29,6 +29,18 @@ class Slot:
     waiting: int = 0
     wanted: anyio.Event = field(default_factory=anyio.Event)  # somebody waits for the turn
 
+    async def undisturbed(self, seconds: float) -> bool:
+        """Whether nobody asked for the turn for so long."""
+        if not seconds:
+            return True
+        if self.waiting:
+            return False
+        self.wanted = anyio.Event()
+        with anyio.move_on_after(seconds):
+            await self.wanted.wait()
+            return False
+        return True
+
 
 @dataclass(frozen=True, kw_only=True)
 class Recovered:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from quire.core import network
 from quire.core.errors import Refused
-from quire.core.model import Policy
+from quire.core.model import Notebook, Policy
 
 NAME_CHARS = 100
 RESERVED = ("current", "cell", "notebooks", "files")  # resource addresses begin with these words
@@ -87,6 +87,15 @@ def _check_has(runtime: str, **asked: object) -> None:
     for name, value in asked.items():
         if value:
             raise Refused(f"{name} is for the runtime python; {runtime} has none. Leave it out.")
+
+
+def check_states(notebook: Notebook) -> None:
+    """Raises Refused where there are no states of the namespace to go to, nor any that could be kept."""
+    if notebook.document is not None:
+        raise Refused(
+            f"Notebook {notebook.name!r} runs in a kernel of a Jupyter server, which keeps no earlier states and saves "
+            "none. Nothing was changed. Run its cells again to come back to one, or restart_notebook to begin anew."
+        )
 
 
 def check_name(name: str, *, new: bool = True) -> str:

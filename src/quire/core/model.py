@@ -90,6 +90,17 @@ class Origin:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a notebook's document is: a path on a Jupyter server, and the kind of kernel that runs it. Without a path
+    it is a kernel alone."""
+
+    server: str  # what it is called here
+    path: str = ""  # below its root
+    spec: str = ""  # the kernelspec of a kernel that has to be started; "" as the document or the server says
+    kernel: str = ""  # the id of the one that is meant, whatever its document
+
+
+@dataclass(frozen=True, kw_only=True)
 class Policy:
     """How one notebook's code runs, where it is not as the settings say."""
 
@@ -118,6 +129,7 @@ class Notebook:
     policy: Policy = Policy()
     origin: Origin | None = None  # where it branched off
     mirror: str = ""  # the ipynb file that is kept as it is
+    document: Place | None = None  # its cells are there; None: they are in the store
     seen_as: str = ""  # owner/name, to whoever found it and does not own it; never kept
 
     @property
@@ -216,6 +228,7 @@ class Died:
 
     reason: str  # a sentence: what happened
     hint: str = ""  # a sentence: what to do
+    lives: bool = False  # the process is another's and goes on there: only this run is let go of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -325,3 +338,4 @@ class KernelSpec:
     mounts: tuple[Mount, ...] = ()
     limits: KernelLimits = KernelLimits()
     checkpoint_bytes: int = 0  # memory all its checkpoints may hold; the newest is kept all the same
+    document: Place | None = None

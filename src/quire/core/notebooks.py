@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from uuid import uuid4
 
 from quire.core.errors import NotFound, Refused
 from quire.core.feed import Change, Feed
 from quire.core.images import FORMATS, PREVIEW, Image
+from quire.core.jupyter import RUNTIME
 from quire.core.limits import Limits, check_name, check_policy
 from quire.core.model import (
     Blob,
@@ -23,6 +25,7 @@ from quire.core.model import (
     Notebook,
     NotebookId,
     Output,
+    Place,
     Policy,
     Principal,
     RunId,
@@ -30,35 +33,55 @@ from quire.core.model import (
 from quire.core.outputs import keep, keep_bundle
 from quire.core.ports import Blobs, Store
 
+Placing = Callable[[str, str], Awaitable[Place]]
+
 MAIN = "main"
 """The notebook a caller gets who named none."""
 
 
 class Notebooks:
-    def __init__(self, store: Store, blobs: Blobs, feed: Feed, limits: Limits, runtimes: list[str]) -> None:
-        """The first of `runtimes` is the one of notebooks that name none."""
+    def __init__(
+        self, store: Store, blobs: Blobs, feed: Feed, limits: Limits, runtimes: list[str], place: Placing | None = None
+    ) -> None:
+        """The first of `runtimes` is the one of notebooks that name none. `place` finds or makes the document of one
+        that is to have it on a Jupyter server, given the server's name and the path."""
         self._store = store
         self._blobs = blobs
         self._feed = feed
         self._limits = limits
         self._runtimes = runtimes
+        self._place = place
 
     async def create(
-        self, who: Principal, name: str | None = None, runtime: str | None = None, policy: Policy | None = None
+        self,
+        who: Principal,
+        name: str | None = None,
+        runtime: str | None = None,
+        policy: Policy | None = None,
+        document: Place | None = None,
     ) -> Notebook:
         runtime = self._runtimes[0] if runtime is None else runtime
         if runtime not in self._runtimes:
             raise Refused(f"There is no runtime {runtime!r}; there is {', '.join(self._runtimes)}.")
         name = check_name(name) if name is not None else await self._free_name(who)
+        policy = check_policy(policy or Policy(), self._limits, runtime)
+        if runtime == RUNTIME and document is None and self._place is not None:
+            await self._refuse_taken(who, name)
+            document = await self._place("", f"{name}.ipynb")
         notebook = Notebook(
             id=NotebookId(uuid4().hex),
             name=name,
             owner=who,
             runtime=runtime,
             created_at=time.time(),
-            policy=check_policy(policy or Policy(), self._limits, runtime),
+            policy=policy,
+            document=document,
         )
         return await self.keep(notebook)
+
+    async def _refuse_taken(self, who: Principal, name: str) -> None:
+        if await self._store.find_notebook(who, name) is not None:  # before there is a document for it
+            raise Refused(f"There is a notebook called {name!r} already. Use it, or choose another name.")
 
     async def keep(self, notebook: Notebook) -> Notebook:
         """Keep a new one. Raises OverLimit where its owner has as many as may be."""
@@ -166,8 +189,17 @@ class Notebooks:
         self._feed.tell(Change(notebook=notebook))
         return cell
 
+    async def clear_outputs(self, notebook: Notebook, cell: Cell) -> None:
+        await self._store.clear_outputs(notebook.id, cell.id)
+        self._feed.tell(Change(notebook=notebook, cell=cell.id, number=cell.number))
+
     async def clear(self, notebook: Notebook) -> None:
         await self._store.clear_notebook(notebook.id)
+        self._feed.tell(Change(notebook=notebook))
+
+    async def forget(self, notebook: Notebook) -> None:
+        """Keep nothing of it; a document on a Jupyter server stays there."""
+        await self._store.delete_notebook(notebook.id)
         self._feed.tell(Change(notebook=notebook))
 
     async def image(self, cell: Cell, index: int) -> Image:

@@ -25,6 +25,8 @@ def outcome(
                 return CellState.INTERRUPTED, "Interrupted.", ""
             case _:
                 return CellState.ERROR, "", ""
+    if died is not None and died.lives:
+        return _let_go(died, stopping, timeout)
     match stopping:
         case Stop.TIMEOUT:
             said = f"It ran past its timeout of {timeout:g} s, did not stop when interrupted, and was killed."
@@ -38,6 +40,17 @@ def outcome(
     if died is None:
         return CellState.CRASHED, "The kernel is gone.", ""
     return CellState.CRASHED, died.reason, died.hint
+
+
+def _let_go(died: Died, stopping: Stop | None, timeout: float) -> tuple[CellState, str, str]:
+    """Of a run that goes on elsewhere, or never began there."""
+    match stopping:
+        case Stop.TIMEOUT:
+            return CellState.TIMEOUT, f"It ran past its timeout of {timeout:g} s. {died.reason}", died.hint
+        case None:
+            return CellState.CRASHED, died.reason, died.hint
+        case _:
+            return CellState.INTERRUPTED, f"It was interrupted. {died.reason}", died.hint
 
 
 KEPT = "Variables are kept."

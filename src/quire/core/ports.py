@@ -44,6 +44,11 @@ class Kernel(Protocol):
         """Whether code can run in it now. One that is not may still be restored."""
         ...
 
+    @property
+    def fresh(self) -> bool:
+        """Whether it began empty: one that was there before may hold anything."""
+        ...
+
     async def begin(self, run: messages.Run) -> None:
         """Hand over the code; its events follow from `event`."""
 
@@ -215,6 +220,9 @@ class Store(Protocol):
 
     async def delete_cell(self, notebook: NotebookId, cell: CellId) -> None: ...
 
+    async def clear_outputs(self, notebook: NotebookId, cell: CellId) -> None:
+        """What its last run, which is over, showed is gone."""
+
     async def begin_run(self, notebook: NotebookId, cell: Cell | NewCell, run: Run, *, limit: int) -> Cell:
         """Journal the start of a run of `cell`, appending it first where it is new, and count it.
 
@@ -382,19 +390,3 @@ class Snapshots(Protocol):
         ...
 
     async def close(self) -> None: ...
-
-
-class Disk(Protocol):
-    """The disk that state is kept on. Each looks at it: in a thread, and not too often."""
-
-    def taken(self) -> dict[str, int]:
-        """Bytes, by what they are taken for."""
-        ...
-
-    def free(self) -> int:
-        """Bytes that are left."""
-        ...
-
-    def trouble(self) -> str:
-        """Why nothing can be kept there now, as a sentence; empty where it can."""
-        ...

@@ -17,6 +17,7 @@ from quire.core.ports import Blobs, Store
 log = logging.getLogger(__name__)
 _SOON = 0.2  # seconds from something new until it is kept; a run that ends sooner is written once, at its end
 _SHARE = 0.01  # of the time that may go into keeping what one run shows: the larger, the rarer
+_LIVE = 0.3  # the same, where people look at the document it is shown in
 _RARELY = 10.0  # seconds between two times at the most
 _PICTURES = 8 << 20  # bytes of one run's blobs before its end: those that fall to the cap later are never removed
 
@@ -107,7 +108,8 @@ class Recorder:
         try:
             rested = {place: await self._at_rest(output, kept) for place, output in news.items()}
             await self._store.keep_outputs(active.notebook.id, active.cell.run.id, rested, dropped)
-            wait = min((anyio.current_time() - begun) / _SHARE, _RARELY)
+            share = _LIVE if active.notebook.document is not None else _SHARE
+            wait = min((anyio.current_time() - begun) / share, _RARELY)
         except QuireError:  # a full disk: if it still is when the run ends, the answer says so
             active.transcript.not_kept(news, dropped)
         except Exception:  # a fault of ours costs what was shown, not the run

@@ -63,7 +63,9 @@ class Runs:
         relay: Relaying,
         space: Space,
         queue: Queue,
+        ended: Callable[[Run], None] = lambda run: None,
     ) -> None:
+        """`ended` is told how each run ended; it returns at once and never raises."""
         self._store = store
         self._kernels = kernels
         self._feed = feed
@@ -75,7 +77,7 @@ class Runs:
         self._recorder = Recorder(store, blobs)
         self._group: TaskGroup | None = None
         self.ending = False  # the server is about to end, and its callers are sent away
-        self.ended: Callable[[Run], None] = lambda run: None  # told how each run ended; returns at once, never raises
+        self._ended = ended
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
@@ -277,18 +279,21 @@ class Runs:
             with anyio.CancelScope(shield=True):  # a cancelled run is recorded like any other
                 ended = await self._record(active, lease, run, died)
                 active.cell = replace(active.cell, run=ended)
-                self.ended(ended)
+                self._ended(ended)
 
     async def _follow(self, active: ActiveRun, kernel: Kernel) -> Died | None:
         """Listen until the run is over; past its time, interrupt; past the grace, kill."""
+        over = False
         try:
             with active.following:
                 with anyio.move_on_after(active.timeout) as active.clock:
-                    return await self._listen(active, kernel)
+                    died = await self._listen(active, kernel)
+                    over = True
+                    return died
                 active.stopping = active.stopping or Stop.TIMEOUT
         finally:
             active.clock = None
-            if active.stopping is None and active.transcript.finished is None and kernel.alive:
+            if active.stopping is None and not over and kernel.alive:
                 active.stopping = Stop.SHUTDOWN
                 await kernel.kill()
         for _ in range(2):  # one that comes before the code has begun is not seen
@@ -331,7 +336,8 @@ class Runs:
         seconds = max(0.0, anyio.current_time() - active.started_at)
         undo = state.failed and active.notebook.policy.on_error == "rollback"
         ended = died is None and (active.transcript.finished is not None or active.stopping is not Stop.SHUTDOWN)
-        if ended and not (undo and lease.protected):
+        lives = died is not None and died.lives  # what it did is there, and goes on
+        if lives or (ended and not (undo and lease.protected)):
             fate = KEPT if cause and died is None else ""
             if undo:
                 fate = f"What it did is not undone: there is no checkpoint of before it, {lease.line.why}."
@@ -349,6 +355,7 @@ class Runs:
         finished = active.transcript.finished
         recorded = replace(
             run,
+            count=(finished.count if finished else 0) or run.count,
             seconds=seconds,
             state=state,
             cause=cause,

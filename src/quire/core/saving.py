@@ -17,7 +17,7 @@ from quire.core.durable import Durable
 from quire.core.errors import Failed, QuireError, Refused
 from quire.core.feed import Change, Feed
 from quire.core.kernels import Kernels
-from quire.core.limits import check_name
+from quire.core.limits import check_name, check_states
 from quire.core.model import LOCAL, Notebook, NotebookId, RunId, Snapshot, SnapshotId, Swept
 from quire.core.ports import Kernel, Snapshots, Store
 from quire.core.tasks import background
@@ -96,6 +96,7 @@ class Saving:
     async def save(self, notebook: Notebook, name: str) -> tuple[Snapshot, str]:
         """Write the state the namespace is in under a name, in place of what had it; and where a copy for people to
         read lies. Raises Failed."""
+        check_states(notebook)
         check_name(name)
         written = None
         for _ in range(_TRIES):
@@ -117,6 +118,8 @@ class Saving:
 
     async def saved(self, notebook: Notebook) -> Snapshot | None:
         """A snapshot of exactly where the live namespace stands: there already, or taken now."""
+        if notebook.document is not None:
+            return None
         kernel, line = self._kernels.live(notebook), self._kernels.line(notebook)
         if kernel is None or line is None or (line.head is None and notebook.origin is None):
             return None
@@ -125,8 +128,10 @@ class Saving:
     async def whole(self, notebook: Notebook) -> bool:
         """Whether all of a live namespace is on disk, and no thread or child process beside it would be lost."""
         snapshot = await self.saved(notebook)
+        if snapshot is None:
+            return False
         kernel, head, passing = await self._checkpoint(notebook)
-        if kernel is None or snapshot is None:
+        if kernel is None:
             return False
         census = kernel.checkpoints.get(head or _BEGINNING)
         if passing:
@@ -140,6 +145,8 @@ class Saving:
     # By itself
 
     def _heard(self, change: Change) -> None:
+        if change.notebook.document is not None:
+            return
         book = self._book(change.notebook)
         book.changed = True
         book.changed_at = anyio.current_time()

@@ -14,7 +14,7 @@ from quire.core.errors import Failed, NotFound, QuireError, Refused
 from quire.core.feed import Change, Feed
 from quire.core.kernels import Kernels
 from quire.core.lease import Lease, Slot
-from quire.core.limits import check_name
+from quire.core.limits import check_name, check_states
 from quire.core.line import Line, Step
 from quire.core.model import Cell, NewCell, Notebook, NotebookId, Origin, RunId, Snapshot
 from quire.core.notebooks import Notebooks
@@ -89,6 +89,7 @@ class Timeline:
 
     async def keep(self, notebook: Notebook, name: str) -> RunId:
         """Give the state the namespace is in a name: it is dropped last, and rollback finds it by it."""
+        check_states(notebook)
         check_name(name)
         async with self._kernels.turn(notebook) as slot:
             kernel = await self._kernel(notebook, slot)
@@ -100,6 +101,7 @@ class Timeline:
 
     async def rollback(self, notebook: Notebook, to: str | int) -> Moved:
         """Put the namespace back to where `to` says; later cells are stale, their outputs stay."""
+        check_states(notebook)
         self._refuse_while_busy(notebook)
         async with self._kernels.turn(notebook) as slot:
             kernel = await self._kernel(notebook, slot)
@@ -112,6 +114,7 @@ class Timeline:
 
     async def restore(self, notebook: Notebook, name: str) -> Moved:
         """Put the namespace back to the state saved under a name."""
+        check_states(notebook)
         saved = [each.name for each in await self._snapshots(notebook) if each.name]
         if name not in saved:
             there = f"There are: {', '.join(saved)}." if saved else "None was saved; save_state does."
@@ -163,6 +166,7 @@ class Timeline:
 
     async def branch(self, notebook: Notebook, name: str, at: str | int | None = None) -> Notebook:
         """A new notebook with the namespace as it was there and the cells that led to it; this one goes on."""
+        check_states(notebook)
         check_name(name)
         self._refuse_while_busy(notebook)
         if await self._store.find_notebook(notebook.owner, name) is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
@@ -30,7 +31,7 @@ def dumps(notebook: Notebook, cells: list[Cell], *, lines: bool = True) -> str:
     """The document's text. Outputs must hold their data: bytes and str, no blobs. Without `lines` text is not split
     into them, which is shorter to read for a model."""
     named = "kernelspec" in notebook.metadata or "language_info" in notebook.metadata
-    written = [_cell(cell) for cell in cells]
+    written = [as_cell(cell) for cell in cells]
     document = {
         "cells": [_in_lines(cell) for cell in written] if lines else written,
         "metadata": _with_widgets({**({} if named else _PYTHON), **notebook.metadata}, cells),
@@ -82,7 +83,8 @@ def _finite(value: Any) -> Any:
 # Writing
 
 
-def _cell(cell: Cell) -> dict[str, Any]:
+def as_cell(cell: Cell) -> dict[str, Any]:
+    """A cell of a document, its text not split into lines."""
     written: dict[str, Any] = {
         "cell_type": cell.kind.value,
         "id": cell.id,
@@ -91,10 +93,15 @@ def _cell(cell: Cell) -> dict[str, Any]:
     }
     if cell.kind is CellKind.CODE:
         written["execution_count"] = _count(cell.run)
-        written["outputs"] = [each for output in _joined(cell.outputs) for each in _output(output, cell.run)]
+        written["outputs"] = as_outputs(cell.outputs, cell.run)
     elif cell.attachments:
         written["attachments"] = {name: bundles.hand_out(bundle) for name, bundle in cell.attachments.items()}
     return written
+
+
+def as_outputs(outputs: Sequence[Output], run: Run | None) -> list[dict[str, Any]]:
+    """Outputs of a document; pieces of one stream side by side are one."""
+    return [each for output in _joined(outputs) for each in _output(output, run)]
 
 
 def _count(run: Run | None) -> int | None:
@@ -103,7 +110,7 @@ def _count(run: Run | None) -> int | None:
     return run.count
 
 
-def _joined(outputs: tuple[Output, ...]) -> list[tuple[Output, ...]]:
+def _joined(outputs: Sequence[Output]) -> list[tuple[Output, ...]]:
     """Each output alone, pieces of one stream side by side together."""
     groups: list[tuple[Output, ...]] = []
     for stream, group in groupby(outputs, _stream):

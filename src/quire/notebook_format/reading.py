@@ -61,7 +61,7 @@ class Reader:
         metadata, left_out = tidy.notebook_metadata(_object(given.get("metadata"), "its metadata"))
         self._note("left out, since nbformat does not allow it: metadata ", left_out)
         self._note("left out, since nbformat does not know it: ", sorted(set(given) - _TOP))
-        new = [self._cell(number, cell) for number, cell in enumerate(cells)]
+        new = [self.cell(number, cell) for number, cell in enumerate(cells)]
         return Document(metadata=metadata, cells=new, notes=(*language_note(metadata), *self._said()))
 
     def _said(self) -> list[str]:
@@ -73,7 +73,7 @@ class Reader:
         for name in names:
             self._notes[f"{what}{name[:50]!r}"] += 1
 
-    def _cell(self, number: int, given: Any) -> NewCell:
+    def cell(self, number: int, given: Any) -> NewCell:
         where = f"cell {number}"
         if not isinstance(given, dict):
             raise wrong(f"{where} is {_kind(given)}, not an object")
@@ -177,7 +177,7 @@ class Reader:
             about["execution_count"] = own
         metadata = _object(given.get("metadata"), f"the metadata of {where}")
         return Output(
-            type=_type(bundle), bundle=bundle, metadata=metadata, about={**about, **_picture(bundle)}, result=result
+            type=kind_of(bundle), bundle=bundle, metadata=metadata, about={**about, **_picture(bundle)}, result=result
         )
 
 
@@ -220,7 +220,8 @@ def _attachment(where: str, given: Any) -> dict[str, Data]:
     }
 
 
-def _type(bundle: dict[str, Data]) -> OutputType:
+def kind_of(bundle: dict[str, Data]) -> OutputType:
+    """What something shown is, by its bundle."""
     html = bundle.get("text/html")
     if isinstance(html, str) and "text/plain" in bundle and 'class="dataframe' in html[:4_000]:
         return OutputType.DATAFRAME

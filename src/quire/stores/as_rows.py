@@ -21,6 +21,7 @@ from quire.core.model import (
     Origin,
     Output,
     OutputType,
+    Place,
     Policy,
     Principal,
     Run,
@@ -96,6 +97,18 @@ def notebook(row: sqlite3.Row) -> Notebook:
         policy=_policy(json.loads(row["policy"])),
         origin=_origin(row) if row["origin"] else None,
         mirror=row["mirror"],
+        document=Place(**json.loads(row["document"])) if row["document"] else None,
+    )
+
+
+def made(notebook: Notebook) -> tuple[Any, ...]:
+    """A new one's row."""
+    origin = notebook.origin
+    return (
+        *(notebook.id, notebook.owner, notebook.name, notebook.runtime, notebook.created_at),
+        *(json.dumps(notebook.metadata), json.dumps(asdict(notebook.policy))),
+        *((origin.notebook, origin.run, origin.root) if origin else (None, None, None)),
+        json.dumps(asdict(notebook.document)) if notebook.document else "",
     )
 
 

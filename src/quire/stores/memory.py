@@ -132,6 +132,12 @@ class MemoryStore:
         del book.cells[number]
         self._number(book)
 
+    async def clear_outputs(self, notebook: NotebookId, cell: CellId) -> None:
+        book, number = self._place(notebook, cell)
+        run = book.cells[number].run
+        if run is not None:
+            await self.finish_run(notebook, replace(run, outputs=()))
+
     async def begin_run(self, notebook: NotebookId, cell: Cell | NewCell, run: Run, *, limit: int) -> Cell:
         if isinstance(cell, NewCell):
             cell = (await self.add_cells(notebook, [cell], at=None, limit=limit))[0]

@@ -7,7 +7,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -66,19 +66,8 @@ class SqlStore:
             try:
                 db.execute(
                     "INSERT INTO notebooks (id, owner, name, runtime, created_at, metadata, policy,"
-                    " origin, origin_run, root) VALUES (?,?,?,?,?,?,?,?,?,?)",
-                    (
-                        notebook.id,
-                        notebook.owner,
-                        notebook.name,
-                        notebook.runtime,
-                        notebook.created_at,
-                        json.dumps(notebook.metadata),
-                        json.dumps(asdict(notebook.policy)),
-                        notebook.origin and notebook.origin.notebook,
-                        notebook.origin and notebook.origin.run,
-                        notebook.origin and notebook.origin.root,
-                    ),
+                    " origin, origin_run, root, document) VALUES (?,?,?,?,?,?,?,?,?,?,?)",
+                    as_rows.made(notebook),
                 )
             except sqlite3.IntegrityError:
                 raise Refused(wording.name_taken(notebook.name)) from None
@@ -175,6 +164,10 @@ class SqlStore:
             db.execute("UPDATE notebooks SET cells = cells - 1 WHERE id = ?", (notebook,))
 
         await self._writer.do(job)
+
+    async def clear_outputs(self, notebook: NotebookId, cell: CellId) -> None:
+        query = "UPDATE runs SET outputs = '[]' WHERE id = (SELECT run FROM cells WHERE notebook = ? AND id = ?)"
+        await self._writer.do(lambda db: db.execute(query, (notebook, cell)))
 
     async def begin_run(self, notebook: NotebookId, cell: Cell | NewCell, run: Run, *, limit: int) -> Cell:
         def job(db: sqlite3.Connection) -> Cell:

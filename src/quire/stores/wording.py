@@ -42,10 +42,14 @@ def blob_gone(digest: str) -> str:
 
 def check_version(cell: Cell, expected: int | None) -> None:
     if expected is not None and expected != cell.version:
-        raise Stale(
-            f"Cell {cell.number} is at version {cell.version}, not {expected}: it was edited meanwhile. "
-            f"Nothing was changed. Its source now:\n{cell.source}"
-        )
+        raise Stale(edited_meanwhile(cell.number, cell.version, expected, cell.source))
+
+
+def edited_meanwhile(number: int, version: int, expected: int, source: str) -> str:
+    return (
+        f"Cell {number} is at version {version}, not {expected}: it was edited meanwhile. "
+        f"Nothing was changed. Its source now:\n{source}"
+    )
 
 
 def added(new: NewCell, id_: CellId, number: int, run: Run | None) -> Cell:

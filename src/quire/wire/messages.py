@@ -213,6 +213,7 @@ class Finished:
     value: list[Any] = says(lambda value: type(value) is list and shallow(value), default_factory=list)
     imports: list[str] = says(_texts, default_factory=list)
     functions: list[str] = says(_texts, default_factory=list)
+    count: int = says(one(int), default=0)  # its execution count, of a kernel that counts by itself
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from typing import Any
 import uvicorn
 from fastmcp import FastMCP
 from fastmcp.server.auth import AuthProvider
+from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
 from quire.core.errors import Failed, Refused
@@ -66,15 +67,15 @@ async def serve(
     server.auth = doors.auth
     with _bind(host, port) as sock:
         address = _url(host, sock.getsockname()[1])
-        app = server.http_app(
-            path=PATH,
+        app = asgi(
+            server,
+            bounds,
+            *_middleware(doors),
             host_origin_protection=True,
             allowed_hosts=[host, *doors.hosts],
             # behind a proxy that speaks TLS the server does not see under which scheme it is called
             allowed_origins=[f"{scheme}://{name}" for name in doors.hosts for scheme in ("http", "https")],
-            middleware=[*_middleware(doors), bounds.guard()],
         )
-        sessions.bound(app, bounds.sessions)
         config = uvicorn.Config(
             app,
             log_level=log_level,
@@ -91,6 +92,13 @@ async def serve(
         except asyncio.CancelledError:
             logging.getLogger("uvicorn.error").disabled = True  # it takes being told to end for a fault
             raise
+
+
+def asgi(server: FastMCP[Any], bounds: Bounds, *middleware: Middleware, **protection: Any) -> Starlette:
+    """The app: MCP at PATH, beside it what was registered. Whoever runs it runs its lifespan."""
+    app = server.http_app(path=PATH, middleware=[*middleware, bounds.guard()], **protection)
+    sessions.bound(app, bounds.sessions)
+    return app
 
 
 class _Server(uvicorn.Server):

@@ -34,10 +34,11 @@ _NAME = 64
 
 
 class Exposed(Middleware):
-    def __init__(self, desk: Desk, notices: Notices, tools: Sequence[Tool]) -> None:
+    def __init__(self, desk: Desk, notices: Notices, tools: Sequence[Tool], hidden: Sequence[Tool] = ()) -> None:
         self._desk = desk
         self._notices = notices
-        self._ours = {tool.name: tool for tool in tools}  # the server's own, which are never replaced
+        self._hidden = {tool.name for tool in hidden}  # which the framework does not know
+        self._ours = {tool.name: tool for tool in (*tools, *hidden)}  # the server's own, which are never replaced
         self._offers: dict[Principal, dict[NotebookId, list[Tool]]] = {}  # by notebook, the one that was first
         self._published: dict[Principal, dict[str, Tool]] = {}
 
@@ -84,7 +85,8 @@ class Exposed(Middleware):
         if published is not None:
             return await published.run(arguments)
         tool = self._ours.get(name)
-        if tool is None or trace.get_current_span().is_recording():  # the framework says more of it in its span
+        traced = trace.get_current_span().is_recording() and name not in self._hidden
+        if tool is None or traced:  # the framework says more of it in its span
             return await call_next(context)
         return await _run(tool, arguments)
 

@@ -68,6 +68,11 @@ class Renderer:
             info["notice"] = notice
         return self._answer(notebook, cell, seen, notice, dict(info))
 
+    async def outputs(self, notebook: Notebook, cell: Cell) -> list[ContentBlock]:
+        """What a cell shows, an item for each."""
+        seen = await self._see(notebook, cell)
+        return [*(TextContent(type="text", text=line) for line in seen.lines), *seen.pictures]
+
     def _answer(
         self, notebook: Notebook, cell: Cell, seen: _Seen, notice: str, structure: dict[str, Any]
     ) -> ToolResult:

@@ -21,7 +21,7 @@ from quire.frontends.mcp.exposed import Exposed
 from quire.frontends.mcp.notices import Notices
 from quire.frontends.mcp.rates import Paced
 from quire.frontends.mcp.recorded import Recording, current
-from quire.frontends.mcp.toolsets import Shelf, capabilities, files, notebook, repl, sandbox, timeline, users
+from quire.frontends.mcp.toolsets import Shelf, capabilities, files, jupyter, notebook, repl, sandbox, timeline, users
 
 _SETS = {
     "notebook": notebook.register,
@@ -31,6 +31,7 @@ _SETS = {
     "files": files.register,
     "sandbox": sandbox.register,
     "users": users.register,
+    "jupyter": jupyter.register,
 }
 
 _INSTRUCTIONS = """\
@@ -60,13 +61,14 @@ def build(app: App, *, toolsets: tuple[str, ...], result_chars: int, version: st
         instructions=_INSTRUCTIONS,
         version=version,
         icons=[Icon(src=_ICON, mime_type="image/svg+xml")],
-        lifespan=_lifespan(app, desk, recording),
+        lifespan=lambda server: lifespan(server),
         middleware=[Paced(app.rates), _PlainRefusals()],
     )
     recording.install(server)
     shelf = Shelf(server)
     for name in toolsets:
         _SETS[name](shelf, desk)
+    lifespan = _lifespan(app, desk, recording, shelf)
     resources.register(server, desk, files="files" in toolsets)
     resources.register_completions(server, desk)
     prompts.register(server)
@@ -74,14 +76,14 @@ def build(app: App, *, toolsets: tuple[str, ...], result_chars: int, version: st
 
 
 def _lifespan(
-    app: App, desk: Desk, recording: Recording
+    app: App, desk: Desk, recording: Recording, shelf: Shelf
 ) -> Callable[[FastMCP[Any]], AbstractAsyncContextManager[dict[str, Any]]]:
     @asynccontextmanager
     async def lifespan(server: FastMCP[Any]) -> AsyncIterator[dict[str, Any]]:
         tools = await server.list_tools()  # the first listing imports lazily: better now than in a client's face
-        recording.own = frozenset(tool.name for tool in tools)
+        recording.own = frozenset(tool.name for tool in (*tools, *shelf.hidden))
         desk.notices = Notices(server, app.sharing)
-        exposed = Exposed(desk, desk.notices, tools)
+        exposed = Exposed(desk, desk.notices, tools, shelf.hidden)
         # over HTTP the SDK looks the schema up on every call, by listing all tools unless told another way
         server._mcp_server.get_tool_input_schema = exposed.schema
         server.add_middleware(exposed)

@@ -119,6 +119,10 @@ class PythonKernel:
     def alive(self) -> bool:
         return self._live.alive and self._keeper.alive
 
+    @property
+    def fresh(self) -> bool:
+        return True
+
     async def begin(self, run: messages.Run) -> None:
         self._denied = set()
         await self._live.run(run)

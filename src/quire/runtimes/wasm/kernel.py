@@ -100,6 +100,10 @@ class WasmKernel:
     def alive(self) -> bool:
         return self._live.alive
 
+    @property
+    def fresh(self) -> bool:
+        return True
+
     async def begin(self, run: messages.Run) -> None:
         self._live.run(run)
 

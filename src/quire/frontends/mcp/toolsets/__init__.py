@@ -18,6 +18,7 @@ class Shelf:
     def __init__(self, server: FastMCP[Any]) -> None:
         self._server = server
         self._names: set[str] = set()
+        self.hidden: list[FunctionTool] = []  # answered, but not listed
 
     def put(
         self,
@@ -29,8 +30,10 @@ class Shelf:
         destroys: bool = False,
         repeats: bool = False,
         runs: bool = False,
+        hidden: bool = False,
     ) -> None:
-        """`reads`: changes nothing. `destroys`: something is gone after. `repeats`: twice is once. `runs`: any code."""
+        """`reads`: changes nothing. `destroys`: something is gone after. `repeats`: twice is once. `runs`: any code.
+        `hidden`: for those who know it; it is in no list."""
         if tool.__name__ in self._names:
             return
         self._names.add(tool.__name__)
@@ -47,7 +50,11 @@ class Shelf:
             output_schema=schema(result) if result is not None else None,
         )
         given = {name: getattr(offered, name) for name in FunctionTool.model_fields}
-        self._server.add_tool(_Plain(**{**given, "parameters": short(offered.parameters)}))
+        made = _Plain(**{**given, "parameters": short(offered.parameters)})
+        if hidden:
+            self.hidden.append(made)
+        else:
+            self._server.add_tool(made)
 
 
 class _Plain(FunctionTool):

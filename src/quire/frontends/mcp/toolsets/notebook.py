@@ -11,8 +11,10 @@ from typing_extensions import TypedDict
 
 from quire.core import workspaces
 from quire.core.access import Access
+from quire.core.current import Client
 from quire.core.errors import Refused
-from quire.core.model import Cell, CellKind, Edit, Notebook, Policy
+from quire.core.jupyter import RUNTIME as JUPYTER
+from quire.core.model import Cell, CellKind, Edit, Notebook, Place, Policy
 from quire.frontends.mcp import render
 from quire.frontends.mcp.desk import Desk
 from quire.frontends.mcp.results import (
@@ -62,14 +64,17 @@ def _notebooks(shelf: Shelf, desk: Desk) -> None:
         mirror: str | None = None,
         use: bool = True,
     ) -> ToolResult:
-        """Make a notebook with its own namespace, and (use) make it current. isolation="cell" gives each cell its own
-        process; on_error="rollback" undoes what a failed cell did; python is an interpreter's path, or "venv" for an
-        environment to %pip install into; shell="ipython" has IPython run every cell; network narrows the hosts code
-        reaches; mirror is an ipynb in the workspace to keep in step."""
+        """Make a notebook with its own namespace, and (use) make it current. isolation="cell": each cell its own
+        process; on_error="rollback" undoes what a failed cell did; python: a path, or "venv" to %pip install into;
+        shell="ipython": IPython runs every cell; network narrows the hosts code reaches; mirror: an ipynb to keep in
+        step. With runtime="jupyter", mirror is its path there, python a kernelspec."""
         caller = desk.client(ctx)
+        place = None
+        if runtime == JUPYTER:
+            place, python, mirror = await _place(desk, caller, name, mirror, python or ""), None, None
         asked = _policy(isolation, on_error, python, shell, limits or {}, network)
         policy = desk.app.confines.policy(caller, asked, runtime)
-        book = await desk.app.notebooks.create(caller.principal, name, runtime, policy)
+        book = await desk.app.notebooks.create(caller.principal, name, runtime, policy, place)
         if use:
             desk.app.current.use(caller, book)
         if mirror is not None:
@@ -103,6 +108,16 @@ def _notebooks(shelf: Shelf, desk: Desk) -> None:
     shelf.put(list_notebooks, "List notebooks", NotebookList, reads=True)
     shelf.put(use_notebook, "Use notebook", NotebookInfo, repeats=True)
     shelf.put(clear_notebook, "Clear notebook", Done, destroys=True, repeats=True)
+
+
+async def _place(desk: Desk, caller: Client, name: str | None, path: str | None, spec: str) -> Place | None:
+    """The document on a Jupyter server that is meant, where one is: it is found, or made."""
+    desk.app.confines.check_jupyter(caller)
+    if name is None:
+        raise Refused('A notebook with runtime="jupyter" needs a name, after which its document is called.')
+    if await desk.app.notebooks.find(caller.principal, name) is not None or not (path or spec):
+        return None
+    return await desk.app.jupyter.place("", path or f"{name}.ipynb", spec=spec)
 
 
 def _row(info: NotebookInfo, shared: Access | None) -> str:

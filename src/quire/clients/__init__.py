@@ -1,0 +1,1 @@
+"""Other programs' protocols, ignorant of our core."""

@@ -1,0 +1,1 @@
+"""A Jupyter server: its documents and its kernels, from outside and from inside."""

@@ -1,0 +1,62 @@
+"""Documents of the Jupyter server that we are part of: shared ones where it has collaboration, else plain files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from quire.clients.jupyter import contents
+from quire.clients.jupyter.inside_contents import InsideContents
+from quire.clients.jupyter.kernelspecs import SpecsOf, spec_for
+from quire.clients.jupyter.paths import below_root
+from quire.clients.jupyter.plain_documents import PlainDocuments
+from quire.clients.jupyter.ports import Document, Entry
+
+
+class InsideDocuments:
+    """Which of the two it is, the extensions of the server decide when the first document is opened."""
+
+    def __init__(self, serverapp: Any, specs: SpecsOf, *, agent: str, timeout: float) -> None:
+        self._serverapp = serverapp
+        self._contents = InsideContents(serverapp)
+        self._specs = specs
+        self._agent = agent
+        self._timeout = timeout
+        self._plain = PlainDocuments(self._contents)
+        self._live: Any = None
+
+    async def open(self, path: str) -> Document:
+        place = below_root(path)
+        await contents.notebook(self._contents, place)
+        return await self._open(place)
+
+    async def create(self, path: str, kernel: str = "") -> Document:
+        spec = await spec_for(self._specs, kernel)
+        place = await contents.new_notebook(self._contents, path, spec)
+        document = await self._open(place)
+        for cell in document.cells():  # the room gives an empty notebook an empty cell
+            await document.delete(cell["id"])
+        return document
+
+    async def listing(self, path: str = "") -> list[Entry]:
+        return await contents.listing(self._contents, path)
+
+    async def close(self) -> None:
+        if self._live is not None:
+            await self._live.close()
+
+    async def _open(self, place: str) -> Document:
+        extension = self._collaboration()
+        if extension is None:
+            return await self._plain.open(place)
+        if self._live is None:
+            from quire.clients.jupyter.inside_rooms import Rooms
+            from quire.clients.jupyter.live_documents import LiveDocuments
+
+            rooms = Rooms(extension, lambda: self._serverapp.web_app.settings["file_id_manager"])
+            self._live = LiveDocuments(rooms.dial, agent=self._agent, timeout=self._timeout)
+        document: Document = await self._live.open(place)
+        return document
+
+    def _collaboration(self) -> Any:
+        running = self._serverapp.extension_manager.extension_apps.get("jupyter_server_ydoc")
+        return next(iter(running), None) if running else None

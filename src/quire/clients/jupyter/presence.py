@@ -1,0 +1,49 @@
+"""The agent among those who have a notebook open: its name, and that it leaves people's choice about autosave alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pycrdt import Awareness, Doc, create_awareness_message
+
+EVERY = 15.0  # seconds; who is silent for 30 is thought to be gone
+
+
+class Presence:
+    def __init__(self, doc: Doc[Any], agent: str) -> None:
+        self._awareness = Awareness(doc)
+        self._agent = agent
+
+    def hear(self, update: bytes) -> bool:
+        """Of others; whether what we say of ourselves changes by it. Raises ValueError for what is no such update."""
+        before = self._autosave()
+        try:
+            self._awareness.apply_awareness_update(update, "remote")
+        except (IndexError, RuntimeError, TypeError) as error:
+            raise ValueError(f"no awareness: {error}") from None
+        return before != self._autosave()
+
+    def _autosave(self) -> bool:
+        """Of ourselves we would turn autosave on for a person who turned it off: it is on when anybody has it on."""
+        states = self._awareness.states.items()
+        others = [state for client, state in states if client != self._awareness.client_id and state]
+        people = [state for state in others if isinstance(state, dict)]
+        return any(state.get("autosave", True) for state in people) if people else True
+
+    def message(self) -> bytes:
+        user = {
+            "username": self._agent.lower(),
+            "name": self._agent,
+            "display_name": self._agent,
+            "initials": self._agent[:1],
+            "color": "var(--jp-collaborator-color5)",
+        }
+        self._awareness.set_local_state({"user": user, "autosave": self._autosave()})
+        return self._own()
+
+    def farewell(self) -> bytes:
+        self._awareness.set_local_state(None)
+        return self._own()
+
+    def _own(self) -> bytes:
+        return create_awareness_message(self._awareness.encode_awareness_update([self._awareness.client_id]))

@@ -1,0 +1,136 @@
+"""One Jupyter server over HTTP: its address, its token, and what its answers mean."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from quire.clients.jupyter.ports import JupyterError, Missing, Unreachable
+
+LONGEST_REASON = 300  # characters quoted of what a server says
+
+
+class Server:
+    """Every request has a deadline; every failure is a sentence that names the server."""
+
+    def __init__(self, url: str, token: str = "", *, timeout: float = 10.0) -> None:
+        import httpx2
+
+        self.url = checked(url)
+        self.token = token
+        self.timeout = timeout
+        self._http = httpx2.AsyncClient(
+            base_url=self.url, headers=self.headers, timeout=timeout, limits=httpx2.Limits(max_connections=32)
+        )
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"token {self.token}"} if self.token else {}
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        query: dict[str, str] | None = None,
+        missing: str = "",
+        timeout: float | None = None,
+    ) -> Any:
+        """The JSON answered, None where there is none. `missing` is what a 404 means; without it, that this is no
+        Jupyter server."""
+        status, text = await self.request(method, path, body=body, query=query, timeout=timeout)
+        if status == 404 and missing:
+            raise Missing(missing)
+        if status >= 300:
+            raise self._refusal(status, text, f"{method} {path}")
+        return self._read(text)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        query: dict[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> tuple[int, str]:
+        """Status and text, whatever they are. Raises Unreachable where nothing came."""
+        import httpx2
+
+        wait = timeout or self.timeout
+        try:
+            answer = await self._http.request(
+                method, quote(path, safe="/:@"), json=body, params=query, timeout=wait, follow_redirects=False
+            )
+            return answer.status_code, answer.text
+        except httpx2.TimeoutException:
+            raise Unreachable(self.silent(wait)) from None
+        except (httpx2.TransportError, httpx2.InvalidURL, httpx2.DecodingError, OSError, RuntimeError) as error:
+            raise Unreachable(
+                f"The Jupyter server at {self.url} cannot be reached ({reason(str(error) or type(error).__name__)}). "
+                "Check that it runs and that the url is right."
+            ) from None
+
+    def silent(self, seconds: float) -> str:
+        return (
+            f"The Jupyter server at {self.url} did not answer within {seconds:g} s. It may be overloaded or stuck: "
+            "try again, or restart it."
+        )
+
+    def _refusal(self, status: int, text: str, what: str) -> JupyterError:
+        if status in (301, 302, 303, 307, 308, 401, 403):
+            return Unreachable(self.locked_out(status))
+        if status == 404:
+            return Unreachable(
+                f"There is no Jupyter server at {self.url} ({what} is not known there). Check the url, its path too."
+            )
+        return JupyterError(f"The Jupyter server at {self.url} refused {what} ({status}): {said(text)}")
+
+    def locked_out(self, status: int) -> str:
+        given = "the token is wrong or may not do that" if self.token else "it wants a token"
+        return f"The Jupyter server at {self.url} does not let us in ({status}): {given}. Give the token it prints."
+
+    def _read(self, text: str) -> Any:
+        if not text:
+            return None
+        try:
+            return json.loads(text)
+        except ValueError:
+            raise Unreachable(
+                f"What answers at {self.url} is not a Jupyter server: it says {reason(text)!r} where JSON belongs."
+            ) from None
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+
+def checked(url: str) -> str:
+    """With a slash at its end. Raises JupyterError for what is no address."""
+    try:
+        parts = urlsplit(url.strip())
+        right = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        right = False
+    if not right:
+        raise JupyterError(f"{url!r} is no address of a Jupyter server; write one such as http://localhost:8888/")
+    path = parts.path.rstrip("/")
+    for page in ("/lab", "/tree", "/notebooks"):  # copied from a browser
+        path = path.removesuffix(page)
+    return f"{parts.scheme}://{parts.netloc}{path}/"
+
+
+def said(text: str) -> str:
+    """The reason in an error's body."""
+    try:
+        body = json.loads(text)
+        return reason(str(body.get("message") or body.get("reason") or text))
+    except (ValueError, AttributeError):
+        return reason(text)
+
+
+def reason(text: str) -> str:
+    """Of what a server says, what one line holds."""
+    line = " ".join(text.split())
+    return line if len(line) <= LONGEST_REASON else line[:LONGEST_REASON] + "…"

@@ -1,0 +1,92 @@
+"""What the core needs of Jupyter servers beside their kernels and documents: which there are, and what is on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from quire.core.model import Notebook, Place
+
+RUNTIME = "jupyter"
+"""The runtime of notebooks whose document is on a Jupyter server."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JupyterServer:
+    """One that is known."""
+
+    name: str
+    url: str  # "" of the one that Quire runs in
+    live: bool | None = None  # whether its documents are edited together; None where it was not asked
+    version: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JupyterFile:
+    path: str  # below the server's root
+    kind: str  # notebook, directory or file
+    size: int | None  # bytes
+    modified: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class JupyterKernel:
+    """One that runs on a server."""
+
+    id: str
+    spec: str
+    display_name: str
+    language: str
+    state: str
+    connections: int
+    last_activity: str
+    environment: dict[str, str]
+    paths: tuple[str, ...]  # documents that use it
+
+
+class Jupyter(Protocol):
+    """The Jupyter servers there are. A name that is "" means the first. Raises NotFound where there is no such thing,
+    Failed where a server does not answer, Refused where it will not."""
+
+    def servers(self) -> list[JupyterServer]: ...
+
+    async def connect(
+        self, url: str, token: str, *, name: str = "", kernel_url: str = "", kernel_token: str = ""
+    ) -> JupyterServer:
+        """One more, once it has answered; of one whose address is known, the token is another from now on. What was
+        there stays as it is where that fails."""
+        ...
+
+    async def files(self, server: str, path: str) -> list[JupyterFile]:
+        """What lies in a folder."""
+        ...
+
+    async def kernels(self, server: str) -> list[JupyterKernel]: ...
+
+    async def specs(self, server: str) -> tuple[str, dict[str, str]]:
+        """The default kernelspec, and of all the languages by their names."""
+        ...
+
+    async def place(self, server: str, path: str, *, spec: str = "", create: bool | None = None) -> Place:
+        """The document there, open: a new one with `create`, one that is there without, either where that is None."""
+        ...
+
+    async def adopt(self, place: Place, kernel: str) -> Place:
+        """Have the document run in a kernel by its id, or in a new one: NEW, or a kernelspec's name. Where the document
+        has another kernel that one stays its page's."""
+        ...
+
+    def live(self, place: Place) -> bool:
+        """Whether what people type in the document is seen at once."""
+        ...
+
+    async def kernel_of(self, notebook: Notebook) -> str:
+        """The id of the kernel that runs the notebook now; "" where none does."""
+        ...
+
+    async def restart(self, notebook: Notebook) -> bool:
+        """Empty its kernel, whatever runs there; False where it has none."""
+        ...
+
+    async def let_go(self, notebook: Notebook) -> None:
+        """Save its document and close it."""

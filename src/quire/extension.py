@@ -1,0 +1,64 @@
+"""Quire in a Jupyter server: its configuration to Settings, then run as long as the server does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from jupyter_server.extension.application import ExtensionApp
+from traitlets import Dict
+
+from quire.frontends.jupyter_extension.requests import PATTERN, ToQuire
+from quire.frontends.jupyter_extension.running import Running
+
+if TYPE_CHECKING:
+    from quire.frontends.jupyter_extension.mounted import Mounted
+    from quire.settings import Settings
+
+TOOLSETS = "jupyter"
+
+
+class QuireExtension(ExtensionApp):
+    """`c.QuireExtension.options = {"toolsets": "jupyter,repl"}` in jupyter_server_config.py: settings by their names,
+    over those of quire.toml and the environment."""
+
+    name = "quire"
+    options = Dict(help="Settings of Quire by their names, as in quire.toml").tag(config=True)
+
+    def initialize_handlers(self) -> None:
+        self._running = Running(self._opened)
+        self.handlers.append((PATTERN, ToQuire, {"running": self._running}))
+
+    async def _start_jupyter_server_extension(self, serverapp: Any) -> None:
+        self._running.start()
+
+    async def stop_extension(self) -> None:
+        await self._running.stop()
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[Mounted]:
+        compose, inside, mounted = await asyncio.to_thread(_loaded)  # a second, which others must not wait
+        settings = self._settings()
+        async with compose.app(settings, jupyter={"jupyter": inside(self.serverapp)}) as app:
+            server = compose.mcp(app, settings)
+            async with mounted(server, app, compose.bounds(settings)) as running:
+                yield running
+                app.runs.ending = True
+
+    def _settings(self) -> Settings:
+        from quire.settings import load
+
+        settings = load(self.options)
+        if "toolsets" in settings.model_fields_set:
+            return settings
+        return load({**self.options, "toolsets": TOOLSETS})
+
+
+def _loaded() -> tuple[Any, ...]:
+    from quire import compose
+    from quire.clients.jupyter.connecting import inside
+    from quire.frontends.jupyter_extension.mounted import mounted
+
+    return compose, inside, mounted

@@ -1,0 +1,140 @@
+"""One request between tornado and an ASGI app: bodies in pieces both ways, each as slow as its reader."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from http.client import responses
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Scope
+from tornado.iostream import StreamClosedError
+from tornado.web import RequestHandler
+
+log = logging.getLogger(__name__)
+_PIECES = 16  # of a request's body that wait to be read, 64 KiB each
+_GONE: Message = {"type": "http.disconnect"}
+
+
+class Exchange:
+    """A request that an app answers. The tornado side tells what comes; `run` is over when the answer is."""
+
+    def __init__(self, request: RequestHandler, timeout: float) -> None:
+        """`timeout`: seconds until a client that stopped reading is cut off."""
+        self._request = request
+        self._timeout = timeout
+        self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue(_PIECES)  # None is the body's end
+        self._over = asyncio.Event()  # answered, or the client left
+        self._whole = False  # the body was read to its end
+        self._begun = self._answered = False
+
+    # What tornado tells
+
+    async def came(self, piece: bytes | None) -> None:
+        """A piece of the body, or its end; waits for the app to read those before."""
+        if not self._pieces.full():
+            self._pieces.put_nowait(piece)
+            return
+        put = asyncio.ensure_future(self._pieces.put(piece))
+        await self._first(put)
+        put.cancel()
+
+    def left(self) -> None:
+        self._over.set()
+
+    # What the app is given
+
+    async def run(self, app: ASGIApp, scope: Scope) -> None:
+        try:
+            await app(scope, self._receive, self._send)
+        except Exception:
+            log.exception("a request to %s failed", scope["path"])
+        finally:
+            self._end()
+
+    async def _receive(self) -> Message:
+        if not self._whole:
+            if not self._pieces.empty():
+                return self._came(self._pieces.get_nowait())
+            get = asyncio.ensure_future(self._pieces.get())
+            if await self._first(get):
+                return self._came(get.result())
+            get.cancel()
+        await self._over.wait()
+        return _GONE
+
+    def _came(self, piece: bytes | None) -> Message:
+        self._whole = piece is None
+        return {"type": "http.request", "body": piece or b"", "more_body": not self._whole}
+
+    async def _first(self, doing: asyncio.Future[Any]) -> bool:
+        """Whether it was done before all was over."""
+        if doing.done():
+            return True
+        over = asyncio.ensure_future(self._over.wait())
+        try:
+            await asyncio.wait((doing, over), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            over.cancel()
+        return doing.done()
+
+    async def _send(self, message: Message) -> None:
+        if self._over.is_set():
+            return  # nobody hears it
+        if message["type"] == "http.response.start":
+            self._begin(message)
+            if not any(name.lower() == b"content-length" for name, _ in message["headers"]):
+                await self._flush()  # the first piece may be long in coming
+        elif message["type"] == "http.response.body":
+            await self._write(message.get("body", b""), more=message.get("more_body", False))
+
+    def _begin(self, message: Message) -> None:
+        self._begun = True
+        request, status = self._request, message["status"]
+        request.set_status(status, responses.get(status, "Unknown"))
+        request.clear_header("Content-Type")
+        for name, value in message["headers"]:
+            request.add_header(name.decode("latin-1"), value.decode("latin-1"))
+        stream = getattr(request.request.connection, "stream", None)
+        if stream is not None and not stream.closed():
+            stream.set_nodelay(True)  # tornado leaves it off: 40 ms a piece otherwise
+
+    async def _write(self, body: bytes, *, more: bool) -> None:
+        if body and self._request.request.method != "HEAD":
+            self._request.write(body)
+        if more:
+            if body:
+                await self._flush()
+            return
+        self._answered = True
+        kind = self._request._headers.get("Content-Type", "application/json")
+        done = self._request.finish(set_content_type=kind)  # type: ignore[call-arg]  # jupyter_server's own word
+        self._over.set()
+        await self._within(done)
+
+    async def _flush(self) -> None:
+        await self._within(self._request.flush())
+
+    async def _within(self, written: asyncio.Future[None]) -> None:
+        try:
+            async with asyncio.timeout(self._timeout):
+                await written
+        except StreamClosedError:
+            self._over.set()
+        except TimeoutError:
+            self._cut()
+
+    def _end(self) -> None:
+        """The app is through with it; where it did not answer to the end, the client must not take it for one."""
+        if not self._over.is_set() and not self._answered:
+            if self._begun:
+                self._cut()
+            else:
+                self._request.send_error(500)
+        self._over.set()
+
+    def _cut(self) -> None:
+        self._over.set()
+        stream = getattr(self._request.request.connection, "stream", None)
+        if stream is not None:
+            stream.close()

@@ -1,0 +1,26 @@
+"""Whom a Jupyter server's user is to Quire."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from quire.core import access
+from quire.core.access import Caller
+from quire.core.errors import Refused
+
+if TYPE_CHECKING:
+    from jupyter_server.auth.identity import IdentityProvider, User
+
+_ISSUER = "jupyter"
+
+
+def caller(provider: IdentityProvider, user: User) -> Caller | None:
+    """None: the local user, who runs the server. So is everybody where the server has one token or password for all,
+    and JupyterHub's owner of the server."""
+    if type(provider).__module__.startswith("jupyter_server.") or user.username == os.environ.get("JUPYTERHUB_USER"):
+        return None
+    principal = access.issued(user.username, _ISSUER)
+    if principal is None:
+        raise Refused(f"{user.username[:100]!r} cannot name a user of Quire: letters, digits and . _ + | : = @ - only.")
+    return Caller(principal=principal)

@@ -1,0 +1,246 @@
+"""The `jupyter` tool set: what users of jupyter-mcp-server know, on the notebooks of all tool sets."""
+
+from collections import OrderedDict
+from typing import Annotated, Literal
+
+from fastmcp import Context
+from fastmcp.tools import ToolResult
+from pydantic import Field
+
+from quire.core.current import Client
+from quire.core.errors import NotFound, QuireError, Refused
+from quire.core.jupyter import RUNTIME, JupyterFile
+from quire.core.model import Notebook
+from quire.frontends.mcp.desk import Desk, kernel_state
+from quire.frontends.mcp.toolsets import Shelf, jupyter_cells, jupyter_older, jupyter_texts
+from quire.frontends.mcp.toolsets.jupyter_cells import Books
+
+_CLIENTS = 10_000  # whose server is remembered
+_FIRST = 20  # cells of a notebook that is taken up
+
+From0 = Annotated[int, Field(ge=0)]
+
+
+class _Servers:
+    """Which server a client means that names none: the one it connected to last, else the first."""
+
+    def __init__(self) -> None:
+        self._chosen: OrderedDict[Client, str] = OrderedDict()
+
+    def choose(self, client: Client, name: str) -> None:
+        self._chosen[client] = name
+        self._chosen.move_to_end(client)
+        while len(self._chosen) > _CLIENTS:
+            self._chosen.popitem(last=False)
+
+    def of(self, client: Client, named: str | None) -> str:
+        return named or self._chosen.get(client, "")
+
+
+def register(shelf: Shelf, desk: Desk) -> None:
+    servers, books = _Servers(), Books(desk)
+    _files(shelf, desk, servers)
+    _notebooks(shelf, desk, servers, books)
+    _in_use(shelf, desk, books)
+    jupyter_cells.register(shelf, desk, books)
+    _connecting(shelf, desk, servers)
+    jupyter_older.register(shelf, desk, books)
+
+
+def said(text: str, *, failed: bool = False) -> ToolResult:
+    return ToolResult(content=text, is_error=failed)
+
+
+def _files(shelf: Shelf, desk: Desk, servers: _Servers) -> None:
+    async def list_files(
+        ctx: Context,
+        path: str = "",
+        max_depth: Annotated[int, Field(ge=0, le=3)] = 1,
+        start_index: From0 = 0,
+        limit: From0 = 25,
+        pattern: str = "",
+        server: str | None = None,
+    ) -> ToolResult:
+        """Files below a folder of the Jupyter server; pattern is a glob over their paths, limit=0 shows all."""
+        client = desk.client(ctx)
+        desk.app.confines.check_jupyter(client)
+        found = await _below(desk, servers.of(client, server), path.strip("/"), max_depth)
+        return said(jupyter_texts.files(found, path.strip("/"), pattern, start_index, limit))
+
+    async def list_kernels(ctx: Context, server: str | None = None) -> ToolResult:
+        """Kernels that run on the Jupyter server."""
+        client = desk.client(ctx)
+        desk.app.confines.check_jupyter(client)
+        return said(jupyter_texts.kernels(await desk.app.jupyter.kernels(servers.of(client, server))))
+
+    shelf.put(list_files, "List files", None, reads=True)
+    shelf.put(list_kernels, "List kernels", None, reads=True)
+
+
+async def _below(desk: Desk, server: str, path: str, depth: int) -> list[JupyterFile]:
+    found: list[JupyterFile] = []
+    for each in await desk.app.jupyter.files(server, path):
+        found.append(each)
+        if each.kind == "directory" and depth > 0:
+            try:
+                found += await _below(desk, server, each.path, depth - 1)
+            except QuireError as error:  # a folder that nobody may read costs that folder
+                found.append(JupyterFile(path=each.path, kind="error", size=None, modified=f"Error: {error}"))
+    return found
+
+
+def _notebooks(shelf: Shelf, desk: Desk, servers: _Servers, books: Books) -> None:
+    async def use_notebook(
+        ctx: Context,
+        notebook_name: str,
+        notebook_path: str | None = None,
+        mode: Literal["connect", "create"] = "connect",
+        kernel_id: str | None = None,
+        server: str | None = None,
+    ) -> ToolResult:
+        """Take up a notebook of the Jupyter server under a name and make it current. It runs in the kernel its page
+        uses, else in a new one; kernel_id names another, "NEW" or a kernelspec starts one."""
+        client = desk.client(ctx)
+        desk.app.confines.check_jupyter(client)
+        there = await desk.app.notebooks.find(client.principal, notebook_name)
+        if there is not None:
+            return await _again(desk, client, there, notebook_path, mode)
+        if notebook_path is None:
+            raise NotFound(await books.not_there(client, notebook_name))
+        place = await desk.app.jupyter.place(servers.of(client, server), notebook_path, create=mode == "create")
+        info = []
+        if kernel_id:
+            place = await desk.app.jupyter.adopt(place, kernel_id)
+            info.append(f"[INFO] Connected to kernel '{place.kernel}'.")
+        book = await desk.app.notebooks.create(client.principal, notebook_name, RUNTIME, document=place)
+        info += [] if kernel_id else [await _kernel(desk, book)]
+        if not desk.app.jupyter.live(place):
+            info.append("[INFO] No jupyter-collaboration there: edits go to the file, not into open pages.")
+        desk.app.current.use(client, book)
+        info.append(f"[INFO] Successfully activate notebook '{notebook_name}'.")
+        return said("\n".join((*info, await _overview(desk, book))))
+
+    shelf.put(use_notebook, "Use notebook", None, repeats=True)
+
+
+def _in_use(shelf: Shelf, desk: Desk, books: Books) -> None:
+    async def list_notebooks(ctx: Context) -> ToolResult:
+        """Notebooks in use, with their kernels."""
+        client = desk.client(ctx)
+        current, rows = desk.app.current.peek(client), []
+        for book, _ in await desk.app.sharing.all(client):
+            kernel, path = (await kernel_state(desk.app, book))[0], book.document.path if book.document else "-"
+            rows.append((book.title, path, await _id(desk, book), kernel, "✓" if book.title == current else ""))
+        if not rows:
+            return said("No managed notebooks. Use the use_notebook tool to manage notebooks first.")
+        return said(jupyter_texts.table(("Name", "Path", "Kernel_ID", "Kernel_Status", "Activate"), sorted(rows)))
+
+    async def restart_notebook(ctx: Context, notebook_name: str) -> ToolResult:
+        """Restart a notebook's kernel, whatever runs in it; its variables are gone."""
+        book = await books.named(ctx, notebook_name)
+        if book.document is None:
+            await desk.app.kernels.end(book)
+        elif not await desk.app.jupyter.restart(book):
+            return said(f"Notebook '{notebook_name}' has no kernel: the next run starts one.")
+        cleared = "Memory state and imported packages have been cleared."
+        return said(f"Notebook '{notebook_name}' kernel restarted successfully. {cleared}")
+
+    async def unuse_notebook(ctx: Context, notebook_name: str) -> ToolResult:
+        """Let go of a notebook: it is saved and stays on the Jupyter server. A kernel started for it ends."""
+        client, book = desk.client(ctx), await books.named(ctx, notebook_name)
+        was_current = desk.app.current.chosen(client) == book.title
+        if book.document is not None:
+            if desk.app.runs.current(book) is not None:
+                raise Refused(f"A cell of notebook '{notebook_name}' runs. Let it end, or call restart_notebook first.")
+            await desk.app.kernels.forget(book)
+            await desk.app.notebooks.forget(book)
+        now = desk.app.current.leave(client, book.title)
+        text = f"Notebook '{notebook_name}' unused successfully."
+        if was_current:
+            text += f" Current notebook switched to '{now}'." if now else " No notebook is current now."
+        return said(text)
+
+    async def list_notebook(ctx: Context) -> ToolResult:
+        """An older name of list_notebooks."""
+        return await list_notebooks(ctx)
+
+    shelf.put(list_notebooks, "List notebooks", None, reads=True)
+    shelf.put(list_notebook, "List notebooks", None, reads=True, hidden=True)
+    shelf.put(restart_notebook, "Restart notebook", None, destroys=True)
+    shelf.put(unuse_notebook, "Unuse notebook", None, destroys=True, repeats=True)
+
+
+async def _again(desk: Desk, client: Client, book: Notebook, path: str | None, mode: str) -> ToolResult:
+    """Of a name that is in use."""
+    name, own = book.name, book.document.path if book.document is not None else None
+    same = path is None or own is None or path.strip("/") == own
+    if mode == "create":
+        if same:
+            return said(f"Notebook '{name}'(path: {own}) is already created. DO NOT CREATE AGAIN.", failed=True)
+        other = f"Use different notebook_name to create a new notebook on {path}."
+        return said(f"Notebook '{name}' is already used. {other}", failed=True)
+    if not same:
+        wrong = f"The path '{path}' is not the correct path for notebook '{name}'."
+        return said(f"{wrong} Do you mean connect to '{own}'?", failed=True)
+    before = desk.app.current.chosen(client)
+    desk.app.current.use(client, book)
+    note = f" and deactivating '{before}'" if before and before != book.title else ""
+    kernel = await _kernel(desk, book) if book.document is not None else ""
+    info = filter(None, (f"[INFO] Reactivating notebook '{name}'{note}.", kernel, await _overview(desk, book)))
+    return said("\n".join(info))
+
+
+async def _kernel(desk: Desk, book: Notebook) -> str:
+    kernel = await _id(desk, book)
+    if kernel == "-":
+        return "[INFO] No kernel runs for it yet; the first execution starts one."
+    return f"[INFO] It runs in kernel '{kernel}'."
+
+
+async def _id(desk: Desk, book: Notebook) -> str:
+    if book.document is None:
+        return "-"
+    try:
+        return await desk.app.jupyter.kernel_of(book) or "-"
+    except QuireError:  # a server that is not there costs that column
+        return "unknown"
+
+
+async def _overview(desk: Desk, book: Notebook) -> str:
+    cells = await desk.app.notebooks.cells(book)
+    shown = cells[:_FIRST]
+    return f"\nNotebook has {len(cells)} cells.\nShowing first {len(shown)} cells:\n\n{jupyter_texts.brief(shown)}"
+
+
+def _connecting(shelf: Shelf, desk: Desk, servers: _Servers) -> None:
+    async def connect_to_jupyter(
+        ctx: Context,
+        jupyter_url: str,
+        jupyter_token: str | None = None,
+        document_provider: Literal["jupyter"] = "jupyter",
+        server: str | None = None,
+        kernel_url: str | None = None,
+        kernel_token: str | None = None,
+    ) -> ToolResult:
+        """Connect to a Jupyter server, named by `server` where there are several; kernel_url is another one to run
+        code on. A token may be a reference: env:NAME, file:/path."""
+        client = desk.client(ctx)
+        desk.app.confines.check_jupyter(client)
+        found = await desk.app.jupyter.connect(
+            jupyter_url,
+            jupyter_token or "",
+            name=server or "",
+            kernel_url=kernel_url or "",
+            kernel_token=kernel_token or "",
+        )
+        servers.choose(client, found.name)
+        by = "Token-based" if jupyter_token or "token=" in jupyter_url else "None (anonymous)"
+        lines = (
+            f"Successfully connected to Jupyter server: {found.url}",
+            f"DocumentProvider: {document_provider}",
+            f"Authentication: {by}",
+            f"Server: {found.name}",
+        )
+        return said("\n".join(lines))
+
+    shelf.put(connect_to_jupyter, "Connect to Jupyter", None, repeats=True)

@@ -1,0 +1,348 @@
+"""Cells in the tool set `jupyter`: read, written and run, by index or by id."""
+
+from typing import Annotated, Literal
+
+from fastmcp import Context
+from fastmcp.tools import ToolResult
+from mcp_types import ContentBlock, TextContent
+from pydantic import Field
+
+from quire.core.access import Access
+from quire.core.current import Client
+from quire.core.errors import NotFound, Refused
+from quire.core.jupyter import RUNTIME
+from quire.core.model import Cell, CellKind, CellState, Edit, NewCell, Notebook, Place
+from quire.frontends.mcp.desk import Desk
+from quire.frontends.mcp.toolsets import Shelf, jupyter_texts
+
+From0 = Annotated[int, Field(ge=0)]
+_AROUND = 5  # cells before one that is shown with its neighbours
+
+
+class Books:
+    """Which notebook and which cell a call means."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def named(self, ctx: Context, name: str | None, needed: Access = Access.WRITE) -> Notebook:
+        """The named one, or the client's current one."""
+        client = self._desk.client(ctx)
+        if name is None and self._desk.app.current.chosen(client) is None:
+            raise Refused("No active notebook. Use the use_notebook tool to activate a notebook first.")
+        try:
+            return await self._desk.notebook(ctx, name, needed)
+        except NotFound:
+            raise NotFound(await self.not_there(client, name or "")) from None
+
+    async def not_there(self, client: Client, name: str) -> str:
+        names = [book.title for book, _ in await self._desk.app.sharing.all(client)]
+        return (
+            f"Notebook '{name}' is not connected. All currently connected notebooks: {names}. use_notebook with a "
+            "notebook_path connects one."
+        )
+
+    async def cell(self, book: Notebook, index: int | None, id_: str | None) -> Cell:
+        """By its id where one is given."""
+        if index is None and id_ is None:
+            raise Refused("Which cell? Pass cell_index or cell_id.")
+        try:
+            return await self._desk.cell(book, index if id_ is None else id_)  # type: ignore[arg-type]  # one is given
+        except NotFound:
+            if id_ is not None:
+                raise
+            total = len(await self._desk.app.notebooks.cells(book))
+            raise NotFound(f"Cell index {index} is out of range. Notebook has {total} cells.") from None
+
+
+def register(shelf: Shelf, desk: Desk, books: Books) -> None:
+    _reading(shelf, desk, books)
+    _writing(shelf, desk, books)
+    _editing(shelf, desk, books)
+    _running(shelf, desk, books)
+
+
+def said(text: str) -> ToolResult:
+    return ToolResult(content=text)
+
+
+def _reading(shelf: Shelf, desk: Desk, books: Books) -> None:
+    async def read_notebook(
+        ctx: Context,
+        notebook_name: str,
+        response_format: Literal["brief", "detailed"] = "brief",
+        start_index: From0 = 0,
+        limit: From0 = 20,
+    ) -> ToolResult:
+        """A notebook's cells: brief as a table with first lines, detailed with their sources. limit=0 shows all."""
+        book = await books.named(ctx, notebook_name, Access.READ)
+        cells = await desk.app.notebooks.cells(book)
+        if start_index >= len(cells) and cells:
+            raise NotFound(f"Start index {start_index} is out of range. Notebook has {len(cells)} cells.")
+        shown = cells[start_index : start_index + limit if limit else None]
+        most = max(500, 2 * desk.result_chars // max(1, len(shown)))
+        text = jupyter_texts.brief(shown) if response_format == "brief" else jupyter_texts.detailed(shown, most)
+        return said(f"Notebook {notebook_name} has {len(cells)} cells.\n\n{text}")
+
+    async def read_cell(
+        ctx: Context,
+        cell_index: From0 | None = None,
+        include_outputs: bool = True,
+        notebook_name: str | None = None,
+        cell_id: str | None = None,
+    ) -> ToolResult:
+        """One cell: its source, and what it shows."""
+        book = await books.named(ctx, notebook_name, Access.READ)
+        cell = await books.cell(book, cell_index, cell_id)
+        lines = (jupyter_texts.head(cell), jupyter_texts.clipped(cell.source, 2 * desk.result_chars))
+        content: list[ContentBlock] = [TextContent(type="text", text=line) for line in lines]
+        if cell.kind is CellKind.CODE and include_outputs:
+            content += await desk.render.outputs(book, cell)
+        return ToolResult(content=content)
+
+    shelf.put(read_notebook, "Read notebook", None, reads=True)
+    shelf.put(read_cell, "Read cell", None, reads=True)
+
+
+def _writing(shelf: Shelf, desk: Desk, books: Books) -> None:
+    async def insert_cell(
+        ctx: Context,
+        cell_index: Annotated[int, Field(ge=-1)],
+        cell_type: Literal["code", "markdown", "raw"],
+        cell_source: str,
+        notebook_name: str | None = None,
+    ) -> ToolResult:
+        """Insert a cell before cell_index (0-based; -1 appends). It is not run."""
+        book = await books.named(ctx, notebook_name)
+        at = await _place(desk, book, cell_index)
+        made = await desk.app.notebooks.add_cells(book, [_new(cell_source, cell_type)], at)
+        first = f"Cell inserted successfully at index {made[0].number} ({cell_type})!"
+        return said(f"{first}\n{await _around(desk, book, made[0].number, 'now has')}")
+
+    async def delete_cell(
+        ctx: Context,
+        cell_indices: Annotated[list[int], Field(min_length=1)] | None = None,
+        include_source: bool = True,
+        notebook_name: str | None = None,
+        cell_ids_to_delete: Annotated[list[str], Field(min_length=1)] | None = None,
+        cell_index: From0 | None = None,
+    ) -> ToolResult:
+        """Delete cells, by their indices or ids: all or none."""
+        book = await books.named(ctx, notebook_name)
+        indices = cell_indices or ([cell_index] if cell_index is not None else [])
+        which: list[tuple[int | None, str | None]] = [(None, id_) for id_ in cell_ids_to_delete or []]
+        cells = [await books.cell(book, *each) for each in which or [(index, None) for index in indices]]
+        if not cells:
+            raise Refused("Which cells? Pass cell_indices or cell_ids_to_delete.")
+        if len({cell.id for cell in cells}) < len(cells):
+            raise Refused(f"A cell is named twice: {cell_ids_to_delete or indices}. Nothing was deleted.")
+        lines = []
+        for cell in cells:
+            await desk.app.notebooks.delete_cell(book, cell.id)
+            lines.append(f"Cell {cell.number} ({cell.kind.value}) deleted successfully.")
+            if include_source:
+                lines += [f"deleted cell source:\n{cell.source}", "\n---\n"]
+        return said("\n".join(lines))
+
+    async def move_cell(
+        ctx: Context,
+        source_index: From0 | None = None,
+        target_index: From0 | None = None,
+        notebook_name: str | None = None,
+        source_cell_id: str | None = None,
+        target_cell_id: str | None = None,
+    ) -> ToolResult:
+        """Move a cell to where another one is."""
+        book = await books.named(ctx, notebook_name)
+        cell = await books.cell(book, source_index, source_cell_id)
+        target = (await books.cell(book, target_index, target_cell_id)).number
+        moved = await desk.app.notebooks.move_cell(book, cell.id, target)
+        first = f"Cell moved successfully from index {cell.number} to {moved.number} ({cell.kind.value})."
+        return said(f"{first}\n{await _around(desk, book, moved.number, 'has')}")
+
+    shelf.put(insert_cell, "Insert cell", None)
+    shelf.put(delete_cell, "Delete cell", None, destroys=True)
+    shelf.put(move_cell, "Move cell", None)
+
+
+def _editing(shelf: Shelf, desk: Desk, books: Books) -> None:
+    async def overwrite_cell_source(
+        ctx: Context,
+        cell_source: str,
+        cell_index: From0 | None = None,
+        notebook_name: str | None = None,
+        cell_id: str | None = None,
+    ) -> ToolResult:
+        """Give a cell another source; it is not run. The answer is the difference."""
+        book = await books.named(ctx, notebook_name)
+        cell = await books.cell(book, cell_index, cell_id)
+        await desk.app.notebooks.edit_cell(book, cell.id, Edit(source=cell_source), cell.version)
+        return said(_edited(cell, cell_source, "overwritten"))
+
+    async def edit_cell_source(
+        ctx: Context,
+        old_string: str,
+        new_string: str,
+        cell_index: From0 | None = None,
+        replace_all: bool = False,
+        notebook_name: str | None = None,
+        cell_id: str | None = None,
+    ) -> ToolResult:
+        """Replace a text that occurs once in a cell's source, or with replace_all every time."""
+        book = await books.named(ctx, notebook_name)
+        cell = await books.cell(book, cell_index, cell_id)
+        times = cell.source.count(old_string) if old_string else 0
+        if not times:
+            why = "old_string not found in cell source" if old_string else "old_string must not be empty"
+            raise Refused(f"{why}. Nothing was changed. read_cell shows the source.")
+        if times > 1 and not replace_all:
+            raise Refused(f"old_string is not unique in cell source ({times} times). Pass more of it, or replace_all.")
+        source = cell.source.replace(old_string, new_string)
+        await desk.app.notebooks.edit_cell(book, cell.id, Edit(source=source), cell.version)
+        return said(_edited(cell, source, "edited"))
+
+    async def clear_cell_output(
+        ctx: Context, cell_index: From0 | None = None, notebook_name: str | None = None, cell_id: str | None = None
+    ) -> ToolResult:
+        """Remove what a code cell shows, and its count."""
+        book = await books.named(ctx, notebook_name)
+        cell = await books.cell(book, cell_index, cell_id)
+        if cell.kind is not CellKind.CODE:
+            raise Refused(f"Cell {cell.number} is not a code cell, cannot clear output.")
+        if cell.state is CellState.RUNNING:
+            raise Refused(f"Cell {cell.number} is running. Let it end, then clear it.")
+        if cell.run is None or not cell.outputs:
+            return said(f"Cell {cell.number} had no output to clear.")
+        await desk.app.notebooks.clear_outputs(book, cell)
+        removed = f"({len(cell.outputs)} output(s) removed)"
+        return said(f"Cell {cell.number} output cleared successfully {removed}.")
+
+    shelf.put(overwrite_cell_source, "Overwrite cell source", None, destroys=True, repeats=True)
+    shelf.put(edit_cell_source, "Edit cell source", None, destroys=True)
+    shelf.put(clear_cell_output, "Clear cell output", None, destroys=True, repeats=True)
+
+
+def _running(shelf: Shelf, desk: Desk, books: Books) -> None:
+    async def execute_cell(
+        ctx: Context,
+        cell_index: From0 | None = None,
+        timeout: From0 = 0,
+        stream: bool = True,
+        progress_interval: int = 5,
+        cell_id: str | None = None,
+        notebook_name: str | None = None,
+    ) -> ToolResult:
+        """Run a cell. timeout is in seconds; 0 is the default."""
+        book = await books.named(ctx, notebook_name)
+        cell = await books.cell(book, cell_index, cell_id)
+        return await run(desk, ctx, book, cell, timeout, stream=stream)
+
+    async def insert_execute_code_cell(
+        ctx: Context,
+        cell_index: Annotated[int, Field(ge=-1)],
+        cell_source: str,
+        timeout: From0 = 0,
+        stream: bool = True,
+        progress_interval: int = 5,
+        notebook_name: str | None = None,
+    ) -> ToolResult:
+        """Insert a code cell before cell_index (0-based; -1 appends) and run it."""
+        book = await books.named(ctx, notebook_name)
+        at = await _place(desk, book, cell_index)
+        return await run(desk, ctx, book, cell_source, timeout, at=at, stream=stream)
+
+    async def execute_code(
+        ctx: Context,
+        code: str,
+        timeout: From0 = 30,
+        kernel_id: str | None = None,
+        progress_interval: int = 5,
+        server: str | None = None,
+    ) -> ToolResult:
+        """Run code in the current notebook's kernel, or in the one named, without a cell: for a look beside."""
+        book = await beside(desk, ctx, books, kernel_id, server or "")
+        return await run(desk, ctx, book, code, timeout, stream=False)
+
+    shelf.put(execute_cell, "Execute cell", None, runs=True)
+    shelf.put(insert_execute_code_cell, "Insert and execute code cell", None, runs=True)
+    shelf.put(execute_code, "Execute code", None, runs=True)
+
+
+async def run(
+    desk: Desk,
+    ctx: Context,
+    book: Notebook,
+    code: str | Cell,
+    timeout: float,
+    *,
+    at: int | None = None,
+    stream: bool,
+) -> ToolResult:
+    """Run it; what it showed, an item for each output, and how it ended where that is not plain."""
+    cell, notice = await desk.run(ctx, book, code, at=at, timeout=timeout or None)
+    content = await desk.render.outputs(book, cell)
+    lines = [f"[INFO] {notice}"] if notice else []
+    seconds = cell.run.seconds if cell.run is not None and cell.run.seconds is not None else 0.0
+    match cell.state:
+        case CellState.TIMEOUT:
+            limit = timeout or desk.app.limits.cell_timeout
+            lines.append(f"[TIMEOUT ERROR: Execution exceeded {limit:g} seconds]")
+        case CellState.RUNNING | CellState.IDLE:
+            lines.append(f"[RUNNING: {seconds:.1f}s elapsed. It goes on: read_cell shows what it prints.]")
+        case CellState.SUCCESS if stream:
+            lines.append(f"[COMPLETED in {seconds:.1f}s]")
+    if not content and not lines:
+        lines.append("[No output generated]")
+    blocks = [*content, *(TextContent(type="text", text=line) for line in lines)]
+    return ToolResult(content=blocks, is_error=cell.state.failed)
+
+
+async def beside(desk: Desk, ctx: Context, books: Books, kernel: str | None = None, server: str = "") -> Notebook:
+    """A notebook of that kernel alone, whose cells are nowhere kept."""
+    client = desk.client(ctx)
+    if kernel is None:
+        book = await books.named(ctx, None)
+        if book.document is None:
+            return book
+        if desk.app.kernels.live(book) is None:
+            async with desk.app.kernels.lease(book):  # starts it
+                pass
+        kernel, server = await desk.app.jupyter.kernel_of(book), book.document.server
+    desk.app.confines.check_jupyter(client)
+    name = f"kernel-{kernel[:36]}"
+    found = await desk.app.notebooks.find(client.principal, name)
+    if found is not None and desk.app.kernels.live(found) is not None:
+        return found
+    if kernel not in {each.id for each in await desk.app.jupyter.kernels(server)}:
+        raise NotFound(
+            f"[ERROR: Kernel '{kernel}' not found in jupyter server, please check whether the kernel already exists "
+            "using 'list_kernels' tool.]"
+        )
+    place = Place(server=server, kernel=kernel)
+    return found or await desk.app.notebooks.create(client.principal, name, RUNTIME, document=place)
+
+
+async def _place(desk: Desk, book: Notebook, index: int) -> int | None:
+    """Where a cell is to be inserted; None appends."""
+    total = len(await desk.app.notebooks.cells(book))
+    if index > total:
+        raise Refused(f"Index {index} is outside valid range [-1, {total}]. Use -1 to append at end.")
+    return None if index == -1 else index
+
+
+async def _around(desk: Desk, book: Notebook, number: int, has: str) -> str:
+    cells = await desk.app.notebooks.cells(book)
+    start = max(0, len(cells) - 2 * _AROUND if len(cells) - number < _AROUND else number - _AROUND)
+    shown = jupyter_texts.brief(cells[start : start + 2 * _AROUND])
+    return f"Notebook {has} {len(cells)} cells, showing surrounding cells:\n{shown}"
+
+
+def _new(source: str, kind: str) -> NewCell:
+    return NewCell(source=source, kind=CellKind(kind))
+
+
+def _edited(cell: Cell, source: str, how: str) -> str:
+    difference = jupyter_texts.difference(cell.source, source)
+    if not difference:
+        return f"Cell {cell.number} {how} successfully - no changes detected"
+    return f"Cell {cell.number} {how} successfully!\n\n```diff\n{difference}\n```"

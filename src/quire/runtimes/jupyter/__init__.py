@@ -1,0 +1,1 @@
+"""Kernels of Jupyter servers: those that people use with a document, and those started for it."""

@@ -1,0 +1,182 @@
+"""The Jupyter servers Quire works with, for whoever asks which there are and what is on them."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from urllib.parse import urlsplit
+
+from quire.clients.jupyter.ports import JupyterError, Missing
+from quire.clients.jupyter.servers import Address, Server, Servers
+from quire.core.errors import Failed, NotFound, Refused
+from quire.core.jupyter import JupyterFile, JupyterKernel, JupyterServer
+from quire.core.model import Notebook, Place
+from quire.runtimes.jupyter.runtime import NAME, JupyterRuntime, no_kernel, refusals
+
+NEW = "NEW"
+"""In place of a kernel's id: one that is started."""
+
+
+class JupyterRoom:
+    def __init__(self, servers: Servers, runtime: JupyterRuntime) -> None:
+        self._servers = servers
+        self._runtime = runtime
+
+    def servers(self) -> list[JupyterServer]:
+        return [JupyterServer(name=each.name, url=each.url) for each in self._servers.all()]
+
+    async def connect(
+        self, url: str, token: str, *, name: str = "", kernel_url: str = "", kernel_token: str = ""
+    ) -> JupyterServer:
+        for each in filter(None, (url, kernel_url)):
+            _check_url(each)
+        address = Address.of(url, token, kernel_url, kernel_token)
+        name, url = name or self._name(address.url), address.url
+        before = {each.name: each for each in self._servers.all()}.get(name)
+        server = self._servers.make(name, address)
+        try:
+            said = await server.check()
+        except JupyterError as error:
+            await server.close()
+            unchanged = "" if before is None else " The previous connection is unchanged."
+            raise Failed(f"Failed to connect to Jupyter server {url}: {error}{unchanged}") from error
+        self._servers.put(server)
+        if before is not None:
+            await before.close()
+        version = str(said.get("version", ""))
+        return JupyterServer(name=name, url=url, live=bool(said.get("collaboration")), version=version)
+
+    def _name(self, url: str) -> str:
+        """The name of the server at this address, or a new one."""
+        there = self._servers.all()
+        known = next((each.name for each in there if each.url.rstrip("/") == url.rstrip("/")), "")
+        taken = {each.name for each in there}
+        names = (NAME if number == 1 else f"{NAME}-{number}" for number in range(1, len(taken) + 2))
+        return known or next(each for each in names if each not in taken)
+
+    async def files(self, server: str, path: str) -> list[JupyterFile]:
+        with refusals():
+            found = await self._servers.named(server).documents.listing(path.strip("/"))
+        return [JupyterFile(path=each.path, kind=each.kind, size=each.size, modified=each.modified) for each in found]
+
+    async def kernels(self, server: str) -> list[JupyterKernel]:
+        with refusals():
+            found = await self._servers.named(server).kernels.listing()
+        return [
+            JupyterKernel(
+                id=each.id,
+                spec=each.spec,
+                display_name=each.display_name,
+                language=each.language,
+                state=each.state,
+                connections=each.connections,
+                last_activity=each.last_activity,
+                environment=each.environment,
+                paths=each.paths,
+            )
+            for each in found
+        ]
+
+    async def specs(self, server: str) -> tuple[str, dict[str, str]]:
+        with refusals():
+            default, found = await self._servers.named(server).kernels.specs()
+        return default, {each.name: each.language for each in found}
+
+    async def place(self, server: str, path: str, *, spec: str = "", create: bool | None = None) -> Place:
+        path = check_path(path)
+        with refusals():
+            there = self._servers.named(server)
+            if spec:
+                await self._check_spec(there, spec)
+            if create:
+                await there.create(path, spec)
+            else:
+                await self._opened(there, path, spec, make=create is None)
+        return Place(server=there.name, path=path, spec=spec)
+
+    async def _opened(self, server: Server, path: str, spec: str, *, make: bool) -> None:
+        try:
+            await server.document(path)
+        except Missing:
+            if not make:
+                raise
+            await server.create(path, spec)
+
+    async def _check_spec(self, server: Server, spec: str) -> None:
+        _, found = await server.kernels.specs()
+        if spec not in (each.name for each in found):
+            names = ", ".join(f"{each.name} ({each.language})" for each in found)
+            raise Missing(f"There is no kernelspec {spec!r} on that Jupyter server. There are: {names}.")
+
+    async def adopt(self, place: Place, kernel: str) -> Place:
+        with refusals():
+            server = self._servers.named(place.server)
+            if kernel in {each.id for each in await server.kernels.listing()}:
+                with contextlib.suppress(JupyterError):  # its page has another, and keeps that
+                    await server.kernels.use(place.path, kernel)
+                return replace(place, kernel=kernel)
+            _, specs = await server.kernels.specs()
+            if kernel.upper() != NEW and kernel not in (each.name for each in specs):
+                raise Missing(no_kernel(kernel))
+            spec = place.spec if kernel.upper() == NEW else kernel
+            own = await server.kernels.of(place.path) is None
+            info = await server.kernels.start(path=place.path if own else "", spec=spec)
+            server.ours.add(info.id)
+            return replace(place, kernel=info.id, spec=spec)
+
+    def live(self, place: Place) -> bool:
+        with refusals():
+            document = self._servers.named(place.server).opened(place.path)
+        return document is not None and document.live
+
+    async def kernel_of(self, notebook: Notebook) -> str:
+        live = self._runtime.of(notebook.id)
+        if live is not None:
+            return live.id
+        place = notebook.document
+        if place is None or not place.path:
+            return place.kernel if place is not None else ""
+        with refusals():
+            used = await self._servers.named(place.server).kernels.of(place.path)
+        return used.id if used is not None else ""
+
+    async def restart(self, notebook: Notebook) -> bool:
+        live = self._runtime.of(notebook.id)
+        if live is not None:
+            await live.restart()
+            return True
+        kernel = await self.kernel_of(notebook)
+        if not kernel or notebook.document is None:
+            return False
+        with refusals():
+            connection = await self._servers.named(notebook.document.server).kernels.connect(kernel)
+            try:
+                await connection.restart()
+            finally:
+                await connection.close()
+        return True
+
+    async def let_go(self, notebook: Notebook) -> None:
+        place = notebook.document
+        if place is not None and place.path:
+            try:
+                server = self._servers.named(place.server)
+            except Missing:
+                return
+            await server.let_go(place.path)
+
+
+def check_path(path: str) -> str:
+    """A notebook's path as a server has it. Raises Refused where it leads out of the server's root."""
+    parts = path.strip().strip("/").split("/")
+    if ".." in parts or "\\" in path or "\x00" in path:
+        raise Refused(f"{path!r} lies outside the Jupyter server's root. Name a path below it.")
+    if not parts[-1].endswith(".ipynb"):
+        raise NotFound(f"{path!r} is no notebook: its name must end with .ipynb.")
+    return "/".join(part for part in parts if part not in ("", "."))
+
+
+def _check_url(url: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise Refused(f"{url!r} is no address of a Jupyter server: write it as in http://localhost:8888.")

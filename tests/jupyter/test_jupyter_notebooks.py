@@ -1,0 +1,194 @@
+"""Jupyter documents through the tools of every notebook: the same calls, wherever the cells are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastmcp import Client
+
+from quire.clients.jupyter.connecting import remote
+from tests.conftest import call, text
+from tests.jupyter.quires import kernel_for, quire, refused, said, saved_when
+from tests.jupyter.servers import JupyterServer
+
+TOOLSETS = "notebook,repl,timeline,sandbox"
+
+
+@pytest.fixture
+async def client(tmp_path: Path, collaborating: JupyterServer) -> AsyncIterator[Client[Any]]:
+    async with quire(tmp_path, collaborating, toolsets=TOOLSETS) as connected:
+        yield connected
+
+
+async def made(client: Client[Any], path: str, name: str = "book") -> Any:
+    answer = await call(client, "create_notebook", name=name, runtime="jupyter", mirror=path)
+    assert not answer.is_error, text(answer)
+    return answer.structured_content
+
+
+async def test_a_new_notebook_is_a_new_document_on_the_server(
+    client: Client[Any], collaborating: JupyterServer, tmp_path: Path
+) -> None:
+    name = f"new-{tmp_path.name}"
+    answer = await call(client, "create_notebook", name=name, runtime="jupyter")
+    assert answer.structured_content["runtime"] == "jupyter" and answer.structured_content["cells"] == 0
+    ran = await call(client, "add_cell", code="x = 6 * 7\nx")
+    assert ran.structured_content["state"] == "SUCCESS" and "42" in text(ran)
+    cells = saved_when(collaborating, f"{name}.ipynb", lambda cells: cells and cells[-1]["execution_count"] == 1)
+    assert cells[-1]["id"] == ran.structured_content["cell_id"]
+    value = await call(client, "execute", code="x + 1")
+    assert value.structured_content["return_value"] == 43
+    again = await refused(client, "create_notebook", name=name, runtime="jupyter")
+    assert "already" in again
+
+
+async def test_a_document_that_is_there_is_edited_and_a_stale_version_is_refused_with_the_newer_source(
+    client: Client[Any], collaborating: JupyterServer
+) -> None:
+    path = collaborating.notebook("a = 1", "b = 2")
+    assert (await made(client, path))["cells"] == 2
+    listed = await call(client, "list_cells")
+    assert [each["cell_id"] for each in listed.structured_content["cells"]] == ["cell-0", "cell-1"]
+    version = listed.structured_content["cells"][0]["version"]
+    person = remote(collaborating.url, collaborating.token, agent="a person")
+    try:
+        document = await person.documents.open(path)
+        await document.change("cell-0", source="a = 'typed by a person'")
+        while (await call(client, "get_cell", cell_id_or_number=0)).structured_content["version"] == version:
+            pass
+        stale = await refused(client, "edit_cell", cell_id_or_number=0, code="a = 3", expected_version=version)
+        assert "edited meanwhile" in stale and "a = 'typed by a person'" in stale
+        await said(client, "edit_cell", cell_id_or_number="cell-1", code="b = 20", expected_version=1)
+        await said(client, "move_cell", cell_id_or_number="cell-1", to_number=0)
+        await said(client, "delete_cell", cell_id_or_number="cell-0")
+        cells = saved_when(collaborating, path, lambda cells: [each["id"] for each in cells] == ["cell-1"])
+        assert "".join(cells[0]["source"]) == "b = 20"
+    finally:
+        await person.close()
+
+
+async def test_what_a_running_cell_prints_is_in_the_document_before_it_ends(
+    client: Client[Any], collaborating: JupyterServer, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    wait = f"import pathlib, time\nprint('begun', flush=True)\nwhile not pathlib.Path({str(gate)!r}).exists():\n"
+    path = collaborating.notebook(wait + "    time.sleep(0.05)\nprint('ended')")
+    await made(client, path)
+    person = remote(collaborating.url, collaborating.token, agent="a person")
+    try:
+        document = await person.documents.open(path)
+
+        def printed() -> str:
+            return "".join(each.get("text", "") for each in document.cells()[0]["outputs"])
+
+        import anyio
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(lambda: call(client, "execute_cell", cell_id_or_number=0, timeout=60))
+            with anyio.fail_after(60):
+                while printed() != "begun\n":
+                    await anyio.sleep(0.02)
+            gate.touch()
+        with anyio.fail_after(60):
+            while printed() != "begun\nended\n" or document.cells()[0]["execution_count"] != 1:
+                await anyio.sleep(0.02)
+    finally:
+        await person.close()
+
+
+async def test_the_namespace_of_a_python_kernel_is_shown_and_a_run_is_interrupted(
+    client: Client[Any], collaborating: JupyterServer
+) -> None:
+    await made(client, collaborating.notebook())
+    code = (
+        "import math\nrows = [1, 2, 3]\ndef area(r: float) -> float:\n    'Of a circle.'\n    return math.pi * r ** 2"
+    )
+    await said(client, "execute", code=code)
+    state = (await call(client, "state")).structured_content
+    assert state["variables"] == {"rows": "list of 3"} and state["kernel"] == "idle"
+    assert state["defined_functions"] == [
+        {"name": "area", "signature": "(r: float) -> float", "docstring": "Of a circle."}
+    ]
+    import anyio
+
+    answers: list[Any] = []
+
+    async def run() -> None:
+        answers.append(await call(client, "execute", code="import time\ntime.sleep(600)", timeout=120))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(run)
+        with anyio.fail_after(60):
+            while (await call(client, "state")).structured_content["kernel"] != "running":
+                await anyio.sleep(0.02)
+        await said(client, "interrupt")
+    assert answers[0].structured_content["state"] == "INTERRUPTED"
+    assert (await call(client, "execute", code="len(rows)")).structured_content["return_value"] == 3
+
+
+async def test_what_a_jupyter_kernel_cannot_do_is_refused_in_a_sentence(
+    client: Client[Any], collaborating: JupyterServer
+) -> None:
+    await made(client, collaborating.notebook())
+    await said(client, "execute", code="x = 1")
+    for tool, given in (
+        ("rollback", {"to": "start"}),
+        ("save_state", {}),
+        ("restore_state", {}),
+        ("branch_notebook", {"name": "other"}),
+    ):
+        assert "keeps no earlier states" in await refused(client, tool, **given), tool
+    assert "can be neither copied nor written down" in await said(client, "list_checkpoints")
+    await said(client, "reset")
+    assert "NameError" in await refused(client, "execute", code="x")
+
+
+async def test_a_document_goes_out_as_ipynb_with_its_outputs(client: Client[Any], collaborating: JupyterServer) -> None:
+    path = collaborating.notebook("'kept'")
+    await made(client, path)
+    await said(client, "execute_cell", cell_id_or_number=0)
+    document = json.loads(await said(client, "export_notebook_as_ipynb"))
+    assert document["metadata"]["kernelspec"]["name"] == "python3"
+    assert document["cells"][0]["outputs"][0]["data"]["text/plain"] == "'kept'"
+    assert document["cells"][0]["id"] == "cell-0" and document["cells"][0]["execution_count"] == 1
+
+
+async def test_a_notebook_is_found_again_by_another_quire_on_the_same_data(
+    tmp_path: Path, collaborating: JupyterServer
+) -> None:
+    path = collaborating.notebook("y = 8")
+    theirs = kernel_for(collaborating, path)
+    async with quire(tmp_path, collaborating, toolsets=TOOLSETS) as client:
+        await made(client, path)
+        await said(client, "execute_cell", cell_id_or_number=0)
+    async with quire(tmp_path, collaborating, toolsets=TOOLSETS) as client:
+        await said(client, "use_notebook", name="book")
+        answer = await call(client, "execute", code="y")
+        assert answer.structured_content["return_value"] == 8 and "fresh kernel" not in text(answer)
+    assert theirs in {each["id"] for each in collaborating.call("GET", "api/kernels")}
+    async with quire(tmp_path, toolsets=TOOLSETS) as client:
+        lost = await refused(client, "execute", code="y", notebook="book")
+        assert "'jupyter' is not connected" in lost and "connect_to_jupyter" in lost
+
+
+async def test_the_runtimes_are_listed_with_the_servers(client: Client[Any], collaborating: JupyterServer) -> None:
+    listed = await said(client, "list_runtimes")
+    assert f"jupyter jupyter ({collaborating.url.rstrip('/')}" in listed
+
+
+async def test_documents_may_be_on_one_server_and_run_on_another(
+    tmp_path: Path, collaborating: JupyterServer, plain: JupyterServer
+) -> None:
+    path = collaborating.notebook("import os\nos.getcwd()")
+    where = {"jupyter_kernel_url": plain.url, "jupyter_kernel_token": plain.token}
+    before = {each["id"] for each in collaborating.call("GET", "api/kernels")}
+    async with quire(tmp_path, collaborating, toolsets=TOOLSETS, **where) as client:
+        await made(client, path)
+        ran = await call(client, "execute_cell", cell_id_or_number=0)
+        assert str(plain.root) in text(ran)
+    saved_when(collaborating, path, lambda cells: cells[0]["execution_count"] == 1)
+    assert {each["id"] for each in collaborating.call("GET", "api/kernels")} == before

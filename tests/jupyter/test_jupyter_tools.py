@@ -1,0 +1,233 @@
+"""The tool set `jupyter` through a real client, on a real Jupyter server: what jupyter-mcp-server's users expect."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench.surface import wire_chars
+from fastmcp import Client
+
+from tests.conftest import call, http_client, http_server
+from tests.jupyter.quires import kernel_for, kernels, quire, refused, said, saved_when
+from tests.jupyter.servers import JupyterServer
+
+PEER = 41_800  # characters of jupyter-mcp-server's tools/list
+
+
+@pytest.fixture
+async def client(tmp_path: Path, collaborating: JupyterServer) -> AsyncIterator[Client[Any]]:
+    async with quire(tmp_path, collaborating) as connected:
+        yield connected
+
+
+async def use(client: Client[Any], server: JupyterServer, *sources: str) -> str:
+    path = server.notebook(*sources)
+    await said(client, "use_notebook", notebook_name="book", notebook_path=path)
+    return path
+
+
+async def test_the_list_of_tools_is_at_most_half_of_the_peers(tmp_path: Path, collaborating: JupyterServer) -> None:
+    async with quire(tmp_path, collaborating, toolsets="jupyter") as client:
+        tools = await client.list_tools()
+    assert wire_chars(tools) <= PEER // 2
+    assert {"list_files", "use_notebook", "insert_execute_code_cell", "connect_to_jupyter"} <= {
+        each.name for each in tools
+    }
+
+
+async def test_files_are_listed_with_their_kinds_and_a_pattern_chooses(
+    client: Client[Any], collaborating: JupyterServer
+) -> None:
+    collaborating.notebook("1", name="listed/deep/one.ipynb")
+    (collaborating.root / "listed" / "data.csv").write_text("a,b\n")
+    found = await said(client, "list_files", path="listed", max_depth=1)
+    assert found.startswith("Showing 0-3 of 3 files\n\nPath\tType\tSize\tLast_Modified\n")
+    assert "listed/data.csv\tfile\t4B\t20" in found and "listed/deep/one.ipynb\tnotebook" in found
+    chosen = await said(client, "list_files", path="listed", max_depth=1, pattern="**/*.ipynb")
+    assert "one.ipynb" in chosen and "data.csv" not in chosen
+    assert "deep/one" not in await said(client, "list_files", path="listed", max_depth=0)
+    assert await said(client, "list_files", path="listed", pattern="*.nothing") == (
+        "No files matching pattern '*.nothing' found in path 'listed'"
+    )
+
+
+async def test_a_notebook_is_taken_up_read_and_let_go_of(client: Client[Any], collaborating: JupyterServer) -> None:
+    path = collaborating.notebook("1+1", "x = 5\nx")
+    taken = await said(client, "use_notebook", notebook_name="book", notebook_path=path)
+    assert "[INFO] Successfully activate notebook 'book'." in taken
+    assert "Notebook has 2 cells.\nShowing first 2 cells:\n\nIndex\tType\tCount\tFirst Line\n0\tcode\tN/A\t1+1" in taken
+    brief = await said(client, "read_notebook", notebook_name="book")
+    assert brief == (
+        "Notebook book has 2 cells.\n\nIndex\tType\tCount\tFirst Line\n"
+        "0\tcode\tN/A\t1+1\n1\tcode\tN/A\tx = 5...(1 lines hidden)"
+    )
+    detailed = await said(client, "read_notebook", notebook_name="book", response_format="detailed")
+    assert "=====Cell 1 | type: code | execution count: N/A=====\n\nx = 5\nx" in detailed
+    assert f"book\t{path}\t-\tnot started\t✓" in await said(client, "list_notebooks")
+    assert await said(client, "unuse_notebook", notebook_name="book") == (
+        "Notebook 'book' unused successfully. No notebook is current now."
+    )
+    gone = await refused(client, "read_notebook", notebook_name="book")
+    assert gone.startswith("Notebook 'book' is not connected. All currently connected notebooks: []")
+    assert (collaborating.root / path).exists()
+
+
+async def test_a_notebook_is_created_once(client: Client[Any], collaborating: JupyterServer) -> None:
+    made = await said(client, "use_notebook", notebook_name="n", notebook_path="made/new.ipynb", mode="create")
+    assert "Notebook has 0 cells." in made
+    again = await refused(client, "use_notebook", notebook_name="n", notebook_path="made/new.ipynb", mode="create")
+    assert again.endswith("is already created. DO NOT CREATE AGAIN.")
+    other = await refused(client, "use_notebook", notebook_name="m", notebook_path="made/new.ipynb", mode="create")
+    assert "made/new.ipynb" in other
+
+
+async def test_cells_are_inserted_overwritten_edited_moved_and_deleted(
+    client: Client[Any], collaborating: JupyterServer
+) -> None:
+    path = await use(client, collaborating, "a = 1", "b = 2")
+    inserted = await said(client, "insert_cell", cell_index=0, cell_type="markdown", cell_source="# Title")
+    assert inserted.startswith("Cell inserted successfully at index 0 (markdown)!\nNotebook now has 3 cells")
+    written = await said(client, "overwrite_cell_source", cell_index=1, cell_source="a = 10")
+    assert "Cell 1 overwritten successfully!\n\n```diff\n" in written and "-a = 1\n+a = 10" in written
+    edited = await said(client, "edit_cell_source", cell_index=2, old_string="2", new_string="20")
+    assert "+b = 20" in edited
+    moved = await said(client, "move_cell", source_index=0, target_index=2)
+    assert moved.startswith("Cell moved successfully from index 0 to 2 (markdown).\nNotebook has 3 cells")
+    deleted = await said(client, "delete_cell", cell_indices=[2, 0])
+    assert deleted.startswith("Cell 2 (markdown) deleted successfully.\ndeleted cell source:\n# Title")
+    cells = saved_when(collaborating, path, lambda cells: len(cells) == 1)
+    assert "".join(cells[0]["source"]) == "b = 20" and cells[0]["id"] == "cell-1"
+
+
+async def test_an_edit_that_does_not_fit_is_refused_and_changes_nothing(
+    client: Client[Any], collaborating: JupyterServer
+) -> None:
+    await use(client, collaborating, "a = a + a")
+    assert "not found" in await refused(client, "edit_cell_source", cell_index=0, old_string="z", new_string="y")
+    assert "not unique" in await refused(client, "edit_cell_source", cell_index=0, old_string="a", new_string="y")
+    assert await refused(client, "read_cell", cell_index=7) == "Cell index 7 is out of range. Notebook has 1 cells."
+    assert "outside valid range" in await refused(
+        client, "insert_cell", cell_index=5, cell_type="code", cell_source="1"
+    )
+    assert "a = a + a" in await said(client, "read_cell", cell_id="cell-0")
+
+
+async def test_a_cell_runs_and_its_output_and_count_are_in_the_file(
+    client: Client[Any], collaborating: JupyterServer
+) -> None:
+    path = await use(client, collaborating, "print('hello')\n1+1")
+    shown = await said(client, "execute_cell", cell_index=0)
+    assert shown.startswith("hello\n2\n[COMPLETED in ")
+    cells = saved_when(collaborating, path, lambda cells: cells[0]["execution_count"] == 1)
+    assert [each["output_type"] for each in cells[0]["outputs"]] == ["stream", "execute_result"]
+    assert await said(client, "read_cell", cell_index=0) == (
+        "=====Cell 0 | type: code | execution count: 1=====\nprint('hello')\n1+1\nhello\n2"
+    )
+    await said(client, "insert_execute_code_cell", cell_index=-1, cell_source="print('more')")
+    assert "more" in await said(client, "read_cell", cell_index=1)
+    cleared = await said(client, "clear_cell_output", cell_index=0)
+    assert cleared == "Cell 0 output cleared successfully (2 output(s) removed)."
+    assert await said(client, "clear_cell_output", cell_index=0) == "Cell 0 had no output to clear."
+
+
+async def test_an_exception_and_a_timeout_are_errors_with_what_was_printed_before(
+    client: Client[Any], collaborating: JupyterServer
+) -> None:
+    await use(client, collaborating, "print('before')\n1/0", "import time\nprint('slow')\ntime.sleep(600)")
+    failed = await refused(client, "execute_cell", cell_index=0)
+    assert failed.startswith("before\n") and "ZeroDivisionError: division by zero" in failed
+    late = await refused(client, "execute_cell", cell_index=1, timeout=2)
+    assert late.startswith("slow\n") and late.endswith("[TIMEOUT ERROR: Execution exceeded 2 seconds]")
+    assert await said(client, "execute_code", code="6 * 7") == "42"
+
+
+async def test_code_runs_beside_the_cells_in_the_same_kernel(client: Client[Any], collaborating: JupyterServer) -> None:
+    await use(client, collaborating, "x = 5")
+    await said(client, "execute_cell", cell_index=0)
+    assert await said(client, "execute_code", code="x * 2") == "10"
+    kernel = (await said(client, "list_notebooks")).splitlines()[1].split("\t")[2]
+    assert await said(client, "execute_code", code="x * 3", kernel_id=kernel) == "15"
+    assert "Notebook book has 1 cells" in await said(client, "read_notebook", notebook_name="book")
+    assert "not found in jupyter server" in await refused(client, "execute_code", code="1", kernel_id="none")
+
+
+async def test_the_older_names_are_answered_and_not_listed(client: Client[Any], collaborating: JupyterServer) -> None:
+    await use(client, collaborating, "x = 5\nx")
+    names = {each.name for each in await client.list_tools()}
+    assert "list_cells" in names and not names & {"list_notebook", "execute_ipython", "execute_cell_streaming"}
+    for older in ("execute_cell_simple_timeout", "execute_cell_with_progress", "execute_cell_streaming"):
+        assert (await said(client, older, cell_index=0)).startswith("5")
+    assert await said(client, "execute_ipython", code="x + 1") == "6"
+    assert "book" in await said(client, "list_notebook")
+    assert "=====Cell 0" in await said(client, "read_cells")
+
+
+async def test_a_picture_comes_as_a_picture(client: Client[Any], collaborating: JupyterServer) -> None:
+    await use(client, collaborating, "0")
+    code = "import matplotlib.pyplot as plt\nplt.plot([1, 2]); plt.show()"
+    shown = await call(client, "insert_execute_code_cell", cell_index=-1, cell_source=f"%matplotlib inline\n{code}")
+    assert not shown.is_error and [each.mime_type for each in shown.content if each.type == "image"] == ["image/png"]
+    read = await call(client, "read_cell", cell_index=1)
+    assert [each.type for each in read.content].count("image") == 1
+
+
+async def test_long_output_is_shortened(client: Client[Any], collaborating: JupyterServer) -> None:
+    await use(client, collaborating, "0")
+    shown = await said(client, "insert_execute_code_cell", cell_index=-1, cell_source="print('x' * 200_000)")
+    assert len(shown) < 20_000 and "characters left out" in shown
+
+
+async def test_two_clients_have_their_own_current_notebook(tmp_path: Path, collaborating: JupyterServer) -> None:
+    first, second = collaborating.notebook("'one'"), collaborating.notebook("'two'")
+    settings = {"jupyter_url": collaborating.url, "jupyter_token": collaborating.token, "toolsets": "jupyter"}
+    with http_server(tmp_path / "quire", **settings) as (url, _):
+        async with http_client(url, mode="legacy") as ann, http_client(url, mode="legacy") as ben:
+            await said(ann, "use_notebook", notebook_name="a", notebook_path=first)
+            await said(ben, "use_notebook", notebook_name="b", notebook_path=second)
+            assert "'one'" in await said(ann, "read_cell", cell_index=0)
+            assert "'two'" in await said(ben, "read_cell", cell_index=0)
+
+
+async def test_without_a_notebook_it_is_said_what_to_do(client: Client[Any]) -> None:
+    assert await refused(client, "read_cell", cell_index=0) == (
+        "No active notebook. Use the use_notebook tool to activate a notebook first."
+    )
+
+
+async def test_a_kernel_is_chosen_started_and_restarted(client: Client[Any], collaborating: JupyterServer) -> None:
+    path = collaborating.notebook("try:\n    n += 1\nexcept NameError:\n    n = 1\nn")
+    theirs = kernel_for(collaborating, path)
+    taken = await said(client, "use_notebook", notebook_name="book", notebook_path=path)
+    assert f"[INFO] It runs in kernel '{theirs}'." in taken
+    assert (await said(client, "execute_cell", cell_index=0)).startswith("1\n")
+    other = await said(client, "use_notebook", notebook_name="own", notebook_path=path, kernel_id="NEW")
+    mine = other.partition("Connected to kernel '")[2].partition("'")[0]
+    assert mine != theirs and {mine, theirs} <= kernels(collaborating)
+    assert (await said(client, "execute_cell", cell_index=0, notebook_name="own")).startswith("1\n")
+    assert mine in await said(client, "list_kernels")
+    restarted = await said(client, "restart_notebook", notebook_name="book")
+    assert restarted.startswith("Notebook 'book' kernel restarted successfully.")
+    assert (await said(client, "execute_cell", cell_index=0, notebook_name="book")).startswith("1\n")
+    await said(client, "unuse_notebook", notebook_name="own")
+    await said(client, "unuse_notebook", notebook_name="book")
+    assert theirs in kernels(collaborating) and mine not in kernels(collaborating)
+
+
+async def test_a_server_is_connected_at_run_time_and_used_by_name(
+    tmp_path: Path, collaborating: JupyterServer, plain: JupyterServer
+) -> None:
+    path = plain.notebook("'plain'")
+    async with quire(tmp_path, collaborating) as client:
+        connected = await said(
+            client, "connect_to_jupyter", jupyter_url=plain.url, jupyter_token=plain.token, server="files"
+        )
+        assert connected.startswith(f"Successfully connected to Jupyter server: {plain.url.rstrip('/')}")
+        taken = await said(client, "use_notebook", notebook_name="p", notebook_path=path)
+        assert "No jupyter-collaboration there" in taken
+        assert (await said(client, "execute_cell", cell_index=0)).startswith("'plain'")
+        there = await said(client, "list_files", server="jupyter", max_depth=0, limit=0)
+        assert path not in there
+    assert plain.saved(path)["cells"][0]["execution_count"] == 1

@@ -1,0 +1,173 @@
+"""A person in JupyterLab and an agent through Quire, in one notebook at once: beside the server, and inside it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from fastmcp import Client
+from fastmcp.client.transports import StreamableHttpTransport
+from playwright.async_api import BrowserContext
+
+from tests.conftest import call, http_server, text
+from tests.jupyter.lab import QUIET, chromium, lab
+from tests.jupyter.servers import JupyterServer, jupyter
+
+pytestmark = pytest.mark.timeout(600)
+QUICK = {"preload": "", "spare_kernels": "0", "snapshot_interval": "0"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """A Jupyter server with JupyterLab, and where its Quire is."""
+
+    name: str
+    jupyter: JupyterServer
+    url: str
+    headers: dict[str, str]
+
+    def agent(self) -> Client[Any]:
+        return Client(StreamableHttpTransport(self.url, headers=self.headers))
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module", params=["standalone", "extension"])
+def way(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Way]:
+    folder, inside = tmp_path_factory.mktemp(request.param), request.param == "extension"
+    data = folder / "quire"
+    settings = {f"QUIRE_{name.upper()}": value for name, value in QUICK.items()}
+    environment = {**settings, "QUIRE_DATA_DIR": str(data)} if inside else {}
+    with ExitStack() as stack:
+        server = stack.enter_context(
+            jupyter(folder / "jupyter", lab=True, quire=inside, environment=environment, options=QUIET)
+        )
+        if inside:
+            headers = {"Authorization": f"token {server.token}"}
+            yield Way(name="extension", jupyter=server, url=f"{server.url}mcp", headers=headers)
+        else:
+            reach = {"jupyter_url": server.url, "jupyter_token": server.token, "toolsets": "jupyter"}
+            url, _ = stack.enter_context(http_server(data, **QUICK, **reach))
+            yield Way(name="standalone", jupyter=server, url=url, headers={})
+
+
+@pytest.fixture(scope="module")
+async def browser() -> AsyncIterator[BrowserContext]:
+    async with chromium() as running:
+        yield running
+
+
+@pytest.fixture
+async def agent(way: Way) -> AsyncIterator[Client[Any]]:
+    async with way.agent() as client:
+        yield client
+
+
+async def use(agent: Client[Any], path: str) -> None:
+    used = await call(agent, "use_notebook", notebook_name=Path(path).stem, notebook_path=path)
+    assert not used.is_error, text(used)
+
+
+async def test_a_person_sees_the_agents_cell_run_line_by_line(
+    way: Way, browser: BrowserContext, agent: Client[Any], tmp_path: Path
+) -> None:
+    path, go = way.jupyter.notebook("greeting = 'hello'"), tmp_path / "go"
+    async with lab(browser, way.jupyter, path) as page, anyio.create_task_group() as group:
+        await use(agent, path)
+        await page.put_cursor(0, end=True)
+        await page.run()
+        await page.prompts(0, "[1]:")
+        code = (
+            "import pathlib, time\n"
+            "print(greeting, 'from the page')\n"  # the kernel is the page's
+            f"while not pathlib.Path({str(go)!r}).exists(): time.sleep(0.05)\n"
+            "print('last line')"
+        )
+        ended: list[Any] = []
+
+        async def run() -> None:
+            ended.append(await call(agent, "insert_execute_code_cell", cell_index=-1, cell_source=code, timeout=500))
+
+        group.start_soon(run)
+        await page.has_cells(2)
+        await page.shows(1, code)
+        await page.prints(1, "hello from the page")
+        await page.prompts(1, "[*]:")  # it runs still
+        await page.keep_picture(f"lab-{way.name}-running")
+        go.touch()
+        await page.prints(1, "last line")
+        await page.prompts(1, "[2]:")
+    assert not ended[0].is_error and "last line" in text(ended[0])
+
+
+async def test_what_a_person_types_and_what_an_agent_edits_are_both_there(
+    way: Way, browser: BrowserContext, agent: Client[Any]
+) -> None:
+    first = "def area(r):\n    return 3 * r * r\n# end"
+    path = way.jupyter.notebook(first, "untouched = 1")
+    async with lab(browser, way.jupyter, path) as page:
+        await use(agent, path)
+        await page.put_cursor(0, end=True)
+        async with anyio.create_task_group() as group:
+            group.start_soon(page.type, " of the person's text")
+
+            async def edit() -> None:
+                swapped = await call(
+                    agent, "edit_cell_source", cell_index=0, old_string="3 * r", new_string="3.14159 * r"
+                )
+                assert not swapped.is_error, text(swapped)
+                await call(agent, "overwrite_cell_source", cell_index=1, cell_source="touched = 2")
+
+            group.start_soon(edit)
+        await page.shows(0, "def area(r):\n    return 3.14159 * r * r\n# end of the person's text")
+        await page.shows(1, "touched = 2")
+        await page.type("!")  # the cursor is where it was
+        await page.shows(0, "def area(r):\n    return 3.14159 * r * r\n# end of the person's text!")
+        read = ""
+        with anyio.fail_after(60):
+            while "text!" not in read:
+                read = text(await call(agent, "read_cell", cell_index=0))
+        assert "3.14159 * r * r" in read
+
+
+async def test_one_kernel_is_shared_in_both_directions(way: Way, browser: BrowserContext, agent: Client[Any]) -> None:
+    path = way.jupyter.notebook("from_the_page = 40", "print(from_the_agent)")
+    async with lab(browser, way.jupyter, path) as page:
+        await use(agent, path)
+        await page.put_cursor(0, end=True)
+        await page.run()
+        await page.prompts(0, "[1]:")
+        done = await call(agent, "execute_code", code="from_the_agent = from_the_page + 2; from_the_agent")
+        assert "42" in text(done), text(done)
+        await page.put_cursor(1, end=True)
+        await page.run()
+        await page.prints(1, "42")
+
+
+async def test_an_agents_moves_and_deletes_are_seen_and_a_persons_new_cell_by_the_agent(
+    way: Way, browser: BrowserContext, agent: Client[Any]
+) -> None:
+    path = way.jupyter.notebook("one", "two", "three")
+    async with lab(browser, way.jupyter, path) as page:
+        await use(agent, path)
+        await call(agent, "move_cell", source_index=0, target_index=2)
+        await page.shows(2, "one")
+        await call(agent, "delete_cell", cell_indices=[0])
+        await page.has_cells(2)
+        await page.shows(0, "three")
+        await page.put_cursor(1, end=True)
+        await page.page.keyboard.press("Alt+Enter")  # runs it, and a new cell below
+        await page.has_cells(3)
+        await page.type("written by hand")
+        read = ""
+        with anyio.fail_after(60):
+            while "written by hand" not in read:
+                read = text(await call(agent, "read_notebook", notebook_name=Path(path).stem))

@@ -1,0 +1,102 @@
+"""A replica before a room that says what no room should: it is told, the line made again, and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from typing import Any
+
+import pytest
+from pycrdt import Array, Doc, Map, Text, create_update_message
+
+from quire.clients.jupyter import line as lines
+from quire.clients.jupyter.line import Dial, Line
+from quire.clients.jupyter.ports import JupyterError, Unreachable
+from quire.clients.jupyter.replica import Replica
+from quire.clients.jupyter.sockets import Cut
+
+
+class Room:
+    """A room's document, and the lines to it; `spoiled` is what it says instead of the next answer."""
+
+    def __init__(self) -> None:
+        self.doc: Doc[Any] = Doc()
+        self.cells = self.doc.get("cells", type=Array)
+        self.cells.append(Map({"id": "a", "cell_type": "raw", "source": Text("1"), "metadata": Map({})}))
+        self.spoiled: list[bytes] = []
+        self.lines: list[RoomLine] = []
+
+    def dial(self) -> Dial:
+        async def dial() -> Line:
+            self.lines.append(RoomLine(self))
+            return self.lines[-1]
+
+        return dial
+
+
+class RoomLine:
+    run = "1"
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self.told: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.told.put_nowait(lines.question(room.doc.get_state()))
+
+    async def send(self, message: bytes) -> None:
+        match lines.read(message) if message[0] != lines.RAW else None:
+            case lines.Asked(state=state):
+                right = lines.answer(self._room.doc.get_update(state))
+                self.told.put_nowait(self._room.spoiled.pop(0) if self._room.spoiled else right)
+            case lines.Told(update=update) if update != b"\x00\x00":
+                self._room.doc.apply_update(update)
+            case _:
+                pass
+
+    async def receive(self) -> bytes:
+        message = await self.told.get()
+        if message is None:
+            raise Cut
+        return message
+
+    async def close(self) -> None:
+        self.told.put_nowait(None)
+
+
+def replica(room: Room) -> Replica:
+    return Replica("a.ipynb", room.dial(), agent="Quire", timeout=10)
+
+
+@pytest.mark.parametrize("junk", [b"", b"\x00\x01\x05abc", b"\x00\x01\x03\xff\xff\xff", b"\x00\x07\x00", b"\x02\x01{"])
+async def test_a_room_that_begins_with_nonsense_is_refused(junk: bytes) -> None:
+    room = Room()
+    room.spoiled = [junk]
+    with pytest.raises(JupyterError, match=r"a\.ipynb"):
+        await replica(room).start()
+
+
+async def test_a_room_that_says_nonsense_later_is_left_and_met_again() -> None:
+    room, dice = Room(), random.Random(3)
+    ours = replica(room)
+    await ours.start()
+    for turn in range(30):
+        await ours.edit(lambda shared, turn=turn: shared.set_source("a", f"{turn}"))
+        room.lines[-1].told.put_nowait(b"\x00" + bytes([dice.randrange(3)]) + os.urandom(dice.randrange(40)))
+    room.lines[-1].told.put_nowait(create_update_message(b"\x01\xff"))
+    await ours.edit(lambda shared: shared.set_source("a", "end"))
+    async with asyncio.timeout(60):
+        while len(room.lines) < 2 or str(room.cells[0]["source"]) != "end":
+            await asyncio.sleep(0.01)
+    assert len(room.cells) == 1 and ours.shared.cells()[0]["source"] == "end"
+    await ours.close()
+
+
+async def test_a_room_that_falls_silent_is_given_up() -> None:
+    room = Room()
+    ours = Replica("a.ipynb", room.dial(), agent="Quire", timeout=0.2)
+    await ours.start()
+    with pytest.raises(Unreachable, match=r"0\.2 s"):
+        await ours.save()  # this room never says that it saved
+    await ours.close()
+    with pytest.raises(JupyterError, match="closed"):
+        await ours.edit(lambda shared: shared.set_source("a", "x"))
