@@ -25,7 +25,6 @@ _ARGUMENTS = [
 ]
 _PATIENCE = 120_000.0  # ms anything of a page is waited for: a loaded machine shows it late
 ARTEFACTS = Path(__file__).parents[2] / ".ci" / "artefacts"
-QUIET = ("--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate")
 
 
 class Lab:
@@ -97,6 +96,8 @@ async def lab(browser: BrowserContext, server: JupyterServer, path: str) -> Asyn
     """With its kernel started; in a workspace of its own, where no other notebook is open."""
     page = await browser.new_page()
     try:
+        waits = page.get_by_role("button", name="Continue waiting")  # asked where the machine is slow
+        await page.add_locator_handler(waits, lambda button: button.click())
         workspace = f"lab/workspaces/{Path(path).stem}/tree/{path}"
         await page.goto(f"{server.url}{workspace}?token={server.token}", timeout=_PATIENCE)
         shown = Lab(page)

@@ -15,7 +15,7 @@ from fastmcp.client.transports import StreamableHttpTransport
 from playwright.async_api import BrowserContext
 
 from tests.conftest import call, http_server, text
-from tests.jupyter.lab import QUIET, chromium, lab
+from tests.jupyter.lab import chromium, lab
 from tests.jupyter.servers import JupyterServer, jupyter
 
 pytestmark = pytest.mark.timeout(600)
@@ -47,9 +47,7 @@ def way(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     settings = {f"QUIRE_{name.upper()}": value for name, value in QUICK.items()}
     environment = {**settings, "QUIRE_DATA_DIR": str(data)} if inside else {}
     with ExitStack() as stack:
-        server = stack.enter_context(
-            jupyter(folder / "jupyter", lab=True, quire=inside, environment=environment, options=QUIET)
-        )
+        server = stack.enter_context(jupyter(folder / "jupyter", lab=True, quire=inside, environment=environment))
         if inside:
             headers = {"Authorization": f"token {server.token}"}
             yield Way(name="extension", jupyter=server, url=f"{server.url}mcp", headers=headers)

@@ -30,6 +30,8 @@ class SharedNotebook:
         self._state: Any = doc.get("state", type=Map)
         self._heard = heard
         self._ours: list[bytes] | None = None  # updates of the edit under way
+        self._read: list[NbCell] | None = None  # the cells as they were read last
+        self._stale: set[int] = set()  # the places of those that changed since
         self._look_through()
         self._subscriptions = [
             (self._cells, self._cells.observe_deep(self._cells_changed)),
@@ -45,7 +47,15 @@ class SharedNotebook:
     # --- reading
 
     def cells(self) -> list[NbCell]:
-        return [as_nbformat(each) for each in self._cells.to_py() or ()]
+        """Only what changed is read anew: a whole document costs milliseconds, and each call asks."""
+        if self._ours is not None:  # an edit is under way, of which nothing was heard yet
+            return [as_nbformat(each) for each in self._cells.to_py() or ()]
+        if self._read is None:
+            self._read = [as_nbformat(each) for each in self._cells.to_py() or ()]
+        for place in self._stale:
+            self._read[place] = as_nbformat(self._cells[place].to_py())
+        self._stale.clear()
+        return [_copied(each) for each in self._read]
 
     def cell(self, name: str) -> NbCell | None:
         place = self.find(name)
@@ -142,14 +152,17 @@ class SharedNotebook:
     # --- hearing
 
     def _cells_changed(self, events: Any) -> None:
-        for event in events:
-            path = event.path
-            if len(path) < 2:
-                self._look_through()
-                return
-            if path[1] == "source":
-                cell = self._cells[path[0]]
-                self.versions.see(str(cell.get("id", "")), str(cell["source"]))
+        paths = [event.path for event in events]
+        if not all(paths):  # cells came, went or moved
+            self._read = None
+            self._stale.clear()
+            self._look_through()
+            return
+        if self._read is not None:
+            self._stale.update(path[0] for path in paths)
+        for place in {path[0] for path in paths if len(path) < 2 or path[1] == "source"}:
+            cell = self._cells[place]
+            self.versions.see(str(cell.get("id", "")), str(cell.get("source", "")))
 
     def _look_through(self) -> None:
         with self.doc.transaction():
@@ -164,6 +177,14 @@ class SharedNotebook:
             self._ours.append(event.update)
         else:
             self._heard()
+
+
+def _copied(cell: NbCell) -> NbCell:
+    """Its texts are not copied; what holds them is."""
+    copied = {**cell, "metadata": {**cell["metadata"]}}
+    if "outputs" in cell:
+        copied["outputs"] = [{**output} for output in cell["outputs"]]
+    return copied
 
 
 def as_nbformat(value: Any) -> NbCell:
