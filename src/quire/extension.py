@@ -39,7 +39,7 @@ class QuireExtension(ExtensionApp):
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[Mounted]:
-        compose, inside, mounted = await asyncio.to_thread(_loaded)  # a second, which others must not wait
+        compose, inside, mounted = await _imported()
         settings = self._settings()
         async with compose.app(settings, jupyter={"jupyter": inside(self.serverapp)}) as app:
             server = compose.mcp(app, settings)
@@ -54,6 +54,15 @@ class QuireExtension(ExtensionApp):
         if "toolsets" in settings.model_fields_set:
             return settings
         return load({**self.options, "toolsets": TOOLSETS})
+
+
+async def _imported() -> tuple[Any, ...]:
+    """Beside the server's other work, which must not wait a second; again in line with it where two imported the same
+    modules at once, which Python calls a deadlock."""
+    try:
+        return await asyncio.to_thread(_loaded)
+    except RuntimeError:
+        return _loaded()
 
 
 def _loaded() -> tuple[Any, ...]:

@@ -281,7 +281,8 @@ async def test_users_of_the_server_have_notebooks_of_their_own_and_those_who_may
                 body = {"name": "execute", "arguments": {"code": code}}
                 return await client.post(f"{server.url}mcp/tools/call", json=body)
 
-        assert (await run("ann", "secret = 1")).json()["isError"] is False
+        first = await run("ann", "secret = 1")
+        assert first.json().get("isError") is False, first.text + server.log()
         assert (await run("ann", "secret")).json()["structuredContent"]["return_value"] == 1
         assert "NameError" in (await run("carl", "secret")).text
         assert (await run("bob", "1")).status_code == 403

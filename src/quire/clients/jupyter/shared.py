@@ -32,6 +32,7 @@ class SharedNotebook:
         self._ours: list[bytes] | None = None  # updates of the edit under way
         self._read: list[NbCell] | None = None  # the cells as they were read last
         self._stale: set[int] = set()  # the places of those that changed since
+        self._order: list[str] | None = None  # their ids, until one comes or goes
         self._look_through()
         self._subscriptions = [
             (self._cells, self._cells.observe_deep(self._cells_changed)),
@@ -66,8 +67,10 @@ class SharedNotebook:
         return found if isinstance(found, dict) else {}
 
     def ids(self) -> list[str]:
-        with self.doc.transaction():
-            return [str(each.get("id", "")) for each in self._cells]
+        if self._order is None:
+            with self.doc.transaction():
+                self._order = [str(each.get("id", "")) for each in self._cells]
+        return list(self._order)
 
     def find(self, name: str) -> int | None:
         ids = self.ids()
@@ -98,14 +101,17 @@ class SharedNotebook:
     def insert(self, at: int, cells: Sequence[NbCell]) -> None:
         for place, cell in enumerate(cells):
             self._cells.insert(at + place, as_shared(cell))
+        self._order = None
 
     def delete(self, name: str) -> None:
         del self._cells[self.place(name)]
+        self._order = None
 
     def put_in_place(self, at: int, cell: NbCell) -> None:
         """Of the one there: Y cannot move what is, nor can a page follow a change of kind."""
         del self._cells[at]
         self._cells.insert(at, as_shared(cell))
+        self._order = None
 
     def set_source(self, name: str, source: str) -> None:
         text = self._cells[self.place(name)]["source"]
@@ -154,10 +160,12 @@ class SharedNotebook:
     def _cells_changed(self, events: Any) -> None:
         paths = [event.path for event in events]
         if not all(paths):  # cells came, went or moved
-            self._read = None
+            self._read = self._order = None
             self._stale.clear()
             self._look_through()
             return
+        if any(len(event.path) == 1 and "id" in event.keys for event in events):
+            self._order = None
         if self._read is not None:
             self._stale.update(path[0] for path in paths)
         for place in {path[0] for path in paths if len(path) < 2 or path[1] == "source"}:
