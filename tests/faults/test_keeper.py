@@ -707,9 +707,10 @@ async def test_a_process_that_dies_any_moment_after_its_cell_loses_nothing_unsai
 async def test_a_keeper_killed_while_a_checkpoint_is_taken_costs_the_variables_and_that_is_said(book: Book) -> None:
     await have_state(book)
     await book.protected()
-    code = "import os, random\nkeeper = os.getppid()\nrandom.getstate = lambda: os.kill(keeper, 9)"
+    code = "import os, random\nkeeper = os.getppid()\nrandom.getstate = lambda: os.kill(keeper, 9)\nkeeper"
     done = await book.run(code)
     assert done.structured_content["state"] == "SUCCESS"
+    wait_until(lambda: not alive(done.structured_content["return_value"]), "the checkpoint is begun: it may wait")
     await is_fresh(book)
 
 
