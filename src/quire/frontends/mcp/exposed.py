@@ -66,7 +66,7 @@ class Exposed(Middleware):
         return tool.parameters if tool is not None else None
 
     async def __call__(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
-        if context.method == "tools/call":  # of all messages the one that must not cost
+        if isinstance(context.message, CallToolRequestParams):  # of all messages the one that must not cost
             return await self.on_call_tool(context, call_next)
         return await super().__call__(context, call_next)
 

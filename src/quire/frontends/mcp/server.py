@@ -102,7 +102,7 @@ class _PlainRefusals(Middleware):
     """Arguments that do not fit are refused in a sentence, not in a validator's report."""
 
     async def __call__(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
-        if context.method == "tools/call":  # of all messages the one that must not cost
+        if isinstance(context.message, CallToolRequestParams):  # of all messages the one that must not cost
             return await self.on_call_tool(context, call_next)
         return await super().__call__(context, call_next)
 
