@@ -132,8 +132,9 @@ async def test_runtimes_say_what_they_are(client: Client[Any]) -> None:
     await call(client, "execute_code", code="1")
     await call(client, "execute_code", code="1", language="javascript")
     listed = (await call(client, "list_runtimes")).structured_content["runtimes"]
-    assert [each["name"] for each in listed] == ["python", "wasm-python", "wasm-javascript"]
-    assert [each["why_not"] for each in listed] == ["", "", ""]
+    assert [each["name"] for each in listed] == ["python", "wasm-python", "wasm-javascript", "jupyter"]
+    assert [each["why_not"] for each in listed[:3]] == ["", "", ""]
+    assert "no Jupyter server is connected" in listed[3]["why_not"]
     assert "Python 3.14" in listed[1]["version"] and "QuickJS" in listed[2]["version"]
 
 
