@@ -80,7 +80,7 @@ class Book:
         return await call(self.client, tool, notebook=self.name, **arguments)
 
     async def value(self, code: str) -> Any:
-        result = await self.run(code)
+        result = await self.run(code, timeout=DEADLINE)
         assert not result.is_error, text(result)[-600:]
         return result.structured_content["return_value"]
 

@@ -18,7 +18,7 @@ from fastmcp.client.transports import StdioTransport
 
 import quire
 from quire.frontends.python import Quire
-from tests.conftest import call, server_environment
+from tests.conftest import DEADLINE, call, server_environment
 from tests.faults.conftest import Book
 from tests.security import guests
 from tests.security.guests import Outside
@@ -51,7 +51,8 @@ def folder(user: str) -> Iterator[Path]:
 async def walled(user: str, folder: Path, **settings: Any) -> AsyncIterator[Client[Any]]:
     """A client of a server that refuses to run anything without all walls that this user can have."""
     required = ",".join(name for name in WALLS.split(",") if user == "root" or name not in NOT_ORDINARY)
-    given = {"sandbox": f"require:{required}", "mounts": "", "preload": "", "spare_kernels": "0", **settings}
+    given = {"sandbox": f"require:{required}", "mounts": "", "preload": "", "spare_kernels": "0"}
+    given |= {"patience": 2 * DEADLINE, **settings}  # another test's bomb may go off beside
     env = server_environment(folder / "data", **given)
     command = ["-m", "quire"]
     if user == "ordinary" and os.getuid() == 0:
