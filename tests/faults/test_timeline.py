@@ -448,7 +448,13 @@ async def test_a_branch_whose_kernel_ended_before_its_first_run_says_so(book: Bo
     keeper = await book.keeper()
     before = set(processes_of(keeper))
     branch = await branched(book, "soon gone")
-    new = [pid for pid in set(processes_of(keeper)) - before if "keeper" in kind(pid, keeper)]
+    new: list[int] = []
+
+    def there() -> bool:
+        new[:] = [pid for pid in set(processes_of(keeper)) - before if is_branch(pid, keeper)]
+        return bool(new)
+
+    wait_until(there, "the branch has a keeper")
     for pid in new:
         os.kill(pid, signal.SIGKILL)
 
@@ -664,6 +670,6 @@ async def runs(book: Book, number: int) -> bool:
     return number < len(there) and there[number]["state"] == "RUNNING"
 
 
-def kind(pid: int, keeper: int) -> str:
+def is_branch(pid: int, keeper: int) -> bool:
     """A branch's keeper is a child of the original's and has a child of its own."""
-    return "keeper" if parent(pid) == keeper and processes_of(pid) else "other"
+    return parent(pid) == keeper and bool(processes_of(pid))
