@@ -7,7 +7,7 @@ What comes from a worker is hostile: `parse` raises `BadMessage` on anything tha
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, get_args
 
 VERSION = 1
@@ -302,35 +302,42 @@ REQUESTS: dict[str, type] = {kind.__name__: kind for kind in get_args(Request)}
 EVENTS: dict[str, type] = {kind.__name__: kind for kind in get_args(Event)}
 
 
-_Shape = tuple[tuple[str, bool, Callable[[Any], bool]], ...]
+_Shape = tuple[tuple[str, bool, Callable[[Any], bool], Any], ...]
 _shapes: dict[type, _Shape] = {}
 
 
 def _shape(kind: type) -> _Shape:
-    """Of each field its name, whether it is bytes, and what it is checked by: asked for with every message."""
+    """Of each field its name, whether it is bytes, what it is checked by, and what it is where nothing is said: asked
+    for with every message."""
     if kind not in _shapes:
-        _shapes[kind] = tuple((each.name, each.type == "bytes", each.metadata["check"]) for each in fields(kind))
+        _shapes[kind] = tuple(
+            (each.name, each.type == "bytes", each.metadata["check"], _unsaid(each)) for each in fields(kind)
+        )
     return _shapes[kind]
+
+
+def _unsaid(each: Field[Any]) -> Any:
+    return each.default if each.default_factory is MISSING else each.default_factory()
 
 
 def dump(message: Any) -> tuple[dict[str, Any], list[bytes]]:
     """A message as its JSON header and the bytes beside it; `{"$": n}` stands for the n-th bytes."""
     parts: list[bytes] = []
 
-    def lift(value: Any) -> Any:
-        if isinstance(value, bytes):
-            parts.append(value)
-            return {"$": len(parts) - 1}
-        return value
+    def lift(value: bytes) -> dict[str, int]:
+        parts.append(value)
+        return {"$": len(parts) - 1}
 
     said: dict[str, Any] = {}
-    for name, *_ in _shape(type(message)):
+    for name, is_bytes, _, unsaid in _shape(type(message)):
         value = getattr(message, name)
+        if value == unsaid:
+            continue
         if name == "bundle":
-            value = {key: lift(item) for key, item in value.items()}
+            value = {key: lift(item) if isinstance(item, bytes) else item for key, item in value.items()}
         elif name == "metadata" and not shallow(value):
             raise BadMessage("metadata is nested too deeply to be shown")
-        said[name] = lift(value)
+        said[name] = lift(value) if is_bytes else value
     return {"say": type(message).__name__, "with": said}, parts
 
 
@@ -351,7 +358,7 @@ def parse(words: dict[str, type], header: Any, parts: list[bytes]) -> Any:
         return value
 
     given: dict[str, Any] = {}
-    for name, is_bytes, check in _shape(kind):
+    for name, is_bytes, check, _ in _shape(kind):
         if name not in said:
             continue
         value = said.pop(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Set
+from collections.abc import Callable, Collection, Set
 from typing import Any
 
 
@@ -23,25 +23,32 @@ def _whole(node: ast.FunctionDef | ast.AsyncFunctionDef, source: str) -> str:
     return "\n".join(source.splitlines()[first - 1 : node.end_lineno])
 
 
+_SCOPES = frozenset(
+    (
+        *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef),
+        *(ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
+    )
+)
+_BINDING: dict[type, Callable[[Any], tuple[str | None, ...]]] = {
+    **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef), lambda node: (node.name,)),
+    **dict.fromkeys((ast.MatchAs, ast.MatchStar), lambda node: (node.name,)),
+    ast.Name: lambda node: (node.id,) if type(node.ctx) is ast.Store else (),
+    ast.alias: lambda node: (node.asname or node.name.partition(".")[0],),
+    ast.MatchMapping: lambda node: (node.rest,),
+}
+
+
 def bound_names(tree: ast.Module) -> set[str]:
     """Names that the cell's own statements bind, whether or not they all come to run."""
     found: set[str] = set()
     todo: list[ast.AST] = list(tree.body)
     while todo:
         node = todo.pop()
-        match node:
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                found.add(name)
-                continue  # what is bound inside is its own
-            case ast.Lambda() | ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
-                continue
-            case ast.Name(id=name, ctx=ast.Store()):
-                found.add(name)
-            case ast.alias(name=name, asname=given):
-                found.add(given or name.partition(".")[0])
-            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
-                found.add(name)
-        todo += ast.iter_child_nodes(node)
+        kind = type(node)
+        if kind in _BINDING:
+            found.update(name for name in _BINDING[kind](node) if name)
+        if kind not in _SCOPES:  # what is bound inside is its own
+            todo += ast.iter_child_nodes(node)
     return found
 
 

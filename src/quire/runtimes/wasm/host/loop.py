@@ -35,10 +35,13 @@ class Loop:
         self._waits = False  # something is written that did not go yet
         self._ticks = False  # the clock goes
         self._woken = threading.Event()
+        self.spent = threading.Event()
+        """A guest was made, and by now nobody waits for it: the next can be prepared."""
 
     def serve(self) -> None:
         """Until the server lets go."""
         threading.Thread(target=self._tick, daemon=True).start()
+        threading.Thread(target=self._prepare, daemon=True).start()
         self.send(0, _hello(self.language, self._layers))
         opener = words.Opener()
         while data := os.read(self._read, 1 << 20):
@@ -86,6 +89,11 @@ class Loop:
                         seat.show()
                     if self._waits:
                         self._let_go()
+
+    def _prepare(self) -> None:
+        while self.spent.wait():
+            self.spent.clear()
+            self.language.prepare()
 
     def _let_go(self) -> None:
         with self._writing:
@@ -225,7 +233,7 @@ class Seat:
                 self._timed(lambda guest: guest.offer(asked))
             case words.Keep(file=file):
                 self._timed(lambda guest: self.say(_keep(guest, Path(file))))
-                self._loop.language.prepare()
+                self._loop.spent.set()
 
     def _timed(self, do: Callable[[Guest], None]) -> None:
         assert self._guest is not None
