@@ -64,6 +64,27 @@ async def test_sessions_are_made_listed_and_destroyed_with_their_files(client: C
     assert lost.is_error and "No session is called 'javascript-1'. There are none yet." in text(lost)
 
 
+@pytest.mark.parametrize("language", ["python", "javascript"])
+async def test_a_session_is_there_before_its_first_run(client: Client[Any], language: str) -> None:
+    await call(client, "execute_code", code="1", language=language)  # a host is there
+    made = await call(client, "create_session", language=language, session_id="ready")
+    assert (made.structured_content["state"], made.structured_content["runs"]) == ("idle", 0)
+    ran = await call(client, "execute_code", code="1 + 1", session_id="ready")
+    assert ran.structured_content["return_value"] == 2 and "notice" not in ran.structured_content
+
+
+async def test_a_session_that_cannot_begin_is_made_and_its_first_run_says_why(data_dir: Path, tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    async with stdio_client(data_dir, assets_dir=assets_dir(), workspace=place, **SET) as client:
+        place.write_text("no folder")
+        made = await call(client, "create_session", session_id="s")
+        assert not made.is_error and made.structured_content["state"] == "not started"
+        failed = await call(client, "execute_code", code="1", session_id="s")
+        assert failed.is_error and "cannot be made" in text(failed)
+        place.unlink()
+        assert (await call(client, "execute_code", code="1", session_id="s")).structured_content["return_value"] == 1
+
+
 @pytest.mark.parametrize("destroy", ["once", "by name"])
 async def test_a_folder_that_is_a_persons_is_never_deleted(data_dir: Path, tmp_path: Path, destroy: str) -> None:
     mine = tmp_path / "project"

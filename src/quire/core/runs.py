@@ -46,6 +46,7 @@ from quire.wire import messages
 from quire.wire.messages import Answer, Asked, Finished
 
 log = logging.getLogger(__name__)
+_MOMENT = 1.0  # seconds that one who makes a session waits for its kernel
 _LAST_WORDS = 5.0  # seconds a killed kernel's end is waited for
 _ANSWER = 300.0  # seconds a person has to answer
 _PROMPT = 2_000  # characters of a question
@@ -85,6 +86,24 @@ class Runs:
         async with background() as self._group:
             self._group.start_soon(self._recorder.keep_shown)
             yield
+
+    async def begin(self, notebook: Notebook) -> None:
+        """Have its kernel started ahead of its first run: back when it is there, or after a moment. What is wrong with
+        it that run will say."""
+        there = anyio.Event()
+        if self._group is not None:
+            self._group.start_soon(self._begin, notebook, there)
+            with anyio.move_on_after(_MOMENT):
+                await there.wait()
+
+    async def _begin(self, notebook: Notebook, there: anyio.Event) -> None:
+        try:
+            async with self._kernels.turn(notebook) as slot:
+                await self._kernels.ensure(notebook, slot)
+        except QuireError:
+            log.info("a kernel of notebook %r could not be started ahead", notebook.name, exc_info=True)
+        finally:
+            there.set()
 
     async def start(
         self,

@@ -1,11 +1,12 @@
-"""Ways to SQLite: lanes, each a connection on a thread of its own, and the express for what takes microseconds.
+"""Ways to SQLite: lanes, each a connection on a thread of its own, and what takes microseconds on the caller's.
 
 The writing lane puts jobs that wait at the same moment into one transaction, each in a savepoint of
 its own, so that fifty busy notebooks share one fsync; an answer is given only after the commit.
 
-The express works on the caller's thread, without fsync, checkpoint or waiting for a lock: for one row read,
-and for a run's beginning, which nobody is told of yet. That survives the end of any process at once, and a
-power failure as soon as something after it is acknowledged. Handing it to a lane costs five times as much.
+A run's beginning, which nobody is told of yet, is written at once, on the caller's thread, without fsync,
+checkpoint or waiting for a lock. It survives the end of any process at once, and a power failure as soon as
+something after it is acknowledged. Handing it to the lane costs five times as much. It goes over the lane's own
+connection: each finds in its cache what the other wrote. One row is read on the caller's thread, too.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ class _Job:
 
 _TOGETHER = 200  # jobs in one transaction at the most
 _BUSY = 10.0  # seconds to wait for another process's transaction
+_LOG = 64  # jobs written, after which the log is put into the database
+_PATIENT = ("PRAGMA synchronous = FULL", f"PRAGMA busy_timeout = {_BUSY * 1000:.0f}")
+_HASTY = ("PRAGMA synchronous = NORMAL", "PRAGMA busy_timeout = 0")
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -46,14 +50,61 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 class Express:
+    """Reads on the caller's thread."""
+
     def __init__(self, path: Path) -> None:
         self._database = connect(path)
-        self._database.execute("PRAGMA busy_timeout = 0")
-        self._database.execute("PRAGMA wal_autocheckpoint = 0")
-        self._database.execute("PRAGMA synchronous = NORMAL")
 
-    def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """All of `work` or nothing; raises Busy where another transaction is under way."""
+    def read(self, query: str, *values: Any) -> list[sqlite3.Row]:
+        try:
+            return rows(self._database, query, *values)
+        except sqlite3.Error as error:
+            raise translated(error) from error
+
+    def close(self) -> None:
+        self._database.close()
+
+
+class Busy(Exception):
+    """It would have to wait: take the lane."""
+
+
+def rows(database: sqlite3.Connection, query: str, *values: Any) -> list[sqlite3.Row]:
+    cursor = database.cursor()
+    cursor.row_factory = sqlite3.Row
+    return cursor.execute(query, values).fetchall()
+
+
+class Lane:
+    def __init__(self, path: Path, *, writes: bool) -> None:
+        self._database = connect(path)
+        self._writes = writes
+        self._writing = threading.Lock()
+        self._manner: tuple[str, ...] = _PATIENT
+        self._logged = 0  # jobs
+        if writes:
+            self._database.execute("PRAGMA wal_autocheckpoint = 0")
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name=f"quire-sql-{'w' if writes else 'r'}", daemon=True)
+        self._thread.start()
+
+    async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+        self._jobs.put(_Job(work, answer, loop))
+        return await answer  # a caller that is cancelled leaves; the job is done all the same
+
+    def at_once(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """All of `work` or nothing, now and on this thread; raises Busy where another transaction is under way."""
+        if not self._writing.acquire(blocking=False):
+            raise Busy
+        try:
+            self._behave(_HASTY)
+            return self._transaction(work)
+        finally:
+            self._writing.release()
+
+    def _transaction(self, work: Callable[[sqlite3.Connection], T]) -> T:
         try:
             self._database.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
@@ -67,39 +118,11 @@ class Express:
             raise translated(error) from error
         return value
 
-    def read(self, query: str, *values: Any) -> list[sqlite3.Row]:
-        try:
-            return rows(self._database, query, *values)
-        except sqlite3.Error as error:
-            raise translated(error) from error
-
-    def close(self) -> None:
-        self._database.close()
-
-
-class Busy(Exception):
-    """The express would have to wait: take a lane."""
-
-
-def rows(database: sqlite3.Connection, query: str, *values: Any) -> list[sqlite3.Row]:
-    cursor = database.cursor()
-    cursor.row_factory = sqlite3.Row
-    return cursor.execute(query, values).fetchall()
-
-
-class Lane:
-    def __init__(self, path: Path, *, writes: bool) -> None:
-        self._database = connect(path)
-        self._writes = writes
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name=f"quire-sql-{'w' if writes else 'r'}", daemon=True)
-        self._thread.start()
-
-    async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[T] = loop.create_future()
-        self._jobs.put(_Job(work, answer, loop))
-        return await answer  # a caller that is cancelled leaves; the job is done all the same
+    def _behave(self, manner: tuple[str, ...]) -> None:
+        if self._manner is not manner:
+            for pragma in manner:
+                self._database.execute(pragma)
+            self._manner = manner
 
     async def close(self) -> None:
         self._jobs.put(None)
@@ -133,8 +156,19 @@ class Lane:
                 _settle(job, None, translated(error))
 
     def _write(self, jobs: list[_Job]) -> None:
+        with self._writing:
+            for job, value, failed in self._written(jobs):
+                _settle(job, value, failed)
+            self._logged += len(jobs)
+            if self._logged >= _LOG:
+                self._logged = 0
+                with contextlib.suppress(sqlite3.Error):  # the log holds it all the same, and the next may succeed
+                    self._database.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+    def _written(self, jobs: list[_Job]) -> list[tuple[_Job, Any, BaseException | None]]:
         done: list[tuple[_Job, Any, BaseException | None]] = []
         try:
+            self._behave(_PATIENT)
             self._database.execute("BEGIN IMMEDIATE")
             for job in jobs:
                 done.append((job, *self._one(job.work, len(jobs) == 1)))
@@ -144,8 +178,7 @@ class Lane:
                 self._database.execute("ROLLBACK")
             failure = translated(error)
             done = [(job, None, failure) for job in jobs]
-        for job, value, failed in done:
-            _settle(job, value, failed)
+        return done
 
     def _one(self, work: Callable[[sqlite3.Connection], Any], alone: bool) -> tuple[Any, BaseException | None]:
         """One job of several in a transaction; one that is alone needs no savepoint: it is the transaction."""

@@ -185,7 +185,7 @@ class SqlStore:
             return there
 
         try:
-            return self._express.write(job)
+            return self._writer.at_once(job)
         except Busy:
             return await self._writer.do(job)
 

@@ -92,6 +92,7 @@ def _sessions(shelf: Shelf, desk: Desk) -> None:
         caller = desk.client(ctx)
         policy = desk.app.confines.policy(caller, Policy(memory=memory_bytes, fuel=fuel), RUNTIMES[language])
         session = await desk.app.sandboxes.create(caller, language, session_id, policy)
+        await desk.app.runs.begin(session)
         said = f"Made session {session.name!r} ({language}). Name it as session_id in execute_code."
         return ToolResult(content=said, structured_content=dict(await _described(desk, ctx, session)))
 
