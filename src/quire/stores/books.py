@@ -6,10 +6,11 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from quire.core.model import Cell, CellId, CellState, Notebook, Output, Place, Run, RunId
+from quire.core.model import Cell, CellId, CellState, NewCell, Notebook, Output, Place, Run, RunId
 from quire.notebook_format.reading import Reader
 
 _RUNS = 1_000  # of the journal
+_SPARE = 100  # cells that are remembered beside twice those there are
 _KEYS = ("cell_type", "id", "metadata", "source", "outputs", "execution_count", "attachments")
 
 
@@ -26,6 +27,7 @@ class Book:
     count: int = 0  # the largest known
     cells: int = 0  # when last seen
     watching: bool = False
+    _reads: dict[str, tuple[dict[str, Any], NewCell]] = field(default_factory=dict)  # cells as last read
 
     def run(self, run: RunId) -> Run | None:
         return next((each for each in reversed(self.journal) if each.id == run), None)
@@ -40,8 +42,8 @@ class Book:
 
     def cell(self, number: int, given: dict[str, Any], version: int) -> Cell:
         """A document's cell, with our own run of it where that is what it shows."""
-        read = Reader(5).cell(number, {key: given[key] for key in _KEYS if key in given})
         id_ = CellId(str(given.get("id", "")))
+        read = self._read(number, id_, given)
         run = self._ours(id_, given)
         if run is None and read.run is not None:
             run = replace(read.run, id=RunId(f"shown-{id_}"), cell=id_)
@@ -57,6 +59,16 @@ class Book:
             attachments=read.attachments,
             behind=run is not None and run.author != "import" and run.source != read.source,
         )
+
+    def _read(self, number: int, id_: str, given: dict[str, Any]) -> NewCell:
+        """As it was read before, where it is as it was: a document is asked for far more often than it changes."""
+        before, read = self._reads.get(id_, (None, None))
+        if read is None or before != given:
+            read = Reader(5).cell(number, {key: given[key] for key in _KEYS if key in given})
+            if len(self._reads) > 2 * self.cells + _SPARE:  # most of them are deleted since
+                self._reads.clear()
+            self._reads[id_] = given, read
+        return read
 
     def _ours(self, cell: CellId, given: dict[str, Any]) -> Run | None:
         run = self.run(self.last[cell]) if cell in self.last else None
