@@ -439,11 +439,11 @@ async def test_each_of_several_questions_has_its_own_time(tmp_path: Path, mode: 
     quick = Quick(journal=tmp_path / "journal")
 
     async def think(message: str) -> Any:
-        await anyio.sleep(2.5)
+        await anyio.sleep(5)
         return True
 
     person = Person(reply=think)
-    async with stdio_client(tmp_path / "data", mode=mode, person=person, preload="", approve_timeout=4) as client:
+    async with stdio_client(tmp_path / "data", mode=mode, person=person, preload="", approve_timeout=9) as client:
         await install(client, "quick", quick.command)
         code = "import asyncio\nfound = await asyncio.gather(*(quick.wipe.aio(each) for each in 'ab'))\nfound"
         found = await call(client, "execute", code=code)

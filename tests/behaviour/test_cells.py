@@ -14,7 +14,7 @@ import anyio
 import pytest
 from fastmcp import Client
 
-from tests.conftest import alive, call, stdio_client, text, wait_until
+from tests.conftest import DEADLINE, alive, call, stdio_client, text, wait_until
 from tests.faults.conftest import Book, appears, here, new_book, until, waits_for
 
 
@@ -514,7 +514,7 @@ async def test_a_script_shows_its_lines_while_it_runs(book: Book, tmp_path: Path
     ],
 )
 async def test_a_child_in_the_background_does_not_hold_up_the_cell(book: Book, code: str, tmp_path: Path) -> None:
-    with anyio.fail_after(15):
+    with anyio.fail_after(DEADLINE):
         done = await book.run(code.replace("{pid}", str(tmp_path / "pid")))
     assert not done.is_error, text(done)
     await appears(tmp_path / "pid")

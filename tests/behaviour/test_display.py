@@ -14,7 +14,7 @@ import pytest
 from fastmcp import Client
 from fastmcp.exceptions import McpError
 
-from tests.conftest import call, stdio_client, text
+from tests.conftest import DEADLINE, call, stdio_client, text
 from tests.faults.conftest import Book, appears, new_book, until, waits_for
 
 
@@ -251,7 +251,7 @@ async def test_a_long_output_is_clipped_and_many_are_counted(book: Book) -> None
 
 
 async def test_html_made_to_be_slow_does_not_hold_up_the_server(book: Book) -> None:
-    with anyio.fail_after(20):
+    with anyio.fail_after(DEADLINE):
         await outputs(book, "display({'text/html': '<script>' * 20_000}, raw=True)")
         await call(book.client, "list_notebooks")
 
@@ -375,7 +375,7 @@ tab = w.Tab([w.Text('a'), w.VBox([w.Play(), w.FileUpload()])])
 display(button, tab)
 len(seen)
 """
-    with anyio.fail_after(30):
+    with anyio.fail_after(DEADLINE):
         assert (await read(book, code))[-1] == "2"
 
 
@@ -395,7 +395,7 @@ async def test_an_output_widget_keeps_what_is_shown_inside_it(book: Book) -> Non
 
 async def test_a_cell_that_dies_inside_an_output_widget_leaves_the_next_ones_theirs(book: Book) -> None:
     await outputs(book, "import ipywidgets as w\nout = w.Output()")
-    with anyio.fail_after(20):
+    with anyio.fail_after(DEADLINE):
         await book.run(
             "import time\nwith out:\n    time.sleep(60)", timeout=1
         )  # the widget takes the interrupt for its own
@@ -407,7 +407,7 @@ async def test_a_cell_that_dies_inside_an_output_widget_leaves_the_next_ones_the
 async def test_a_bar_of_tqdm_for_notebooks_ends_full(book: Book) -> None:
     code = "import warnings\nwarnings.simplefilter('ignore')\nfrom tqdm.notebook import tqdm\n"
     code += "for n in tqdm(range(30)): pass"
-    with anyio.fail_after(30):
+    with anyio.fail_after(DEADLINE):
         shown = await read(book, code)
     assert len(shown) == 1 and "30/30" in shown[0]
 

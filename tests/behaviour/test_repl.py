@@ -9,7 +9,7 @@ import anyio
 import pytest
 from fastmcp import Client
 
-from tests.conftest import call, http_client, http_server, stdio_client, text
+from tests.conftest import DEADLINE, call, http_client, http_server, stdio_client, text
 
 
 async def test_the_value_of_the_last_expression_comes_back_and_variables_stay(client: Client[Any]) -> None:
@@ -142,7 +142,7 @@ async def test_calls_on_one_notebook_queue_in_order_and_on_two_run_at_once(data_
 
             async with anyio.create_task_group() as group:
                 group.start_soon(run, one, "a", "import time; time.sleep(2); log = ['first']", "slow")
-                with anyio.fail_after(30):
+                with anyio.fail_after(DEADLINE):
                     while (await call(two, "list_notebooks")).structured_content["notebooks"][0]["kernel"] != "running":
                         await anyio.sleep(0.01)
                 group.start_soon(run, two, "a", "log.append('second'); log", "queued")

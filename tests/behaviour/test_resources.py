@@ -14,7 +14,7 @@ from mcp.client.subscriptions import listen
 from mcp.shared.subscriptions import ResourceUpdated
 from mcp_types import PromptReference, ResourceTemplateReference, ResourceUpdatedNotification
 
-from tests.conftest import call, http_client, http_server, stdio_client
+from tests.conftest import DEADLINE, call, http_client, http_server, stdio_client
 
 
 async def read(client: Client[Any], uri: str) -> Any:
@@ -95,7 +95,7 @@ async def test_a_subscriber_of_the_older_era_hears_of_its_cell(data_dir: Path, t
         uri = f"notebook://main/cell/{ran['cell_id']}"
         await client.session.subscribe_resource(uri)
         await call(client, "execute_cell", cell_id_or_number=0)
-        with anyio.fail_after(30):
+        with anyio.fail_after(DEADLINE):
             while uri not in heard.uris:
                 await anyio.sleep(0.01)
         await client.session.unsubscribe_resource(uri)
@@ -117,7 +117,7 @@ async def test_a_listener_of_the_newer_era_hears_of_its_cell(stdio: Client[Any])
     uri = f"notebook://main/cell/{ran['cell_id']}"
     async with listen(stdio.session, resource_subscriptions=[uri]) as events:
         await call(stdio, "execute_cell", cell_id_or_number=0)
-        with anyio.fail_after(30):
+        with anyio.fail_after(DEADLINE):
             async for event in events:
                 assert isinstance(event, ResourceUpdated) and event.uri == uri
                 break

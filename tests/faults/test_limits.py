@@ -113,10 +113,10 @@ async def test_a_run_past_the_limit_waits_says_so_and_its_time_does_not_count(da
         await good(second, "1")
         going = asyncio.ensure_future(first.run(f"open({str(tmp_path / 'on')!r}, 'w')\n" + waits_for(tmp_path / "go")))
         await appears(tmp_path / "on")
-        waiting = await second.run("'ran'", timeout=0.5)
+        waiting = await second.run("'ran'", timeout=2)
         assert waiting.structured_content["state"] == "IDLE", text(waiting)
         assert "waits for its turn: 1 runs go on" in notice(waiting) and "max_runs)" in notice(waiting)
-        await anyio.sleep(0.6)  # longer than it may take once it runs
+        await anyio.sleep(2.2)  # longer than it may take once it runs
         (tmp_path / "go").touch()
         await going
 
@@ -185,7 +185,7 @@ async def test_too_many_requests_are_refused_with_how_long_to_wait(data_dir: Pat
     with server_of_many(data_dir, requests_per_minute=60, requests_burst=20) as many:
         async with many.user("ann") as ann, many.user("ben") as ben:
             with pytest.raises(MCPError, match=r"60 a minute.*requests_per_minute.*Call again in [0-9.]+ s"):
-                for _ in range(40):
+                for _ in range(1000):  # more than a busy machine answers while some are given back
                     await call(ann, "list_notebooks")
             assert not (await call(ben, "list_notebooks")).is_error
             await anyio.sleep(1.1)

@@ -10,7 +10,7 @@ import anyio
 import pytest
 from fastmcp import Client
 
-from tests.conftest import call, stdio_client, text
+from tests.conftest import DEADLINE, call, stdio_client, text
 from tests.faults.conftest import QUICK, ROOMY, Book, new_book, until
 
 
@@ -352,7 +352,7 @@ async def test_a_repr_that_hangs_is_interrupted(book: Book) -> None:
     assert done.structured_content["state"] == "TIMEOUT", text(done)
     assert await book.value("kept") == 1
     await good(book, f"{FORMATS}\nimport time\nformatter('text/html').for_type(Thing, lambda value: time.sleep(60))")
-    with anyio.fail_after(15):
+    with anyio.fail_after(DEADLINE):
         late = await book.run("Thing()", timeout=1)
     assert late.structured_content["state"] in ("TIMEOUT", "SUCCESS"), text(late)
     assert await book.value("kept") == 1
