@@ -83,6 +83,9 @@ class JupyterKernel:
 
     async def event(self) -> messages.Event | Died:
         assert self._end is not None
+        if self._translation.left is not None:
+            left, self._translation.left = self._translation.left, None
+            return left
         while not self._end.done():
             assert self._execution is not None
             if self._coming is None:  # it outlives a caller who gives up: what it brings is for the next
