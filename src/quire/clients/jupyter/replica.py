@@ -21,6 +21,7 @@ from quire.clients.jupyter.versions import Versions
 
 LONGEST_PAUSE = 5.0  # seconds between two attempts to reach the room again
 TRIES = 3  # of a save
+WRITTEN = 1.5  # seconds from a save's acknowledgement until its file counts as not written; autosave comes after one
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -285,7 +286,7 @@ class Replica:
     async def _written(self, before: int) -> bool:
         """That it wrote comes as a change of the document, too; a failure is acknowledged as if it had not failed."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(min(self._timeout, 5.0)):
+            async with asyncio.timeout(min(self._timeout, WRITTEN)):
                 while self.shared.saves == before:
                     self._saved.clear()
                     await self._saved.wait()
