@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from typing import Any
 
+from quire.clients.jupyter.contents import not_there
 from quire.clients.jupyter.line import RAW, Dial, Line, noted_message, save_number
 from quire.clients.jupyter.ports import JupyterError, Missing
 from quire.clients.jupyter.sockets import Cut
@@ -23,7 +24,7 @@ class Rooms:
         async def dial() -> Line:
             file = self._files().index(path)
             if file is None:
-                raise Missing(f"There is no {path!r} on this Jupyter server.")
+                raise Missing(not_there(path, "this Jupyter server"))
             name = f"json:notebook:{file}"
             room = await self._room(name, path)
             seat = Seat(name)

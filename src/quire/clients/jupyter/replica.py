@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from pycrdt import Doc, create_update_message
 
 from quire.clients.jupyter import line as lines
+from quire.clients.jupyter.contents import not_there
 from quire.clients.jupyter.histories import Own, carry_over, same_history
 from quire.clients.jupyter.line import NOTHING, Dial, Line
 from quire.clients.jupyter.ports import JupyterError, Missing, Unreachable
@@ -308,7 +309,7 @@ def apply(doc: Doc[Any], update: bytes) -> None:
 def refused(path: str, cut: Cut) -> JupyterError:
     """What a room that hangs up at once means."""
     if cut.code == 4404:
-        return Missing(f"There is no {path!r} on the Jupyter server.")
+        return Missing(not_there(path, "the Jupyter server"))
     if cut.code in (4400, 4500, 1003):
         return JupyterError(f"The Jupyter server cannot share {path!r}: {cut.why or cut.code}. Is it a valid notebook?")
     return Unreachable(f"The connection to the document {path!r} was cut ({cut}). Try again.")
