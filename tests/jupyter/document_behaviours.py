@@ -164,6 +164,21 @@ async def what_is_not_there_or_no_notebook_or_outside_is_refused(at: Place) -> N
         await documents.listing("words.txt")
 
 
+async def a_file_that_was_broken_and_is_mended_is_opened(at: Place) -> None:
+    path = at.server.notebook("kept")
+    whole = (at.server.root / path).read_text()
+    (at.server.root / path).write_text("{")
+    for _ in range(2):
+        with pytest.raises(JupyterError):
+            await at.jupyter.documents.open(path)
+    (at.server.root / path).write_text(whole)
+    document = await at.jupyter.documents.open(path)
+    assert sources(document) == ["kept"]
+    await document.change("cell-0", source="changed")
+    await document.save()
+    assert "".join(at.server.saved(path)["cells"][0]["source"]) == "changed"
+
+
 async def a_cell_that_is_gone_is_said_to_be(at: Place) -> None:
     document = await at.jupyter.documents.open(at.server.notebook("a"))
     for call in (
