@@ -335,6 +335,17 @@ async def test_after_sigterm_nothing_is_left(tmp_path: Path) -> None:
         assert "Quire did not end well" not in server.log() and "jupyter_extension" not in server.log()
 
 
+async def test_no_process_of_its_own_is_started_before_code_is_to_run_in_one(tmp_path: Path) -> None:
+    with jupyter(tmp_path, quire=True, environment=quick(tmp_path / "quire", spare_kernels="1")) as server:
+        async with agent(server) as client:
+            await client.list_tools()
+            await call(client, "create_notebook", name="one")
+            assert not processes_of(server.pid)
+            done = await call(client, "execute", code="6 * 7", notebook="one")
+            assert done.structured_content["return_value"] == 42
+            assert processes_of(server.pid)
+
+
 async def test_at_sigterm_quire_ends_the_kernels_it_started_and_no_others(tmp_path: Path) -> None:
     environment = quick(tmp_path / "quire", toolsets="jupyter") | {"PYTHONPATH": str(REPOSITORY)}
     options = ("--ServerApp.kernel_manager_class=tests.jupyter.witness.Witness",)
