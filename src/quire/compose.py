@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from quire.clients.jupyter.servers import Links
     from quire.frontends.http.serve import Bounds, Doors
     from quire.frontends.python import Quire
+    from quire.runtimes.jupyter.runtime import JupyterRuntime
 
 
 RUNTIMES = ("python", "wasm-python", "wasm-javascript")  # of this machine
@@ -90,8 +91,7 @@ async def app(settings: Settings, *, kernels: bool = True, jupyter: Links | None
         backends, capabilities, relay = await _capabilities(
             settings, stack, installed, active, approvals, confines, sharing, calls
         )
-        local = await _runtimes(settings, stack, relay, at_once=not jupyter) if kernels else {}
-        ways = {**local, JUPYTER: abroad.runtime.with_calls(relay)} if kernels else {}
+        ways = await _runtimes(settings, stack, relay, abroad.runtime, at_once=not jupyter) if kernels else {}
         durable = Durable(snapshots, store) if snapshots is not None else None
         keeping = Kernels(ways, store, rules.spec(settings), rules.kernels(settings), durable)
         stack.push_async_callback(keeping.close)
@@ -314,8 +314,10 @@ def _confines(settings: Settings) -> Confines:
     return Confines(hosts=settings.capability_hosts, limits=limits, output=output, wasm_memory=memory)
 
 
-async def _runtimes(settings: Settings, stack: AsyncExitStack, relay: Relay, *, at_once: bool) -> dict[str, Runtime]:
-    """Not `at_once` inside a Jupyter server, whose kernels most use in place of these."""
+async def _runtimes(
+    settings: Settings, stack: AsyncExitStack, relay: Relay, jupyter: JupyterRuntime, *, at_once: bool
+) -> dict[str, Runtime]:
+    """Python not `at_once` inside a Jupyter server, whose own kernels most use in its place."""
     from quire.runtimes.wasm.reach import Reach
     from quire.runtimes.wasm.runtime import WasmRuntime
 
@@ -334,6 +336,7 @@ async def _runtimes(settings: Settings, stack: AsyncExitStack, relay: Relay, *, 
             reach=reach,
         )
         found[name] = await stack.enter_async_context(wasm.open())
+    found[JUPYTER] = jupyter.with_calls(relay)
     return found
 
 
