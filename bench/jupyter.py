@@ -1,5 +1,5 @@
 """Notebooks of a Jupyter server, beside it and inside it, against jupyter-mcp-server 2.2.4 on the same server; an edit
-on its way to another replica.
+on its way to another replica, and to a page of JupyterLab in Chromium.
 
 PEER_JUPYTER names the Python of an environment with jupyter-mcp-server 2.2.4; without it one is made with uv.
 """
@@ -21,6 +21,7 @@ from typing import Any
 
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
+from tests.jupyter.lab import Lab, chromium, lab
 from tests.jupyter.servers import JupyterServer, jupyter
 
 from bench.servers import timed
@@ -28,7 +29,7 @@ from quire.clients.jupyter.connecting import remote
 
 _PEER = "jupyter-mcp-server==2.2.4"
 _ROUNDS, _PEER_ROUNDS = 100, 5
-_CELLS, _BOOKS, _EDITS = 50, 10, 50
+_CELLS, _BOOKS, _EDITS, _SHOWN = 50, 10, 50, 20
 
 Found = list[tuple[str, float, float]]
 
@@ -38,7 +39,7 @@ async def main() -> Found:
         place = Path(folder)
         python = _peer_python(place)
         environment = {"QUIRE_DATA_DIR": str(place / "inside"), "QUIRE_SPARE_KERNELS": "0", "QUIRE_PRELOAD": ""}
-        with jupyter(place / "jupyter", quire=True, environment=environment) as server:
+        with jupyter(place / "jupyter", quire=True, lab=True, environment=environment) as server:
             return await _compare(server, place, python)
 
 
@@ -55,6 +56,8 @@ async def _compare(server: JupyterServer, folder: Path, python: Path) -> Found:
         _say("read of 50 cells", peer=read_theirs, standalone=read, extension=read_within)
         sleeps, sleeps_within = await _sleeps(beside, server), await _sleeps(inside, server)
         edit, edit_within = await _edits(beside, server), await _edits(inside, server)
+        page, page_within = await _pages(beside, inside, server)
+        _say("an edit shown by JupyterLab, p95", standalone=page, extension=page_within)
         sizes = [await _listed(client) for client in (inside, peer)]
         _say("tools/list, kB", peer=sizes[1] / 1e6, extension=sizes[0] / 1e6)
     return [
@@ -66,6 +69,8 @@ async def _compare(server: JupyterServer, folder: Path, python: Path) -> Found:
         ("ten notebooks that sleep 1 s at once, in the extension, s", sleeps_within, 2.0),
         ("an edit reaches another replica, standalone, ms, p95", edit * 1000, 300),
         ("an edit reaches another replica, in the extension, ms, p95", edit_within * 1000, 300),
+        ("an edit is shown by an open page of JupyterLab, standalone, ms, p95", page * 1000, 300),
+        ("an edit is shown by an open page of JupyterLab, in the extension, ms, p95", page_within * 1000, 300),
         ("tools/list / jupyter-mcp-server, characters", sizes[0] / sizes[1], 0.5),
     ]
 
@@ -180,6 +185,38 @@ async def _edits(client: Client[Any], server: JupyterServer) -> float:
     finally:
         await document.close()
         await page.close()
+    return statistics.quantiles(taken, n=20)[-1]
+
+
+async def _pages(beside: Client[Any], inside: Client[Any], server: JupyterServer) -> tuple[float, float]:
+    async with chromium() as browser:
+        taken = []
+        for client in (beside, inside):
+            path = await _use(client, server, "x = 0")
+            async with lab(browser, server, path) as page:
+                taken.append(await _shown(client, page))
+        return taken[0], taken[1]
+
+
+async def _shown(client: Client[Any], page: Lab) -> float:
+    """From the call to what a person sees: the page itself looks at its cell whenever that changes."""
+    watch = """([cell, wanted]) => new Promise(seen => {
+        const look = () => cell.innerText === wanted && (watcher.disconnect(), seen())
+        const watcher = new MutationObserver(look)
+        watcher.observe(cell, {subtree: true, childList: true, characterData: true})
+        look()
+    })"""
+    taken, cell = [], await page.source(0).element_handle()
+    for number in range(1, _SHOWN + 1):
+        wanted = f"x = {number}"
+        shows = asyncio.create_task(page.page.evaluate(watch, [cell, wanted]))
+        await asyncio.sleep(0.05)  # until the page looks
+        start = time.perf_counter()
+        asked = asyncio.create_task(_called(client, "overwrite_cell_source", cell_index=0, cell_source=wanted))
+        async with asyncio.timeout(30):
+            await shows
+        taken.append(time.perf_counter() - start)
+        await asked
     return statistics.quantiles(taken, n=20)[-1]
 
 

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from quire.clients.jupyter.servers import Links
     from quire.frontends.http.serve import Bounds, Doors
     from quire.frontends.python import Quire
+    from quire.runtimes.jupyter.runtime import JupyterRuntime
 
 
 RUNTIMES = ("python", "wasm-python", "wasm-javascript")  # of this machine
@@ -90,7 +91,7 @@ async def app(settings: Settings, *, kernels: bool = True, jupyter: Links | None
         backends, capabilities, relay = await _capabilities(
             settings, stack, installed, active, approvals, confines, sharing, calls
         )
-        ways = {**await _runtimes(settings, stack, relay), JUPYTER: abroad.runtime.with_calls(relay)} if kernels else {}
+        ways = await _runtimes(settings, stack, relay, abroad.runtime, at_once=not jupyter) if kernels else {}
         durable = Durable(snapshots, store) if snapshots is not None else None
         keeping = Kernels(ways, store, rules.spec(settings), rules.kernels(settings), durable)
         stack.push_async_callback(keeping.close)
@@ -313,13 +314,16 @@ def _confines(settings: Settings) -> Confines:
     return Confines(hosts=settings.capability_hosts, limits=limits, output=output, wasm_memory=memory)
 
 
-async def _runtimes(settings: Settings, stack: AsyncExitStack, relay: Relay) -> dict[str, Runtime]:
+async def _runtimes(
+    settings: Settings, stack: AsyncExitStack, relay: Relay, jupyter: JupyterRuntime, *, at_once: bool
+) -> dict[str, Runtime]:
+    """Python not `at_once` inside a Jupyter server, whose own kernels most use in its place."""
     from quire.runtimes.wasm.reach import Reach
     from quire.runtimes.wasm.runtime import WasmRuntime
 
     below = tuple(filter(None, (settings.data_dir / "workspaces", settings.workspace)))
     reach = Reach(sandbox=settings.sandbox, workspaces=below, mounts=rules.mounts(settings))
-    found: dict[str, Runtime] = {"python": await _python(settings, stack, relay)}
+    found: dict[str, Runtime] = {"python": await _python(settings, stack, relay, at_once)}
     for name in RUNTIMES[1:]:
         wasm = WasmRuntime(
             name,
@@ -332,6 +336,7 @@ async def _runtimes(settings: Settings, stack: AsyncExitStack, relay: Relay) -> 
             reach=reach,
         )
         found[name] = await stack.enter_async_context(wasm.open())
+    found[JUPYTER] = jupyter.with_calls(relay)
     return found
 
 
@@ -352,7 +357,7 @@ def _program(runtime: str, settings: Settings) -> str:
     return "wasm-python-science" if wanted else runtime
 
 
-async def _python(settings: Settings, stack: AsyncExitStack, relay: Relay) -> Runtime:
+async def _python(settings: Settings, stack: AsyncExitStack, relay: Relay, at_once: bool) -> Runtime:
     if "python" not in runtimes(settings):
         from quire.runtimes.absent import AbsentRuntime
 
@@ -367,6 +372,7 @@ async def _python(settings: Settings, stack: AsyncExitStack, relay: Relay) -> Ru
         sandbox=settings.sandbox,
         environment=settings.environment,
         workspaces=[settings.data_dir / "workspaces"],
+        at_once=at_once,
     )
     return await stack.enter_async_context(runtime.open())
 

@@ -145,7 +145,7 @@ async def what_is_not_there_or_no_notebook_or_outside_is_refused(at: Place) -> N
     (at.server.root / "broken.ipynb").write_text("{")
     (at.server.root / "folder").mkdir(exist_ok=True)
     documents = at.jupyter.documents
-    with pytest.raises(Missing, match=r"no 'nowhere\.ipynb'"):
+    with pytest.raises(Missing, match=r"no 'nowhere\.ipynb'.*list_files.*mode=\"create\""):
         await documents.open("nowhere.ipynb")
     with pytest.raises(JupyterError, match="no notebook but a file"):
         await documents.open("words.txt")
@@ -158,10 +158,25 @@ async def what_is_not_there_or_no_notebook_or_outside_is_refused(at: Place) -> N
             await documents.open(path)
         with pytest.raises(JupyterError, match=r"outside|may have"):
             await documents.create(path)
-    with pytest.raises(Missing):
+    with pytest.raises(Missing, match=r"no 'nowhere'.*list_files shows what there is\.$"):
         await documents.listing("nowhere")
     with pytest.raises(Missing):
         await documents.listing("words.txt")
+
+
+async def a_file_that_was_broken_and_is_mended_is_opened(at: Place) -> None:
+    path = at.server.notebook("kept")
+    whole = (at.server.root / path).read_text()
+    (at.server.root / path).write_text("{")
+    for _ in range(2):
+        with pytest.raises(JupyterError):
+            await at.jupyter.documents.open(path)
+    (at.server.root / path).write_text(whole)
+    document = await at.jupyter.documents.open(path)
+    assert sources(document) == ["kept"]
+    await document.change("cell-0", source="changed")
+    await document.save()
+    assert "".join(at.server.saved(path)["cells"][0]["source"]) == "changed"
 
 
 async def a_cell_that_is_gone_is_said_to_be(at: Place) -> None:

@@ -149,6 +149,13 @@ class JupyterServer:
         (self.root / path).write_text(json.dumps(content, indent=1))
         return path
 
+    def kernelspec(self, name: str, language: str, *command: str) -> None:
+        """One more kind of kernel; the file that says how to reach it follows the command."""
+        place = self.folder / "data" / "kernels" / name
+        place.mkdir(parents=True, exist_ok=True)
+        said = {"argv": [*command, "{connection_file}"], "display_name": name, "language": language}
+        (place / "kernel.json").write_text(json.dumps(said))
+
     def saved(self, path: str) -> Any:
         """What stands in the file."""
         return json.loads((self.root / path).read_text())

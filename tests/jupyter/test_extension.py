@@ -21,6 +21,9 @@ from fastmcp.client.transports import StreamableHttpTransport
 from mcp.shared.exceptions import MCPError
 
 from tests.conftest import alive, call, inspector, processes_of, text, wait_until
+from tests.jupyter import room_behaviours
+from tests.jupyter.places import REPOSITORY, run_inside
+from tests.jupyter.quires import kernel_for, kernels, said
 from tests.jupyter.servers import DEADLINE, JupyterServer, jupyter
 
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
@@ -330,6 +333,70 @@ async def test_after_sigterm_nothing_is_left(tmp_path: Path) -> None:
                 group.cancel_scope.cancel()
         wait_until(lambda: not any(map(alive, ours)), "all processes ended")
         assert "Quire did not end well" not in server.log() and "jupyter_extension" not in server.log()
+
+
+async def test_no_process_of_its_own_is_started_before_code_is_to_run_in_one(tmp_path: Path) -> None:
+    with jupyter(tmp_path, quire=True, environment=quick(tmp_path / "quire", spare_kernels="1")) as server:
+        async with agent(server) as client:
+            await client.list_tools()
+            await call(client, "create_notebook", name="one")
+            assert not processes_of(server.pid)
+            done = await call(client, "execute", code="6 * 7", notebook="one")
+            assert done.structured_content["return_value"] == 42
+            assert processes_of(server.pid)
+
+
+async def test_at_sigterm_quire_ends_the_kernels_it_started_and_no_others(tmp_path: Path) -> None:
+    environment = quick(tmp_path / "quire", toolsets="jupyter") | {"PYTHONPATH": str(REPOSITORY)}
+    options = ("--ServerApp.kernel_manager_class=tests.jupyter.witness.Witness",)
+    with jupyter(tmp_path, quire=True, environment=environment, options=options) as server:
+        theirs, mine = server.notebook("'theirs'"), server.notebook("import time; time.sleep(1000)")
+        kernel = kernel_for(server, theirs)
+        async with agent(server) as client:
+            await said(client, "use_notebook", notebook_name="t", notebook_path=theirs)
+            await said(client, "execute_cell", cell_index=0, notebook_name="t")
+            await said(client, "use_notebook", notebook_name="m", notebook_path=mine)
+            await said(client, "execute_code", code="'begun'")
+            [own] = kernels(server) - {kernel}
+            processes = [server.kernel_pid(each) for each in (kernel, own)]
+            async with anyio.create_task_group() as group:
+                group.start_soon(_asked, client, "execute_cell", {"cell_index": 0, "notebook_name": "m"})
+                with anyio.fail_after(DEADLINE):
+                    while server.call("GET", f"api/kernels/{own}")["execution_state"] != "busy":
+                        await anyio.sleep(0.05)
+                os.kill(server.pid, signal.SIGTERM)
+                assert server.process is not None
+                await anyio.to_thread.run_sync(server.process.wait, DEADLINE)
+                group.cancel_scope.cancel()
+        assert json.loads((tmp_path / "ended").read_text()) == [kernel]  # the server's own, after Quire's end
+        wait_until(lambda: not any(map(alive, processes)), "all kernels ended")
+
+
+async def _asked(client: Client[Any], tool: str, arguments: dict[str, Any]) -> None:
+    with contextlib.suppress(MCPError):  # the server ended
+        await client.call_tool(tool, arguments, raise_on_error=False)
+
+
+async def test_rooms_of_documents_that_are_let_go_of_are_taken_away(tmp_path: Path) -> None:
+    environment = quick(tmp_path / "quire", toolsets="jupyter") | {"PYTHONPATH": str(REPOSITORY)}
+    given: dict[str, Any] = {
+        "options": ("--YDocExtension.document_cleanup_delay=0.2",),
+        "extensions": {"tests.jupyter.inside": True},
+    }
+    with jupyter(tmp_path, quire=True, environment=environment, **given) as server:
+        (server.root / "broken.ipynb").write_text("{")
+        async with agent(server) as client:
+            for number in range(3):
+                path = server.notebook("'ran'")
+                await said(client, "use_notebook", notebook_name=f"b{number}", notebook_path=path)
+                await said(client, "execute_cell", cell_index=0)
+            await run_inside(server, room_behaviours.three_are_held)
+            for number in range(3):
+                await said(client, "unuse_notebook", notebook_name=f"b{number}")
+            broken = await call(client, "use_notebook", notebook_name="broken", notebook_path="broken.ipynb")
+            assert broken.is_error
+            await run_inside(server, room_behaviours.nothing_is_held)
+        await run_inside(server, room_behaviours.a_room_is_held_while_a_person_is_in_it)
 
 
 async def test_a_setting_that_cannot_be_is_said_and_the_jupyter_server_works(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from bench.surface import wire_chars
 from fastmcp import Client
 
-from tests.conftest import call, http_client, http_server
+from tests.conftest import call, http_client, http_server, text
 from tests.jupyter.quires import kernel_for, kernels, quire, refused, said, saved_when
 from tests.jupyter.servers import JupyterServer
 
@@ -172,6 +172,35 @@ async def test_a_picture_comes_as_a_picture(client: Client[Any], collaborating: 
     assert not shown.is_error and [each.mime_type for each in shown.content if each.type == "image"] == ["image/png"]
     read = await call(client, "read_cell", cell_index=1)
     assert [each.type for each in read.content].count("image") == 1
+
+
+async def test_a_picture_too_large_to_show_comes_as_a_smaller_copy_and_its_whole_is_in_the_file(
+    client: Client[Any], collaborating: JupyterServer
+) -> None:
+    code = (
+        "import io, os\nfrom IPython.display import Image, display\nfrom PIL import Image as Pixels\n"
+        "data = io.BytesIO()\nPixels.frombytes('RGB', (700, 700), os.urandom(700 * 700 * 3)).save(data, 'PNG')\n"
+        "display(Image(data.getvalue()))\nlen(data.getvalue())"
+    )
+    path = await use(client, collaborating, code)
+    shown = await call(client, "execute_cell", cell_index=0, timeout=60)
+    [picture] = [each for each in shown.content if each.type == "image"]
+    assert picture.mime_type == "image/png" and len(picture.data) < 410_000  # base64 of at most 300,000 bytes
+    assert "[image 0: png 700x700, 1," in text(shown) and "/image/0]" in text(shown)
+    cells = saved_when(collaborating, path, lambda cells: len(cells[0]["outputs"]) == 2)
+    assert len("".join(cells[0]["outputs"][0]["data"]["image/png"])) > 1_400_000
+    assert not [mime for mime in cells[0]["outputs"][0]["data"] if "quire" in mime]
+
+
+async def test_what_says_it_is_a_large_picture_and_is_none_costs_nothing(
+    client: Client[Any], collaborating: JupyterServer
+) -> None:
+    picture = "Image(b'\\x89PNG\\r\\n\\x1a\\n' + b'x' * 1_000_000)"
+    code = f"from IPython.display import Image, display\ndisplay({picture})\n'on'"
+    await use(client, collaborating, code)
+    shown = await call(client, "execute_cell", cell_index=0, timeout=60)
+    assert not shown.is_error and "'on'" in text(shown), text(shown)
+    assert [each.type for each in shown.content].count("image") == 0
 
 
 async def test_long_output_is_shortened(client: Client[Any], collaborating: JupyterServer) -> None:

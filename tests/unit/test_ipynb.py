@@ -161,6 +161,15 @@ def test_outputs_are_what_a_run_here_would_have_shown() -> None:
     assert run.outputs[-3].bundle["text/plain"] == "----\nE\n\x1b[0;31mx\n\n\n"
 
 
+@pytest.mark.parametrize("width", [1, 64, 72, 76])
+def test_a_picture_whose_base64_is_in_lines_is_a_picture_and_goes_out_in_the_same_lines(width: int) -> None:
+    lines = "\n".join(PNG[place : place + width] for place in range(0, len(PNG), width))
+    shown = {"output_type": "display_data", "data": {"image/png": lines}, "metadata": {}}
+    cell = {"cell_type": "code", "id": "c", "metadata": {}, "source": "", "execution_count": 1, "outputs": [shown]}
+    run = comes_back(whole(cell)).cells[0].run
+    assert run is not None and run.outputs[0].bundle["image/png"] == base64.b64decode(PNG)
+
+
 @pytest.mark.parametrize("metadata", [{}, {"title": "x"}])
 def test_a_document_that_names_no_kernel_is_given_pythons(metadata: dict[str, Any]) -> None:
     new = json.loads(written(loads(whole(metadata=metadata))))["metadata"]

@@ -18,9 +18,11 @@ from quire.clients.jupyter.executions import RunningExecution, Switchboard
 from quire.clients.jupyter.histories import Own, authors, carry_over, same_history
 from quire.clients.jupyter.kernel_messages import V1, KernelMessage, decoded, encoded, message
 from quire.clients.jupyter.paths import below_root
-from quire.clients.jupyter.ports import JupyterError, KernelDied, NbCell
+from quire.clients.jupyter.ports import JupyterError, KernelDied, Message, NbCell
 from quire.clients.jupyter.shared import SharedNotebook
 from quire.clients.jupyter.versions import Versions
+from quire.runtimes.jupyter.translating import Translation
+from quire.wire.messages import Asked, Raised
 
 
 @pytest.mark.parametrize(
@@ -183,3 +185,18 @@ def test_what_only_we_had_is_carried_over_and_what_others_changed_is_left() -> N
         ("e", "5"),
         ("gone2", "changed"),
     ]
+
+
+def test_code_that_is_interrupted_because_nobody_answers_says_so_where_its_kernel_does_not() -> None:
+    translation = Translation("r1", python=False)
+    assert isinstance(translation.event(Message(kind="input_request", content={"prompt": "Who? "})), Asked)
+    translation.unanswered = "nobody can be asked here"
+    raised = translation.event(Message(kind="execute_reply", content={"status": "abort", "execution_count": 3}))
+    assert isinstance(raised, Raised) and (raised.name, raised.message) == ("EOFError", "nobody can be asked here")
+    assert translation.left is not None and (translation.left.outcome, translation.left.count) == ("error", 3)
+
+
+def test_an_error_without_a_name_is_still_told() -> None:
+    content = {"ename": "", "evalue": "3", "traceback": []}
+    raised = Translation("r1", python=False).event(Message(kind="error", content=content))
+    assert isinstance(raised, Raised) and raised.traceback == "Error: 3"

@@ -88,5 +88,14 @@ class Jupyter(Protocol):
         """Empty its kernel, whatever runs there; False where it has none."""
         ...
 
+    def unsaved(self, notebook: Notebook) -> str:
+        """What to say where the last save of its document failed; "" where all is well. It is tried again then."""
+        ...
+
+    async def save(self, notebook: Notebook) -> str:
+        """Have its document in its file; what to say where its server or the file is gone. Raises Refused where the
+        server is there and does not write it."""
+        ...
+
     async def let_go(self, notebook: Notebook) -> None:
         """Save its document and close it."""

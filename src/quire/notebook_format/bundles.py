@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from typing import Any
 
 from quire.core.model import Data
@@ -13,7 +14,7 @@ WIDGETS = "application/vnd.quire.widget-state+json"
 """The models behind a widget view, by id: kept by us beside the view, by a document in its metadata."""
 
 _VERBATIM = "application/vnd.quire.verbatim+json"  # {mime: text} that says it is binary and is not
-_WRAPPED = 76  # characters of a line of base64, where there are lines
+_WRAPPED = 76  # characters of a line of base64, where there are lines and no other number is said; R has 72
 
 
 def is_json(mime: str) -> bool:
@@ -100,7 +101,9 @@ def _decoded(text: str) -> tuple[bytes, str] | None:
     except (binascii.Error, ValueError):
         return None
     body = text.removesuffix("\n")
-    layout = ", ".join(["lines"] * ("\n" in body) + ["end"] * (body != text))
+    width = body.find("\n")
+    lines = [] if width < 0 else ["lines" if width == _WRAPPED else f"lines of {width}"]
+    layout = ", ".join(lines + ["end"] * (body != text))
     return (data, layout) if _encoded(data, layout) == text else None
 
 
@@ -108,5 +111,7 @@ def _encoded(data: bytes, layout: str) -> str:
     """In one line or in several, with or without a line's end after the last."""
     text = base64.b64encode(data).decode("ascii")
     if "lines" in layout:
-        text = "\n".join(text[place : place + _WRAPPED] for place in range(0, len(text), _WRAPPED))
+        said = re.search(r"lines of (\d+)", layout)
+        width = max(1, int(said[1])) if said else _WRAPPED
+        text = "\n".join(text[place : place + width] for place in range(0, len(text), width))
     return text + "\n" if "end" in layout else text

@@ -30,12 +30,17 @@ class RemoteContents:
 
     async def read(self, path: str, *, content: bool = True) -> Model:
         query = {"content": str(int(content))}
-        missing = f"There is no {path or '/'!r} on the Jupyter server at {self._server.url}."
+        missing = not_there(path, f"the Jupyter server at {self._server.url}")
         return checked(await self._server.ask("GET", f"api/contents/{path}", query=query, missing=missing), path)
 
     async def write(self, path: str, model: Model) -> Model:
         missing = f"The folder of {path!r} is not there."
         return checked(await self._server.ask("PUT", f"api/contents/{path}", body=model, missing=missing), path)
+
+
+def not_there(path: str, where: str) -> str:
+    new = ', or use_notebook with mode="create" makes a new one' if path.endswith(".ipynb") else ""
+    return f"There is no {path or '/'!r} on {where}. list_files shows what there is{new}."
 
 
 def checked(model: Any, path: str) -> Model:

@@ -9,7 +9,7 @@ from typing import Any
 from jupyter_server.utils import ensure_async
 from tornado.web import HTTPError
 
-from quire.clients.jupyter.contents import Model, checked
+from quire.clients.jupyter.contents import Model, checked, not_there
 from quire.clients.jupyter.ports import JupyterError, Missing
 
 
@@ -43,7 +43,7 @@ class InsideContents:
 
 def refusal(path: str, error: HTTPError) -> JupyterError:
     if error.status_code == 404:
-        return Missing(f"There is no {path or '/'!r} on this Jupyter server.")
+        return Missing(not_there(path, "this Jupyter server"))
     why = error.log_message or error.reason or ""
     return JupyterError(f"This Jupyter server refused {path!r} ({error.status_code}): {why}")
 

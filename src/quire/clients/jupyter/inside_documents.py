@@ -4,41 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from quire.clients.jupyter import contents
 from quire.clients.jupyter.inside_contents import InsideContents
-from quire.clients.jupyter.kernelspecs import SpecsOf, spec_for
-from quire.clients.jupyter.paths import below_root
-from quire.clients.jupyter.plain_documents import PlainDocuments
-from quire.clients.jupyter.ports import Document, Entry
+from quire.clients.jupyter.kernelspecs import SpecsOf
+from quire.clients.jupyter.ports import Document
+from quire.clients.jupyter.server_documents import ServerDocuments
 
 
-class InsideDocuments:
+class InsideDocuments(ServerDocuments):
     """Which of the two it is, the extensions of the server decide when the first document is opened."""
 
     def __init__(self, serverapp: Any, specs: SpecsOf, *, agent: str, timeout: float) -> None:
+        super().__init__(InsideContents(serverapp), specs)
         self._serverapp = serverapp
-        self._contents = InsideContents(serverapp)
-        self._specs = specs
         self._agent = agent
         self._timeout = timeout
-        self._plain = PlainDocuments(self._contents)
         self._live: Any = None
-
-    async def open(self, path: str) -> Document:
-        place = below_root(path)
-        await contents.notebook(self._contents, place)
-        return await self._open(place)
-
-    async def create(self, path: str, kernel: str = "") -> Document:
-        spec = await spec_for(self._specs, kernel)
-        place = await contents.new_notebook(self._contents, path, spec)
-        document = await self._open(place)
-        for cell in document.cells():  # the room gives an empty notebook an empty cell
-            await document.delete(cell["id"])
-        return document
-
-    async def listing(self, path: str = "") -> list[Entry]:
-        return await contents.listing(self._contents, path)
 
     async def close(self) -> None:
         if self._live is not None:

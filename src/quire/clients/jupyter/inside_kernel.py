@@ -14,7 +14,7 @@ from tornado.web import HTTPError
 from quire.clients.jupyter.executions import died
 from quire.clients.jupyter.inside_contents import plain
 from quire.clients.jupyter.kernel_messages import KernelMessage
-from quire.clients.jupyter.kernel_talk import KernelTalk
+from quire.clients.jupyter.kernel_talk import KernelTalk, never_came
 from quire.clients.jupyter.ports import JupyterError, KernelDied, KernelInfo, Missing
 
 CHANNELS = ("iopub", "shell", "control", "stdin")
@@ -34,7 +34,7 @@ class InsideKernel(KernelTalk):
         self._task: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Raises Missing."""
+        """Raises Missing, and JupyterError where the kernel does not come up."""
         try:
             self._connect()
         except (KeyError, HTTPError):
@@ -46,6 +46,9 @@ class InsideKernel(KernelTalk):
         if self._info.state != "busy":  # one that is busy answers when it is done
             try:
                 await self._ready()
+            except KernelDied:
+                await self.close()
+                raise never_came(self._info) from None
             except BaseException:
                 await self.close()
                 raise

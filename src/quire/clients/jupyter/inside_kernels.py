@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from jupyter_server.utils import ensure_async
@@ -12,12 +11,13 @@ from quire.clients.jupyter import kernel_models, kernelspecs
 from quire.clients.jupyter.inside_kernel import InsideKernel
 from quire.clients.jupyter.paths import below_root
 from quire.clients.jupyter.ports import JupyterError, KernelInfo, Missing, SpecInfo
+from quire.clients.jupyter.server_kernels import ServerKernels
 
 
-class InsideKernels:
+class InsideKernels(ServerKernels[InsideKernel]):
     def __init__(self, serverapp: Any) -> None:
+        super().__init__()
         self._serverapp = serverapp
-        self._connections: set[InsideKernel] = set()
 
     async def listing(self) -> list[KernelInfo]:
         sessions, (_, specs) = await self._sessions(), await self.specs()
@@ -28,20 +28,8 @@ class InsideKernels:
         found = await ensure_async(self._serverapp.kernel_spec_manager.get_all_specs())
         return kernelspecs.read({"default": self._kernels.default_kernel_name, "kernelspecs": found})
 
-    async def of(self, path: str) -> KernelInfo | None:
-        place = below_root(path)
-        sessions = await self._sessions()
-        found = kernel_models.kernel_of(sessions, place)
-        if found is None:
-            return None
-        _, specs = await self.specs()
-        return kernel_models.kernel(found, specs, kernel_models.paths_of(sessions, found["id"]))
-
     async def start(self, *, path: str = "", spec: str = "") -> KernelInfo:
-        default, specs = await self.specs()
-        name = spec or default
-        if name not in [each.name for each in specs]:
-            raise kernelspecs.no_spec(name, specs)
+        name, specs = await self._spec(spec)
         try:
             if path:
                 place = below_root(path)
@@ -53,8 +41,7 @@ class InsideKernels:
 
     async def use(self, path: str, kernel: str) -> None:
         place = below_root(path)
-        found = kernel_models.kernel_of(await self._sessions(), place)
-        if found is not None and found["id"] == kernel:
+        if await self._uses(place, kernel):
             return
         self._model(kernel)
         await self._session(place, kernel_id=kernel)
@@ -73,9 +60,6 @@ class InsideKernels:
                 await ensure_async(self._kernels.shutdown_kernel(kernel))
             except (KeyError, HTTPError):
                 return  # somebody else was quicker
-
-    async def close(self) -> None:
-        await asyncio.gather(*(each.close() for each in list(self._connections)))
 
     @property
     def _kernels(self) -> Any:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from typing import Any
 
+from quire.clients.jupyter.contents import not_there
 from quire.clients.jupyter.line import RAW, Dial, Line, noted_message, save_number
 from quire.clients.jupyter.ports import JupyterError, Missing
 from quire.clients.jupyter.sockets import Cut
@@ -23,7 +24,7 @@ class Rooms:
         async def dial() -> Line:
             file = self._files().index(path)
             if file is None:
-                raise Missing(f"There is no {path!r} on this Jupyter server.")
+                raise Missing(not_there(path, "this Jupyter server"))
             name = f"json:notebook:{file}"
             room = await self._room(name, path)
             seat = Seat(name)
@@ -37,10 +38,18 @@ class Rooms:
         try:
             await self._extension.get_document(room_id=name, copy=False, create=True)
         except Exception as error:  # whatever the contents manager or nbformat raise
+            await self._drop(name)
             raise JupyterError(f"This Jupyter server cannot share {path!r}: {error}") from None
         room = server.rooms[name]
         stay(room)
         return room
+
+    async def _drop(self, name: str) -> None:
+        """One that could not be begun: left among the rooms, it would be an empty document to whoever comes next."""
+        async with self._extension._room_locks[name]:
+            rooms = self._extension.ywebsocket_server.rooms
+            if name in rooms and not rooms[name].ready and not rooms[name].clients:
+                del rooms[name]
 
     async def _sit(self, name: str, room: Any, seat: Seat) -> None:
         try:

@@ -110,6 +110,13 @@ class KernelTalk:
         return future
 
 
+def never_came(kernel: KernelInfo) -> JupyterError:
+    return JupyterError(
+        f"A kernel of the kernelspec {kernel.spec!r} was started and ended before it answered; nothing ran. What its "
+        "program said is in the Jupyter server's log. Mend that, or name another kernelspec."
+    )
+
+
 def uncertain(kernel: str) -> Unreachable:
     return Unreachable(
         f"The connection to the kernel {kernel} broke while this ran, and how it ended was missed. It may have run, "

@@ -4,44 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from quire.clients.jupyter import contents
 from quire.clients.jupyter.contents import RemoteContents
-from quire.clients.jupyter.kernelspecs import SpecsOf, spec_for
+from quire.clients.jupyter.kernelspecs import SpecsOf
 from quire.clients.jupyter.line import Dial, Line
 from quire.clients.jupyter.live_documents import LiveDocuments
-from quire.clients.jupyter.paths import below_root
-from quire.clients.jupyter.plain_documents import PlainDocuments
-from quire.clients.jupyter.ports import Document, Entry, Missing, Unreachable
+from quire.clients.jupyter.ports import Document, Missing, Unreachable
 from quire.clients.jupyter.server import Server
+from quire.clients.jupyter.server_documents import ServerDocuments
 from quire.clients.jupyter.sockets import Cut, Socket, open_socket
 
 
-class RemoteDocuments:
+class RemoteDocuments(ServerDocuments):
     """Which of the two it is, the first document decides."""
 
     def __init__(self, server: Server, specs: SpecsOf, *, agent: str) -> None:
+        super().__init__(RemoteContents(server), specs)
         self._server = server
-        self._contents = RemoteContents(server)
-        self._specs = specs
         self._live = LiveDocuments(self._dial, agent=agent, timeout=server.timeout)
-        self._plain = PlainDocuments(self._contents)
         self._collaborates: bool | None = None
-
-    async def open(self, path: str) -> Document:
-        place = below_root(path)
-        await contents.notebook(self._contents, place)
-        return await self._open(place)
-
-    async def create(self, path: str, kernel: str = "") -> Document:
-        spec = await spec_for(self._specs, kernel)
-        place = await contents.new_notebook(self._contents, path, spec)
-        document = await self._open(place)
-        for cell in document.cells():  # the room gives an empty notebook an empty cell
-            await document.delete(cell["id"])
-        return document
-
-    async def listing(self, path: str = "") -> list[Entry]:
-        return await contents.listing(self._contents, path)
 
     async def close(self) -> None:
         await self._live.close()

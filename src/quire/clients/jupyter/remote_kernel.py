@@ -11,7 +11,7 @@ from dataclasses import replace
 from quire.clients.jupyter import kernel_models
 from quire.clients.jupyter.executions import RunningExecution, died
 from quire.clients.jupyter.kernel_messages import V1, KernelMessage, decoded, encoded
-from quire.clients.jupyter.kernel_talk import READY, KernelTalk, uncertain
+from quire.clients.jupyter.kernel_talk import READY, KernelTalk, never_came, uncertain
 from quire.clients.jupyter.ports import JupyterError, KernelDied, KernelInfo, Missing, Unreachable
 from quire.clients.jupyter.server import Server
 from quire.clients.jupyter.sockets import Cut, Socket, open_socket
@@ -35,14 +35,20 @@ class RemoteKernel(KernelTalk):
         self._watchers: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
-        """Raises Missing or Unreachable."""
-        socket = await self._dial()
+        """Raises Missing or Unreachable, and JupyterError where the kernel does not come up."""
+        try:
+            socket = await self._dial()
+        except KernelDied:
+            raise never_came(self._info) from None
         self._join(socket)
         self._task = asyncio.create_task(self._keep(socket))
         self._watchers.add(asyncio.create_task(self._watch()))
         if self._info.state != "busy":  # one that is busy answers when it is done
             try:
                 await self._ready()
+            except KernelDied:
+                await self.close()
+                raise never_came(self._info) from None
             except BaseException:
                 await self.close()
                 raise
@@ -78,14 +84,25 @@ class RemoteKernel(KernelTalk):
             raise Cut(why="it takes no more") from None
 
     async def _dial(self) -> Socket:
-        return await open_socket(
-            self._server,
-            f"api/kernels/{self._info.id}/channels",
-            {"session_id": self._session},
-            subprotocols=(V1,),
-            timeout=max(READY, self._server.timeout),  # it opens when the kernel is up
-            missing=f"There is no kernel {self._info.id!r} any more on the Jupyter server at {self._server.url}.",
+        """It opens when the kernel is up; a kernel that never is, its server gives up in the end."""
+        opening = asyncio.ensure_future(
+            open_socket(
+                self._server,
+                f"api/kernels/{self._info.id}/channels",
+                {"session_id": self._session},
+                subprotocols=(V1,),
+                timeout=max(READY, self._server.timeout),
+                missing=f"There is no kernel {self._info.id!r} any more on the Jupyter server at {self._server.url}.",
+            )
         )
+        try:
+            while not (await asyncio.wait((opening,), timeout=LOOK))[0]:
+                await self._look()
+                if self._gone is not None:
+                    raise self._gone
+            return opening.result()
+        finally:
+            opening.cancel()
 
     async def _keep(self, socket: Socket) -> None:
         """Listen; when the websocket is cut, make another, for as long as the kernel lives."""

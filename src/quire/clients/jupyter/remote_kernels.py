@@ -10,14 +10,15 @@ from quire.clients.jupyter.paths import below_root
 from quire.clients.jupyter.ports import JupyterError, KernelInfo, Missing, SpecInfo
 from quire.clients.jupyter.remote_kernel import RemoteKernel
 from quire.clients.jupyter.server import Server
+from quire.clients.jupyter.server_kernels import ServerKernels
 
 STARTING = 60.0  # seconds a kernel may take to start, or to end
 
 
-class RemoteKernels:
+class RemoteKernels(ServerKernels[RemoteKernel]):
     def __init__(self, server: Server) -> None:
+        super().__init__()
         self._server = server
-        self._connections: set[RemoteKernel] = set()
 
     async def listing(self) -> list[KernelInfo]:
         kernels, sessions, (_, specs) = await asyncio.gather(
@@ -30,20 +31,8 @@ class RemoteKernels:
     async def specs(self) -> tuple[str, list[SpecInfo]]:
         return kernelspecs.read(await self._server.ask("GET", "api/kernelspecs"))
 
-    async def of(self, path: str) -> KernelInfo | None:
-        place = below_root(path)
-        sessions = await self._sessions()
-        found = kernel_models.kernel_of(sessions, place)
-        if found is None:
-            return None
-        _, specs = await self.specs()
-        return kernel_models.kernel(found, specs, kernel_models.paths_of(sessions, found["id"]))
-
     async def start(self, *, path: str = "", spec: str = "") -> KernelInfo:
-        default, specs = await self.specs()
-        name = spec or default
-        if name not in [each.name for each in specs]:
-            raise kernelspecs.no_spec(name, specs)
+        name, specs = await self._spec(spec)
         if not path:
             model = await self._server.ask("POST", "api/kernels", body={"name": name}, timeout=STARTING)
             return kernel_models.kernel(model, specs)
@@ -52,8 +41,7 @@ class RemoteKernels:
 
     async def use(self, path: str, kernel: str) -> None:
         place = below_root(path)
-        found = kernel_models.kernel_of(await self._sessions(), place)
-        if found is not None and found["id"] == kernel:
+        if await self._uses(place, kernel):
             return
         await self._model(kernel)
         await self._session(place, kernel_id=kernel)
@@ -70,9 +58,6 @@ class RemoteKernels:
         status, text = await self._server.request("DELETE", f"api/kernels/{checked(kernel)}", timeout=STARTING)
         if status >= 400 and status != 404:
             raise JupyterError(f"The kernel {kernel} was not shut down ({status}): {text[:200]}")
-
-    async def close(self) -> None:
-        await asyncio.gather(*(each.close() for each in list(self._connections)))
 
     async def _model(self, kernel: str) -> Any:
         missing = f"There is no kernel {kernel!r} on the Jupyter server at {self._server.url}; list those that run."

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from pycrdt import Doc, create_update_message
 
 from quire.clients.jupyter import line as lines
+from quire.clients.jupyter.contents import not_there
 from quire.clients.jupyter.histories import Own, carry_over, same_history
 from quire.clients.jupyter.line import NOTHING, Dial, Line
 from quire.clients.jupyter.ports import JupyterError, Missing, Unreachable
@@ -21,6 +22,7 @@ from quire.clients.jupyter.versions import Versions
 
 LONGEST_PAUSE = 5.0  # seconds between two attempts to reach the room again
 TRIES = 3  # of a save
+WRITTEN = 1.5  # seconds from a save's acknowledgement until its file counts as not written; autosave comes after one
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -285,7 +287,7 @@ class Replica:
     async def _written(self, before: int) -> bool:
         """That it wrote comes as a change of the document, too; a failure is acknowledged as if it had not failed."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(min(self._timeout, 5.0)):
+            async with asyncio.timeout(min(self._timeout, WRITTEN)):
                 while self.shared.saves == before:
                     self._saved.clear()
                     await self._saved.wait()
@@ -307,7 +309,7 @@ def apply(doc: Doc[Any], update: bytes) -> None:
 def refused(path: str, cut: Cut) -> JupyterError:
     """What a room that hangs up at once means."""
     if cut.code == 4404:
-        return Missing(f"There is no {path!r} on the Jupyter server.")
+        return Missing(not_there(path, "the Jupyter server"))
     if cut.code in (4400, 4500, 1003):
         return JupyterError(f"The Jupyter server cannot share {path!r}: {cut.why or cut.code}. Is it a valid notebook?")
     return Unreachable(f"The connection to the document {path!r} was cut ({cut}). Try again.")

@@ -76,6 +76,8 @@ class Server:
     _open: dict[str, Document] = field(default_factory=dict)
     _opening: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
     _saving: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _writing: dict[str, asyncio.Task[None]] = field(default_factory=dict)  # those of them that have begun
+    _unsaved: dict[str, str] = field(default_factory=dict)  # documents whose last save failed, and why
 
     @property
     def documents(self) -> Documents:
@@ -113,23 +115,47 @@ class Server:
 
     async def _save(self, path: str) -> None:
         await asyncio.sleep(0)  # what comes in the same moment is saved with it
-        self._saving.pop(path, None)
-        document = self._open.get(path)
+        task = self._saving.pop(path, None)
+        if task is not None:
+            self._writing[path] = task
         try:
-            if document is not None:
-                await document.save()
+            await self.save(path)
         except JupyterError as error:
             log.warning("saving %s on the Jupyter server %r: %s", path, self.name, error)
+        finally:
+            if self._writing.get(path) is task:
+                del self._writing[path]
+
+    async def save(self, path: str) -> None:
+        """Back when an open document is in its file; why it is not is kept until it is."""
+        document = self._open.get(path)
+        if document is None:
+            return
+        try:
+            await document.save()
+        except JupyterError as error:
+            self._unsaved[path] = str(error)
+            raise
+        self._unsaved.pop(path, None)
+
+    def unsaved(self, path: str) -> str:
+        """Why the last save of an open document failed; "" where it did not. Who asks has it tried again."""
+        why = self._unsaved.get(path, "")
+        if why and path not in self._writing:
+            self.save_soon(path)
+        return why
 
     async def let_go(self, path: str) -> None:
         """Close a document, saved; the file stays."""
+        try:
+            await self.save(path)
+        except JupyterError as error:
+            log.warning("the last changes of %s on the Jupyter server %r are not saved: %s", path, self.name, error)
+        self._unsaved.pop(path, None)
         document = self._open.pop(path, None)
-        if document is None:
-            return
-        with contextlib.suppress(JupyterError):
-            await document.save()
-        with contextlib.suppress(JupyterError):
-            await document.close()
+        if document is not None:
+            with contextlib.suppress(JupyterError):
+                await document.close()
 
     async def end(self, kernel: str) -> None:
         """Shut down a kernel of ours."""

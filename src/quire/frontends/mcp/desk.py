@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 from fastmcp import Context
 from fastmcp.tools import ToolResult
+from mcp_types import TextContent
 
 from quire.core import describing
 from quire.core.access import Access, Caller
@@ -47,6 +48,7 @@ class Desk:
     async def notebook(self, ctx: Context, name: str | None, needed: Access = Access.WRITE) -> Notebook:
         found = await self.app.current.notebook(self.client(ctx), name, needed)
         recorded.current().notebook = found.name
+        recorded.current().beside = self.app.jupyter.unsaved(found)
         return found
 
     async def entries(self, ctx: Context, notebook: Notebook) -> list[dict[str, Any]]:
@@ -204,7 +206,7 @@ def refusals(tool: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any
     @functools.wraps(tool)
     async def translated(*args: Any, **kwargs: Any) -> Any:
         try:
-            return await tool(*args, **kwargs)
+            return _with(await tool(*args, **kwargs), recorded.current().beside)
         except QuireError as error:
             recorded.current().failed(error)
             return ToolResult(content=str(error), is_error=True)
@@ -213,3 +215,13 @@ def refusals(tool: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any
             return question.result
 
     return translated
+
+
+def _with(answer: Any, beside: str) -> Any:
+    """The answer, with what concerns its notebook and not the call."""
+    if beside and isinstance(answer, ToolResult):
+        answer.content.append(TextContent(type="text", text=f"[WARNING] {beside}"))
+        if answer.structured_content is not None:
+            notices = (answer.structured_content.get("notice"), beside)
+            answer.structured_content["notice"] = " ".join(filter(None, notices))
+    return answer

@@ -36,6 +36,7 @@ class Call:
     digest: str | None = None
     outcome: str | None = None
     active: ActiveRun | None = None  # the run it waits for
+    beside: str = ""  # what is to be said with the answer, whatever that is
     begun: float = field(default_factory=time.perf_counter)
 
     def ran(self, notebook: Notebook, cell: Cell, *, waits: bool = False) -> None:

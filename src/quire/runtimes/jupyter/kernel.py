@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Any
 
-from quire.clients.jupyter.ports import Execution, JupyterError, KernelConnection, KernelDied, Message
+from quire.clients.jupyter.ports import Execution, JupyterError, KernelConnection, KernelDied
 from quire.clients.jupyter.servers import Server
 from quire.core.capability import Catalog
 from quire.core.errors import Failed, Refused
@@ -14,6 +14,7 @@ from quire.core.model import Census, Died, KernelSpec, Restored
 from quire.core.ports import START, Draft, Recipe, Relay, Written
 from quire.runtimes.jupyter import asking
 from quire.runtimes.jupyter.offering import Offering
+from quire.runtimes.jupyter.previews import with_preview
 from quire.runtimes.jupyter.translating import Translation
 from quire.wire import messages
 
@@ -38,7 +39,7 @@ class JupyterKernel:
         self._offering = Offering(calls, spec) if calls is not None else None
         self._emptied = False  # it was begun anew since the last run
         self._execution: Execution | None = None
-        self._coming: asyncio.Future[Message] | None = None  # what it says next
+        self._coming: asyncio.Future[messages.Event | None] | None = None  # what it says next
         self._translation = Translation("", python=False)
         self._left: Execution | None = None  # code that did not stop and was let go of
         self._follower: asyncio.Task[None] | None = None
@@ -83,17 +84,20 @@ class JupyterKernel:
 
     async def event(self) -> messages.Event | Died:
         assert self._end is not None
+        if self._translation.left is not None:
+            left, self._translation.left = self._translation.left, None
+            return left
         while not self._end.done():
             assert self._execution is not None
             if self._coming is None:  # it outlives a caller who gives up: what it brings is for the next
-                self._coming = asyncio.ensure_future(self._execution.next())
+                self._coming = asyncio.ensure_future(self._next(self._execution))
             either: set[asyncio.Future[Any]] = {self._coming, self._end}
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if not self._coming.done():
                 continue
             coming, self._coming = self._coming, None
             try:
-                event = self._heard(coming.result())
+                event = coming.result()
             except JupyterError as error:
                 return self._died(error)
             if event is not None:
@@ -101,11 +105,13 @@ class JupyterKernel:
         self._hush()
         return self._end.result()
 
-    def _heard(self, message: Message) -> messages.Event | None:
-        assert self._execution is not None
-        if self._offering is not None and self._offering.take(message, self._execution):
+    async def _next(self, execution: Execution) -> messages.Event | None:
+        """What comes next of it; None for what is not the transcript's."""
+        message = await execution.next()
+        if self._offering is not None and self._offering.take(message, execution):
             return None
-        return self._translation.event(message)
+        event = self._translation.event(message)
+        return await with_preview(event) if isinstance(event, messages.Displayed) else event
 
     def _hush(self) -> None:
         """Nobody waits any more for what the execution says next."""

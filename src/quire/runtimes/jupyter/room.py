@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import replace
 from urllib.parse import urlsplit
 
-from quire.clients.jupyter.ports import JupyterError, Missing
+from quire.clients.jupyter.ports import JupyterError, Missing, Unreachable
 from quire.clients.jupyter.servers import Address, Server, Servers
 from quire.core.errors import Failed, NotFound, Refused
 from quire.core.jupyter import JupyterFile, JupyterKernel, JupyterServer
@@ -155,6 +155,25 @@ class JupyterRoom:
             finally:
                 await connection.close()
         return True
+
+    def unsaved(self, notebook: Notebook) -> str:
+        place = notebook.document
+        try:
+            why = self._servers.named(place.server).unsaved(place.path) if place is not None else ""
+        except Missing:
+            return ""
+        return f"The last changes are not saved yet, and it is tried again: {why}" if why else ""
+
+    async def save(self, notebook: Notebook) -> str:
+        place = notebook.document
+        try:
+            if place is not None:
+                await self._servers.named(place.server).save(place.path)
+        except (Missing, Unreachable) as error:
+            return f"Its last changes may not be saved: {error}"
+        except JupyterError as error:
+            raise Refused(f"It is not saved: {error}") from error
+        return ""
 
     async def let_go(self, notebook: Notebook) -> None:
         place = notebook.document

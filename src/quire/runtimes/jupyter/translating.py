@@ -25,6 +25,7 @@ class Translation:
         self._questions = 0
         self._value: list[Any] = []
         self._raised = ""
+        self.left: Finished | None = None  # what is to be said after the event that was given last
 
     def event(self, message: Message) -> Event | None:
         said = message.content
@@ -44,7 +45,7 @@ class Translation:
                 self._questions += 1
                 return Asked(question=self._questions, prompt=_text(said.get("prompt")))
             case "execute_reply":
-                return self._finished(said)
+                return self._ended(said)
         return None
 
     def _displayed(self, message: Message) -> Displayed:
@@ -71,7 +72,15 @@ class Translation:
         if self.unanswered:
             traceback = f"{traceback}\nEOFError: {self.unanswered}"
             return Raised(name="EOFError", message=self.unanswered, traceback=traceback)
-        return Raised(name=name, message=message, traceback=traceback or f"{name}: {message}")
+        return Raised(name=name, message=message, traceback=traceback or f"{name or 'Error'}: {message}")
+
+    def _ended(self, said: dict[str, Any]) -> Event:
+        """A kernel may end interrupted code without a word: what it was interrupted for is said in its place."""
+        finished = self._finished(said)
+        if not self.unanswered or self._raised or finished.outcome != "error":
+            return finished
+        self.left = finished
+        return Raised(name="EOFError", message=self.unanswered, traceback=f"EOFError: {self.unanswered}")
 
     def _finished(self, said: dict[str, Any]) -> Finished:
         count = said.get("execution_count")

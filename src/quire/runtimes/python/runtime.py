@@ -40,7 +40,9 @@ class PythonRuntime:
         sandbox: str = "off",
         environment: Collection[str] = (),
         workspaces: Collection[Path] = (),
+        at_once: bool = True,
     ) -> None:
+        """`at_once`: warm before anybody asks; else the first kernel waits for what is loaded, and spares come then."""
         self._python = python
         self._calls = calls
         self._preload = preload
@@ -53,14 +55,16 @@ class PythonRuntime:
         self._starting: dict[str, asyncio.Lock] = {}
         self._spares: list[PythonKernel] = []
         self._wanted = spares
+        self._at_once = at_once
         self._taken = asyncio.Event()
         self._stocking: asyncio.Task[None] | None = None
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[PythonRuntime]:
         """The zygote warms up while the server answers its first calls; leaving ends every process."""
-        with contextlib.suppress(Failed):  # the first start says why
-            self._zygotes[self._python] = Zygote.spawn(self._python, self._preload, self._environ)
+        if self._at_once:
+            with contextlib.suppress(Failed):  # the first start says why
+                self._zygotes[self._python] = Zygote.spawn(self._python, self._preload, self._environ)
         self._stocking = asyncio.get_running_loop().create_task(self._stock())
         try:
             yield self
@@ -77,6 +81,7 @@ class PythonRuntime:
         kernel = self._spare() if python == self._python else None
         if kernel is None:
             kernel = await self._make(python)
+            self._taken.set()
         try:
             await kernel.enter(spec)
         except BaseException:
@@ -155,6 +160,9 @@ class PythonRuntime:
 
     async def _stock(self) -> None:
         """Keep so many spares; runs until cancelled."""
+        if not self._at_once:
+            await self._taken.wait()
+            await asyncio.sleep(_REST)
         while True:
             self._taken.clear()
             with contextlib.suppress(Failed, Refused):  # the next start says why

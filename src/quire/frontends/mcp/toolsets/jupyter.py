@@ -148,14 +148,15 @@ def _in_use(shelf: Shelf, desk: Desk, books: Books) -> None:
     async def unuse_notebook(ctx: Context, notebook_name: str) -> ToolResult:
         """Let go of a notebook: it is saved and stays on the Jupyter server. A kernel started for it ends."""
         client, book = desk.client(ctx), await books.named(ctx, notebook_name)
-        was_current = desk.app.current.chosen(client) == book.title
+        was_current, unsaved = desk.app.current.chosen(client) == book.title, ""
         if book.document is not None:
             if desk.app.runs.current(book) is not None:
                 raise Refused(f"A cell of notebook '{notebook_name}' runs. Let it end, or call restart_notebook first.")
+            unsaved = await desk.app.jupyter.save(book)
             await desk.app.kernels.forget(book)
             await desk.app.notebooks.forget(book)
         now = desk.app.current.leave(client, book.title)
-        text = f"Notebook '{notebook_name}' unused successfully."
+        text = " ".join(filter(None, (f"Notebook '{notebook_name}' unused successfully.", unsaved)))
         if was_current:
             text += f" Current notebook switched to '{now}'." if now else " No notebook is current now."
         return said(text)

@@ -1,0 +1,98 @@
+"""What is not in its file is said: a server that cannot write costs no change, and never silently."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from fastmcp import Client
+from fastmcp.client.transports import StreamableHttpTransport
+
+from tests.conftest import DEADLINE, call, text
+from tests.jupyter.places import REPOSITORY
+from tests.jupyter.quires import TOOLSETS, quire, refused, said, saved_when
+from tests.jupyter.servers import JupyterServer, jupyter
+
+REFUSING = "--ServerApp.contents_manager_class=tests.jupyter.refusing.Refusing"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    server: JupyterServer
+    client: Client[Any]
+
+    @property
+    def full(self) -> Path:
+        """While this is there, nothing is written."""
+        return self.server.folder / "full"
+
+
+async def way(stack: AsyncExitStack, folder: Path, *, inside: bool, collaboration: bool) -> Way:
+    environment = {"PYTHONPATH": str(REPOSITORY)}
+    if inside:
+        given = {"data_dir": folder / "quire", "toolsets": TOOLSETS, "preload": "", "spare_kernels": "0"}
+        environment |= {f"QUIRE_{name.upper()}": str(value) for name, value in given.items()}
+    how: dict[str, Any] = {"quire": inside, "collaboration": collaboration, "options": (REFUSING,)}
+    server = stack.enter_context(jupyter(folder / "jupyter", environment=environment, **how))
+    headers = {"Authorization": f"token {server.token}"}
+    within = Client(StreamableHttpTransport(f"{server.url}mcp", headers=headers))
+    client = await stack.enter_async_context(within if inside else quire(folder, server))
+    return Way(server=server, client=client)
+
+
+@pytest.fixture(params=["standalone", "extension"])
+async def live(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Way]:
+    async with AsyncExitStack() as stack:
+        yield await way(stack, tmp_path, inside=request.param == "extension", collaboration=True)
+
+
+@pytest.fixture(params=["standalone", "extension"])
+async def plain(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Way]:
+    async with AsyncExitStack() as stack:
+        yield await way(stack, tmp_path, inside=request.param == "extension", collaboration=False)
+
+
+async def until(client: Client[Any], tool: str, *, warned: bool, **arguments: Any) -> Any:
+    """The first answer that says, or does not say, that something is not saved."""
+    with anyio.fail_after(DEADLINE):
+        while ("not saved" in text(answer := await call(client, tool, **arguments))) is not warned:
+            await anyio.sleep(0.1)
+    return answer
+
+
+async def test_a_save_that_fails_is_said_until_it_is_made_up_for(live: Way) -> None:
+    client, server = live.client, live.server
+    path = server.notebook("a = 1")
+    await said(client, "use_notebook", notebook_name="book", notebook_path=path)
+    live.full.touch()
+    assert "+a = 2" in await said(client, "overwrite_cell_source", cell_index=0, cell_source="a = 2")
+    await until(client, "read_cell", cell_index=0, warned=True)
+    ran = await call(client, "execute", code="print('ran')", notebook="book")
+    assert not ran.is_error and "ran\n" in ran.structured_content["stdout"], text(ran)
+    assert f"did not write '{path}'" in ran.structured_content["notice"]
+    kept = await refused(client, "unuse_notebook", notebook_name="book")
+    assert "did not write" in kept and "the disk may be full" in kept
+    assert "a = 1" in "".join(server.saved(path)["cells"][0]["source"])
+    live.full.unlink()
+    await until(client, "read_cell", cell_index=0, warned=False)
+    cells = saved_when(server, path, lambda cells: len(cells) == 2 and cells[1]["outputs"])
+    assert "".join(cells[0]["source"]) == "a = 2"
+    await said(client, "unuse_notebook", notebook_name="book")
+
+
+async def test_without_collaboration_an_edit_and_a_run_that_are_not_written_are_errors(plain: Way) -> None:
+    client, server = plain.client, plain.server
+    path = server.notebook("print('ran')")
+    await said(client, "use_notebook", notebook_name="book", notebook_path=path)
+    plain.full.touch()
+    edited = await refused(client, "overwrite_cell_source", cell_index=0, cell_source="a = 2")
+    assert "No space left on device" in edited and path in edited
+    assert "No space left on device" in await refused(client, "execute_cell", cell_index=0)
+    plain.full.unlink()
+    assert (await said(client, "execute_cell", cell_index=0)).startswith("ran\n")
+    assert server.saved(path)["cells"][0]["execution_count"]
