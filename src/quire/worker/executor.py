@@ -11,6 +11,7 @@ import builtins
 import linecache
 import os
 import re
+import signal
 import sys
 import types
 from collections.abc import Callable
@@ -228,6 +229,7 @@ class _Cell:
 
 def _end_child(error: BaseException | None) -> NoReturn:
     """A child the cell forked came to the cell's end: it leaves as a script does, not into our loop."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     code = 0 if error is None else 1
     if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
         code = error.code or 0

@@ -283,6 +283,8 @@ class _Worker:
         try:
             finished = self._executor.execute(request)
         except KeyboardInterrupt as late:  # it came while the outcome was being reported
+            if self._channel.left:  # or a child of the cell's was ending
+                os._exit(1)
             self._channel.send(raised(late))
             finished = messages.Finished(run=request.run, outcome="interrupted")
         finally:
@@ -325,7 +327,7 @@ class _Worker:
                     raise InputNotAvailable(f"input({prompt!r}): {message.why}")
 
     def _on_interrupt(self, number: int, frame: types.FrameType | None) -> None:
-        if self._running:
+        if self._running and not processes.pass_on():
             self._interrupts.come(KeyboardInterrupt())
 
     def _display(self, *values: Any, **given: Any) -> Any:

@@ -8,6 +8,7 @@ import math
 import os
 import platform
 import signal
+import struct
 import time
 import warnings
 from collections.abc import Iterator
@@ -22,11 +23,16 @@ _ADOPTION = 5.0  # seconds a copy waits to become the keeper's child
 _libc = ctypes.CDLL(None)
 _python = ctypes.PyDLL(None)  # calls that keep the interpreter's lock, after which no signal's handler runs
 _asleep: list[bool] = []
+_forking: list[bool] = []  # a fork is under way
+_forked_at = ctypes.create_string_buffer(16)  # timespec: when this process last did, by its thread's processor time
+_THREAD_CLOCK = 3  # CLOCK_THREAD_CPUTIME_ID
+_JUST = 0.001  # seconds
 _python.syscall.restype = ctypes.c_long
 _python.syscall.argtypes = [ctypes.c_long] * 6
 
 # bound before any cell ran: one that patches os must not reach into this
 _fork, _getppid, _exit, _waitpid = os.fork, os.getppid, os._exit, os.waitpid
+_kill, _getpid, _getpgid, _thread_time = os.kill, os.getpid, os.getpgid, time.thread_time
 
 
 def adopt_orphans() -> None:
@@ -62,16 +68,39 @@ def fork_orphan(keeper: int, *, alone: bool) -> bool:
 
 def interrupt_copies_too() -> None:
     """A copy that a cell forks while an interrupt comes is interrupted too: Python forgets, in a new copy, the signals
-    it has not handled yet. So none is taken meanwhile. To be called after all else that asks to be told of forks."""
+    it has not handled yet. So none is taken meanwhile; `pass_on` is for one that came just before. To be called
+    after all else that asks to be told of forks. What is called is no Python code: in that a handler may run, and what
+    it raises there is lost."""
     signals = ctypes.create_string_buffer(128)  # sigset_t
     _python.sigemptyset(signals)
     _python.sigaddset(signals, signal.SIGINT)
     taken = partial(_python.pthread_sigmask, signal.SIG_UNBLOCK, signals, None)
-    os.register_at_fork(
+    register = os.register_at_fork
+    register(before=partial(_forking.append, True), after_in_parent=_forking.clear, after_in_child=_forking.clear)
+    register(
+        after_in_parent=partial(_python.clock_gettime, _THREAD_CLOCK, _forked_at),
+        after_in_child=partial(ctypes.memset, _forked_at, 0, len(_forked_at)),
+    )
+    register(
         before=partial(_python.pthread_sigmask, signal.SIG_BLOCK, signals, None),
         after_in_parent=taken,
         after_in_child=taken,
     )
+
+
+def pass_on() -> bool:
+    """Have copies that were forked as an interrupt came hear it, too. True where a fork is under way: what is raised
+    now would be lost, and the interrupt comes again when it is over."""
+    if _forking:
+        _kill(_getpid(), signal.SIGINT)
+        return True
+    seconds, more = struct.unpack("qq", _forked_at)
+    if (seconds or more) and _thread_time() - seconds - more / 1e9 < _JUST:
+        for pid in children(_getpid()):
+            with contextlib.suppress(OSError):
+                if _getpgid(pid) == _getpgid(0):
+                    _kill(pid, signal.SIGINT)
+    return False
 
 
 def alone() -> bool:

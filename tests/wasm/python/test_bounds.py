@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -201,12 +200,11 @@ def test_one_guests_loop_does_not_hold_up_another(make: Make) -> None:
 
     endless = threading.Thread(target=loop)
     endless.start()
-    until = time.monotonic() + 20
     for _ in range(20):
         assert other.run("x").value == 1
-    assert time.monotonic() < until
+    assert endless.is_alive()
     busy.guest.interrupt()
-    endless.join(30)
+    endless.join(60)
     assert not endless.is_alive()
 
 
