@@ -24,7 +24,7 @@ from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
 from tests.jupyter.lab import Lab, chromium, lab
 from tests.jupyter.servers import JupyterServer, jupyter
 
-from bench.servers import timed
+from bench.servers import bare_http, timed
 from quire.clients.jupyter.connecting import remote
 
 _PEER = "jupyter-mcp-server==2.2.4"
@@ -53,7 +53,9 @@ async def _compare(server: JupyterServer, folder: Path, python: Path) -> Found:
         _say("1+1", peer=theirs, standalone=ours, extension=within)
         read_theirs = await _read(peer, server, _PEER_ROUNDS)
         read, read_within = await _read(beside, server, _ROUNDS), await _read(inside, server, _ROUNDS)
-        _say("read of 50 cells", peer=read_theirs, standalone=read, extension=read_within)
+        bare = await stack.enter_async_context(bare_http())
+        floor = await _bare(bare)
+        _say("read of 50 cells", peer=read_theirs, standalone=read, extension=read_within, bare_tool_over_http=floor)
         sleeps, sleeps_within = await _sleeps(beside, server), await _sleeps(inside, server)
         edit, edit_within = await _edits(beside, server), await _edits(inside, server)
         page, page_within = await _pages(beside, inside, server)
@@ -65,6 +67,7 @@ async def _compare(server: JupyterServer, folder: Path, python: Path) -> Found:
         ("execute_cell of 1+1 in the extension / jupyter-mcp-server, p50", within / theirs, 1 / 5),
         ("read_notebook of 50 cells standalone / jupyter-mcp-server, p50", read / read_theirs, 1 / 5),
         ("read_notebook of 50 cells in the extension / jupyter-mcp-server, p50", read_within / read_theirs, 1 / 5),
+        ("read_notebook of 50 cells in the extension / a bare fastmcp tool over HTTP, p50", read_within / floor, 1.5),
         ("ten notebooks that sleep 1 s at once, standalone, s", sleeps, 2.0),
         ("ten notebooks that sleep 1 s at once, in the extension, s", sleeps_within, 2.0),
         ("an edit reaches another replica, standalone, ms, p95", edit * 1000, 300),
@@ -153,6 +156,12 @@ async def _read(client: Client[Any], server: JupyterServer, rounds: int) -> floa
     asked = {"notebook_name": name, "response_format": "detailed", "limit": _CELLS}
     taken = [await timed(lambda: _called(client, "read_notebook", **asked)) for _ in range(rounds + 3)]
     return statistics.median(taken[3:])
+
+
+async def _bare(client: Client[Any]) -> float:
+    """A tool that adds two numbers, of a bare fastmcp server over HTTP: what any call inside costs at the least."""
+    asked = {"a": 1, "b": 1}
+    return statistics.median([await timed(lambda: _called(client, "add", **asked)) for _ in range(_ROUNDS)][3:])
 
 
 async def _sleeps(client: Client[Any], server: JupyterServer) -> float:

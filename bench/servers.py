@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import socket
 import statistics
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +17,15 @@ from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 
 _BARE = """
+import sys
 from fastmcp import FastMCP
 server = FastMCP("bare")
 @server.tool
 async def add(a: int, b: int) -> int:
     "Add two numbers."
     return a + b
-server.run(show_banner=False, log_level="ERROR")
+how = {"transport": "http", "port": int(sys.argv[1])} if len(sys.argv) > 1 else {}
+server.run(show_banner=False, log_level="ERROR", **how)
 """
 
 
@@ -32,6 +37,32 @@ def quire(data_dir: Path, mode: str = "auto", **settings: object) -> Client[Any]
 
 def bare(mode: str = "auto") -> Client[Any]:
     return Client(StdioTransport(sys.executable, ["-c", _BARE], keep_alive=False), mode=mode)
+
+
+@asynccontextmanager
+async def bare_http() -> AsyncIterator[Client[Any]]:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", _BARE, str(port))
+    try:
+        async with asyncio.timeout(60):
+            while not await _listens(port):
+                await asyncio.sleep(0.05)
+        async with Client(f"http://127.0.0.1:{port}/mcp") as client:
+            yield client
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+async def _listens(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return False
+    writer.close()
+    return True
 
 
 async def timed(call: Callable[[], Awaitable[Any]]) -> float:
