@@ -16,6 +16,7 @@ from uuid import uuid4
 import anyio
 from anyio.abc import TaskGroup
 
+from quire.core import ahead
 from quire.core import transcript as transcripts
 from quire.core.active import ActiveRun, ActiveRuns, Question, Stop
 from quire.core.errors import Failed, NotFound, QuireError, Refused
@@ -23,17 +24,7 @@ from quire.core.feed import Change, Feed
 from quire.core.kernels import Kernels
 from quire.core.lease import Lease
 from quire.core.limits import Limits
-from quire.core.model import (
-    Cell,
-    CellId,
-    CellKind,
-    CellState,
-    Died,
-    NewCell,
-    Notebook,
-    Run,
-    RunId,
-)
+from quire.core.model import Cell, CellId, CellKind, CellState, Died, NewCell, Notebook, Run, RunId
 from quire.core.outcomes import KEPT, outcome, restored
 from quire.core.ports import Blobs, Kernel, Store
 from quire.core.queueing import Queue
@@ -46,7 +37,6 @@ from quire.wire import messages
 from quire.wire.messages import Answer, Asked, Finished
 
 log = logging.getLogger(__name__)
-_MOMENT = 1.0  # seconds that one who makes a session waits for its kernel
 _LAST_WORDS = 5.0  # seconds a killed kernel's end is waited for
 _ANSWER = 300.0  # seconds a person has to answer
 _PROMPT = 2_000  # characters of a question
@@ -88,22 +78,9 @@ class Runs:
             yield
 
     async def begin(self, notebook: Notebook) -> None:
-        """Have its kernel started ahead of its first run: back when it is there, or after a moment. What is wrong with
-        it that run will say."""
-        there = anyio.Event()
+        """Have its kernel started ahead of its first run."""
         if self._group is not None:
-            self._group.start_soon(self._begin, notebook, there)
-            with anyio.move_on_after(_MOMENT):
-                await there.wait()
-
-    async def _begin(self, notebook: Notebook, there: anyio.Event) -> None:
-        try:
-            async with self._kernels.turn(notebook) as slot:
-                await self._kernels.ensure(notebook, slot)
-        except QuireError:
-            log.info("a kernel of notebook %r could not be started ahead", notebook.name, exc_info=True)
-        finally:
-            there.set()
+            await ahead.begin(self._kernels, self._group, notebook)
 
     async def start(
         self,
