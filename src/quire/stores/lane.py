@@ -35,9 +35,13 @@ class _Job:
 
 _TOGETHER = 200  # jobs in one transaction at the most
 _BUSY = 10.0  # seconds to wait for another process's transaction
-_LOG = 64  # jobs written, after which the log is put into the database
-_PATIENT = ("PRAGMA synchronous = FULL", f"PRAGMA busy_timeout = {_BUSY * 1000:.0f}")
-_HASTY = ("PRAGMA synchronous = NORMAL", "PRAGMA busy_timeout = 0")
+_LOG = 64  # jobs written, after which the log is put into the database; with so many pages in it, by the job itself
+_PATIENT = (
+    "PRAGMA synchronous = FULL",
+    f"PRAGMA busy_timeout = {_BUSY * 1000:.0f}",
+    "PRAGMA wal_autocheckpoint = 4000",
+)
+_HASTY = ("PRAGMA synchronous = NORMAL", "PRAGMA busy_timeout = 0", "PRAGMA wal_autocheckpoint = 0")
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -80,10 +84,10 @@ class Lane:
         self._database = connect(path)
         self._writes = writes
         self._writing = threading.Lock()
-        self._manner: tuple[str, ...] = _PATIENT
+        self._manner: tuple[str, ...] = ()
         self._logged = 0  # jobs
         if writes:
-            self._database.execute("PRAGMA wal_autocheckpoint = 0")
+            self._behave(_PATIENT)
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name=f"quire-sql-{'w' if writes else 'r'}", daemon=True)
         self._thread.start()
@@ -157,13 +161,17 @@ class Lane:
 
     def _write(self, jobs: list[_Job]) -> None:
         with self._writing:
-            for job, value, failed in self._written(jobs):
-                _settle(job, value, failed)
-            self._logged += len(jobs)
-            if self._logged >= _LOG:
-                self._logged = 0
-                with contextlib.suppress(sqlite3.Error):  # the log holds it all the same, and the next may succeed
-                    self._database.execute("PRAGMA wal_checkpoint(PASSIVE)")
+            done = self._written(jobs)
+        for job, value, failed in done:
+            _settle(job, value, failed)
+        self._logged += len(jobs)
+        if self._logged >= _LOG:
+            self._logged = 0
+            with (
+                self._writing,
+                contextlib.suppress(sqlite3.Error),
+            ):  # the log holds it all the same; the next may succeed
+                self._database.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def _written(self, jobs: list[_Job]) -> list[tuple[_Job, Any, BaseException | None]]:
         done: list[tuple[_Job, Any, BaseException | None]] = []
