@@ -130,7 +130,11 @@ async def test_a_folder_that_is_gone_is_said_and_it_goes_on_when_it_is_back(data
         folder.mkdir()
         await app.notebooks.add_cell(book, "two", CellKind.MARKDOWN)
         await follows(path, "two")
-        assert app.mirrors.trouble(book) == ""
+
+        async def well() -> bool:
+            return app.mirrors.trouble(book) == ""
+
+        await until(well, "no trouble")
         path.unlink()
         folder.rmdir()
         await app.notebooks.add_cell(book, "three", CellKind.MARKDOWN)

@@ -194,7 +194,9 @@ class Saving:
         except QuireError as error:
             if self._kernels.live(book.notebook) is not None and not book.told:
                 book.told = True
-                self._kernels.remember(book.notebook, f"The namespace is not on disk as it is now: {error}")
+                sentence = f"The namespace is not on disk as it is now: {error}"
+                self._kernels.remember(book.notebook, sentence)
+                log.warning("notebook %r: %s", book.notebook.name, sentence)  # the server's end has no next answer
         except Exception:
             log.exception("saving notebook %r", book.notebook.name)
         return False

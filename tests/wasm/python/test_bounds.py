@@ -193,13 +193,16 @@ def test_what_would_end_a_process_ends_the_guest_alone(make: Make, code: str) ->
 def test_one_guests_loop_does_not_hold_up_another(make: Make) -> None:
     busy, other = make(), make()
     other.run("x = 1")
+    begun = threading.Event()
+    busy.hears = lambda event: begun.set() if isinstance(event, Printed) else None
 
     def loop() -> None:
         with pytest.raises(Ended):
-            busy.run("while True: pass")
+            busy.run("print('begun')\nwhile True: pass")
 
     endless = threading.Thread(target=loop)
     endless.start()
+    assert begun.wait(60)
     for _ in range(20):
         assert other.run("x").value == 1
     assert endless.is_alive()

@@ -139,8 +139,9 @@ class Keeper:
                 {"live": int(pid)} | {"branched": int(pid)} | {"writing": int(pid)},
                 [pidfd],
             ) if self._answer is not None and _ANSWERS.get(self._asked) in words:
-                if here := _pid_of(pidfd):
-                    self._names |= {} if "writing" in words else {pid: here}
+                here, writes = _pid_of(pidfd), "writing" in words
+                if here or writes:  # a writer may be done already: what it wrote is there
+                    self._names |= {} if writes else {pid: here}
                     self.live = here if "live" in words else self.live
                     self._settle(self._answer, (here, pidfd))
                     return
