@@ -7,11 +7,11 @@ running, and its outcome is recorded all the same.
 from __future__ import annotations
 
 import logging
+import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from uuid import uuid4
 
 import anyio
 from anyio.abc import TaskGroup
@@ -241,7 +241,7 @@ class Runs:
 
     async def _run(self, active: ActiveRun, lease: Lease) -> None:
         run = Run(
-            id=RunId(uuid4().hex[:12]),
+            id=RunId(secrets.token_hex(6)),
             cell=CellId(""),
             count=0,
             source=active.asked.source,

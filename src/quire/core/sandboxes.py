@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -56,7 +57,7 @@ class Sandboxes:
         self._folders = folders
         self._feed = feed
         self._workspace = workspace
-        self._made = made
+        self._made = str(made)
         self._durable = durable
 
     async def of(self, client: Client, language: str) -> Notebook:
@@ -113,7 +114,7 @@ class Sandboxes:
         return goes
 
     def _is_ours(self, place: str) -> bool:
-        return Path(place).parent == self._made
+        return os.path.dirname(place) == self._made  # noqa: PTH120 - asked for twice in each call
 
     @asynccontextmanager
     async def once(self, client: Client, language: str) -> AsyncIterator[Notebook]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import secrets
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from quire.core.errors import Failed, NotFound, OverLimit, Refused
 from quire.core.model import (
@@ -293,7 +293,7 @@ def _add(db: sqlite3.Connection, notebook: NotebookId, cells: list[NewCell], at:
     added = []
     for number, new in enumerate(cells, at):
         taken = new.id and _one(db, "SELECT 1 FROM cells WHERE notebook = ? AND id = ?", notebook, new.id)
-        id_ = new.id if new.id and not taken else CellId(uuid4().hex[:12])
+        id_ = new.id if new.id and not taken else CellId(secrets.token_hex(6))
         run = replace(new.run, cell=id_) if new.run is not None else None
         if run is not None:
             _insert_run(db, notebook, run)
@@ -323,7 +323,7 @@ def _append(db: sqlite3.Connection, notebook: NotebookId, new: NewCell, run: Run
     )
     if cells > limit:
         raise Refused(wording.too_many_cells(cells - 1, limit))
-    id_ = CellId(uuid4().hex[:12])
+    id_ = CellId(secrets.token_hex(6))
     db.execute(
         "INSERT INTO cells (notebook, id, position, kind, source, run) VALUES (?,?,?,?,?,?)",
         (notebook, id_, cells - 1, new.kind, new.source, run.id),

@@ -109,11 +109,14 @@ _name: Callable[[type], str] = type.__dict__["__name__"].__get__
 _module: Callable[[type], Any] = type.__dict__["__module__"].__get__
 
 
+_BRIEF = (bool, int, float, type(None))  # within the limit, whatever they are
+
+
 def as_json(value: Any) -> list[Any]:
     """[value] where JSON says it exactly and briefly, else []. Exact built-in types only."""
     try:
         plain = _plain(value, _DEPTH)
-        if len(json.dumps(plain)) > _JSON_CHARS:
+        if type(plain) not in _BRIEF and len(json.dumps(plain)) > _JSON_CHARS:
             return []
         return [plain]
     except (ValueError, OverflowError):

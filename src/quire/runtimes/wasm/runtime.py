@@ -72,7 +72,7 @@ class WasmRuntime:
 
     def _check(self) -> None:
         """Raises Failed with what to do."""
-        if importlib.util.find_spec("wasmtime") is None:
+        if self._images is None and importlib.util.find_spec("wasmtime") is None:
             raise Failed(f"{self._language} needs wasmtime: pip install 'quire[wasm]'.")
 
     @property

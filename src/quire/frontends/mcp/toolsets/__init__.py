@@ -1,9 +1,12 @@
 """Vocabularies over the one core: each file is a tool set, and all act on the same notebooks."""
 
-from collections.abc import Callable
-from typing import Any
+import functools
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, get_type_hints
 
 from fastmcp import FastMCP
+from fastmcp.server.dependencies import get_context
 from fastmcp.tools import FunctionTool
 from mcp_types import Tool as MCPTool
 from mcp_types import ToolAnnotations
@@ -44,7 +47,7 @@ class Shelf:
             open_world_hint=runs,
         )
         offered = FunctionTool.from_function(
-            refusals(tool),
+            _in_context(refusals(tool)),
             title=title,
             annotations=hints,
             output_schema=schema(result) if result is not None else None,
@@ -55,6 +58,21 @@ class Shelf:
             self.hidden.append(made)
         else:
             self._server.add_tool(made)
+
+
+def _in_context(tool: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    """The tool without `ctx`, its first parameter: the framework would work out at every call what is to be there."""
+    signature, hints = inspect.signature(tool), get_type_hints(tool, include_extras=True)
+    _, *others = (each.replace(annotation=hints[name]) for name, each in signature.parameters.items())
+
+    @functools.wraps(tool)
+    async def called(**given: Any) -> Any:
+        return await tool(get_context(), **given)
+
+    del called.__wrapped__  # or its parameters are looked up there
+    called.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]
+    called.__annotations__ = {each.name: each.annotation for each in others} | {"return": hints["return"]}
+    return called
 
 
 class _Plain(FunctionTool):

@@ -71,6 +71,7 @@ class JavaScriptGuest:
         self._woken = threading.Event()
         self._busy = False
         self._closed = False
+        self._timers = False  # one was left behind, and that was said
         self._tells = Tells(self._values, self._inside, host, bounds, len(base))
         with self._entered():
             self._begin_anew()
@@ -97,16 +98,12 @@ class JavaScriptGuest:
             self._host.say(Finished(run=run.run, outcome=outcome, value=value))
 
     def _ran(self, run: Run) -> tuple[str, list[Any]]:
-        timers = self._due()
         try:
             value = self._outcome(run)
             self._drain()
             said = self._shown(value)
             self._tells.rejections()
-            if self._due() != timers and self._due() is not None:
-                self._tells.note(
-                    "A timer is still set: it fires while a later cell waits. Await it to have it fire in this one."
-                )
+            self._look_at_timers()
         except Stopped:
             return self._stopped(), []
         except Threw as threw:
@@ -123,6 +120,14 @@ class JavaScriptGuest:
             self._tells.out_of_memory(str(error))
             return "error", []
         return "success", said
+
+    def _look_at_timers(self) -> None:
+        """Said once, by the run that leaves one behind."""
+        left, self._timers = self._timers, self._due() is not None
+        if self._timers and not left:
+            self._tells.note(
+                "A timer is still set: it fires while a later cell waits. Await it to have it fire in this one."
+            )
 
     def _outcome(self, run: Run) -> int:
         """The box with the value of the cell's last expression, awaited."""
@@ -381,7 +386,7 @@ class JavaScriptGuest:
         with self._entered():
             memory.put(self._exports, self._base, image.size, image.pages)
             self._exports.stack_pointer = stack
-            self._tells.cells = cells
+            self._tells.recall(cells)
             self._begin_anew()
 
     def memory(self) -> int:

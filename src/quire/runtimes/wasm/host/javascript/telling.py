@@ -25,7 +25,7 @@ class Tells:
         self._host = host
         self._bounds = bounds
         self._base = base  # bytes of memory a guest begins with
-        self.cells: dict[str, str] = {}  # their texts by name, for tracebacks
+        self.recall({})
 
     def limit(self, more: int) -> None:
         """How much code may allocate: a little more than it has, at least, so that some can be let go of."""
@@ -87,11 +87,16 @@ class Tells:
     def note(self, text: str) -> None:
         self._host.say(Printed(stream="stderr", data=f"{text}\n".encode("utf-8", "replace")))
 
+    def recall(self, cells: dict[str, str]) -> None:
+        self.cells = cells  # their texts by name, for tracebacks
+        self._kept = sum(map(len, cells.values()))
+
     def keep(self, name: str, code: str) -> None:
-        self.cells.pop(name, None)
+        self._kept -= len(self.cells.pop(name, ""))
         self.cells[name] = code[:50_000]
-        while sum(map(len, self.cells.values())) > _KEPT:
-            del self.cells[next(iter(self.cells))]
+        self._kept += len(self.cells[name])
+        while self._kept > _KEPT:
+            self._kept -= len(self.cells.pop(next(iter(self.cells))))
 
     def _full(self) -> bool:
         allowed = (self._bounds.memory - self._base) * _SHARE
