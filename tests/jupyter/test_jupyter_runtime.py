@@ -133,6 +133,20 @@ async def test_input_is_asked_of_the_person_and_refused_where_there_is_none(
         assert "EOFError" in await refused(client, "execute_cell", cell_index=0, timeout=60)
 
 
+async def test_a_kernel_that_misses_an_interrupt_as_it_begins_to_ask_does_not_wait_for_ever(
+    tmp_path: Path, collaborating: JupyterServer
+) -> None:
+    missed = (
+        "import signal\ncame = []\ndef heard(*given):\n    came.append(1)\n"
+        "    if len(came) > 1:\n        signal.default_int_handler(*given)\n"
+        "signal.signal(signal.SIGINT, heard)\ninput('Who? ')"
+    )
+    path = collaborating.notebook(missed)
+    async with quire(tmp_path, collaborating) as client:
+        await use(client, path)
+        assert "EOFError" in await refused(client, "execute_cell", cell_index=0, timeout=600)
+
+
 async def test_what_is_wrong_with_an_address_a_token_a_path_or_a_kernel_is_said(
     tmp_path: Path, collaborating: JupyterServer
 ) -> None:

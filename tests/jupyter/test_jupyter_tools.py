@@ -6,10 +6,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from bench.surface import wire_chars
 from fastmcp import Client
 
+from quire.clients.jupyter.connecting import remote
 from tests.conftest import call, http_client, http_server, text
 from tests.jupyter.quires import kernel_for, kernels, quire, refused, said, saved_when
 from tests.jupyter.servers import JupyterServer
@@ -113,6 +115,40 @@ async def test_an_edit_that_does_not_fit_is_refused_and_changes_nothing(
         client, "insert_cell", cell_index=5, cell_type="code", cell_source="1"
     )
     assert "a = a + a" in await said(client, "read_cell", cell_id="cell-0")
+
+
+async def test_what_a_person_typed_since_a_cell_was_shown_is_not_overwritten(
+    client: Client[Any], collaborating: JupyterServer
+) -> None:
+    path = await use(client, collaborating, "a = 1", "b = 1")
+    person = remote(collaborating.url, collaborating.token, agent="a person")
+    try:
+        document = await person.documents.open(path)
+
+        async def types(number: int, before: str, source: str) -> None:
+            while document.cells()[number]["source"] != before:  # else it would be merged with what comes meanwhile
+                await anyio.sleep(0.01)
+            await document.change(f"cell-{number}", source=source)
+            while source not in await said(client, "read_notebook", notebook_name="book"):  # shows first lines only
+                pass
+
+        async def overwrite(number: int, source: str) -> str:
+            return await said(client, "overwrite_cell_source", cell_index=number, cell_source=source)
+
+        assert "a = 1" in await said(client, "read_cell", cell_index=0)
+        await types(0, "a = 1", "a = 'typed'")
+        stale = await refused(client, "overwrite_cell_source", cell_index=0, cell_source="a = 2")
+        assert "edited meanwhile" in stale and "a = 'typed'" in stale
+        assert "+a = 2" in await overwrite(0, "a = 2")  # what is there is known now
+        await said(client, "edit_cell_source", cell_index=0, old_string="2", new_string="3")
+        assert "+a = 4" in await overwrite(0, "a = 4")  # so is what it did itself
+        await types(0, "a = 4", "a = 'again'")
+        await said(client, "edit_cell_source", cell_index=0, old_string="again", new_string="anew")
+        assert "a = 'anew'" in await refused(client, "overwrite_cell_source", cell_index=0, cell_source="a = 5")
+        await types(1, "b = 1", "b = 'typed'")
+        assert "+b = 2" in await overwrite(1, "b = 2")  # this one was never shown
+    finally:
+        await person.close()
 
 
 async def test_a_cell_runs_and_its_output_and_count_are_in_the_file(
@@ -243,6 +279,33 @@ async def test_a_kernel_is_chosen_started_and_restarted(client: Client[Any], col
     await said(client, "unuse_notebook", notebook_name="own")
     await said(client, "unuse_notebook", notebook_name="book")
     assert theirs in kernels(collaborating) and mine not in kernels(collaborating)
+
+
+async def test_a_kernel_that_another_notebook_runs_in_goes_on_when_one_is_let_go_of(
+    client: Client[Any], collaborating: JupyterServer
+) -> None:
+    first, second = collaborating.notebook("kept = 41"), collaborating.notebook("kept + 1")
+    await said(client, "use_notebook", notebook_name="first", notebook_path=first)
+    await said(client, "execute_cell", cell_index=0)
+    (kernel,) = [line.split("\t")[2] for line in (await said(client, "list_notebooks")).splitlines() if first in line]
+    await said(client, "use_notebook", notebook_name="second", notebook_path=second, kernel_id=kernel)
+    assert "42" in await said(client, "execute_cell", cell_index=0)
+    await said(client, "unuse_notebook", notebook_name="second")
+    assert "41" in await said(
+        client, "insert_execute_code_cell", cell_index=-1, cell_source="kept", notebook_name="first"
+    )
+    await said(client, "unuse_notebook", notebook_name="first")
+    assert kernel not in kernels(collaborating)
+
+
+async def test_a_kernel_that_is_not_there_leaves_no_document_behind(
+    client: Client[Any], collaborating: JupyterServer
+) -> None:
+    new = {"notebook_name": "n", "notebook_path": "not-made.ipynb", "mode": "create"}
+    wrong = await refused(client, "use_notebook", **new, kernel_id="none")
+    assert "'none' not found in jupyter server" in wrong and "python3" in wrong
+    assert not (collaborating.root / "not-made.ipynb").exists()
+    assert "Successfully" in await said(client, "use_notebook", **new, kernel_id="python3")
 
 
 async def test_a_server_is_connected_at_run_time_and_used_by_name(

@@ -64,7 +64,7 @@ class RoomLine:
 
 
 def replica(room: Room) -> Replica:
-    return Replica("a.ipynb", room.dial(), agent="Quire", timeout=10)
+    return Replica("a.ipynb", room.dial(), where="the server", agent="Quire", timeout=10)
 
 
 @pytest.mark.parametrize("junk", [b"", b"\x00\x01\x05abc", b"\x00\x01\x03\xff\xff\xff", b"\x00\x07\x00", b"\x02\x01{"])
@@ -93,7 +93,7 @@ async def test_a_room_that_says_nonsense_later_is_left_and_met_again() -> None:
 
 async def test_a_room_that_falls_silent_is_given_up() -> None:
     room = Room()
-    ours = Replica("a.ipynb", room.dial(), agent="Quire", timeout=0.2)
+    ours = Replica("a.ipynb", room.dial(), where="the server", agent="Quire", timeout=0.2)
     await ours.start()
     with pytest.raises(Unreachable, match=r"0\.2 s"):
         await ours.save()  # this room never says that it saved

@@ -15,6 +15,9 @@ from quire.core.errors import Failed, QuireError
 from quire.core.model import Cell, NewCell, Notebook, NotebookId
 from quire.core.transcript import Transcript
 
+STOP_IT = "Let it end, or stop it first (interrupt; among Jupyter's own tools restart_notebook)."
+"""What is said of a cell that runs and must not."""
+
 
 class Stop(Enum):
     TIMEOUT = "timeout"

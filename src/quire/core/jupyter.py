@@ -67,6 +67,10 @@ class Jupyter(Protocol):
         """The default kernelspec, and of all the languages by their names."""
         ...
 
+    async def check_kernel(self, server: str, kernel: str) -> None:
+        """Raises NotFound where there is no kernel of that id, no kernelspec of that name, and it is not NEW."""
+        ...
+
     async def place(self, server: str, path: str, *, spec: str = "", create: bool | None = None) -> Place:
         """The document there, open: a new one with `create`, one that is there without, either where that is None."""
         ...

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from uuid import uuid4
 
+from quire.core.active import STOP_IT
 from quire.core.errors import NotFound, Refused
 from quire.core.feed import Change, Feed
 from quire.core.images import FORMATS, PREVIEW, Image
@@ -170,7 +171,7 @@ class Notebooks:
         if edit.source is not None:
             self._limits.check_code(edit.source, empty=(edit.kind or cell.kind) is not CellKind.CODE)
         if cell.state is CellState.RUNNING and edit.kind not in (None, cell.kind):
-            raise Refused(f"Cell {cell.number} is running. Call interrupt first, then change its kind.")
+            raise Refused(f"Cell {cell.number} is running, and its kind stays until it has ended. {STOP_IT}")
         edited = await self._store.edit_cell(notebook.id, cell.id, edit, expected)
         self._feed.tell(Change(notebook=notebook, cell=cell.id, number=cell.number))
         return edited
@@ -184,7 +185,7 @@ class Notebooks:
     async def delete_cell(self, notebook: Notebook, which: str | int) -> Cell:
         cell = await self.cell(notebook, which)
         if cell.state is CellState.RUNNING:
-            raise Refused(f"Cell {cell.number} is running. Call interrupt first, then delete it.")
+            raise Refused(f"Cell {cell.number} is running, and is not deleted. {STOP_IT}")
         await self._store.delete_cell(notebook.id, cell.id)
         self._feed.tell(Change(notebook=notebook))
         return cell

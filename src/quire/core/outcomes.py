@@ -59,7 +59,9 @@ KEPT = "Variables are kept."
 def restored(recovered: Recovered, lost_cells: list[int]) -> str:
     """What became of the namespace when it was put back to before a run."""
     if not recovered.restored:
-        return f"The kernel is gone ({recovered.why}); the next run restores what is on disk, or starts a fresh one."
+        return (
+            f"The kernel is gone ({recovered.why}); the next run starts another, with what was saved, if anything was."
+        )
     said = "Variables are as they were before this cell."
     if recovered.lost:
         cells = ", ".join(map(str, lost_cells)) or "deleted since"

@@ -49,6 +49,12 @@ class Kernel(Protocol):
         """Whether it began empty: one that was there before may hold anything."""
         ...
 
+    @property
+    def patience(self) -> float:
+        """Seconds it has beyond the usual ones to heed an interrupt before it is killed: some where that costs all its
+        variables."""
+        ...
+
     async def begin(self, run: messages.Run) -> None:
         """Hand over the code; its events follow from `event`."""
 

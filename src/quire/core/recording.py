@@ -9,7 +9,7 @@ import anyio
 
 from quire.core import transcript as transcripts
 from quire.core.active import ActiveRun
-from quire.core.errors import QuireError
+from quire.core.errors import Failed, QuireError
 from quire.core.model import CellId, Data, NotebookId, Output, OutputType, Run
 from quire.core.outputs import keep
 from quire.core.ports import Blobs, Store
@@ -68,7 +68,8 @@ class Recorder:
         try:
             await self._store.finish_run(active.notebook.id, ended)
         except QuireError as error:
-            active.error = active.error or error  # what went wrong first says most
+            over = Failed(f"The cell has run ({ended.state}), and that is not recorded. {error}")
+            active.error = active.error or over  # what went wrong first says most
             self._owed.append((active.notebook.id, ended))
         return ended
 

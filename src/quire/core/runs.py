@@ -18,7 +18,7 @@ from anyio.abc import TaskGroup
 
 from quire.core import ahead
 from quire.core import transcript as transcripts
-from quire.core.active import ActiveRun, ActiveRuns, Question, Stop
+from quire.core.active import STOP_IT, ActiveRun, ActiveRuns, Question, Stop
 from quire.core.errors import Failed, NotFound, QuireError, Refused
 from quire.core.feed import Change, Feed
 from quire.core.kernels import Kernels
@@ -98,7 +98,7 @@ class Runs:
             if code.kind is not CellKind.CODE:
                 raise Refused(f"Cell {code.number} is {code.kind}, not code: there is nothing to run.")
             if code.state is CellState.RUNNING and self._is_active(notebook, code):
-                raise Refused(f"Cell {code.number} is running already. get_cell shows it, interrupt ends it.")
+                raise Refused(f"Cell {code.number} is running already. {STOP_IT}")
             self._limits.check_code(code.source)
             asked = code
         else:
@@ -295,7 +295,7 @@ class Runs:
         for _ in range(2):  # one that comes before the code has begun is not seen
             kernel.interrupt()
             self._relay.interrupt(active)
-            with anyio.move_on_after(self._limits.grace / 2):
+            with anyio.move_on_after((self._limits.grace + kernel.patience) / 2):
                 return await self._listen(active, kernel)
         await kernel.kill()
         with anyio.move_on_after(_LAST_WORDS):

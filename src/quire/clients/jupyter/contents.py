@@ -82,7 +82,10 @@ async def new_notebook(contents: Contents, path: str, spec: SpecInfo | None) -> 
     if not place.endswith(".ipynb"):
         raise JupyterError(f"A notebook's name ends in .ipynb; {path!r} does not.")
     if await exists(contents, place):
-        raise JupyterError(f"There is something at {place!r} already; open it, or choose another name.")
+        raise JupyterError(
+            f"There is something at {place!r} already: open it (use_notebook with mode='connect'), or choose another "
+            "name."
+        )
     await make_folders(contents, place)
     metadata: dict[str, Any] = {}
     if spec is not None:

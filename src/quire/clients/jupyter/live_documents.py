@@ -20,8 +20,10 @@ class Held:
 class LiveDocuments:
     """`dial` makes a line to the room of a path."""
 
-    def __init__(self, dial: Callable[[str], Dial], *, agent: str, timeout: float) -> None:
+    def __init__(self, dial: Callable[[str], Dial], *, where: str, agent: str, timeout: float) -> None:
+        """`where` is what people call the server."""
         self._dial = dial
+        self._where = where
         self._agent = agent
         self._timeout = timeout
         self._held: dict[str, Held] = {}
@@ -32,7 +34,7 @@ class LiveDocuments:
         async with self._turn:
             held = self._held.get(path)
             if held is None or held.replica.lost:
-                replica = Replica(path, self._dial(path), agent=self._agent, timeout=self._timeout)
+                replica = Replica(path, self._dial(path), where=self._where, agent=self._agent, timeout=self._timeout)
                 await replica.start()
                 held = self._held[path] = Held(replica)
             held.holders += 1

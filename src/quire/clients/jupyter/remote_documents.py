@@ -20,7 +20,7 @@ class RemoteDocuments(ServerDocuments):
     def __init__(self, server: Server, specs: SpecsOf, *, agent: str) -> None:
         super().__init__(RemoteContents(server), specs)
         self._server = server
-        self._live = LiveDocuments(self._dial, agent=agent, timeout=server.timeout)
+        self._live = LiveDocuments(self._dial, where=server.url, agent=agent, timeout=server.timeout)
         self._collaborates: bool | None = None
 
     async def close(self) -> None:

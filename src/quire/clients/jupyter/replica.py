@@ -32,8 +32,9 @@ class Replica:
     """`shared` is the notebook here. Edits go out in the order they are made; those that were under way when the line
     was cut are sent again with the next one, or, if the room was made anew meanwhile, carried over."""
 
-    def __init__(self, path: str, dial: Dial, *, agent: str, timeout: float) -> None:
+    def __init__(self, path: str, dial: Dial, *, where: str, agent: str, timeout: float) -> None:
         self.path = path
+        self._where = where
         self.own = Own()
         self.watchers: list[Callable[[], None]] = []
         self._dial = dial
@@ -128,7 +129,7 @@ class Replica:
         except TimeoutError:
             raise Unreachable(
                 f"The connection to the document {self.path!r} is broken and could not be made again within "
-                f"{self._timeout:g} s. Check that the Jupyter server runs, and try again."
+                f"{self._timeout:g} s. Check that {self._where} runs, and call again."
             ) from None
 
     async def _keep(self, line: Line) -> None:

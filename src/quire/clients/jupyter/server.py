@@ -90,7 +90,11 @@ class Server:
 
     def locked_out(self, status: int) -> str:
         given = "the token is wrong or may not do that" if self.token else "it wants a token"
-        return f"The Jupyter server at {self.url} does not let us in ({status}): {given}. Give the token it prints."
+        path = ", or the path of the url is wrong" if 300 <= status < 400 else ""
+        return (
+            f"The Jupyter server at {self.url} does not let us in ({status}): {given}{path}. Give the token it prints "
+            "to connect_to_jupyter, or as --jupyter-token."
+        )
 
     def _read(self, text: str) -> Any:
         if not text:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -73,6 +73,7 @@ class Server:
     kernel_link: Link
     kernel_url: str = ""
     ours: set[str] = field(default_factory=set)  # kernels that we started: they end with us
+    _users: Counter[str] = field(default_factory=Counter)  # notebooks that are run by each kernel
     _open: dict[str, Document] = field(default_factory=dict)
     _opening: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
     _saving: dict[str, asyncio.Task[None]] = field(default_factory=dict)
@@ -156,6 +157,17 @@ class Server:
         if document is not None:
             with contextlib.suppress(JupyterError):
                 await document.close()
+
+    def use(self, kernel: str) -> None:
+        """One more notebook is run by it."""
+        self._users[kernel] += 1
+
+    async def leave(self, kernel: str) -> None:
+        """One less; the last one ends a kernel of ours."""
+        self._users[kernel] -= 1
+        if self._users[kernel] <= 0:
+            del self._users[kernel]
+            await self.end(kernel)
 
     async def end(self, kernel: str) -> None:
         """Shut down a kernel of ours."""

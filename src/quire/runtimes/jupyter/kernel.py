@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from typing import Any
 
 from quire.clients.jupyter.ports import Execution, JupyterError, KernelConnection, KernelDied
@@ -25,6 +26,8 @@ _RESTART = "Wait and look again (get_cell), or end it with restart_notebook, whi
 _STILL = "Nothing ran: code that did not stop when told to still runs in the kernel."
 _LET_GO = "It did not stop when interrupted, and still runs: others use its kernel, which was not ended."
 _NOT_BEGUN = "It did not begin: the kernel was busy with something else all the time, and comes to it after that."
+_PATIENCE = 8.0  # seconds, since no checkpoint brings back what a restart costs
+_ASIDE = 2.0, 5  # seconds until code that nobody answered is interrupted again where it says nothing, and how often
 _AWAKE = 20.0  # seconds a kernel that its server starts anew is waited for
 
 
@@ -45,7 +48,9 @@ class JupyterKernel:
         self._follower: asyncio.Task[None] | None = None
         self._end: asyncio.Future[Died] | None = None  # what the run under way ends with, whatever the kernel says
         self._interrupts: set[asyncio.Task[None]] = set()
+        self._heard = 0  # messages of executions
         self._closed = False
+        server.use(self.id)
 
     @property
     def id(self) -> str:
@@ -62,6 +67,10 @@ class JupyterKernel:
     @property
     def fresh(self) -> bool:
         return self._fresh
+
+    @property
+    def patience(self) -> float:
+        return _PATIENCE
 
     @property
     def _python(self) -> bool:
@@ -108,6 +117,7 @@ class JupyterKernel:
     async def _next(self, execution: Execution) -> messages.Event | None:
         """What comes next of it; None for what is not the transcript's."""
         message = await execution.next()
+        self._heard += 1
         if self._offering is not None and self._offering.take(message, execution):
             return None
         event = self._translation.event(message)
@@ -126,7 +136,7 @@ class JupyterKernel:
         if self._emptied:
             self._forgot()
         lives = not isinstance(error, KernelDied)
-        return Died(reason=str(error), hint=_AGAIN if self._emptied else "", lives=lives)
+        return Died(reason=str(error), lives=lives)
 
     async def answer(self, answer: messages.Answer) -> None:
         """Jupyter has no way to say that nobody answers: the code is interrupted, and the error says why."""
@@ -137,14 +147,25 @@ class JupyterKernel:
                 log.warning("answering a Jupyter kernel: %s", error)
             return
         self._translation.unanswered = answer.why or "nobody answered"
-        self.interrupt()
+        self._set_going(self._give_up_asking(self._heard))
 
     def interrupt(self) -> None:
         """Only where our code is what runs: a person's cell before it is theirs."""
         if self._translation.begun:
-            task = asyncio.ensure_future(self._interrupt())
-            self._interrupts.add(task)
-            task.add_done_callback(self._interrupts.discard)
+            self._set_going(self._interrupt())
+
+    def _set_going(self, act: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(act)
+        self._interrupts.add(task)
+        task.add_done_callback(self._interrupts.discard)
+
+    async def _give_up_asking(self, heard: int) -> None:
+        """A kernel that just begins to wait for an answer may miss an interrupt, and would wait for ever."""
+        pause, times = _ASIDE
+        for _ in range(times):
+            if self._heard == heard:  # it has said nothing since
+                await self._interrupt()
+                await asyncio.sleep(pause)
 
     async def _interrupt(self) -> None:
         try:
@@ -250,9 +271,9 @@ class JupyterKernel:
             return
         self._closed = True
         self._hush()
-        if self._follower is not None:
-            self._follower.cancel()
-        for act in (self._connection.close(), self._server.end(self.id)):
+        for task in (*self._interrupts, *([self._follower] if self._follower is not None else [])):
+            task.cancel()
+        for act in (self._connection.close(), self._server.leave(self.id)):
             try:
                 await act
             except JupyterError as error:

@@ -108,16 +108,23 @@ class JupyterRoom:
             names = ", ".join(f"{each.name} ({each.language})" for each in found)
             raise Missing(f"There is no kernelspec {spec!r} on that Jupyter server. There are: {names}.")
 
+    async def check_kernel(self, server: str, kernel: str) -> None:
+        with refusals():
+            kernels = self._servers.named(server).kernels
+            if kernel.upper() == NEW or kernel in {each.id for each in await kernels.listing()}:
+                return
+            _, specs = await kernels.specs()
+            if kernel not in (each.name for each in specs):
+                raise Missing(f"{no_kernel(kernel)} Kernelspecs there: {', '.join(each.name for each in specs)}.")
+
     async def adopt(self, place: Place, kernel: str) -> Place:
+        await self.check_kernel(place.server, kernel)
         with refusals():
             server = self._servers.named(place.server)
             if kernel in {each.id for each in await server.kernels.listing()}:
                 with contextlib.suppress(JupyterError):  # its page has another, and keeps that
                     await server.kernels.use(place.path, kernel)
                 return replace(place, kernel=kernel)
-            _, specs = await server.kernels.specs()
-            if kernel.upper() != NEW and kernel not in (each.name for each in specs):
-                raise Missing(no_kernel(kernel))
             spec = place.spec if kernel.upper() == NEW else kernel
             own = await server.kernels.of(place.path) is None
             info = await server.kernels.start(path=place.path if own else "", spec=spec)

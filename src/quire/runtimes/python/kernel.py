@@ -123,6 +123,10 @@ class PythonKernel:
     def fresh(self) -> bool:
         return True
 
+    @property
+    def patience(self) -> float:
+        return 0.0
+
     async def begin(self, run: messages.Run) -> None:
         self._denied = set()
         await self._live.run(run)

@@ -104,6 +104,10 @@ class WasmKernel:
     def fresh(self) -> bool:
         return True
 
+    @property
+    def patience(self) -> float:
+        return 0.0
+
     async def begin(self, run: messages.Run) -> None:
         self._live.run(run)
 

@@ -106,9 +106,13 @@ def _notebooks(shelf: Shelf, desk: Desk, servers: _Servers, books: Books) -> Non
         if there is not None:
             return await _again(desk, client, there, notebook_path, mode)
         if notebook_path is None:
+            if mode == "create":
+                raise Refused("Where is it to be made? Pass notebook_path, as in 'analysis.ipynb'.")
             raise NotFound(await books.not_there(client, notebook_name))
-        place = await desk.app.jupyter.place(servers.of(client, server), notebook_path, create=mode == "create")
-        info = []
+        where, info = servers.of(client, server), []
+        if kernel_id:
+            await desk.app.jupyter.check_kernel(where, kernel_id)  # before anything is made
+        place = await desk.app.jupyter.place(where, notebook_path, create=mode == "create")
         if kernel_id:
             place = await desk.app.jupyter.adopt(place, kernel_id)
             info.append(f"[INFO] Connected to kernel '{place.kernel}'.")
@@ -241,6 +245,7 @@ def _connecting(shelf: Shelf, desk: Desk, servers: _Servers) -> None:
             f"DocumentProvider: {document_provider}",
             f"Authentication: {by}",
             f"Server: {found.name}",
+            "It is the one that calls without `server` mean from now on.",
         )
         return said("\n".join(lines))
 

@@ -1,5 +1,7 @@
 """Cells in the tool set `jupyter`: read, written and run, by index or by id."""
 
+from collections import OrderedDict
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 from fastmcp import Context
@@ -9,13 +11,14 @@ from pydantic import Field
 
 from quire.core.access import Access
 from quire.core.current import Client
-from quire.core.errors import NotFound, Refused
+from quire.core.errors import NotFound, Refused, Stale
 from quire.core.jupyter import RUNTIME
-from quire.core.model import Cell, CellKind, CellState, Edit, NewCell, Notebook, Place
+from quire.core.model import Cell, CellId, CellKind, CellState, Edit, NewCell, Notebook, Place
 from quire.frontends.mcp.desk import Desk
 from quire.frontends.mcp.toolsets import Shelf, jupyter_texts
 
 From0 = Annotated[int, Field(ge=0)]
+_SHOWN = 100_000  # cells of clients of which it is remembered what these know
 _AROUND = 5  # cells before one that is shown with its neighbours
 
 
@@ -24,6 +27,20 @@ class Books:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
+        self._shown: OrderedDict[tuple[Client, CellId], int] = OrderedDict()  # versions, as clients know them
+
+    def shown(self, ctx: Context, *cells: Cell) -> None:
+        """The client knows their sources now."""
+        for cell in cells:
+            key = (self._desk.client(ctx), cell.id)
+            self._shown[key] = cell.version
+            self._shown.move_to_end(key)
+        while len(self._shown) > _SHOWN:
+            self._shown.popitem(last=False)
+
+    def knows(self, ctx: Context, cell: Cell) -> int:
+        """The version of it that the client knows; the newest where it was shown none."""
+        return self._shown.get((self._desk.client(ctx), cell.id), cell.version)
 
     async def named(self, ctx: Context, name: str | None, needed: Access = Access.WRITE) -> Notebook:
         """The named one, or the client's current one."""
@@ -81,6 +98,8 @@ def _reading(shelf: Shelf, desk: Desk, books: Books) -> None:
             raise NotFound(f"Start index {start_index} is out of range. Notebook has {len(cells)} cells.")
         shown = cells[start_index : start_index + limit if limit else None]
         most = max(500, 2 * desk.result_chars // max(1, len(shown)))
+        if response_format == "detailed":
+            books.shown(ctx, *shown)
         text = jupyter_texts.brief(shown) if response_format == "brief" else jupyter_texts.detailed(shown, most)
         return said(f"Notebook {notebook_name} has {len(cells)} cells.\n\n{text}")
 
@@ -94,6 +113,7 @@ def _reading(shelf: Shelf, desk: Desk, books: Books) -> None:
         """One cell: its source, and what it shows."""
         book = await books.named(ctx, notebook_name, Access.READ)
         cell = await books.cell(book, cell_index, cell_id)
+        books.shown(ctx, cell)
         lines = (jupyter_texts.head(cell), jupyter_texts.clipped(cell.source, 2 * desk.result_chars))
         content: list[ContentBlock] = [TextContent(type="text", text=line) for line in lines]
         if cell.kind is CellKind.CODE and include_outputs:
@@ -116,6 +136,7 @@ def _writing(shelf: Shelf, desk: Desk, books: Books) -> None:
         book = await books.named(ctx, notebook_name)
         at = await _place(desk, book, cell_index)
         made = await desk.app.notebooks.add_cells(book, [_new(cell_source, cell_type)], at)
+        books.shown(ctx, *made)
         first = f"Cell inserted successfully at index {made[0].number} ({cell_type})!"
         return said(f"{first}\n{await _around(desk, book, made[0].number, 'now has')}")
 
@@ -154,6 +175,8 @@ def _writing(shelf: Shelf, desk: Desk, books: Books) -> None:
     ) -> ToolResult:
         """Move a cell to where another one is."""
         book = await books.named(ctx, notebook_name)
+        if (source_index is None and source_cell_id is None) or (target_index is None and target_cell_id is None):
+            raise Refused("Which cell, and where to? Pass source_index or source_cell_id, and target_index.")
         cell = await books.cell(book, source_index, source_cell_id)
         target = (await books.cell(book, target_index, target_cell_id)).number
         moved = await desk.app.notebooks.move_cell(book, cell.id, target)
@@ -176,7 +199,12 @@ def _editing(shelf: Shelf, desk: Desk, books: Books) -> None:
         """Give a cell another source; it is not run. The answer is the difference."""
         book = await books.named(ctx, notebook_name)
         cell = await books.cell(book, cell_index, cell_id)
-        await desk.app.notebooks.edit_cell(book, cell.id, Edit(source=cell_source), cell.version)
+        try:
+            edit = Edit(source=cell_source)
+            books.shown(ctx, await desk.app.notebooks.edit_cell(book, cell.id, edit, books.knows(ctx, cell)))
+        except Stale:
+            books.shown(ctx, await desk.app.notebooks.cell(book, cell.id))  # the refusal shows it
+            raise
         return said(_edited(cell, cell_source, "overwritten"))
 
     async def edit_cell_source(
@@ -198,7 +226,9 @@ def _editing(shelf: Shelf, desk: Desk, books: Books) -> None:
         if times > 1 and not replace_all:
             raise Refused(f"old_string is not unique in cell source ({times} times). Pass more of it, or replace_all.")
         source = cell.source.replace(old_string, new_string)
-        await desk.app.notebooks.edit_cell(book, cell.id, Edit(source=source), cell.version)
+        edited = await desk.app.notebooks.edit_cell(book, cell.id, Edit(source=source), cell.version)
+        if books.knows(ctx, cell) == cell.version:
+            books.shown(ctx, edited)
         return said(_edited(cell, source, "edited"))
 
     async def clear_cell_output(
@@ -249,7 +279,7 @@ def _running(shelf: Shelf, desk: Desk, books: Books) -> None:
         """Insert a code cell before cell_index (0-based; -1 appends) and run it."""
         book = await books.named(ctx, notebook_name)
         at = await _place(desk, book, cell_index)
-        return await run(desk, ctx, book, cell_source, timeout, at=at, stream=stream)
+        return await run(desk, ctx, book, cell_source, timeout, at=at, stream=stream, ran=books.shown)
 
     async def execute_code(
         ctx: Context,
@@ -277,9 +307,12 @@ async def run(
     *,
     at: int | None = None,
     stream: bool,
+    ran: Callable[[Context, Cell], None] = lambda _ctx, _cell: None,
 ) -> ToolResult:
-    """Run it; what it showed, an item for each output, and how it ended where that is not plain."""
+    """Run it; what it showed, an item for each output, and how it ended where that is not plain. `ran` is told which
+    cell it was."""
     cell, notice = await desk.run(ctx, book, code, at=at, timeout=timeout or None)
+    ran(ctx, cell)
     content = await desk.render.outputs(book, cell)
     lines = [f"[INFO] {notice}"] if notice else []
     seconds = cell.run.seconds if cell.run is not None and cell.run.seconds is not None else 0.0
