@@ -42,6 +42,15 @@ class Books:
         """The version of it that the client knows; the newest where it was shown none."""
         return self._shown.get((self._desk.client(ctx), cell.id), cell.version)
 
+    async def overwrite(self, ctx: Context, book: Notebook, cell: Cell, source: str) -> None:
+        """Raises Stale where somebody has changed what the client knows."""
+        edit, known = Edit(source=source), self.knows(ctx, cell)
+        try:
+            self.shown(ctx, await self._desk.app.notebooks.edit_cell(book, cell.id, edit, known))
+        except Stale:
+            self.shown(ctx, await self._desk.app.notebooks.cell(book, cell.id))  # the refusal says it
+            raise
+
     async def named(self, ctx: Context, name: str | None, needed: Access = Access.WRITE) -> Notebook:
         """The named one, or the client's current one."""
         client = self._desk.client(ctx)
@@ -59,10 +68,12 @@ class Books:
             "notebook_path connects one."
         )
 
-    async def cell(self, book: Notebook, index: int | None, id_: str | None) -> Cell:
+    async def cell(
+        self, book: Notebook, index: int | None, id_: str | None, given: str = "cell_index or cell_id"
+    ) -> Cell:
         """By its id where one is given."""
         if index is None and id_ is None:
-            raise Refused("Which cell? Pass cell_index or cell_id.")
+            raise Refused(f"Which cell? Pass {given}.")
         try:
             return await self._desk.cell(book, index if id_ is None else id_)  # type: ignore[arg-type]  # one is given
         except NotFound:
@@ -175,10 +186,8 @@ def _writing(shelf: Shelf, desk: Desk, books: Books) -> None:
     ) -> ToolResult:
         """Move a cell to where another one is."""
         book = await books.named(ctx, notebook_name)
-        if (source_index is None and source_cell_id is None) or (target_index is None and target_cell_id is None):
-            raise Refused("Which cell, and where to? Pass source_index or source_cell_id, and target_index.")
-        cell = await books.cell(book, source_index, source_cell_id)
-        target = (await books.cell(book, target_index, target_cell_id)).number
+        cell = await books.cell(book, source_index, source_cell_id, "source_index or source_cell_id")
+        target = (await books.cell(book, target_index, target_cell_id, "target_index or target_cell_id")).number
         moved = await desk.app.notebooks.move_cell(book, cell.id, target)
         first = f"Cell moved successfully from index {cell.number} to {moved.number} ({cell.kind.value})."
         return said(f"{first}\n{await _around(desk, book, moved.number, 'has')}")
@@ -199,12 +208,7 @@ def _editing(shelf: Shelf, desk: Desk, books: Books) -> None:
         """Give a cell another source; it is not run. The answer is the difference."""
         book = await books.named(ctx, notebook_name)
         cell = await books.cell(book, cell_index, cell_id)
-        try:
-            edit = Edit(source=cell_source)
-            books.shown(ctx, await desk.app.notebooks.edit_cell(book, cell.id, edit, books.knows(ctx, cell)))
-        except Stale:
-            books.shown(ctx, await desk.app.notebooks.cell(book, cell.id))  # the refusal shows it
-            raise
+        await books.overwrite(ctx, book, cell, cell_source)
         return said(_edited(cell, cell_source, "overwritten"))
 
     async def edit_cell_source(
