@@ -138,7 +138,7 @@ async def test_what_a_person_typed_since_a_cell_was_shown_is_not_overwritten(
         assert "a = 1" in await said(client, "read_cell", cell_index=0)
         await types(0, "a = 1", "a = 'typed'")
         stale = await refused(client, "overwrite_cell_source", cell_index=0, cell_source="a = 2")
-        assert "edited meanwhile" in stale and "a = 'typed'" in stale
+        assert "edited since it was shown" in stale and "a = 'typed'" in stale
         assert "+a = 2" in await overwrite(0, "a = 2")  # what is there is known now
         await said(client, "edit_cell_source", cell_index=0, old_string="2", new_string="3")
         assert "+a = 4" in await overwrite(0, "a = 4")  # so is what it did itself

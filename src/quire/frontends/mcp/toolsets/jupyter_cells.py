@@ -13,7 +13,7 @@ from quire.core.access import Access
 from quire.core.current import Client
 from quire.core.errors import NotFound, Refused, Stale
 from quire.core.jupyter import RUNTIME
-from quire.core.model import Cell, CellId, CellKind, CellState, Edit, NewCell, Notebook, Place
+from quire.core.model import Cell, CellId, CellKind, CellState, Edit, NewCell, Notebook, NotebookId, Place
 from quire.frontends.mcp.desk import Desk
 from quire.frontends.mcp.toolsets import Shelf, jupyter_texts
 
@@ -27,29 +27,36 @@ class Books:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._shown: OrderedDict[tuple[Client, CellId], int] = OrderedDict()  # versions, as clients know them
+        self._shown: OrderedDict[tuple[Client, NotebookId, CellId], int] = OrderedDict()  # hashes of sources
 
-    def shown(self, ctx: Context, *cells: Cell) -> None:
+    def shown(self, ctx: Context, book: Notebook, *cells: Cell) -> None:
         """The client knows their sources now."""
         for cell in cells:
-            key = (self._desk.client(ctx), cell.id)
-            self._shown[key] = cell.version
+            key = (self._desk.client(ctx), book.id, cell.id)
+            self._shown[key] = hash(cell.source)
             self._shown.move_to_end(key)
         while len(self._shown) > _SHOWN:
             self._shown.popitem(last=False)
 
-    def knows(self, ctx: Context, cell: Cell) -> int:
-        """The version of it that the client knows; the newest where it was shown none."""
-        return self._shown.get((self._desk.client(ctx), cell.id), cell.version)
+    def knows(self, ctx: Context, book: Notebook, cell: Cell) -> bool:
+        """Whether the client knows its source as it is, or was never shown any."""
+        here = hash(cell.source)
+        return self._shown.get((self._desk.client(ctx), book.id, cell.id), here) == here
 
     async def overwrite(self, ctx: Context, book: Notebook, cell: Cell, source: str) -> None:
         """Raises Stale where somebody has changed what the client knows."""
-        edit, known = Edit(source=source), self.knows(ctx, cell)
+        if not self.knows(ctx, book, cell):
+            self.shown(ctx, book, cell)
+            raise Stale(
+                f"Cell {cell.number} was edited since it was shown. Nothing was changed; call again to overwrite it "
+                f"all the same. Its source now:\n{cell.source}"
+            )
         try:
-            self.shown(ctx, await self._desk.app.notebooks.edit_cell(book, cell.id, edit, known))
+            edited = await self._desk.app.notebooks.edit_cell(book, cell.id, Edit(source=source), cell.version)
         except Stale:
-            self.shown(ctx, await self._desk.app.notebooks.cell(book, cell.id))  # the refusal says it
+            self.shown(ctx, book, await self._desk.app.notebooks.cell(book, cell.id))  # the refusal says it
             raise
+        self.shown(ctx, book, edited)
 
     async def named(self, ctx: Context, name: str | None, needed: Access = Access.WRITE) -> Notebook:
         """The named one, or the client's current one."""
@@ -110,7 +117,7 @@ def _reading(shelf: Shelf, desk: Desk, books: Books) -> None:
         shown = cells[start_index : start_index + limit if limit else None]
         most = max(500, 2 * desk.result_chars // max(1, len(shown)))
         if response_format == "detailed":
-            books.shown(ctx, *shown)
+            books.shown(ctx, book, *shown)
         text = jupyter_texts.brief(shown) if response_format == "brief" else jupyter_texts.detailed(shown, most)
         return said(f"Notebook {notebook_name} has {len(cells)} cells.\n\n{text}")
 
@@ -124,7 +131,7 @@ def _reading(shelf: Shelf, desk: Desk, books: Books) -> None:
         """One cell: its source, and what it shows."""
         book = await books.named(ctx, notebook_name, Access.READ)
         cell = await books.cell(book, cell_index, cell_id)
-        books.shown(ctx, cell)
+        books.shown(ctx, book, cell)
         lines = (jupyter_texts.head(cell), jupyter_texts.clipped(cell.source, 2 * desk.result_chars))
         content: list[ContentBlock] = [TextContent(type="text", text=line) for line in lines]
         if cell.kind is CellKind.CODE and include_outputs:
@@ -147,7 +154,7 @@ def _writing(shelf: Shelf, desk: Desk, books: Books) -> None:
         book = await books.named(ctx, notebook_name)
         at = await _place(desk, book, cell_index)
         made = await desk.app.notebooks.add_cells(book, [_new(cell_source, cell_type)], at)
-        books.shown(ctx, *made)
+        books.shown(ctx, book, *made)
         first = f"Cell inserted successfully at index {made[0].number} ({cell_type})!"
         return said(f"{first}\n{await _around(desk, book, made[0].number, 'now has')}")
 
@@ -231,8 +238,8 @@ def _editing(shelf: Shelf, desk: Desk, books: Books) -> None:
             raise Refused(f"old_string is not unique in cell source ({times} times). Pass more of it, or replace_all.")
         source = cell.source.replace(old_string, new_string)
         edited = await desk.app.notebooks.edit_cell(book, cell.id, Edit(source=source), cell.version)
-        if books.knows(ctx, cell) == cell.version:
-            books.shown(ctx, edited)
+        if books.knows(ctx, book, cell):
+            books.shown(ctx, book, edited)
         return said(_edited(cell, source, "edited"))
 
     async def clear_cell_output(
@@ -311,12 +318,12 @@ async def run(
     *,
     at: int | None = None,
     stream: bool,
-    ran: Callable[[Context, Cell], None] = lambda _ctx, _cell: None,
+    ran: Callable[[Context, Notebook, Cell], None] = lambda _ctx, _book, _cell: None,
 ) -> ToolResult:
     """Run it; what it showed, an item for each output, and how it ended where that is not plain. `ran` is told which
     cell it was."""
     cell, notice = await desk.run(ctx, book, code, at=at, timeout=timeout or None)
-    ran(ctx, cell)
+    ran(ctx, book, cell)
     content = await desk.render.outputs(book, cell)
     lines = [f"[INFO] {notice}"] if notice else []
     seconds = cell.run.seconds if cell.run is not None and cell.run.seconds is not None else 0.0

@@ -19,7 +19,7 @@ def register(shelf: Shelf, desk: Desk, books: Books) -> None:
         """All cells with their sources."""
         book = await books.named(ctx, notebook_name, Access.READ)
         cells = await desk.app.notebooks.cells(book)
-        books.shown(ctx, *cells)
+        books.shown(ctx, book, *cells)
         most = max(500, 2 * desk.result_chars // max(1, len(cells)))
         return said(jupyter_texts.detailed(cells, most) or "Notebook is empty")
 
