@@ -305,7 +305,7 @@ async def test_a_running_cell_keeps_its_kind_and_takes_new_source(book: Book, tm
         edited = await book.ask("edit_cell", cell_id_or_number=0, code="'new'")
         deleted = await book.ask("delete_cell", cell_id_or_number=0)
         (tmp_path / "go").touch()
-    assert refused.is_error and "interrupt first" in text(refused) and deleted.is_error
+    assert refused.is_error and "stop it first (interrupt" in text(refused) and deleted.is_error
     assert not edited.is_error and await stale(book) == [0]
 
 
