@@ -1139,6 +1139,8 @@ async def test_a_server_leaves_nothing_of_a_snapshot_half_written(data_dir: Path
             answer = await good(book, "len(large) if 'large' in globals() else 0")
             assert answer.structured_content["return_value"] in (0, 8 << 20)
             await durable(book)
+    # a pack that was made when its server was killed, and not yet in the index, is for the next sweep
+    subprocess.run([sys.executable, "-m", "quire", "gc"], env=server_environment(data_dir), check=True, timeout=120)
     folder = data_dir / "snapshots"
     known = {file for (file,) in index(data_dir, "SELECT file FROM packs")}
     assert {each.name for each in (folder / "packs").iterdir()} <= known
