@@ -8,14 +8,16 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 
 from tests.conftest import missing, server_environment, text
-from tests.faults.conftest import QUICK, Book, appears, indented, waits_for
+from tests.faults.conftest import IN_MEMORY, QUICK, Book, appears, indented, waits_for
 
 UNSHARE = ["unshare", "--user", "--map-root-user", "--mount"]
 # private first, so that nothing done here reaches the machine's own mounts
@@ -36,16 +38,29 @@ def with_mount(mount: str, folder: Path, *command: str) -> list[str]:
     return [*UNSHARE, "sh", "-c", PRIVATE.format(mount=mount), str(folder), *command]
 
 
-@pytest.fixture
-async def tiny(namespaces: None, data_dir: Path) -> AsyncIterator[Book]:
-    """The notebook of a server whose data directory has two megabytes."""
+@asynccontextmanager
+async def on_two_megabytes(data_dir: Path, **settings: Any) -> AsyncIterator[Book]:
+    """The notebook of a server whose data directory has no more."""
     data_dir.mkdir()
     program, *arguments = with_mount(
         'mount -t tmpfs -o size=2m,mode=700 quire "$0"', data_dir, sys.executable, "-m", "quire"
     )
-    transport = StdioTransport(program, arguments, env=server_environment(data_dir, **QUICK), keep_alive=False)
-    async with Client(transport) as client:
+    environment = server_environment(data_dir, **QUICK, **settings)
+    async with Client(StdioTransport(program, arguments, env=environment, keep_alive=False)) as client:
         yield Book(client=client)
+
+
+@pytest.fixture
+async def tiny(namespaces: None, data_dir: Path) -> AsyncIterator[Book]:
+    async with on_two_megabytes(data_dir) as book:
+        yield book
+
+
+@pytest.fixture
+async def filling(namespaces: None, data_dir: Path) -> AsyncIterator[Book]:
+    """Where nothing but cells is written: no snapshot that is given up makes room again."""
+    async with on_two_megabytes(data_dir, **IN_MEMORY) as book:
+        yield book
 
 
 FILL = """
@@ -97,15 +112,15 @@ async def test_a_disk_that_is_full_while_a_cell_goes_on_does_not_hurt_the_run(ti
     assert await tiny.value("x") == 42
 
 
-async def test_a_rollback_on_a_full_disk_is_made_and_what_is_not_recorded_is_said(tiny: Book) -> None:
-    await tiny.run("x = [1]")
-    await tiny.run("x.append(2)")
-    await tiny.run(FILL)
-    rolled = await tiny.ask("rollback", to=0)
+async def test_a_rollback_on_a_full_disk_is_made_and_what_is_not_recorded_is_said(filling: Book) -> None:
+    await filling.run("x = [1]")
+    await filling.run("x.append(2)")
+    await filling.run(FILL)
+    rolled = await filling.ask("rollback", to=0)
     assert rolled.is_error and "was rolled back, but cells were not marked stale" in text(rolled), text(rolled)
     assert "disk is full" in text(rolled)
-    assert (await tiny.ask("state")).structured_content["variables"] == {"x": "list of 1"}
-    assert "already" in text(await tiny.ask("rollback", to=0))
+    assert (await filling.ask("state")).structured_content["variables"] == {"x": "list of 1"}
+    assert "already" in text(await filling.ask("rollback", to=0))
 
 
 # what a run has shown is kept after a fifth of a second, and at its end
