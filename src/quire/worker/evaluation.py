@@ -5,6 +5,7 @@ import __future__
 
 import ast
 import asyncio
+import contextlib
 import inspect
 import re
 import sys
@@ -47,7 +48,10 @@ class Evaluation:
         except KeyboardInterrupt:
             if not task.done():  # or it would go on in the next cell that awaits
                 task.cancel()
-                self._loop.run_until_complete(asyncio.wait([task], timeout=1))
+                with contextlib.suppress(RuntimeError):  # stopped by that task's own end
+                    self._loop.run_until_complete(asyncio.wait([task], timeout=1))
+            self._loop.stop()  # what was due in that turn, or it would stop the next cell's
+            self._loop.run_forever()
             raise
 
     def _compiled(self, part: ast.Module | ast.Interactive, name: str) -> types.CodeType:

@@ -282,6 +282,7 @@ class _Worker:
         self._limit_cpu(self._cpu_seconds)
         try:
             finished = self._executor.execute(request)
+            self._interrupts.let_go()  # one that waits for a loop that has ended
         except KeyboardInterrupt as late:  # it came while the outcome was being reported
             if self._channel.left:  # or a child of the cell's was ending
                 os._exit(1)
@@ -328,7 +329,7 @@ class _Worker:
 
     def _on_interrupt(self, number: int, frame: types.FrameType | None) -> None:
         if self._running and not processes.pass_on():
-            self._interrupts.come(KeyboardInterrupt())
+            self._interrupts.come(KeyboardInterrupt(), frame)
 
     def _display(self, *values: Any, **given: Any) -> Any:
         """IPython's display(), or the shim's: as builtins have it until the one or the other is loaded."""

@@ -1,0 +1,87 @@
+"""An interrupt at each line of what an event loop does by itself, one after the other: the next cell has a loop."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from quire.worker.evaluation import Evaluation
+from quire.worker.interrupts import Interrupts
+from tests.relayed import DEADLINE
+from tests.unit.test_relay_client import Pair, echo, pair
+
+__all__ = ["pair"]
+_TRACED = ("asyncio", "selectors", "quire")
+
+
+class At:
+    """Interrupts at the so manieth line of those modules; `reached` says which that was."""
+
+    def __init__(self, line: int, interrupts: Interrupts) -> None:
+        self.reached = ""
+        self._left = line
+        self._interrupts = interrupts
+
+    def __enter__(self) -> At:
+        sys.settrace(self._called)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        sys.settrace(None)
+
+    def _called(self, frame: types.FrameType, event: str, argument: Any) -> Any:
+        return self._at if frame.f_globals.get("__name__", "").partition(".")[0] in _TRACED else None
+
+    def _at(self, frame: types.FrameType, event: str, argument: Any) -> Any:
+        if event == "line" and not self.reached:
+            self._left -= 1
+            if self._left == 0:
+                self.reached = f"{frame.f_code.co_qualname}, line {frame.f_lineno}"
+                self._interrupts.come(KeyboardInterrupt(), frame)
+        return self._at
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # a coroutine that was interrupted before it began
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_wherever_an_interrupt_comes_the_next_cell_has_a_loop_that_works(pair: Pair) -> None:
+    pair.serve(echo)
+    evaluation, lines = Evaluation({}), 0
+
+    async def call(given: int) -> Any:
+        async with asyncio.timeout(DEADLINE):
+            return await pair.client.call_async("tool", given={"at": given})
+
+    evaluation.wait_for(call(0))  # the loop is there
+    while True:
+        lines += 1
+        with At(lines, pair.interrupts) as at:
+            came = interrupted(pair.interrupts, evaluation.wait_for, call(lines))
+        if not at.reached:
+            break
+        assert came, at.reached
+        assert evaluation.wait_for(call(-lines)) == {"back": {"at": -lines}}, at.reached
+        assert not asyncio.all_tasks(evaluation._loop), at.reached
+    assert lines > 300
+    evaluation._loop.close()  # type: ignore[union-attr]
+
+
+def interrupted(interrupts: Interrupts, run: Callable[[Any], Any], cell: Any) -> bool:
+    try:
+        run(cell)
+        interrupts.let_go()  # as at a cell's end
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+async def test_a_loop_that_does_not_come_to_its_turn_is_interrupted_by_the_second(pair: Pair) -> None:
+    frame = types.SimpleNamespace(f_globals=vars(asyncio))
+    pair.interrupts.come(KeyboardInterrupt(), frame)  # type: ignore[arg-type]
+    with pytest.raises(KeyboardInterrupt):
+        pair.interrupts.come(KeyboardInterrupt(), frame)  # type: ignore[arg-type]
+    await asyncio.sleep(0)  # and not by the first any more
