@@ -46,6 +46,21 @@ class At:
         return self._at
 
 
+def test_wherever_an_interrupt_comes_the_next_call_is_answered(pair: Pair) -> None:
+    pair.serve(echo)
+    lines = 0
+    while True:
+        lines += 1
+        with At(lines, pair.interrupts) as at:
+            came = interrupted(pair.interrupts, lambda given: pair.client.call("tool", given=given), {"at": 1})
+        if not at.reached:
+            break
+        assert came, at.reached
+        assert pair.client.call("tool", given={"at": lines}) == {"back": {"at": lines}}, at.reached
+        assert not pair.client._waiting and not pair.interrupts.held, at.reached
+    assert lines > 100
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # a coroutine that was interrupted before it began
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_wherever_an_interrupt_comes_the_next_cell_has_a_loop_that_works(pair: Pair) -> None:
