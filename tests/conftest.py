@@ -113,6 +113,9 @@ def http_server(data_dir: Path, **settings: Any) -> Iterator[tuple[str, subproce
             process.kill()
             process.wait()
         if process.stderr is not None:
+            os.set_blocking(process.stderr.fileno(), False)
+            with contextlib.suppress(OSError):  # for the report of a test that fails
+                print(os.read(process.stderr.fileno(), 1 << 16).decode(errors="replace"), file=sys.stderr)
             process.stderr.close()
 
 

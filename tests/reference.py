@@ -40,11 +40,24 @@ Document = dict[str, Any]
 # ---- the two ways to run a notebook
 
 
-def through_ipykernel(cells: Sequence[CorpusCell]) -> Document:
-    """The notebook as nbclient leaves it, run by an ipykernel of its own in a folder of its own."""
+PATIENTLY = """
+def _pause():
+    import time
+    get_ipython().events.register("post_execute", lambda: time.sleep(0.2))
+_pause()
+del _pause
+"""
+
+
+def through_ipykernel(cells: Sequence[CorpusCell], *, patiently: bool = False) -> Document:
+    """The notebook as nbclient leaves it, run by an ipykernel of its own in a folder of its own; `patiently` with a
+    pause at the end of each cell."""
     with tempfile.TemporaryDirectory(prefix="reference-") as folder:
-        work = Path(folder, "work")
+        work, first = Path(folder, "work"), Path(folder, "ipython/profile_default/startup/pause.py")
         work.mkdir()
+        if patiently:
+            first.parent.mkdir(parents=True)
+            first.write_text(PATIENTLY)
         client = NotebookClient(
             nbformat.from_dict(document(cells)),
             timeout=CELL_TIMEOUT,

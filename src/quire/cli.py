@@ -20,7 +20,9 @@ from quire.settings import BadSetting, Settings, config_file, load
 if TYPE_CHECKING:
     from quire.core.app import App
 
+log = logging.getLogger(__name__)
 _ARENA_MAX = -8  # M_ARENA_MAX of malloc.h
+_LONG = 20.0  # seconds, for an end
 _SERVE_FLAGS = [name for name in Settings.model_fields if name != "data_dir"]  # which every command has
 
 
@@ -147,6 +149,7 @@ def _run(main: Callable[[], Awaitable[Any]], ending: Callable[[], None] = lambda
 
         def stop(number: signal.Signals) -> None:
             told.append(number)
+            loop.call_later(_LONG, _say_where, task)
             ending()
             task.cancel()
             loop.remove_signal_handler(signal.SIGINT)  # a second Ctrl-C waits for nothing
@@ -162,6 +165,21 @@ def _run(main: Callable[[], Awaitable[Any]], ending: Callable[[], None] = lambda
             return 128 + told[0]
 
     return asyncio.run(until_told())
+
+
+def _say_where(task: asyncio.Task[Any]) -> None:
+    """What an end that takes long waits for."""
+    places: list[str] = []
+    waits: Any = task.get_coro()
+    while waits is not None:
+        frame = getattr(waits, "cr_frame", None) or getattr(waits, "ag_frame", None)
+        if frame is not None:
+            places.append(f"{frame.f_code.co_qualname}:{frame.f_lineno}")
+            waits = waits.cr_await if hasattr(waits, "cr_await") else waits.ag_await
+        else:  # a step of a generator, which has no other way to it
+            waits = next((each for each in gc.get_referents(waits) if hasattr(each, "ag_frame")), None)
+    if not task.done():
+        log.warning("ending takes long, at %s", " > ".join(places))
 
 
 def _serve(parsed: argparse.Namespace) -> int:

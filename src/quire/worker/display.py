@@ -52,6 +52,13 @@ class Display:
             data = {**data, **self.widgets(data, display_id)}
         self._emit(self._event(data, metadata or {}, value, result, display_id, update), more=result)
 
+    def show_plainly(self, text: str) -> None:
+        """The value of a cell, which is all in this short text."""
+        if self.catchers:
+            self.publish({_PLAIN: text}, result=True)
+        else:
+            self._emit(Displayed(kind="execute_result", bundle={_PLAIN: text}, result=True), more=True)
+
     def _event(
         self, data: dict[str, Any], metadata: dict[str, Any], value: Any, result: bool, display_id: str, update: bool
     ) -> Displayed:

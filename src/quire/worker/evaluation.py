@@ -7,6 +7,7 @@ import ast
 import asyncio
 import contextlib
 import inspect
+import keyword
 import re
 import sys
 import types
@@ -20,6 +21,9 @@ _SHORT = 20  # items of a container that may be said by its repr
 _WIDTH = 75  # characters of one, well within a line
 _NEEDS_LOOP = re.compile(r"\b(asyncio|aio\w+|create_task|ensure_future|get_(running|event)_loop|current_task)\b")
 _HAS_LOOP = re.compile(r"\b(asyncio\.run|run_until_complete|run_forever|Runner)\b")
+_WARNS = re.compile(r"""\\[^\n\\'"abfnrtv0-7xNuU]|\bis\s+(?:not\s+)?[\d'"]|[\d'"]\s+is\b|\bassert\s*\(""")
+# neither a statement, which begins with a keyword or has one of these, nor what may be IPython's
+_PLAIN = re.compile(rf"(?!(?:{'|'.join(keyword.kwlist)})\b)[\w'\"(\[{{][^=:;\n\r\\%!?@]*")
 _FUTURES = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
 
 
@@ -31,7 +35,20 @@ class Evaluation:
 
     def run(self, tree: ast.Module, source: str, name: str, mode: str) -> None:
         """`mode` says which statements' values are shown, as IPython's ast_node_interactivity does."""
-        codes = [self._compiled(part, name) for part in _parts(tree, mode)]
+        self._evaluate([self._compiled(part, name) for part in _parts(tree, mode)], source)
+
+    def run_expression(self, source: str, name: str) -> bool:
+        """Run a cell that is one plain expression, in one step from its text; False where it is not, or may not be."""
+        if _PLAIN.fullmatch(source) is None or _WARNS.search(source) is not None:
+            return False
+        try:
+            code = self._compiled(source, name)
+        except SyntaxError:
+            return False
+        self._evaluate([code], source)
+        return True
+
+    def _evaluate(self, codes: list[types.CodeType], source: str) -> None:
         if any(code.co_flags & inspect.CO_COROUTINE for code in codes) or _needs_loop(source):
             self.wait_for(self._awaiting(codes))
             return
@@ -54,7 +71,7 @@ class Evaluation:
             self._loop.run_forever()
             raise
 
-    def _compiled(self, part: ast.Module | ast.Interactive, name: str) -> types.CodeType:
+    def _compiled(self, part: ast.Module | ast.Interactive | str, name: str) -> types.CodeType:
         mode = "exec" if isinstance(part, ast.Module) else "single"
         flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | self._futures
         code: types.CodeType = compile(part, name, mode, flags, dont_inherit=True)
@@ -93,6 +110,13 @@ def _assigned(statement: ast.stmt) -> ast.Name | None:
         case ast.AugAssign(target=ast.Name(id=name)) | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr()):
             return ast.Name(name, ast.Load())
     return None
+
+
+def warn_as_ipython(code: str) -> None:
+    """What the compiler warns of is said three times in a notebook: IPython compiles a cell twice to look at it."""
+    if _WARNS.search(code) is not None:
+        for _ in range(2):
+            compile(code, "<>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
 
 
 def _needs_loop(source: str) -> bool:

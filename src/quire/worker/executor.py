@@ -25,7 +25,7 @@ from quire.worker.history import History
 from quire.worker.shells import Shells
 
 _MAYBE = re.compile(r"[%!?]|^\s|^In \[|>>>")  # what IPython's syntax has and plain Python may have too
-_WARNS = re.compile(r"""\\[^\n\\'"abfnrtv0-7xNuU]|\bis\s+(?:not\s+)?[\d'"]|[\d'"]\s+is\b|\bassert\s*\(""")
+_SHORT = 10_000  # characters of a value's text, nothing of which is left out
 
 
 class Executor:
@@ -119,6 +119,10 @@ class Executor:
         if self.ipython:
             self._run_by_ipython(run)
             return
+        lines = [f"{line}\n" for line in run.code.split("\n")]  # the last one too, or carets are one off
+        linecache.cache[name] = (len(run.code), None, lines, name)  # no mtime: checkcache leaves it alone
+        if self.shells.made is None and self._is_no_word(run.code) and self._evaluation.run_expression(run.code, name):
+            return  # it binds, imports and defines nothing
         tree, code = self._parse(run.code, name)
         self.history.parsed(code)
         self.bound = tracking.bound_names(tree)
@@ -142,12 +146,10 @@ class Executor:
             raise error
 
     def _parse(self, code: str, name: str) -> tuple[ast.Module, str]:
-        lines = [f"{line}\n" for line in code.split("\n")]  # the last one too, or carets are one off
-        linecache.cache[name] = (len(code), None, lines, name)  # no mtime: checkcache leaves it alone
         shell = self.shells.made
         try:
             if shell is None or not shell.transforms_all():
-                _warn_as_ipython(code)
+                evaluation.warn_as_ipython(code)
                 tree = ast.parse(code, name)
                 if not self._is_magic_word(tree):
                     return tree, code
@@ -160,6 +162,11 @@ class Executor:
             return ast.parse(plain, name), plain
         plain = self.shells.get().transform(code)
         return ast.parse(plain, name), plain
+
+    def _is_no_word(self, code: str) -> bool:
+        """Not a lone word that may be a magic's."""
+        word = code.strip()
+        return word in self.namespace or not word.isidentifier()
 
     def _is_magic_word(self, tree: ast.Module) -> bool:
         """A lone word that is no variable, such as `ls` or `pwd`: IPython takes it for a magic of that name, or runs
@@ -178,10 +185,12 @@ class Executor:
 
     def _show(self, value: Any) -> None:
         text = evaluation.simple_text(value, self.shells.made)
-        if text is not None:
-            data, metadata = {"text/plain": text}, dict[str, Any]()
-        else:
-            data, metadata = self._formatted(value)
+        if text is not None and len(text) <= _SHORT:
+            self.history.result(value, text)
+            self._value = namespace.as_json(value)
+            self.display.show_plainly(text)
+            return
+        data, metadata = ({"text/plain": text}, {}) if text is not None else self._formatted(value)
         self.history.result(value, str(data.get("text/plain", "")))
         self._value = namespace.as_json(value)
         if data:
@@ -209,13 +218,6 @@ class Executor:
         else:
             self._reported = error
         self._emit(Raised(**{**vars(raised(error)), "traceback": errors.text(text)}))
-
-
-def _warn_as_ipython(code: str) -> None:
-    """What the compiler warns of is said three times in a notebook: IPython compiles a cell twice to look at it."""
-    if _WARNS.search(code) is not None:
-        for _ in range(2):
-            compile(code, "<>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
 
 
 class _Cell:

@@ -124,7 +124,7 @@ def as_json(value: Any) -> list[Any]:
 
 
 def _plain(value: Any, depth: int) -> Any:
-    kind = next((plain for ours, plain in _OURS.items() if type(value) is ours), type(value))
+    kind = type(value)
     if value is None or kind is bool:
         return value
     if kind is int:
@@ -135,6 +135,7 @@ def _plain(value: Any, depth: int) -> Any:
         if not math.isfinite(value):
             raise ValueError
         return value
+    kind = next((plain for ours, plain in _OURS.items() if kind is ours), kind)
     if kind is str:
         value.encode("utf-8")  # a lone surrogate is a UnicodeEncodeError, which is a ValueError
         return str(value)

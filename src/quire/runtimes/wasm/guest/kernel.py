@@ -185,15 +185,21 @@ class Kernel:
         except KeyboardInterrupt as late:  # it came while the outcome was being reported
             self.emit(raised(late))
             finished = Finished(run=request.run, outcome="interrupted")
-        for each in (sys.stdout, sys.stderr, *self._own):
-            with contextlib.suppress(Exception):  # whatever a cell has put there
-                each.flush()
+        self._flush()
         news = self._known.news()
         if news is not None:
             self.emit(news)
         reserve.spend()  # or the next request may not even come in
         held, self._held = self._held, ""
         return f"{len(held)}\n{held}{texts.dump(finished)}"
+
+    def _flush(self) -> None:
+        for name, own in zip(("stdout", "stderr"), self._own, strict=True):
+            if (put := getattr(sys, name, own)) is not own:
+                with contextlib.suppress(Exception):  # whatever a cell has put there
+                    put.flush()
+        for stream in self.streams:
+            stream.say()
 
     def _read(self, name: str) -> Value:
         if name not in self._executor.namespace:
@@ -219,9 +225,7 @@ class Kernel:
         """A cell before may have closed, replaced or redirected them: this one's prints are seen again."""
         if not self._own or not all(_usable(each) for each in self._own):
             self._own = [_text_stream(each) for each in self.streams]
-        for name, stream in zip(("stdout", "stderr"), self._own, strict=True):
-            setattr(sys, name, stream)
-            setattr(sys, f"__{name}__", stream)
+        sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__ = self._own  # type: ignore[misc]
 
 
 class Stream:
