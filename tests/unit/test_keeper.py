@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -48,6 +49,21 @@ async def said() -> AsyncIterator[Said]:
     made = Said()
     yield made
     await made.close()
+
+
+async def test_who_is_cancelled_as_the_answer_comes_is_cancelled_and_no_descriptor_is_left(said: Said) -> None:
+    """Else the server's end waits for ever for whoever makes spare kernels."""
+    handed, ours = os.pipe()
+    launching = asyncio.ensure_future(said.keeper.launch({"do": "start"}, []))
+    await asyncio.sleep(0)
+    assert said.keeper._answer is not None
+    said.keeper._answer.set_result((0, handed))
+    launching.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await launching
+    with pytest.raises(BrokenPipeError):
+        os.write(ours, b"x")
+    os.close(ours)
 
 
 async def test_a_writer_that_is_done_before_it_is_announced_has_written(said: Said) -> None:

@@ -137,7 +137,8 @@ class SeatLine:
     async def close(self) -> None:
         self._seat.leave()
         with contextlib.suppress(TimeoutError, asyncio.CancelledError):
-            await asyncio.wait_for(asyncio.shield(self._sitting), 5.0)
+            async with asyncio.timeout(5.0):
+                await asyncio.shield(self._sitting)
 
     async def _save(self, number: int) -> None:
         status = "skipped"

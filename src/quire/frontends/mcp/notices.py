@@ -155,7 +155,8 @@ class Notices:
                         log.debug("who hears of %s could not be looked up: %s", change.notebook.id, error)
                 case (uri, key, session):
                     try:
-                        await asyncio.wait_for(session.send_resource_updated(uri), _SAY)
+                        async with asyncio.timeout(_SAY):
+                            await session.send_resource_updated(uri)
                     except Exception as error:  # a client that left: forget it, go on with the others
                         log.debug("a subscriber of %s is gone: %s", uri, error)
                         self._forget(uri, key)
@@ -182,7 +183,8 @@ class Notices:
 
 async def _tell(connection: Connection) -> None:
     with contextlib.suppress(Exception):  # a client that left
-        await asyncio.wait_for(connection.send_tool_list_changed(), _SAY)
+        async with asyncio.timeout(_SAY):
+            await connection.send_tool_list_changed()
 
 
 def _connection(session: ServerSession) -> int:

@@ -60,10 +60,16 @@ class Keeper:
     async def launch(self, order: dict[str, Any], descriptors: list[int]) -> tuple[int, int]:
         """Have it start, wake, branch or write: the new process's pid, and a pidfd that is the caller's to close."""
         async with self._one_at_a_time:
-            self._answer, self._asked = self._loop.create_future(), order["do"]
+            answer = self._answer = self._loop.create_future()
+            self._asked = order["do"]
             try:
                 packets.send(self._control, order, descriptors)
-                return await asyncio.wait_for(asyncio.shield(self._answer), _ANSWER)
+                async with asyncio.timeout(_ANSWER):
+                    return await asyncio.shield(answer)
+            except asyncio.CancelledError:
+                if answer.done() and answer.exception() is None:
+                    os.close(answer.result()[1])  # whoever asked is gone
+                raise
             except TimeoutError as error:
                 if order["do"] != "write":  # which is not worth the kernel
                     self._kill()  # one that does not answer keeps nothing
@@ -93,7 +99,8 @@ class Keeper:
             self._weighed = self._loop.create_future()
             self.order(do="weigh")
             try:
-                return await asyncio.wait_for(asyncio.shield(self._weighed), _ANSWER)
+                async with asyncio.timeout(_ANSWER):
+                    return await asyncio.shield(self._weighed)
             except TimeoutError:
                 return 0, {}
 
@@ -102,7 +109,8 @@ class Keeper:
         if self._gone.is_set() and not death.done():
             return Exit()
         try:
-            return await asyncio.wait_for(asyncio.shield(death), patience)
+            async with asyncio.timeout(patience):
+                return await asyncio.shield(death)
         except TimeoutError:
             return Exit()
         finally:
@@ -119,10 +127,11 @@ class Keeper:
         if self._ended.is_set() and self.branched:
             return
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(self._gone.wait()), _END)
+            async with asyncio.timeout(_END):
+                await self._gone.wait()
             return
         self._kill()
-        await asyncio.shield(self._gone.wait())
+        await self._gone.wait()
 
     def _kill(self) -> None:
         if not self._gone.is_set():

@@ -142,7 +142,8 @@ class PythonRuntime:
                     await zygote.close()
                 zygote = self._zygotes[python] = Zygote.spawn(python, self._preload, self._environ)
             try:
-                await asyncio.wait_for(zygote.ready(), _WARM)
+                async with asyncio.timeout(_WARM):
+                    await zygote.ready()
             except TimeoutError:
                 await zygote.close()
                 raise Failed(

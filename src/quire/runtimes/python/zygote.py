@@ -114,6 +114,10 @@ class Zygote:
         try:
             packets.send(self._control, {"id": number, **words}, descriptors)
             return await answer
+        except asyncio.CancelledError:
+            if answer.done() and not answer.cancelled() and answer.exception() is None:
+                packets.close(answer.result())  # whoever asked is gone; a keeper ends with its socket
+            raise
         except OSError as error:
             raise Failed("The zygote is gone; call again.") from error
         finally:

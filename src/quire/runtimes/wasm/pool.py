@@ -64,7 +64,8 @@ class HostProcess:
         while True:
             said = self._said
             try:
-                return await asyncio.wait_for(asyncio.shield(self._hello), _HELLO)
+                async with asyncio.timeout(_HELLO):
+                    return await asyncio.shield(self._hello)
             except TimeoutError:
                 if self._said is said:
                     self.kill()
