@@ -169,6 +169,8 @@ def _run(main: Callable[[], Awaitable[Any]], ending: Callable[[], None] = lambda
 
 def _say_where(task: asyncio.Task[Any]) -> None:
     """What an end that takes long waits for."""
+    if task.done():
+        return
     places: list[str] = []
     waits: Any = task.get_coro()
     while waits is not None:
@@ -178,8 +180,7 @@ def _say_where(task: asyncio.Task[Any]) -> None:
             waits = waits.cr_await if hasattr(waits, "cr_await") else waits.ag_await
         else:  # a step of a generator, which has no other way to it
             waits = next((each for each in gc.get_referents(waits) if hasattr(each, "ag_frame")), None)
-    if not task.done():
-        log.warning("ending takes long, at %s", " > ".join(places))
+    log.warning("ending takes long, at %s", " > ".join(places))
 
 
 def _serve(parsed: argparse.Namespace) -> int:

@@ -94,6 +94,13 @@ def interrupted(interrupts: Interrupts, run: Callable[[Any], Any], cell: Any) ->
     return False
 
 
+async def test_a_cell_that_called_itself_anything_is_interrupted_at_once(pair: Pair) -> None:
+    for name in (None, 5, "asyncios", "__main__"):
+        frame = types.SimpleNamespace(f_globals={"__name__": name})
+        with pytest.raises(KeyboardInterrupt):
+            pair.interrupts.come(KeyboardInterrupt(), frame)  # type: ignore[arg-type]
+
+
 async def test_a_loop_that_does_not_come_to_its_turn_is_interrupted_by_the_second(pair: Pair) -> None:
     frame = types.SimpleNamespace(f_globals=vars(asyncio))
     pair.interrupts.come(KeyboardInterrupt(), frame)  # type: ignore[arg-type]

@@ -121,7 +121,8 @@ class Executor:
             return
         lines = [f"{line}\n" for line in run.code.split("\n")]  # the last one too, or carets are one off
         linecache.cache[name] = (len(run.code), None, lines, name)  # no mtime: checkcache leaves it alone
-        if self.shells.made is None and self._is_no_word(run.code) and self._evaluation.run_expression(run.code, name):
+        plain = self.shells.made is None and not self._may_be_magic(run.code)
+        if plain and self._evaluation.run_expression(run.code, name):
             return  # it binds, imports and defines nothing
         tree, code = self._parse(run.code, name)
         self.history.parsed(code)
@@ -163,10 +164,10 @@ class Executor:
         plain = self.shells.get().transform(code)
         return ast.parse(plain, name), plain
 
-    def _is_no_word(self, code: str) -> bool:
-        """Not a lone word that may be a magic's."""
+    def _may_be_magic(self, code: str) -> bool:
+        """Whether it is a lone word that is no variable; see _is_magic_word."""
         word = code.strip()
-        return word in self.namespace or not word.isidentifier()
+        return word.isidentifier() and word not in self.namespace
 
     def _is_magic_word(self, tree: ast.Module) -> bool:
         """A lone word that is no variable, such as `ls` or `pwd`: IPython takes it for a magic of that name, or runs
@@ -185,15 +186,12 @@ class Executor:
 
     def _show(self, value: Any) -> None:
         text = evaluation.simple_text(value, self.shells.made)
-        if text is not None and len(text) <= _SHORT:
-            self.history.result(value, text)
-            self._value = namespace.as_json(value)
-            self.display.show_plainly(text)
-            return
         data, metadata = ({"text/plain": text}, {}) if text is not None else self._formatted(value)
         self.history.result(value, str(data.get("text/plain", "")))
         self._value = namespace.as_json(value)
-        if data:
+        if text is not None and len(text) <= _SHORT:
+            self.display.show_plainly(text)
+        elif data:
             self.display.publish(data, metadata, value=value, result=True)
 
     def _formatted(self, value: Any) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -51,7 +51,8 @@ class Interrupts:
 
 def _at_work(frame: types.FrameType | None) -> asyncio.AbstractEventLoop | None:
     """The running loop, where the code that was reached is the loop's own."""
-    if frame is None or frame.f_globals.get("__name__", "").partition(".")[0] not in _OF_LOOPS:
+    name = frame.f_globals.get("__name__") if frame is not None else None
+    if type(name) is not str or name.partition(".")[0] not in _OF_LOOPS:  # a cell may have called itself anything
         return None
     try:
         loop = asyncio.get_running_loop()

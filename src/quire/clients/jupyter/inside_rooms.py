@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import Any
 
 from quire.clients.jupyter.contents import not_there
@@ -136,9 +135,7 @@ class SeatLine:
 
     async def close(self) -> None:
         self._seat.leave()
-        with contextlib.suppress(TimeoutError, asyncio.CancelledError):
-            async with asyncio.timeout(5.0):
-                await asyncio.shield(self._sitting)
+        await asyncio.wait([self._sitting], timeout=5.0)
 
     async def _save(self, number: int) -> None:
         status = "skipped"
