@@ -12,7 +12,7 @@ from enum import Enum
 import anyio
 
 from quire.core.errors import Failed, QuireError
-from quire.core.model import Cell, NewCell, Notebook, NotebookId
+from quire.core.model import Cell, NewCell, Notebook, NotebookId, Run
 from quire.core.transcript import Transcript
 
 STOP_IT = "Let it end, or stop it first (interrupt; among Jupyter's own tools restart_notebook)."
@@ -49,7 +49,9 @@ class ActiveRun:
     transcript: Transcript
     author: str
     begun: anyio.Event = field(default_factory=anyio.Event)
+    settled: anyio.Event = field(default_factory=anyio.Event)  # how it ended is known, and goes to disk
     done: anyio.Event = field(default_factory=anyio.Event)
+    ended: Cell | None = None  # once it is settled
     cell: Cell | None = None  # with the run as it stands; None until it is begun
     notice: str = ""
     error: QuireError | None = None  # why it never began, or could not be recorded
@@ -136,6 +138,19 @@ class ActiveRun:
             self.following.cancel()
             if self.queued is not None:
                 self.queued.cancel()
+
+    def settle(self, run: Run) -> None:
+        """How it ended, for whoever waits for it; for others it goes on until it is on disk."""
+        assert self.cell is not None
+        self.ended = replace(self.cell, run=run)
+        self.settled.set()
+
+    async def kept(self) -> None:
+        """How it ended is on disk, where it has. Raises QuireError where it cannot be."""
+        if self.settled.is_set():
+            await self.done.wait()
+            if self.error is not None:
+                raise self.error
 
     def now(self) -> Cell:
         """The cell with what the run has shown so far."""

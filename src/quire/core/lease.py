@@ -18,7 +18,7 @@ class Slot:
     """A notebook's place for a kernel. Its turn is taken by whoever uses the kernel."""
 
     notebook: Notebook
-    turn: anyio.Lock = field(default_factory=anyio.Lock)
+    turn: anyio.Lock = field(default_factory=lambda: anyio.Lock(fast_acquire=True))
     kernel: Kernel | None = None
     line: Line = field(default_factory=Line)
     named: dict[str, RunId] = field(default_factory=dict)  # checkpoints people gave a name, by that name

@@ -65,6 +65,7 @@ class Recorder:
             active.error = error
             kept = [transcripts.error("Lost", str(error))]
         ended = replace(ended, outputs=tuple(kept))
+        active.settle(ended)
         try:
             await self._store.finish_run(active.notebook.id, ended)
         except QuireError as error:

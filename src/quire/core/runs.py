@@ -130,39 +130,43 @@ class Runs:
         tick: Callable[[ActiveRun], Awaitable[None]] | None = None,
         *,
         asks: bool = False,
+        early: bool = False,
     ) -> Cell:
         """The cell when its run is over, or as it stands when patience ends, or with `asks` when it has a question.
 
-        `tick` is called every second meanwhile. Cancelling the wait interrupts the run.
+        `tick` is called every second meanwhile. Cancelling the wait interrupts the run. One that is `early` hears how
+        the run ended before that is on disk, and tells nobody before it is `kept`.
         """
         end = anyio.current_time() + (self._limits.patience if patience is None else patience)
+        over = active.settled if early else active.done
         try:
-            while not active.done.is_set() and (left := end - anyio.current_time()) > 0:
+            while not over.is_set() and (left := end - anyio.current_time()) > 0:
                 with anyio.move_on_after(min(1.0, left)):
-                    await self._news(active, asks)
+                    await self._news(active, asks, over)
                     if active.question is not None and asks:
                         return active.now()
                 begun = active.cell is not None or active.queued is not None
-                if tick is not None and begun and not active.done.is_set():
+                if tick is not None and begun and not over.is_set():
                     await tick(active)
-            if active.cell is None and isinstance(active.asked, Cell) and not active.done.is_set():
+            if active.cell is None and isinstance(active.asked, Cell) and not over.is_set():
                 return active.asked  # still waiting for its turn
-            await active.begun.wait()  # a kernel that is being started has a deadline of its own
+            if not active.begun.is_set():  # a kernel that is being started has a deadline of its own
+                await active.begun.wait()
         except anyio.get_cancelled_exc_class():
             if not self.ending:  # the server's end is no interrupt of this run
                 active.stop(Stop.INTERRUPT)
             raise
         if active.error is not None:
             raise active.error
-        return active.now()
+        return active.ended if early and active.ended is not None else active.now()
 
-    async def _news(self, active: ActiveRun, asks: bool) -> None:
+    async def _news(self, active: ActiveRun, asks: bool, over: anyio.Event) -> None:
         """Until it is over, or for one who can have a person asked, has a question."""
         if not asks:
-            await active.done.wait()
+            await over.wait()
             return
         async with anyio.create_task_group() as group:
-            group.start_soon(_cancel_after, active.done, group.cancel_scope)
+            group.start_soon(_cancel_after, over, group.cancel_scope)
             await active.questioned.wait()
             group.cancel_scope.cancel()
 
@@ -235,6 +239,7 @@ class Runs:
         self._active.remove(active)
         self._queue.leave(active)
         active.begun.set()
+        active.settled.set()
         active.done.set()
         if active.cell is not None:
             self._tell(active)

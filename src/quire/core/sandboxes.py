@@ -6,7 +6,6 @@ import hashlib
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
@@ -25,15 +24,11 @@ from quire.core.sharing import Sharing
 RUNTIMES = {"python": "wasm-python", "javascript": "wasm-javascript"}
 """By the language, the runtime of its sessions."""
 
+Seen = dict[str, tuple[int, int]]
+"""Files of a workspace, with what tells whether one has changed."""
+
 _CHANGES = 10_000  # files that are looked at
 _LARGEST = 10  # of them are named
-
-
-@dataclass
-class Changes:
-    """Files of a workspace that a run made, changed or took away, when it is over."""
-
-    files: tuple[str, ...] = ()
 
 
 class Sandboxes:
@@ -132,17 +127,15 @@ class Sandboxes:
         largest = sorted(seen, key=lambda name: -seen[name][0])[:_LARGEST]
         return await self._folders.measure(place), tuple(f"{name} ({seen[name][0]:,} bytes)" for name in largest)
 
-    @asynccontextmanager
-    async def changes(self, session: Notebook) -> AsyncIterator[Changes]:
-        """What changes in its workspace while the block lasts."""
-        found, place = Changes(), self._workspace(session)
-        before = await self._seen(place)
-        yield found
-        after = await self._seen(place)
-        every = before.keys() | after.keys()
-        found.files = tuple(sorted(name for name in every if before.get(name) != after.get(name)))
-
-    async def _seen(self, place: str) -> dict[str, tuple[int, int]]:
-        """Files of a workspace; at once where it holds little and is one of ours, on the disk our own data is on."""
+    async def seen(self, session: Notebook) -> Seen:
+        """The files of its workspace, to be compared later."""
+        place = self._workspace(session)
+        # at once where it holds little and is one of ours, on the disk our own data is on
         seen = self._folders.glance(place) if self._is_ours(place) else None
         return await self._folders.seen(place, _CHANGES) if seen is None else seen
+
+    async def changed(self, session: Notebook, before: Seen) -> list[str]:
+        """Files that were made, changed or taken away since."""
+        after = await self.seen(session)
+        every = before.keys() | after.keys()
+        return sorted(name for name in every if before.get(name) != after.get(name))

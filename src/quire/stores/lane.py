@@ -3,16 +3,19 @@
 The writing lane puts jobs that wait at the same moment into one transaction, each in a savepoint of
 its own, so that fifty busy notebooks share one fsync; an answer is given only after the commit.
 
-A run's beginning, which nobody is told of yet, is written at once, on the caller's thread, without fsync,
-checkpoint or waiting for a lock. It survives the end of any process at once, and a power failure as soon as
-something after it is acknowledged. Handing it to the lane costs five times as much. It goes over the lane's own
-connection: each finds in its cache what the other wrote. One row is read on the caller's thread, too.
+What is small and comes with every run is written at once, on the caller's thread, without fsync, checkpoint or
+waiting for a lock: handing it to the lane costs five times as much. It survives the end of any process at once. A run's
+beginning, which nobody is told of yet, survives a power failure as soon as something after it is acknowledged; its end
+is acknowledged once the lane has had the log written to the disk, and the caller's thread does other things meanwhile.
+Both go over the lane's own connection: each finds in its cache what the other wrote. One row is read on the caller's
+thread, too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import queue
 import sqlite3
 import threading
@@ -28,11 +31,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    work: Callable[[sqlite3.Connection], Any]
+    work: Callable[[sqlite3.Connection], Any] | None  # None: what was written at once is to be on disk
     answer: asyncio.Future[Any]
     loop: asyncio.AbstractEventLoop
 
 
+_Done = tuple[_Job, Any, BaseException | None]  # with its value, or why it failed
 _TOGETHER = 200  # jobs in one transaction at the most
 _BUSY = 10.0  # seconds to wait for another process's transaction
 _LOG = 64  # jobs written, after which the log is put into the database; with so many pages in it, by the job itself
@@ -42,6 +46,7 @@ _PATIENT = (
     "PRAGMA wal_autocheckpoint = 4000",
 )
 _HASTY = ("PRAGMA synchronous = NORMAL", "PRAGMA busy_timeout = 0", "PRAGMA wal_autocheckpoint = 0")
+_SYNC: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)  # the first is not everywhere
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -80,23 +85,42 @@ def rows(database: sqlite3.Connection, query: str, *values: Any) -> list[sqlite3
 
 
 class Lane:
-    def __init__(self, path: Path, *, writes: bool) -> None:
+    def __init__(self, path: Path, *, writes: bool, sync: Callable[[int], None] = _SYNC) -> None:
+        """`sync` has what was written to a file on the disk itself."""
         self._database = connect(path)
+        self._sync = sync
         self._writes = writes
         self._writing = threading.Lock()
         self._manner: tuple[str, ...] = ()
         self._logged = 0  # jobs
+        self._log = -1
         if writes:
             self._behave(_PATIENT)
+            self._log = os.open(f"{path}-wal", os.O_RDWR | os.O_CLOEXEC)  # no lock of SQLite's is on this file
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name=f"quire-sql-{'w' if writes else 'r'}", daemon=True)
         self._thread.start()
 
     async def do(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        value: T = await self._asked(work)
+        return value
+
+    def _asked(self, work: Callable[[sqlite3.Connection], Any] | None) -> asyncio.Future[Any]:
+        """A caller that is cancelled leaves; the job is done all the same."""
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[T] = loop.create_future()
+        answer: asyncio.Future[Any] = loop.create_future()
         self._jobs.put(_Job(work, answer, loop))
-        return await answer  # a caller that is cancelled leaves; the job is done all the same
+        return answer
+
+    async def keep(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """As `do`, for what is small: written now and on this thread, where nobody else writes; back when it is on
+        disk."""
+        try:
+            value = self.at_once(work)
+        except Busy:
+            return await self.do(work)
+        await self._asked(None)
+        return value
 
     def at_once(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """All of `work` or nothing, now and on this thread; raises Busy where another transaction is under way."""
@@ -139,6 +163,8 @@ class Lane:
                 self._write(jobs) if self._writes else self._read(jobs)
             if last:
                 self._database.close()
+                if self._writes:
+                    os.close(self._log)
                 return
 
     def _take(self) -> tuple[list[_Job], bool]:
@@ -154,14 +180,18 @@ class Lane:
 
     def _read(self, jobs: list[_Job]) -> None:
         for job in jobs:
+            assert job.work is not None
             try:
                 _settle(job, job.work(self._database), None)
             except BaseException as error:
                 _settle(job, None, translated(error))
 
     def _write(self, jobs: list[_Job]) -> None:
-        with self._writing:
-            done = self._written(jobs)
+        if any(job.work is not None for job in jobs):
+            with self._writing:
+                done = self._written(jobs)
+        else:
+            done = self._on_disk(jobs)
         for job, value, failed in done:
             _settle(job, value, failed)
         self._logged += len(jobs)
@@ -173,13 +203,23 @@ class Lane:
             ):  # the log holds it all the same; the next may succeed
                 self._database.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
-    def _written(self, jobs: list[_Job]) -> list[tuple[_Job, Any, BaseException | None]]:
-        done: list[tuple[_Job, Any, BaseException | None]] = []
+    def _on_disk(self, jobs: list[_Job]) -> list[_Done]:
+        """What was written at once, on the disk itself, by one sync for all."""
+        try:
+            self._sync(self._log)
+        except OSError as error:
+            failure = translated(sqlite3.OperationalError(f"disk I/O error: {error.strerror}"))
+            return [(job, None, failure) for job in jobs]
+        return [(job, None, None) for job in jobs]
+
+    def _written(self, jobs: list[_Job]) -> list[_Done]:
+        """With these, what was written at once before is on disk too: it is in the same log."""
+        done: list[_Done] = []
         try:
             self._behave(_PATIENT)
             self._database.execute("BEGIN IMMEDIATE")
             for job in jobs:
-                done.append((job, *self._one(job.work, len(jobs) == 1)))
+                done.append((job, *self._one(job.work, len(jobs) == 1)) if job.work is not None else (job, None, None))
             self._database.execute("COMMIT")
         except BaseException as error:
             if self._database.in_transaction:

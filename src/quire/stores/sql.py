@@ -40,6 +40,7 @@ _CELLS = """
     FROM cells c LEFT JOIN runs r ON r.id = c.run
     WHERE c.notebook = ?
 """
+_SMALL = 1 << 14  # characters of outputs that are written while the caller waits
 _OUTLINE = "SELECT id, cell, count, author, started_at, seconds, state, parent, stale FROM runs WHERE notebook = ?"
 
 
@@ -198,7 +199,7 @@ class SqlStore:
         await self._aside.do(rows, lambda db, made: _keep(db, run, made, dropped))
 
     async def finish_run(self, notebook: NotebookId, run: Run) -> None:
-        await self._writer.do(lambda db: _finish(db, run))
+        await (self._writer.keep if _is_small(run) else self._writer.do)(lambda db: _finish(db, run))
 
     async def mark_stale(self, notebook: NotebookId, marks: Mapping[RunId, bool]) -> None:
         values = [(stale, run, notebook) for run, stale in marks.items()]
@@ -383,6 +384,10 @@ def _keep(db: sqlite3.Connection, run: RunId, made: Rows, dropped: range) -> Non
 def _shown(db: sqlite3.Connection, run: Run) -> list[Output]:
     found = db.execute("SELECT output FROM shown WHERE run = ? ORDER BY place", (run.id,))
     return [as_rows.shown(output) for (output,) in found]
+
+
+def _is_small(run: Run) -> bool:
+    return sum(len(data) for each in run.outputs for data in each.bundle.values() if isinstance(data, str)) < _SMALL
 
 
 def _finish(db: sqlite3.Connection, run: Run) -> None:

@@ -72,11 +72,13 @@ class Desk:
         at: int | None = None,
         timeout: float | None = None,
         asks: bool = True,
+        answers: bool = False,
     ) -> tuple[Cell, str]:
         """Run and wait, telling the client every second what was printed last; the cell, and a notice.
 
         With `asks` a person answers the code's input(), where the client can ask one: the tool must come here
-        first, since a client may have to call it again with the answer.
+        first, since a client may have to call it again with the answer. A tool that `answers` with this and does
+        nothing else hears how it ended before that is on disk: the answer is written meanwhile, and leaves when it is.
         """
         asks = asks and elicitation.possible(ctx)
         reply = self._asking.reply(ctx, notebook) if asks else None
@@ -85,7 +87,8 @@ class Desk:
             if reply
             else await self.app.runs.start(notebook, code, at=at, timeout=timeout, author=_author(callers.caller()))
         )
-        recorded.current().active = active
+        call = recorded.current()
+        call.active = active
 
         async def tick(run: ActiveRun) -> None:
             elapsed = anyio.current_time() - run.started_at if run.started_at else 0.0
@@ -96,11 +99,13 @@ class Desk:
         with active.listening() if asks else contextlib.nullcontext():
             if reply:
                 reply.give()
-            cell = await self.app.runs.wait(active, tick=tick, asks=asks)
+            cell = await self.app.runs.wait(active, tick=tick, asks=asks, early=True)
             while active.question is not None and asks:
                 await self._asking.ask(ctx, active, active.question)
-                cell = await self.app.runs.wait(active, tick=tick, asks=asks)
-        recorded.current().ran(notebook, cell, waits=active.cell is None)
+                cell = await self.app.runs.wait(active, tick=tick, asks=asks, early=True)
+        if not (answers and call.is_recorded):
+            await active.kept()
+        call.ran(notebook, cell, waits=active.cell is None)
         if active.cell is None:
             return cell, f"{active.waits or _TURN} get_cell shows when it has run."
         return cell, active.notice

@@ -142,7 +142,7 @@ class _Published(Tool):
         if odd := [name for name in arguments if not name.isidentifier()]:  # they become code
             raise Refused(f"{self.name} has no argument {', '.join(map(repr, odd))}. Nothing was run.")
         code = f"{self._call}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
-        cell, notice = await desk.run(ctx, notebook, code)
+        cell, notice = await desk.run(ctx, notebook, code, answers=True)
         return await desk.render.execution(notebook, cell, notice)
 
 

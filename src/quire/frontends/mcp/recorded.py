@@ -1,4 +1,5 @@
-"""Every call of a client: counted, traced, and a line of the audit log, whichever way it ends."""
+"""Every call of a client: counted, traced, and a line of the audit log, whichever way it ends; none is answered before
+what the answer says of a run is on disk."""
 
 from __future__ import annotations
 
@@ -36,6 +37,7 @@ class Call:
     digest: str | None = None
     outcome: str | None = None
     active: ActiveRun | None = None  # the run it waits for
+    is_recorded: bool = False  # and answered when what it says of that run is on disk
     beside: str = ""  # what is to be said with the answer, whatever that is
     begun: float = field(default_factory=time.perf_counter)
 
@@ -72,11 +74,11 @@ class Recording:
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         if ctx.method not in _METHODS or ctx.request_id is None:
             return await call_next(ctx)
-        call, outcome, sent = Call(), "cancelled", 0
+        call, outcome, sent = Call(is_recorded=True), "cancelled", 0
         token = _current.set(call)
         try:
             self._calls.check()
-            result = await call_next(ctx)
+            result = await _kept(call, await call_next(ctx))
             outcome, sent = call.outcome or _outcome(result), _sent(result)
             return result
         except Failed as error:
@@ -123,6 +125,19 @@ class Recording:
         )
         self._calls.over(record, label)
         _trace(record)
+
+
+async def _kept(call: Call, result: HandlerResult) -> HandlerResult:
+    """The answer, when the run it speaks of is on disk; another, where that cannot be."""
+    try:
+        if call.active is not None:
+            await call.active.kept()
+        return result
+    except QuireError as error:
+        call.failed(error)
+        said = {"content": [{"type": "text", "text": str(error)}], "isError": True}
+        rest = result.items() if isinstance(result, dict) else ()
+        return {name: value for name, value in rest if name != "structuredContent"} | said
 
 
 def _outcome(result: HandlerResult) -> str:

@@ -1,6 +1,6 @@
 """MCP over this process's stdin and stdout, read and written by the event loop itself.
 
-The SDK hands every line to a thread and back, three times a call; pipes need no threads. Where stdin or
+The SDK hands every line to a thread and back, and every message from task to task; pipes need neither. Where stdin or
 stdout is not a pipe or socket (a file, a terminal), the SDK's own way is taken.
 """
 
@@ -11,12 +11,13 @@ import contextlib
 import os
 import stat
 from collections.abc import AsyncIterator
-from typing import Any, cast
+from typing import Any, Self
 
 import anyio
 from fastmcp import FastMCP
 from fastmcp.server.context import reset_transport, set_transport
-from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
 
 _LINE = 64 * 2**20  # bytes: the longest message taken, where there is no limit
 
@@ -29,9 +30,8 @@ async def serve(server: FastMCP[Any], log_level: str, most_bytes: int) -> None:
     token = set_transport("stdio")
     low = server._mcp_server  # run_stdio_async takes no streams
     try:
-        async with server._lifespan_manager(), _streams(most_bytes or _LINE) as (lines, pipe):
-            async with stdio_server(cast(Any, lines), cast(Any, pipe)) as (read, write):
-                await low.run(read, write, low.create_initialization_options())
+        async with server._lifespan_manager(), _streams(most_bytes or _LINE) as (incoming, outgoing):
+            await low.run(incoming, outgoing, low.create_initialization_options())
     finally:
         reset_transport(token)
 
@@ -42,7 +42,7 @@ def _is_pipe(fd: int) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def _streams(longest: int) -> AsyncIterator[tuple[_Lines, _Pipe]]:
+async def _streams(longest: int) -> AsyncIterator[tuple[_Incoming, _Outgoing]]:
     """Our own copies of 0 and 1; those numbers now lead nowhere and to stderr, so that nothing strays in."""
     loop = asyncio.get_running_loop()
     stdin, stdout = os.dup(0), os.dup(1)
@@ -57,36 +57,55 @@ async def _streams(longest: int) -> AsyncIterator[tuple[_Lines, _Pipe]]:
         lambda: asyncio.streams.FlowControlMixin(), os.fdopen(stdout, "wb", buffering=0)
     )
     try:
-        yield _Lines(reader), _Pipe(asyncio.StreamWriter(outgoing, protocol, None, loop))
+        yield _Incoming(reader), _Outgoing(asyncio.StreamWriter(outgoing, protocol, None, loop))
     finally:
         incoming.close()
         outgoing.close()
 
 
-class _Lines:
+class _Stream:
+    """What the SDK asks of both; whoever made the pipe closes it."""
+
+    async def aclose(self) -> None: ...
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+
+class _Incoming(_Stream):
+    """Messages; what is none comes as the error it is."""
+
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader
 
-    async def __aiter__(self) -> AsyncIterator[str]:
-        while True:
-            try:
-                line = await self._reader.readline()
-            except ValueError:  # longer than any message may be: answered as the bad message it is
-                line = b"{\n"
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def receive(self) -> SessionMessage | Exception:
+        try:
+            line = await self._reader.readline()
             if not line:
-                return
-            yield line.decode("utf-8", "replace")
+                raise anyio.EndOfStream
+            return SessionMessage(jsonrpc_message_adapter.validate_json(line.decode("utf-8", "replace"), by_name=False))
+        except ValueError as error:  # of the parser's, or the line is longer than any message may be
+            return error
 
 
-class _Pipe:
+class _Outgoing(_Stream):
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
 
-    async def write(self, text: str) -> None:
-        self._writer.write(text.encode("utf-8"))
-
-    async def flush(self) -> None:
+    async def send(self, item: SessionMessage, /) -> None:
+        self._writer.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
         try:
             await self._writer.drain()
         except ConnectionError as error:
-            raise anyio.ClosedResourceError from error
+            raise anyio.BrokenResourceError from error

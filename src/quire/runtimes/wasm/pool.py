@@ -26,30 +26,44 @@ from quire.wire import frames
 log = logging.getLogger(__name__)
 _ROOM = 50  # guests in a host
 _HELLO = 120.0  # seconds a host may be silent while it loads its program
-_CHUNK = 1 << 20
+_STDOUT, _STDERR = 1, 2
 _LAST = 20  # lines of what a host said last
+_LONGEST = 1 << 16  # bytes of a line
 _OURS = str(Path(__file__).parents[3])  # where the package lies
 _PLAIN = re.compile("PATH|HOME|LANG|LANGUAGE|LC_[A-Z]+|TZ|PYTHON[A-Z]*|VIRTUAL_ENV|LD_LIBRARY_PATH|SYSTEMROOT")
 
 
-class HostProcess:
+class HostProcess(asyncio.SubprocessProtocol):
     """One of them, and the guests in it, all of one owner: each hears its own frames, and the end."""
 
-    def __init__(self, process: Process, *, owner: str, alone: bool) -> None:
+    _transport: asyncio.SubprocessTransport
+
+    def __init__(self, *, owner: str, alone: bool) -> None:
         self.owner = owner
         self.alone = alone  # it holds one guest, and gets no other
         self.claims = 0  # guests that are about to join
-        self._process = process
         self._opener = words.Opener()
         self._guests: dict[int, Callable[[bytes | None], None]] = {}
         self._numbers = itertools.count(1)
         self._hello: asyncio.Future[words.Hello] = asyncio.get_running_loop().create_future()
         self._said: list[str] = []
-        self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._overhear())]
+        self._line = b""  # that is not whole yet
+        self._silent = False  # it will not say anything more
+        self._why = ""
+        self._ended = asyncio.Event()
+
+    @classmethod
+    async def start(cls, command: tuple[str, ...], *, owner: str, alone: bool) -> HostProcess:
+        # a session of its own: whoever ends the server's group lets it save what its hosts hold
+        _, host = await asyncio.get_running_loop().subprocess_exec(
+            lambda: cls(owner=owner, alone=alone),
+            *command, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=_environ(), start_new_session=True,
+        )  # fmt: skip
+        return host
 
     @property
     def alive(self) -> bool:
-        return self._process.returncode is None and not self._tasks[0].done() and not _has_ended(self._process.pid)
+        return not self._silent and self._transport.get_returncode() is None and not _has_ended(self.pid)
 
     @property
     def guests(self) -> int:
@@ -57,7 +71,7 @@ class HostProcess:
 
     @property
     def pid(self) -> int:
-        return self._process.pid
+        return self._transport.get_pid()
 
     async def hello(self) -> words.Hello:
         """What it said first. Raises Failed where it said nothing, NotReady where it has no program."""
@@ -81,39 +95,36 @@ class HostProcess:
         self._guests.pop(guest, None)
 
     def send(self, guest: int, message: Any) -> None:
-        assert self._process.stdin is not None
         if self.alive:
-            self._process.stdin.write(words.sealed(guest, message))
+            stdin = self._transport.get_pipe_transport(0)
+            assert isinstance(stdin, asyncio.WriteTransport)
+            stdin.write(words.sealed(guest, message))
 
     def kill(self) -> None:
         if self.alive:  # asyncio would bury one that has ended, and then miss it
             with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
+                self._transport.kill()
 
     async def close(self) -> None:
         self.kill()
-        await asyncio.wait(self._tasks)
-        await self._process.wait()
+        await self._ended.wait()
 
-    async def _listen(self) -> None:
-        assert self._process.stdout is not None
-        why = ""
-        try:
-            while data := await self._process.stdout.read(_CHUNK):
+    # What the event loop tells of it
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.SubprocessTransport)
+        self._transport = transport
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == _STDERR:
+            self._overhear(data)
+        elif not self._silent:
+            try:
                 for number, frame in self._opener.feed(data):
                     self._heard(number, frame)
-        except ValueError as error:  # BadFrame, BadMessage
-            why = f" It said what is no word of ours ({error})."
-        self.kill()
-        await self._process.wait()
-        if not self._hello.done() and self._process.returncode == words.NOT_READY:
-            self._hello.set_exception(NotReady())
-        elif not self._hello.done():
-            last = "\n".join(self._said)
-            self._hello.set_exception(Failed(f"A host of WebAssembly guests did not start.{why} {last}".rstrip()))
-        self._hello.exception()  # looked at
-        for heard in list(self._guests.values()):
-            heard(None)
+            except ValueError as error:  # BadFrame, BadMessage
+                self._why = f" It said what is no word of ours ({error})."
+                self._fall_silent()
 
     def _heard(self, number: int, frame: bytes) -> None:
         if number:
@@ -124,12 +135,34 @@ class HostProcess:
         if not self._hello.done():
             self._hello.set_result(hello)
 
-    async def _overhear(self) -> None:
+    def _overhear(self, data: bytes) -> None:
         """What it writes to stderr: nothing, where all is well."""
-        assert self._process.stderr is not None
-        while line := await self._process.stderr.readline():
+        *lines, self._line = (self._line + data).split(b"\n")
+        self._line = self._line[-_LONGEST:]
+        for line in lines:
             self._said = [*self._said[-_LAST:], line.decode("utf-8", "replace").rstrip()]
             log.log(logging.WARNING if self._hello.done() else logging.INFO, "a host of guests: %s", self._said[-1])
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == _STDOUT:
+            self._fall_silent()
+
+    def _fall_silent(self) -> None:
+        self.kill()
+        self._silent = True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It has ended, and all it said is heard."""
+        self._silent = True
+        if not self._hello.done() and self._transport.get_returncode() == words.NOT_READY:
+            self._hello.set_exception(NotReady())
+        elif not self._hello.done():
+            last = "\n".join(self._said)
+            self._hello.set_exception(Failed(f"A host of WebAssembly guests did not start.{self._why} {last}".rstrip()))
+        self._hello.exception()  # looked at
+        self._ended.set()
+        for heard in list(self._guests.values()):
+            heard(None)
 
 
 class Pool:
@@ -189,11 +222,7 @@ class Pool:
                     host.claims += 1
                     return host
             command = _command(self._language, str(self._assets), await asyncio.to_thread(self._reach.words, images))
-            # a session of its own: whoever ends the server's group lets it save what its hosts hold
-            process = await asyncio.create_subprocess_exec(
-                *command, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=_environ(), start_new_session=True
-            )
-            host = HostProcess(process, owner=owner, alone=alone)
+            host = await HostProcess.start(command, owner=owner, alone=alone)
             host.claims += 1
             self._hosts.append(host)
             return host

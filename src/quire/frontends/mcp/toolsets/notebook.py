@@ -164,7 +164,7 @@ def _runs(shelf: Shelf, desk: Desk) -> None:
         """Append a cell, or insert it at cell_number (from 0), and run it."""
         book = await desk.notebook(ctx, notebook)
         if execute and cell_type == "code":
-            cell, notice = await desk.run(ctx, book, code, at=cell_number, timeout=timeout)
+            cell, notice = await desk.run(ctx, book, code, at=cell_number, timeout=timeout, answers=True)
             return await desk.render.cell(book, cell, notice)
         cell = await desk.app.notebooks.add_cell(book, code, CellKind(cell_type), cell_number)
         return await desk.render.cell(book, cell)
@@ -177,9 +177,8 @@ def _runs(shelf: Shelf, desk: Desk) -> None:
         several = await desk.app.notebooks.span(book, cell_id_or_number)
         if several is not None:
             return await desk.run_several(ctx, book, several, timeout)
-        cell, notice = await desk.run(
-            ctx, book, await desk.app.notebooks.cell(book, cell_id_or_number), timeout=timeout
-        )
+        there = await desk.app.notebooks.cell(book, cell_id_or_number)
+        cell, notice = await desk.run(ctx, book, there, timeout=timeout, answers=True)
         return await desk.render.cell(book, cell, notice)
 
     shelf.put(add_cell, "Add cell", ShownCell, runs=True)

@@ -21,7 +21,7 @@ def register(shelf: Shelf, desk: Desk) -> None:
         """Run Python in a namespace that stays; the last expression's value comes back. Adds a cell.
         Plots show by themselves; top-level await works. timeout is in seconds."""
         book = await desk.notebook(ctx, notebook)
-        cell, notice = await desk.run(ctx, book, code, timeout=timeout)
+        cell, notice = await desk.run(ctx, book, code, timeout=timeout, answers=True)
         return await desk.render.execution(book, cell, notice)
 
     async def state(ctx: Context, notebook: str | None = None) -> ToolResult:

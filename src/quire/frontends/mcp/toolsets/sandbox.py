@@ -13,7 +13,7 @@ from quire.core import layers
 from quire.core.access import Access
 from quire.core.model import Notebook, Policy
 from quire.core.model import RuntimeInfo as Runtime
-from quire.core.sandboxes import RUNTIMES, Changes
+from quire.core.sandboxes import RUNTIMES
 from quire.frontends.mcp import recorded, render
 from quire.frontends.mcp.desk import Desk, kernel_state, protection
 from quire.frontends.mcp.results import (
@@ -63,12 +63,13 @@ def _code(shelf: Shelf, desk: Desk) -> None:
         that language; session_id names another, "none" runs it in one that is gone afterwards."""
         async with _session(desk, ctx, language, session_id) as session:
             recorded.current().notebook = session.name
-            async with desk.app.sandboxes.changes(session) as changes:
-                # a client of the newer era calls again with the answer, and a session for one call is gone by then
-                stays = session_id != _NONE
-                cell, notice = await desk.run(ctx, session, code, timeout=timeout, asks=stays)
+            # a client of the newer era calls again with the answer, and a session for one call is gone by then
+            stays = session_id != _NONE
+            before = await desk.app.sandboxes.seen(session)
+            cell, notice = await desk.run(ctx, session, code, timeout=timeout, asks=stays, answers=stays)
+            changed = await desk.app.sandboxes.changed(session, before)
             ran = await desk.render.execution(session, cell, notice)
-            return _answer(ran, session, changes, stays=stays)
+            return _answer(ran, session, changed, stays=stays)
 
     async def list_runtimes(ctx: Context) -> ToolResult:
         """The ways to run code here: version, packages loaded ahead, what walls code in, or why one cannot start."""
@@ -146,19 +147,19 @@ async def _session(desk: Desk, ctx: Context, language: str, session_id: str | No
         yield await sandboxes.named(client, session_id)
 
 
-def _answer(ran: ToolResult, session: Notebook, changes: Changes, *, stays: bool) -> ToolResult:
+def _answer(ran: ToolResult, session: Notebook, changed: list[str], *, stays: bool) -> ToolResult:
     """What an execution answers, and what belongs to a session."""
     result = cast(SandboxResult, dict(ran.structured_content or {}))
     result["language"] = _LANGUAGES[session.runtime]
     result["session_id"] = session.name if stays else None
-    result["files_changed"] = list(changes.files)
+    result["files_changed"] = changed
     error = _error(result)
     if error is not None:
         result["error"] = error
     lines = []
-    if changes.files:
-        some = ", ".join(changes.files[:_NAMED])
-        more = f" and {len(changes.files) - _NAMED} more" if len(changes.files) > _NAMED else ""
+    if changed:
+        some = ", ".join(changed[:_NAMED])
+        more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
         lines.append(f"files changed: {some}{more}")
     guidance = error["guidance"] if error is not None else ""
     if guidance and not any(guidance in each.text for each in ran.content if isinstance(each, TextContent)):
