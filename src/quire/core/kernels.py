@@ -69,6 +69,8 @@ class Kernels:
         the turn has come.
 
         Leaving it takes a checkpoint, if a run moved the namespace: whoever waits for the run's outcome has it by then.
+        A dear one, or one of many, waits until nobody is in a hurry, but not one that takes the place of what was
+        woken.
         """
         async with self.turn(notebook) as slot:
             if first is not None:
@@ -88,12 +90,16 @@ class Kernels:
                 )
             finally:
                 slot.waiting -= 1
+            patience = 0.0 if slot.line.bare else slot.line.patience()
             try:
-                for _ in range(_TURNS):
+                for _ in range(0 if patience else _TURNS):
                     await anyio.lowlevel.checkpoint()
-                await self._protect(notebook, slot)
+                if not patience:
+                    await self._protect(notebook, slot)
             finally:
                 slot.waiting += 1
+        if patience:
+            await self._protect_in_a_pause(notebook, slot, patience)
 
     @asynccontextmanager
     async def turn(self, notebook: Notebook, *, asked: bool = True) -> AsyncIterator[Slot]:
@@ -346,21 +352,25 @@ class Kernels:
         cells = [await self._store.find_cell(notebook.id, line.steps[run].cell) for run in recovered.lost]
         return sorted({cell.number for cell in cells if cell is not None})
 
+    async def _protect_in_a_pause(self, notebook: Notebook, slot: Slot, patience: float) -> None:
+        """Not in the turn meanwhile: the next run begins at once."""
+        if not await slot.undisturbed(patience):
+            slot.line.why = "cells came too quickly after one another"
+            return
+        async with slot.turn:
+            if slot.kernel is not None and not slot.waiting:
+                await self._protect(notebook, slot)
+
     async def _protect(self, notebook: Notebook, slot: Slot) -> None:
-        """A checkpoint of where the namespace stands now; a dear one waits until nobody is in a hurry, but not one
-        that takes the place of what was woken."""
+        """A checkpoint of where the namespace stands now."""
         await self.revive(notebook, slot)
         kernel, line = slot.kernel, slot.line
-        patience = 0.0 if line.bare else line.patience()
         line.bare = False
         if kernel is None or not kernel.alive or line.head is None or line.head in kernel.checkpoints:
             return
         policy = notebook.policy
         if not self.spec(notebook).checkpoint_bytes and policy.isolation != "cell" and policy.on_error == "keep":
             line.why = "checkpoints are turned off by the setting checkpoint_bytes"
-            return
-        if not await slot.undisturbed(patience):
-            line.why = "cells came too quickly after one another"
             return
         taken = await kernel.checkpoint(line.head)
         if isinstance(taken, str):

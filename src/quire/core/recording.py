@@ -16,6 +16,7 @@ from quire.core.ports import Blobs, Store
 
 log = logging.getLogger(__name__)
 _SOON = 0.2  # seconds from something new until it is kept; a run that ends sooner is written once, at its end
+_AWAKE = 5  # times it is looked for something new before that is waited for
 _SHARE = 0.01  # of the time that may go into keeping what one run shows: the larger, the rarer
 _LIVE = 0.3  # the same, where people look at the document it is shown in
 _RARELY = 10.0  # seconds between two times at the most
@@ -48,12 +49,18 @@ class Recorder:
 
     async def keep_shown(self) -> None:
         """Keep what runs under way have shown; goes on until it is cancelled."""
+        idle = 0
         while True:
-            while not self._due:  # what woke it may have ended by now
-                self._news = anyio.Event()
+            if self._due:
+                idle = 0
+                await anyio.sleep_until(min(self._due.values()))
+                await self._keep_due()
+            elif idle < _AWAKE:  # to be woken by each of many quick runs costs more than to look again
+                idle += 1
+                await anyio.sleep(_SOON)
+            else:
+                idle, self._news = 0, anyio.Event()
                 await self._news.wait()
-            await anyio.sleep_until(min(self._due.values()))
-            await self._keep_due()
 
     async def finish(self, active: ActiveRun, ended: Run, outputs: list[Output]) -> Run:
         """The run as it is recorded. What does not fit on the disk is the caller's to hear, and is owed."""

@@ -33,6 +33,13 @@ class Renderer:
 
     async def execution(self, notebook: Notebook, cell: Cell, notice: str = "") -> ToolResult:
         """The answer to `execute`: what was printed, the value, the error, and where it all is."""
+        content, result = await self.executed(notebook, cell, notice)
+        return ToolResult(content=content, structured_content=dict(result), is_error=cell.state.failed)
+
+    async def executed(
+        self, notebook: Notebook, cell: Cell, notice: str = ""
+    ) -> tuple[list[ContentBlock], ExecutionResult]:
+        """The same in its parts."""
         seen = await self._see(notebook, cell)
         error = next((output for output in reversed(cell.outputs) if output.type is OutputType.ERROR), None)
         failed = cell.state.failed
@@ -55,7 +62,7 @@ class Renderer:
         }
         if notice:
             result["notice"] = notice
-        return self._answer(notebook, cell, seen, notice, dict(result))
+        return _content(notebook, cell, seen, notice), result
 
     async def cell(self, notebook: Notebook, cell: Cell, notice: str = "", *, code: bool = False) -> ToolResult:
         """The answer of a tool that adds, runs or shows a cell; `code` shows its source too."""
@@ -66,20 +73,13 @@ class Renderer:
             seen.lines.insert(0, f"{info['code']}\n---" if cell.outputs else info["code"])
         if notice:
             info["notice"] = notice
-        return self._answer(notebook, cell, seen, notice, dict(info))
+        content = _content(notebook, cell, seen, notice)
+        return ToolResult(content=content, structured_content=dict(info), is_error=cell.state.failed)
 
     async def outputs(self, notebook: Notebook, cell: Cell) -> list[ContentBlock]:
         """What a cell shows, an item for each."""
         seen = await self._see(notebook, cell)
         return [*(TextContent(type="text", text=line) for line in seen.lines), *seen.pictures]
-
-    def _answer(
-        self, notebook: Notebook, cell: Cell, seen: _Seen, notice: str, structure: dict[str, Any]
-    ) -> ToolResult:
-        lines = [f"Note: {notice}", *seen.lines] if notice else seen.lines
-        text = "\n".join([*lines, footer(notebook, cell)])
-        content: list[ContentBlock] = [TextContent(type="text", text=text), *seen.pictures]
-        return ToolResult(content=content, structured_content=structure, is_error=cell.state.failed)
 
     async def several(self, notebook: Notebook, cells: list[Cell], notice: str) -> ToolResult:
         """The answer of a tool that ran several cells: what each showed, shortened together; the last one whole."""
@@ -156,6 +156,12 @@ class _Seen:
     pictures: list[ImageContent] = field(default_factory=list)
     streams: dict[str, str] = field(default_factory=lambda: {"stdout": "", "stderr": ""})
     chars: int = 0
+
+
+def _content(notebook: Notebook, cell: Cell, seen: _Seen, notice: str) -> list[ContentBlock]:
+    lines = [f"Note: {notice}", *seen.lines] if notice else seen.lines
+    text = "\n".join([*lines, footer(notebook, cell)])
+    return [TextContent(type="text", text=text), *seen.pictures]
 
 
 def describe(notebook: Notebook, cell: Cell) -> CellInfo:

@@ -171,11 +171,21 @@ class RuntimeList(TypedDict):
     runtimes: list[RuntimeInfo]
 
 
-class SandboxResult(ExecutionResult):
+class SandboxResult(TypedDict):
+    success: bool
+    state: str
+    stdout: str
+    stderr: str
+    return_value: Any
     language: str
     session_id: str | None
+    cell_id: str
+    cell_number: int
+    seconds: float | None
+    outputs: list[dict[str, Any]]  # as above
     files_changed: list[str]
     error: NotRequired[dict[str, str]]  # type, message and guidance of a run that failed; as above
+    notice: NotRequired[str]
 
 
 class SessionInfo(TypedDict):

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, cast
 
 from fastmcp import Context
 from fastmcp.tools import ToolResult
-from mcp_types import TextContent
+from mcp_types import ContentBlock, TextContent
 from pydantic import Field
 
 from quire.core import layers
@@ -18,6 +18,7 @@ from quire.frontends.mcp import recorded, render
 from quire.frontends.mcp.desk import Desk, kernel_state, protection
 from quire.frontends.mcp.results import (
     Done,
+    ExecutionResult,
     RuntimeInfo,
     RuntimeList,
     SandboxResult,
@@ -30,6 +31,7 @@ from quire.frontends.mcp.toolsets import Shelf
 Language = Literal["python", "javascript"]
 _NONE = "none"  # as a session's id: run in one that is gone afterwards
 _NAMED = 20  # changed files that the text names
+_OF_NOTEBOOKS = ("notebook", "error_type", "error_message")  # what a session's result says in its own words
 _LANGUAGES = {runtime: language for language, runtime in RUNTIMES.items()}
 _GUIDANCE = {
     "ModuleNotFoundError": "Only the standard library, what list_runtimes names and the workspace's modules are here.",
@@ -68,8 +70,8 @@ def _code(shelf: Shelf, desk: Desk) -> None:
             before = await desk.app.sandboxes.seen(session)
             cell, notice = await desk.run(ctx, session, code, timeout=timeout, asks=stays, answers=stays)
             changed = await desk.app.sandboxes.changed(session, before)
-            ran = await desk.render.execution(session, cell, notice)
-            return _answer(ran, session, changed, stays=stays)
+            content, ran = await desk.render.executed(session, cell, notice)
+            return _answer(content, ran, session, changed, stays=stays)
 
     async def list_runtimes(ctx: Context) -> ToolResult:
         """The ways to run code here: version, packages loaded ahead, what walls code in, or why one cannot start."""
@@ -147,32 +149,26 @@ async def _session(desk: Desk, ctx: Context, language: str, session_id: str | No
         yield await sandboxes.named(client, session_id)
 
 
-def _answer(ran: ToolResult, session: Notebook, changed: list[str], *, stays: bool) -> ToolResult:
+def _answer(
+    content: list[ContentBlock], ran: ExecutionResult, session: Notebook, changed: list[str], *, stays: bool
+) -> ToolResult:
     """What an execution answers, and what belongs to a session."""
-    result = cast(SandboxResult, dict(ran.structured_content or {}))
+    result = cast(SandboxResult, {name: value for name, value in ran.items() if name not in _OF_NOTEBOOKS})
     result["language"] = _LANGUAGES[session.runtime]
     result["session_id"] = session.name if stays else None
     result["files_changed"] = changed
-    error = _error(result)
-    if error is not None:
-        result["error"] = error
-    lines = []
     if changed:
         some = ", ".join(changed[:_NAMED])
         more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
-        lines.append(f"files changed: {some}{more}")
-    guidance = error["guidance"] if error is not None else ""
-    if guidance and not any(guidance in each.text for each in ran.content if isinstance(each, TextContent)):
-        lines.append(guidance)
-    content = [*ran.content, *(TextContent(type="text", text=line) for line in lines)]
-    return ToolResult(content=content, structured_content=dict(result), is_error=ran.is_error)
-
-
-def _error(result: SandboxResult) -> dict[str, str] | None:
-    if result["success"] or result["state"] == "RUNNING":
-        return None
-    kind = result["error_type"] or result["state"]
-    return {"type": kind, "message": result["error_message"] or "", "guidance": _GUIDANCE.get(kind, "")}
+        content.append(TextContent(type="text", text=f"files changed: {some}{more}"))
+    failed = not ran["success"] and ran["state"] != "RUNNING"
+    if failed:
+        kind = ran["error_type"] or ran["state"]
+        guidance = _GUIDANCE.get(kind, "")
+        result["error"] = {"type": kind, "message": ran["error_message"] or "", "guidance": guidance}
+        if guidance and not any(guidance in each.text for each in content if isinstance(each, TextContent)):
+            content.append(TextContent(type="text", text=guidance))
+    return ToolResult(content=content, structured_content=dict(result), is_error=failed)
 
 
 async def _described(desk: Desk, ctx: Context, session: Notebook) -> SessionInfo:
