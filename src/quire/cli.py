@@ -7,6 +7,7 @@ import asyncio
 import ctypes
 import gc
 import logging
+import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -33,6 +34,8 @@ def main(argv: list[str] | None = None) -> None:
     """`quire` alone serves MCP over stdio: what a client's configuration starts."""
     arguments = sys.argv[1:] if argv is None else argv
     parsed = parser().parse_args(arguments or ["serve", "--transport", "stdio"])
+    if os.name == "nt":
+        sys.exit("quire: Windows lacks what the files of notebooks are kept with. Install and run Quire in WSL.")
     try:
         code = parsed.command(parsed)
     except (BadSetting, QuireError) as error:

@@ -344,6 +344,8 @@ def assets(settings: Settings, progress: Callable[[str], None]) -> None:
     """Make and compile what runs in WebAssembly, where that was not done yet."""
     from quire.runtimes.wasm.host.languages import load as load_language
 
+    if importlib.util.find_spec("wasmtime") is None:
+        raise Failed("The programs are compiled by wasmtime: pip install 'quire[wasm]'.")
     for name in RUNTIMES[1:]:
         language = load_language(_program(name, settings), settings.assets_dir, progress)
         progress(f"{name}: {', '.join((language.version, *language.packages))}")

@@ -236,3 +236,32 @@ async def is_protected(client: Client[Any]) -> bool:
 def hosts() -> list[int]:
     below = processes_of(os.getpid())
     return [pid for pid in below if b"quire.runtimes.wasm.host" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+async def test_a_call_that_waits_for_its_turn_has_not_failed(data_dir: Path) -> None:
+    async with stdio_client(data_dir, assets_dir=assets_dir(), patience=1, **SET) as client:
+        first = await call(client, "execute_code", code="import time\ntime.sleep(30)", timeout=60)
+        assert (first.structured_content["state"], first.is_error) == ("RUNNING", False)
+        second = await call(client, "execute_code", code="2")
+        assert (second.structured_content["state"], second.is_error) == ("IDLE", False)
+        assert "error" not in second.structured_content and "It waits for its turn" in text(second)
+
+
+async def test_a_session_of_another_language_and_one_that_could_not_be_named_are_refused(client: Client[Any]) -> None:
+    await call(client, "create_session", session_id="mine")
+    other = await call(client, "execute_code", code="let a = 1", language="javascript", session_id="mine")
+    assert other.is_error and "Session 'mine' runs python, not javascript. Nothing was run." in text(other)
+    assert (await call(client, "execute_code", code="1", session_id="mine")).structured_content["success"]
+    for name in ("none", ""):
+        made = await call(client, "create_session", session_id=name)
+        assert made.is_error and f"A session cannot be called {name!r}" in text(made)
+
+
+@pytest.mark.parametrize("often", ["time.sleep(0.001)", "await asyncio.sleep(0.001)", "print('.', end='')"])
+async def test_python_is_stopped_softly_where_it_sleeps_shortly_or_prints_without_lines(
+    client: Client[Any], often: str
+) -> None:
+    code = f"import asyncio, time\nkept = 41\nwhile True: {often}"
+    stopped = await call(client, "execute_code", code=code, timeout=2)
+    assert stopped.structured_content["state"] == "TIMEOUT" and "Variables are kept." in text(stopped)
+    assert (await call(client, "execute_code", code="kept + 1")).structured_content["return_value"] == 42

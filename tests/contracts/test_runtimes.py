@@ -196,6 +196,17 @@ async def test_the_namespace_is_there_after_a_restart(tmp_path: Path, words: Dia
         assert await (await book.add_cell(words.value)).text() == "42"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [each for each in DIALECTS.values() if each is not JAVASCRIPT],
+    indirect=True,
+    ids=lambda each: each.runtime,
+)
+async def test_what_a_first_cell_displays_is_shown(book: Notebook) -> None:
+    cell = await book.add_cell("from IPython.display import HTML, display\ndisplay(HTML('<b>shown</b>'))")
+    assert await cell.text() == "<IPython.core.display.HTML object>"
+
+
 async def test_elsewhere_than_on_linux_notebooks_are_in_webassembly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

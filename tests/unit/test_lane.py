@@ -74,15 +74,45 @@ async def test_what_is_kept_is_written_at_once_and_acknowledged_when_the_disk_ha
         await keeping
 
 
-async def test_a_disk_that_fails_to_sync_is_said_to_whoever_waits(tmp_path: Path) -> None:
-    disk = Disk()
+@pytest.mark.parametrize("keeps", [True, False])
+async def test_after_a_sync_that_failed_the_whole_log_is_in_the_database_before_more_is_acknowledged(
+    tmp_path: Path, keeps: bool
+) -> None:
+    """What failed may be a hole in the log, behind which nothing is read after a power failure."""
+    disk, path = Disk(), tmp_path / "quire.db"
     disk.fails = True
     disk.goes_on.set()
-    async with numbers(tmp_path / "quire.db", disk) as lane:
+    async with numbers(path, disk) as lane:
         with pytest.raises(Failed, match="The disk is full or failing"):
             await lane.keep(lambda db: put(1, db))
         disk.fails = False
-        await lane.keep(lambda db: put(2, db))
+        reader = sqlite3.connect(path, isolation_level=None)
+        reader.execute("BEGIN")
+        assert reader.execute("SELECT number FROM numbers").fetchall() == [(1,)]
+        again = lane.keep if keeps else lane.do
+        with pytest.raises(Failed, match="could not be written after one"):  # somebody reads in the log
+            await again(lambda db: put(2, db))
+        reader.close()
+        await again(lambda db: put(3, db))
+        path.with_name("quire.db-wal").rename(tmp_path / "lost")  # as if none of it had come to the disk
+        (tmp_path / "alone").write_bytes(path.read_bytes())
+        (tmp_path / "lost").rename(path.with_name("quire.db-wal"))
+    alone = sqlite3.connect(tmp_path / "alone")
+    assert (1,) in alone.execute("SELECT number FROM numbers").fetchall()
+    alone.close()
+
+
+async def test_a_job_that_writes_nothing_does_not_stand_for_a_sync(tmp_path: Path) -> None:
+    disk = Disk()
+    async with numbers(tmp_path / "quire.db", disk) as lane:
+        first = asyncio.create_task(lane.keep(lambda db: put(1, db)))
+        assert await asyncio.to_thread(disk.asked.acquire, timeout=60)
+        second = asyncio.create_task(lane.keep(lambda db: put(2, db)))
+        idle = asyncio.create_task(lane.do(lambda db: db.execute("UPDATE numbers SET number = 0 WHERE number > 9")))
+        await asyncio.sleep(0)
+        disk.goes_on.set()
+        await asyncio.gather(first, second, idle)
+    assert disk.syncs == 2
 
 
 async def test_those_who_wait_for_the_disk_at_the_same_time_share_one_sync(tmp_path: Path) -> None:

@@ -161,9 +161,14 @@ class Process:
             await asyncio.sleep(_LOOK)
         self._has_exited()
 
-    def _ending(self) -> os.waitid_result | None:
-        """How it ended, without reaping it."""
-        return os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+    def _ending(self) -> int | None:
+        """How it ended, as Popen says it; without reaping it, where the system can tell."""
+        if not hasattr(os, "waitid"):
+            return self._popen.poll()
+        ended = os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+        if ended is None:
+            return None
+        return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
 
     def _has_exited(self) -> None:
         if isinstance(self._watched, int):
@@ -208,14 +213,14 @@ def _find(program: str, path: str, folder: str) -> str:
     return str(Path(found).absolute())
 
 
-def _status(ended: os.waitid_result | None) -> str:
+def _status(ended: int | None) -> str:
     if ended is None:
         return "ended"
-    if ended.si_code == os.CLD_EXITED:
-        return f"exited with status {ended.si_status}"
+    if ended >= 0:
+        return f"exited with status {ended}"
     with contextlib.suppress(ValueError):
-        return f"was killed by {signal.Signals(ended.si_status).name}"
-    return f"was killed by signal {ended.si_status}"
+        return f"was killed by {signal.Signals(-ended).name}"
+    return f"was killed by signal {-ended}"
 
 
 class _Errors(asyncio.Protocol):

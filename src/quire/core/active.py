@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from quire.core.errors import Failed, QuireError
 from quire.core.model import Cell, NewCell, Notebook, NotebookId, Run
 from quire.core.transcript import Transcript
 
+log = logging.getLogger(__name__)
 STOP_IT = "Let it end, or stop it first (interrupt; among Jupyter's own tools restart_notebook)."
 """What is said of a cell that runs and must not."""
 
@@ -144,6 +146,17 @@ class ActiveRun:
         assert self.cell is not None
         self.ended = replace(self.cell, run=run)
         self.settled.set()
+
+    def failed(self, error: QuireError) -> None:
+        """Nothing more comes of it. Of one that is over the answer is right, whatever came of the checkpoint after."""
+        if self.done.is_set():
+            log.warning("after a run in notebook %r: %s", self.notebook.name, error)
+        else:
+            self.error = error
+
+    def over(self) -> None:
+        for event in (self.begun, self.settled, self.done):
+            event.set()
 
     async def kept(self) -> None:
         """How it ended is on disk, where it has. Raises QuireError where it cannot be."""

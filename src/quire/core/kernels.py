@@ -69,8 +69,7 @@ class Kernels:
         the turn has come.
 
         Leaving it takes a checkpoint, if a run moved the namespace: whoever waits for the run's outcome has it by then.
-        A dear one, or one of many, waits until nobody is in a hurry, but not one that takes the place of what was
-        woken.
+        A dear one, or one of many, waits until nobody is in a hurry.
         """
         async with self.turn(notebook) as slot:
             if first is not None:
@@ -90,16 +89,18 @@ class Kernels:
                 )
             finally:
                 slot.waiting -= 1
-            patience = 0.0 if slot.line.bare else slot.line.patience()
             try:
+                patience = slot.line.patience() if self._lacks_checkpoint(notebook, slot) else 0.0
                 for _ in range(0 if patience else _TURNS):
                     await anyio.lowlevel.checkpoint()
                 if not patience:
                     await self._protect(notebook, slot)
             finally:
                 slot.waiting += 1
-        if patience:
-            await self._protect_in_a_pause(notebook, slot, patience)
+        if patience and await slot.undisturbed(patience):  # not in the turn: the next run would begin at once
+            async with slot.turn:
+                if not slot.waiting:
+                    await self._protect(notebook, slot)
 
     @asynccontextmanager
     async def turn(self, notebook: Notebook, *, asked: bool = True) -> AsyncIterator[Slot]:
@@ -352,33 +353,30 @@ class Kernels:
         cells = [await self._store.find_cell(notebook.id, line.steps[run].cell) for run in recovered.lost]
         return sorted({cell.number for cell in cells if cell is not None})
 
-    async def _protect_in_a_pause(self, notebook: Notebook, slot: Slot, patience: float) -> None:
-        """Not in the turn meanwhile: the next run begins at once."""
-        if not await slot.undisturbed(patience):
-            slot.line.why = "cells came too quickly after one another"
-            return
-        async with slot.turn:
-            if slot.kernel is not None and not slot.waiting:
-                await self._protect(notebook, slot)
+    def _lacks_checkpoint(self, notebook: Notebook, slot: Slot) -> bool:
+        policy = notebook.policy
+        if not slot.is_unprotected or policy.isolation == "cell" or policy.on_error != "keep":
+            return slot.is_unprotected
+        if not self.spec(notebook).checkpoint_bytes:
+            slot.line.why = "checkpoints are turned off by the setting checkpoint_bytes"
+            return False
+        return True
 
     async def _protect(self, notebook: Notebook, slot: Slot) -> None:
         """A checkpoint of where the namespace stands now."""
         await self.revive(notebook, slot)
         kernel, line = slot.kernel, slot.line
         line.bare = False
-        if kernel is None or not kernel.alive or line.head is None or line.head in kernel.checkpoints:
+        if not self._lacks_checkpoint(notebook, slot):
             return
-        policy = notebook.policy
-        if not self.spec(notebook).checkpoint_bytes and policy.isolation != "cell" and policy.on_error == "keep":
-            line.why = "checkpoints are turned off by the setting checkpoint_bytes"
-            return
+        assert kernel is not None and line.head is not None
         taken = await kernel.checkpoint(line.head)
         if isinstance(taken, str):
             line.why = taken
         else:
             line.protected(taken)
             await kernel.thin_out(set(slot.named.values()))
-            if policy.isolation == "cell":  # the next cell's process comes of the checkpoint, as after a crash
+            if notebook.policy.isolation == "cell":  # the next cell's process comes of the checkpoint, as after a crash
                 await kernel.kill()
                 await Lease(notebook=notebook, kernel=kernel, line=line).recover()
                 await self._protect_anew(kernel, line)

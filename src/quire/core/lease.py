@@ -29,17 +29,24 @@ class Slot:
     waiting: int = 0
     wanted: anyio.Event = field(default_factory=anyio.Event)  # somebody waits for the turn
 
+    @property
+    def is_unprotected(self) -> bool:
+        """Whether a kernel stands where there is no checkpoint of."""
+        head = self.line.head
+        return (
+            self.kernel is not None and self.kernel.alive and head is not None and head not in self.kernel.checkpoints
+        )
+
     async def undisturbed(self, seconds: float) -> bool:
-        """Whether nobody asked for the turn for so long."""
-        if not seconds:
-            return True
-        if self.waiting:
-            return False
-        self.wanted = anyio.Event()
-        with anyio.move_on_after(seconds):
-            await self.wanted.wait()
-            return False
-        return True
+        """Whether nobody asked for the turn for so long; where somebody did, that is why there is no checkpoint."""
+        if not self.waiting:
+            self.wanted = anyio.Event()
+            with anyio.move_on_after(seconds):
+                await self.wanted.wait()
+            if not self.wanted.is_set():
+                return True
+        self.line.why = "cells came too quickly after one another"
+        return False
 
 
 @dataclass(frozen=True, kw_only=True)

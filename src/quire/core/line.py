@@ -56,8 +56,9 @@ class Line:
 
     def patience(self) -> float:
         """How long nobody must want the kernel before a checkpoint is taken: in a long burst, or over a namespace
-        that is dear to copy, it must not cost a hurried caller more than what it protects is worth."""
-        if self.at_risk >= _WORTH * self.cost or (self.cost <= _CHEAP and self.hurry < _BURST):
+        that is dear to copy, it must not cost a hurried caller more than what it protects is worth. What takes the
+        place of a checkpoint that was woken is never waited with."""
+        if self.bare or self.at_risk >= _WORTH * self.cost or (self.cost <= _CHEAP and self.hurry < _BURST):
             return 0.0
         return max(_PAUSE, 2 * self.cost)
 

@@ -211,10 +211,10 @@ class Runs:
                     await self._run(active, lease)
                 self._over(active)  # the caller has the answer; a checkpoint is taken while they think
         except QuireError as error:
-            active.error = error
+            active.failed(error)
         except Exception as error:  # a fault of ours costs this run, not the other notebooks
             log.exception("a run in notebook %r", notebook.name)
-            active.error = Failed(f"Quire itself failed ({type(error).__name__}: {error}); earlier cells are intact.")
+            active.failed(Failed(f"Quire itself failed ({type(error).__name__}: {error}); earlier cells are intact."))
         finally:
             self._over(active)
 
@@ -238,9 +238,7 @@ class Runs:
             return
         self._active.remove(active)
         self._queue.leave(active)
-        active.begun.set()
-        active.settled.set()
-        active.done.set()
+        active.over()
         if active.cell is not None:
             self._tell(active)
 

@@ -29,9 +29,12 @@ from quire.core.errors import Failed
 T = TypeVar("T")
 
 
+_Work = Callable[[sqlite3.Connection], Any]
+
+
 @dataclass(frozen=True, slots=True)
 class _Job:
-    work: Callable[[sqlite3.Connection], Any] | None  # None: what was written at once is to be on disk
+    work: _Work | None  # None: what was written at once is to be on disk
     answer: asyncio.Future[Any]
     loop: asyncio.AbstractEventLoop
 
@@ -93,6 +96,7 @@ class Lane:
         self._writing = threading.Lock()
         self._manner: tuple[str, ...] = ()
         self._logged = 0  # jobs
+        self._holed = False  # a sync of the log has failed
         self._log = -1
         if writes:
             self._behave(_PATIENT)
@@ -105,7 +109,7 @@ class Lane:
         value: T = await self._asked(work)
         return value
 
-    def _asked(self, work: Callable[[sqlite3.Connection], Any] | None) -> asyncio.Future[Any]:
+    def _asked(self, work: _Work | None) -> asyncio.Future[Any]:
         """A caller that is cancelled leaves; the job is done all the same."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
@@ -187,12 +191,9 @@ class Lane:
                 _settle(job, None, translated(error))
 
     def _write(self, jobs: list[_Job]) -> None:
-        if any(job.work is not None for job in jobs):
-            with self._writing:
-                done = self._written(jobs)
-        else:
-            done = self._on_disk(jobs)
-        for job, value, failed in done:
+        syncs = [job for job in jobs if job.work is None]
+        works = [(job, job.work) for job in jobs if job.work is not None]
+        for job, value, failed in [*self._on_disk(syncs), *self._written(works)]:
             _settle(job, value, failed)
         self._logged += len(jobs)
         if self._logged >= _LOG:
@@ -203,32 +204,57 @@ class Lane:
             ):  # the log holds it all the same; the next may succeed
                 self._database.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
-    def _on_disk(self, jobs: list[_Job]) -> list[_Done]:
+    def _on_disk(self, syncs: list[_Job]) -> list[_Done]:
         """What was written at once, on the disk itself, by one sync for all."""
+        if not syncs:
+            return []
+        failure: BaseException | None = None
         try:
+            self._mend()
             self._sync(self._log)
         except OSError as error:
+            self._holed = True
             failure = translated(sqlite3.OperationalError(f"disk I/O error: {error.strerror}"))
-            return [(job, None, failure) for job in jobs]
-        return [(job, None, None) for job in jobs]
+        except sqlite3.Error as error:
+            failure = translated(error)
+        return [(job, None, failure) for job in syncs]
 
-    def _written(self, jobs: list[_Job]) -> list[_Done]:
-        """With these, what was written at once before is on disk too: it is in the same log."""
+    def _mend(self) -> None:
+        """After a sync that failed the log may have a hole that nobody sees, and what is behind it would not be read
+        after a power failure: all of it goes into the database before anything more is acknowledged."""
+        if self._holed:
+            with self._writing:
+                busy, logged, done = self._database.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
+            if busy or logged != done:
+                raise sqlite3.OperationalError("disk I/O error: the log could not be written after one")
+            self._holed = False
+
+    def _written(self, works: list[tuple[_Job, _Work]]) -> list[_Done]:
+        if not works:
+            return []
         done: list[_Done] = []
+        try:
+            self._mend()
+            with self._writing:
+                self._commit(works, done)
+        except BaseException as error:
+            failure = translated(error)
+            done = [(job, None, failure) for job, _ in works]
+        return done
+
+    def _commit(self, works: list[tuple[_Job, _Work]], done: list[_Done]) -> None:
         try:
             self._behave(_PATIENT)
             self._database.execute("BEGIN IMMEDIATE")
-            for job in jobs:
-                done.append((job, *self._one(job.work, len(jobs) == 1)) if job.work is not None else (job, None, None))
+            for job, work in works:
+                done.append((job, *self._one(work, len(works) == 1)))
             self._database.execute("COMMIT")
-        except BaseException as error:
+        except BaseException:
             if self._database.in_transaction:
                 self._database.execute("ROLLBACK")
-            failure = translated(error)
-            done = [(job, None, failure) for job in jobs]
-        return done
+            raise
 
-    def _one(self, work: Callable[[sqlite3.Connection], Any], alone: bool) -> tuple[Any, BaseException | None]:
+    def _one(self, work: _Work, alone: bool) -> tuple[Any, BaseException | None]:
         """One job of several in a transaction; one that is alone needs no savepoint: it is the transaction."""
         if alone:
             return work(self._database), None

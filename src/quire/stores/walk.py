@@ -1,6 +1,6 @@
 """The way down from a folder to a file in it, never through a link or a mount: whoever works there may be hostile.
 
-The kernel's openat2 does that in one call. Where it has none, or a filter forbids it, each step is opened by itself.
+Linux's openat2 does that in one call. Where there is none, or a filter forbids it, each step is opened by itself.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import ctypes
 import errno
 import os
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,8 +18,8 @@ _OPENAT2 = 437  # its number on every architecture
 _NO_XDEV, _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 1, 2, 4, 8
 _RESOLVE = _NO_XDEV | _NO_MAGICLINKS | _NO_SYMLINKS | _BENEATH
 _TRIES = 100  # of a call that something moved meanwhile made fail
-_LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC  # opens nothing: no device notices
-FOLDER = os.O_PATH | os.O_DIRECTORY
+_PATH = getattr(os, "O_PATH", 0)  # of Linux: opens nothing, so that no device notices
+FOLDER = _PATH | os.O_DIRECTORY
 
 
 class _How(ctypes.Structure):
@@ -59,8 +60,12 @@ class Walk:
 
     def status(self, folder: int, steps: tuple[str, ...]) -> os.stat_result | None:
         """What lies there, without opening it; None where nothing does. A link is said to be one."""
-        with contextlib.suppress(FileNotFoundError), self.opened(folder, steps, _LOOK) as found:
-            return os.fstat(found)
+        with contextlib.suppress(FileNotFoundError):
+            if not _PATH and steps:
+                with self.opened(folder, steps[:-1], FOLDER) as above:
+                    return os.stat(steps[-1], dir_fd=above, follow_symlinks=False)
+            with self.opened(folder, steps, _PATH) as found:
+                return os.fstat(found)
         return None
 
 
@@ -77,6 +82,8 @@ def _openat2(folder: int, path: str, flags: int, mode: int) -> int:
 
 
 def _has_openat2() -> bool:
+    if sys.platform != "linux":
+        return False
     with Walk(openat2=False).root("/") as folder:
         try:
             os.close(_openat2(folder, ".", FOLDER, 0))

@@ -55,8 +55,17 @@ def _read(packs: Sequence[int], places: list[Place], view: memoryview, at: int) 
         target = view[at : at + place.length]
         if place.compressed:
             target[:] = zlib.decompress(os.pread(packs[place.pack], place.stored, place.offset))
-        elif os.preadv(packs[place.pack], [target], place.offset) != place.length:
+        elif _read_into(packs[place.pack], target, place.offset) != place.length:
             raise BadSnapshot("a piece of it is cut off")
         if chunks.digest(target) != place.name:
             raise BadSnapshot("a piece of it is damaged")
         at += place.length
+
+
+def _read_into(file: int, target: memoryview, offset: int) -> int:
+    """How much of it was there."""
+    if hasattr(os, "preadv"):
+        return os.preadv(file, [target], offset)
+    data = os.pread(file, len(target), offset)
+    target[: len(data)] = data
+    return len(data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -108,3 +109,28 @@ def test_a_host_that_ends_while_it_is_asked_ends_the_guest(math: Any) -> None:
     math.host.answer = gone
     with pytest.raises(Ended, match="It was ended"):
         math.run("try { await math.get_sum({}) } catch {}")
+
+
+def test_an_answer_that_was_cut_comes_whole_or_not_at_all(math: Any) -> None:
+    whole = json.dumps({"result": list(range(1_000))})
+
+    def cut(called: relay.Called) -> relay.Answer:
+        if called.do == "rest":
+            start = called.given["start"]
+            part = whole[start : start + 1_500]
+            return relay.Returned(call=called.call, value={"text": part, "more": start + len(part) < len(whole)})
+        block = {"type": "text", "text": whole[:100], "rest": "key", "size": len(whole)}
+        return relay.Returned(call=called.call, value={"content": [block], "structured": None})
+
+    def gone(called: relay.Called) -> relay.Answer:
+        return relay.Refused(call=called.call, kind="gone", message="", hint="") if called.do == "rest" else cut(called)
+
+    math.host.answer = cut
+    assert math.value("await math.getSum({a: 1})") == whole
+    declared = {**TOOL, "output": {"type": "object", "properties": {"result": {}}, "x-fastmcp-wrap-result": True}}
+    math.on_thread(lambda: math.guest.offer(Offer(catalog=[{**CATALOG[0], "tools": [declared]}])))
+    assert math.value("await math.getSum({a: 1})") == list(range(1_000))
+    math.host.answer = gone
+    assert (
+        f"The answer has {len(whole):,} characters, too many" in math.run("await math.getSum({a: 1})").error.traceback
+    )

@@ -104,8 +104,9 @@ class _Outgoing(_Stream):
         self._writer = writer
 
     async def send(self, item: SessionMessage, /) -> None:
-        self._writer.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+        """Whoever gives up while the client does not read leaves nothing behind."""
         try:
             await self._writer.drain()
         except ConnectionError as error:
             raise anyio.BrokenResourceError from error
+        self._writer.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")

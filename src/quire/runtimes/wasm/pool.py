@@ -101,9 +101,9 @@ class HostProcess(asyncio.SubprocessProtocol):
             stdin.write(words.sealed(guest, message))
 
     def kill(self) -> None:
-        if self.alive:  # asyncio would bury one that has ended, and then miss it
+        if self.alive:  # not by asyncio, which would bury one that has ended, and then miss it
             with contextlib.suppress(ProcessLookupError):
-                self._transport.kill()
+                os.kill(self.pid, getattr(signal, "SIGKILL", signal.SIGTERM))
 
     async def close(self) -> None:
         self.kill()
@@ -154,6 +154,9 @@ class HostProcess(asyncio.SubprocessProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """It has ended, and all it said is heard."""
         self._silent = True
+        if self._line:
+            self._overhear(b"\n")
+        self._transport.close()
         if not self._hello.done() and self._transport.get_returncode() == words.NOT_READY:
             self._hello.set_exception(NotReady())
         elif not self._hello.done():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
@@ -168,8 +169,8 @@ def _recipe(
 
 
 def memory(data: bytes) -> int:
-    """A file that is nowhere but in memory."""
-    file = os.memfd_create("recipe")
+    """A file that is nowhere but in memory; where there is no such thing, one without a name."""
+    file = os.memfd_create("recipe") if hasattr(os, "memfd_create") else _nameless()
     try:
         view = memoryview(data)
         while view:
@@ -179,6 +180,11 @@ def memory(data: bytes) -> int:
         os.close(file)
         raise
     return file
+
+
+def _nameless() -> int:
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
 
 
 class Bases:

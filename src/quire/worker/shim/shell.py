@@ -38,6 +38,11 @@ def current() -> Any:
     return _current[-1]
 
 
+def forget() -> None:
+    """The kernel whose shell it was is gone: the next makes its own."""
+    _current.clear()
+
+
 class Shell(_Surface):
     """Called as ipykernel's is: libraries look at the name to know that they are in a notebook."""
 

@@ -238,7 +238,8 @@ def _views(shelf: Shelf, desk: Desk) -> None:
     ) -> ToolResult:
         """The cells, a line each: number, id, state, first line, kinds of output."""
         book = await desk.notebook(ctx, notebook, Access.READ)
-        cells = await desk.app.notebooks.cells(book, start, limit or _PAGE)
+        kept = await desk.app.notebooks.cells(book, start, limit or _PAGE)
+        cells = [desk.app.runs.live(book, cell) for cell in kept]  # what is not on disk yet has not ended
         found: CellList = {
             "notebook": book.title,
             "total": book.cells,

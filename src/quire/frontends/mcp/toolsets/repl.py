@@ -132,9 +132,10 @@ def _state_text(info: StateInfo, lost: list[str]) -> str:
     if info["kernel"] == "running":
         lines.append("A cell runs now; variables can be listed when it is done.")
     lines += [f"{name}: {kind}" for name, kind in info["variables"].items()]
-    lines += [
-        f"def {each['name']}{each['signature']}  {each['docstring']}".rstrip() for each in info["defined_functions"]
-    ]
+    for each in info["defined_functions"]:
+        said = each["signature"]  # JavaScript's has the name in it
+        named = f"def {each['name']}{said}" if not said or said.startswith("(") else said
+        lines.append(f"{named}  {each['docstring']}".rstrip())
     lines += [f"capability {each}" for each in info["capabilities"]]
     if not info["variables"] and not info["defined_functions"]:
         lines.append("no variables, no functions")

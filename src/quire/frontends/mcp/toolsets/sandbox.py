@@ -11,6 +11,7 @@ from pydantic import Field
 
 from quire.core import layers
 from quire.core.access import Access
+from quire.core.errors import Refused
 from quire.core.model import Notebook, Policy
 from quire.core.model import RuntimeInfo as Runtime
 from quire.core.sandboxes import RUNTIMES
@@ -34,7 +35,7 @@ _NAMED = 20  # changed files that the text names
 _OF_NOTEBOOKS = ("notebook", "error_type", "error_message")  # what a session's result says in its own words
 _LANGUAGES = {runtime: language for language, runtime in RUNTIMES.items()}
 _GUIDANCE = {
-    "ModuleNotFoundError": "Only the standard library, what list_runtimes names and the workspace's modules are here.",
+    "ModuleNotFoundError": "There is most of the standard library, what list_runtimes names, and the workspace.",
     "ImportError": "What needs a network, processes or native libraries is not there in WebAssembly.",
     "FileNotFoundError": "Code sees its workspace, where it starts, and what the operator mounted; nothing else.",
     "PermissionError": "Code may write in its workspace only; mounts are read-only unless the operator says so.",
@@ -45,6 +46,11 @@ _GUIDANCE = {
     "Crashed": "The session goes on as the message says; run a smaller part of the code.",
     "ApprovalDenied": 'A person is asked where the client can ask one (elicitation) and the session is not "none".',
     "Interrupted": "The session goes on; call again if it is still wanted.",
+    "FuelExhausted": "Do less in one call, or create_session with more fuel (setting wasm_fuel).",
+    "OutOfMemory": "Use less at once, or create_session with a larger memory_bytes (setting wasm_memory_bytes).",
+    "NeverSettles": "Settle what is awaited: nothing that runs on after the cell could do it.",
+    "CallsExhausted": "Ask for more with each call, or go on in another call of execute_code.",
+    "ReferenceError": "What Node or a browser has (fetch, require, process) is not here: use files, caps or a module.",
 }
 
 
@@ -57,12 +63,12 @@ def _code(shelf: Shelf, desk: Desk) -> None:
     async def execute_code(
         ctx: Context,
         code: str,
-        language: Language = "python",
+        language: Language | None = None,
         session_id: str | None = None,
         timeout: float | None = None,
     ) -> ToolResult:
         """Run code in a WebAssembly sandbox: no network, no processes, one folder. Variables stay in your session of
-        that language; session_id names another, "none" runs it in one that is gone afterwards."""
+        that language (Python unless said); session_id names another, "none" runs it in one that is gone afterwards."""
         async with _session(desk, ctx, language, session_id) as session:
             recorded.current().notebook = session.name
             # a client of the newer era calls again with the answer, and a session for one call is gone by then
@@ -71,7 +77,8 @@ def _code(shelf: Shelf, desk: Desk) -> None:
             cell, notice = await desk.run(ctx, session, code, timeout=timeout, asks=stays, answers=stays)
             changed = await desk.app.sandboxes.changed(session, before)
             content, ran = await desk.render.executed(session, cell, notice)
-            return _answer(content, ran, session, changed, stays=stays)
+            answer = _answered(content, ran, session, changed, failed=cell.state.failed, stays=stays)
+            return ToolResult(content=content, structured_content=dict(answer), is_error=cell.state.failed)
 
     async def list_runtimes(ctx: Context) -> ToolResult:
         """The ways to run code here: version, packages loaded ahead, what walls code in, or why one cannot start."""
@@ -93,6 +100,8 @@ def _sessions(shelf: Shelf, desk: Desk) -> None:
     ) -> ToolResult:
         """Make a sandbox session with its own variables and folder; fuel is how many instructions a run may take."""
         caller = desk.client(ctx)
+        if session_id in (_NONE, ""):
+            raise Refused(f"A session cannot be called {session_id!r}: leave it out, or give a name.")
         policy = desk.app.confines.policy(caller, Policy(memory=memory_bytes, fuel=fuel), RUNTIMES[language])
         session = await desk.app.sandboxes.create(caller, language, session_id, policy)
         await desk.app.runs.begin(session)
@@ -138,21 +147,33 @@ def _sessions(shelf: Shelf, desk: Desk) -> None:
 
 
 @asynccontextmanager
-async def _session(desk: Desk, ctx: Context, language: str, session_id: str | None) -> AsyncIterator[Notebook]:
+async def _session(
+    desk: Desk, ctx: Context, language: Language | None, session_id: str | None
+) -> AsyncIterator[Notebook]:
     sandboxes, client = desk.app.sandboxes, desk.client(ctx)
     if session_id == _NONE:
-        async with sandboxes.once(client, language) as session:
+        async with sandboxes.once(client, language or "python") as session:
             yield session
     elif session_id is None:
-        yield await sandboxes.of(client, language)
+        yield await sandboxes.of(client, language or "python")
     else:
-        yield await sandboxes.named(client, session_id)
+        session = await sandboxes.named(client, session_id)
+        its = _LANGUAGES[session.runtime]
+        if language not in (None, its):
+            raise Refused(f"Session {session_id!r} runs {its}, not {language}. Nothing was run. Name another session.")
+        yield session
 
 
-def _answer(
-    content: list[ContentBlock], ran: ExecutionResult, session: Notebook, changed: list[str], *, stays: bool
-) -> ToolResult:
-    """What an execution answers, and what belongs to a session."""
+def _answered(
+    content: list[ContentBlock],
+    ran: ExecutionResult,
+    session: Notebook,
+    changed: list[str],
+    *,
+    failed: bool,
+    stays: bool,
+) -> SandboxResult:
+    """What an execution answers, and what belongs to a session, in the structure and as lines of the text."""
     result = cast(SandboxResult, {name: value for name, value in ran.items() if name not in _OF_NOTEBOOKS})
     result["language"] = _LANGUAGES[session.runtime]
     result["session_id"] = session.name if stays else None
@@ -161,14 +182,13 @@ def _answer(
         some = ", ".join(changed[:_NAMED])
         more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
         content.append(TextContent(type="text", text=f"files changed: {some}{more}"))
-    failed = not ran["success"] and ran["state"] != "RUNNING"
     if failed:
         kind = ran["error_type"] or ran["state"]
         guidance = _GUIDANCE.get(kind, "")
         result["error"] = {"type": kind, "message": ran["error_message"] or "", "guidance": guidance}
         if guidance and not any(guidance in each.text for each in content if isinstance(each, TextContent)):
             content.append(TextContent(type="text", text=guidance))
-    return ToolResult(content=content, structured_content=dict(result), is_error=failed)
+    return result
 
 
 async def _described(desk: Desk, ctx: Context, session: Notebook) -> SessionInfo:

@@ -82,7 +82,9 @@ def _sleep(seconds: float, /, *, _sleep: Any = time.sleep, _now: Any = time.mono
     """Sleep so many seconds."""
     end = _now() + seconds
     _sleep(min(seconds, _SLICE))  # which also says what is wrong with the number
+    for poll in polls:
+        poll()
     while (left := end - _now()) > 0:
+        _sleep(min(left, _SLICE))
         for poll in polls:
             poll()
-        _sleep(min(left, _SLICE))

@@ -41,6 +41,7 @@ from quire.worker.capabilities.known import Known
 from quire.worker.errors import raised
 from quire.worker.executor import Executor
 from quire.worker.interrupts import Interrupts
+from quire.worker.shim import shell
 
 _FIRST = (
     "1 + 1",
@@ -247,8 +248,8 @@ class Stream:
                 if other is not self:
                     other.say()
         self._waiting += data
-        full = len(self._waiting) >= _GATHERED
-        if full or (b"\n" in data and (self._times < _AT_ONCE or time.monotonic() - self._said > _SECONDS)):
+        full, line = len(self._waiting) >= _GATHERED, b"\n" in data and self._times < _AT_ONCE
+        if full or line or time.monotonic() - self._said > _SECONDS:  # where it is said, an interrupt is heard
             self.say()
 
     def say(self) -> None:
@@ -315,6 +316,7 @@ def warm_up(*more: str) -> None:
         kernel.handle(texts.dump(Run(run="r", code=code, name="cell 1", count=1)))
     kernel.handle(texts.dump(Inspect()))
     sys.meta_path[:] = finders  # or the next one takes the shim for IPython itself
+    shell.forget()  # or what its cells display goes to this one
 
 
 def _no_input(prompt: object = "", /, *given: Any, **named: Any) -> NoReturn:

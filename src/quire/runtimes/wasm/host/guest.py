@@ -11,6 +11,10 @@ from quire.wire import messages, relay
 PAGE = 4096  # bytes of an image's page
 
 
+MORE_MEMORY = "Make a session with more memory_bytes (create_session, setting wasm_memory_bytes)."
+"""What to do where it is too little."""
+
+
 class Ended(Exception):
     """The guest cannot go on: a limit it ran into, a trap, an end it asked for. Its memory is not to be trusted."""
 

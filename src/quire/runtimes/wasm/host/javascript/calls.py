@@ -74,7 +74,27 @@ def made(host: Host, number: int, said: str, offer: messages.Offer) -> str:
         ends = f" {answer.hint}" if answer.hint else ""
         where = f"{capability}.{method}" if method else capability
         raise Failed(_NAMES.get(answer.kind, "ToolError"), f"{where}: {answer.message}{ends}"[:4000])
+    for block in answer.value.get("content") or ():
+        _complete(host, number, block)
     return json.dumps(_unpacked(does, answer.value, _declared(offer, capability, method)))
+
+
+def _complete(host: Host, number: int, block: Any) -> None:
+    """Bring the rest of a text that was cut on its way: nothing else would say that there is one."""
+    if not isinstance(block, dict) or not isinstance(block.get("rest"), str):
+        return
+    parts, start, more = [str(block["text"])], len(block["text"]), True
+    while more:
+        given = {"key": block["rest"], "start": start}
+        answer = host.call(relay.Called(call=number, do="rest", given=given))
+        part = str(answer.value.get("text", "")) if isinstance(answer, relay.Returned) else ""
+        start += len(part)
+        if not part or start > LARGEST:
+            size = block.get("size", start)
+            raise Failed("ToolError", f"The answer has {size:,} characters, too many to be brought here. Ask for less.")
+        parts.append(part)
+        more = bool(answer.value.get("more")) if isinstance(answer, relay.Returned) else False
+    block["text"] = "".join(parts)
 
 
 def _declared(offer: messages.Offer, capability: str, method: str) -> Any:
@@ -90,7 +110,10 @@ def _unpacked(does: str, value: dict[str, Any], output: Any) -> Any:
     if does == "tool":
         structured = value.get("structured")
         if structured is None:
-            return _joined(value.get("content"))
+            text = _joined(value.get("content"))
+            structured = _as_json(text) if output is not None and isinstance(text, str) else None
+            if structured is None:
+                return text
         if tools.wraps(output) and type(structured) is dict and "result" in structured:
             return structured["result"]
         return structured
@@ -100,6 +123,14 @@ def _unpacked(does: str, value: dict[str, Any], output: Any) -> Any:
     if does == "resources":
         return [*(value.get("resources") or ()), *(value.get("templates") or ())]
     return value.get("prompts" if does == "prompts" else "messages") or []
+
+
+def _as_json(text: str) -> Any:
+    """What was too large to come beside its text."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _joined(content: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 import wasmtime
 
-from quire.runtimes.wasm.host.guest import PAGE, Bounds, Ended, Host, Image, Place
+from quire.runtimes.wasm.host.guest import MORE_MEMORY, PAGE, Bounds, Ended, Host, Image, Place
 from quire.runtimes.wasm.host.javascript import calls, memory, sources
 from quire.runtimes.wasm.host.javascript.answers import RESERVE, Inside
 from quire.runtimes.wasm.host.javascript.exports import Exports, Trapped
@@ -284,7 +284,7 @@ class JavaScriptGuest:
         self._tells.say(
             "FuelExhausted",
             f"This run has used its {self._bounds.fuel:,} instructions and was stopped. Variables are kept."
-            " Do less in one cell, or raise wasm_fuel.",
+            " Do less in one cell, or make a session with more fuel (create_session, setting wasm_fuel).",
         )
         return "error"
 
@@ -343,7 +343,7 @@ class JavaScriptGuest:
         except Trapped as trapped:
             raise ended(trapped, self._inside, self._bounds) from None
         except NoRoom as error:
-            raise Ended(f"Out of memory: {error}.", "Raise wasm_memory_bytes.") from None
+            raise Ended(f"Out of memory: {error}.", MORE_MEMORY) from None
         finally:
             self._busy = False
             self._inside.asked = 0.0
@@ -376,7 +376,7 @@ class JavaScriptGuest:
         if not whole or any(len(data) != PAGE or not 0 <= at < image.size // PAGE for at, data in image.pages.items()):
             raise Ended("That state is damaged.", "Start anew.")
         if image.size > limit:
-            raise Ended(f"That state needs {image.size:,} bytes of memory.", "Raise wasm_memory_bytes.")
+            raise Ended(f"That state needs {image.size:,} bytes of memory.", MORE_MEMORY)
         try:
             rest = json.loads(image.rest)
             cells = {str(name): str(code) for name, code in rest["cells"].items()}

@@ -17,7 +17,7 @@ import wasmtime
 from wasmtime import _ffi as ffi
 
 from quire.runtimes.wasm.assets import quickjs
-from quire.runtimes.wasm.host.guest import Bounds, Ended, Host, NotReady, Place
+from quire.runtimes.wasm.host.guest import MORE_MEMORY, Bounds, Ended, Host, NotReady, Place
 from quire.runtimes.wasm.host.javascript import freezing, imports
 from quire.runtimes.wasm.host.javascript.exports import Exports
 from quire.runtimes.wasm.host.javascript.freezing import Marks
@@ -84,7 +84,7 @@ class JavaScript:
         if bounds.memory and bounds.memory < len(self.base) + 0x100000:
             raise Ended(
                 f"A JavaScript guest needs {(len(self.base) + 0x100000) >> 20} MiB at least.",
-                "Raise wasm_memory_bytes.",
+                MORE_MEMORY,
             )
         store, exports = compiled.instance(bounds.memory)
         guest = JavaScriptGuest(

@@ -51,7 +51,8 @@ class Tells:
         limit = f"{self._bounds.memory / (1 << 20):,.0f} MiB" if self._bounds.memory else "4 GiB"
         self.say(
             "OutOfMemory",
-            f"Out of memory at {limit}: {why}. Variables are kept; free some, or raise wasm_memory_bytes.",
+            f"Out of memory at {limit}: {why}. Variables are kept; free some, or make a session with more "
+            "memory_bytes (create_session, setting wasm_memory_bytes).",
         )
 
     def say(self, name: str, message: str, stack: str = "", causes: list[str] | None = None) -> None:
@@ -136,7 +137,10 @@ def ended(trapped: Trapped, inside: Inside, bounds: Bounds) -> Ended:
     if inside.killed:
         return Ended("The code was asked to stop and did not within a second.", "Give the run a longer timeout.")
     if "fuel" in said:
-        return Ended(f"The run has used its {bounds.fuel:,} instructions.", "Do less, or raise wasm_fuel.")
+        return Ended(
+            f"The run has used its {bounds.fuel:,} instructions.",
+            "Do less, or make a session with more fuel (create_session, setting wasm_fuel).",
+        )
     if "stack" in said:
         return Ended("The code recursed too deeply for the program that runs it.", "Recurse less deeply.")
     return Ended(f"The program of the guest broke off ({said.splitlines()[-1].strip() if said else 'a trap'}).")

@@ -9,7 +9,7 @@ from typing import Any
 
 import wasmtime
 
-from quire.runtimes.wasm.host.guest import PAGE, Bounds, Ended, Host, Image, Place
+from quire.runtimes.wasm.host.guest import MORE_MEMORY, PAGE, Bounds, Ended, Host, Image, Place
 from quire.runtimes.wasm.host.python.opened import Opened
 from quire.runtimes.wasm.host.python.program import FOR_EVER, Program
 from quire.wire import messages, relay, texts
@@ -126,7 +126,7 @@ class PythonGuest:
             if not self._memory.grow(image.size):
                 raise Ended(
                     f"The checkpoint needs {image.size:,} bytes of memory, and {self._bounds.memory:,} are the limit.",
-                    "Raise wasm_memory_bytes.",
+                    MORE_MEMORY,
                 )
             changed = self._program.fresh.changed(self._memory)
             back = self._program.fresh.pages([number for number in changed if number not in image.pages])
@@ -256,7 +256,7 @@ class PythonGuest:
         if "all fuel consumed" in text:
             return Ended(
                 f"The run used up its {self._bounds.fuel:,} units of fuel.",
-                "Do less in one run, or raise wasm_fuel.",
+                "Do less in one run, or make a session with more fuel (create_session, setting wasm_fuel).",
             )
         if "call stack exhausted" in text or "out of bounds memory access" in text:
             return Ended(

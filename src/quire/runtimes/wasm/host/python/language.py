@@ -16,7 +16,7 @@ import wasmtime
 from wasmtime import _ffi as ffi
 from wasmtime.component import Component, Linker
 
-from quire.runtimes.wasm.host.guest import Bounds, Ended, Host, NotReady, Place
+from quire.runtimes.wasm.host.guest import MORE_MEMORY, Bounds, Ended, Host, NotReady, Place
 from quire.runtimes.wasm.host.python import calls
 from quire.runtimes.wasm.host.python.guest import PythonGuest
 from quire.runtimes.wasm.host.python.opened import raise_limit
@@ -90,7 +90,7 @@ class PythonLanguage:
 
 def no_guest(error: wasmtime.WasmtimeError) -> Ended:
     why = str(error).splitlines()[0]
-    hint = "Raise wasm_memory_bytes." if "memory" in why else "Look whether its folders are there."
+    hint = MORE_MEMORY if "memory" in why else "Look whether its folders are there."
     return Ended(f"No guest could be made: {why}.", hint)
 
 

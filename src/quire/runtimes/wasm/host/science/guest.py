@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import wasmtime
 
-from quire.runtimes.wasm.host.guest import Ended, Image
+from quire.runtimes.wasm.host.guest import MORE_MEMORY, Ended, Image
 from quire.runtimes.wasm.host.javascript.exports import Trapped
 from quire.runtimes.wasm.host.python.guest import PythonGuest
 from quire.runtimes.wasm.host.python.program import FOR_EVER
@@ -62,7 +62,7 @@ class ScienceGuest(PythonGuest):
         except Trapped as error:
             raise Ended(
                 f"The checkpoint needs {image.size:,} bytes of memory, and {self._bounds.memory:,} are the limit.",
-                "Raise wasm_memory_bytes.",
+                MORE_MEMORY,
             ) from error
         memory.write(functions, image.pages)
         self._fuel(FOR_EVER)

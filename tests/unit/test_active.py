@@ -1,0 +1,59 @@
+"""A run under way: who is told what, and when."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from quire.core.active import ActiveRun
+from quire.core.errors import Failed
+from quire.core.lease import Slot
+from quire.core.model import LOCAL, Cell, CellId, CellKind, NewCell, Notebook, NotebookId, Run, RunId
+from quire.core.transcript import Transcript
+
+BOOK = Notebook(id=NotebookId("n"), owner=LOCAL, name="n", runtime="python", created_at=0.0)
+RUN = Run(id=RunId("r"), cell=CellId("c"), count=1, source="1", author="agent", started_at=0.0)
+
+
+def begun() -> ActiveRun:
+    active = ActiveRun(
+        notebook=BOOK, asked=NewCell(source="1"), timeout=1.0, transcript=Transcript(1_000), author="agent"
+    )
+    active.cell = Cell(id=CellId("c"), number=0, kind=CellKind.CODE, source="1", run=RUN)
+    active.begun.set()
+    return active
+
+
+async def test_whoever_heard_early_how_it_ended_waits_until_that_is_on_disk() -> None:
+    active = begun()
+    await active.kept()  # one that goes on says nothing of an end
+    active.settle(RUN)
+    with anyio.move_on_after(0.01) as waited:
+        await active.kept()
+    assert waited.cancelled_caught
+    active.over()
+    await active.kept()
+
+
+async def test_what_could_not_be_recorded_is_told_and_what_came_after_the_answer_is_not() -> None:
+    lost, answered = begun(), begun()
+    lost.failed(Failed("it is not on disk"))
+    for active in (lost, answered):
+        active.settle(RUN)
+        active.over()
+    answered.failed(Failed("the checkpoint could not be taken"))
+    await answered.kept()
+    with pytest.raises(Failed, match="it is not on disk"):
+        await lost.kept()
+
+
+async def test_a_pause_is_one_in_which_nobody_wants_the_turn() -> None:
+    slot = Slot(BOOK)
+    assert await slot.undisturbed(0.01) and not slot.line.why
+    async with anyio.create_task_group() as group:
+        group.start_soon(slot.undisturbed, 60.0)
+        await anyio.lowlevel.checkpoint()
+        slot.wanted.set()
+    assert "too quickly" in slot.line.why
+    slot.waiting = 1
+    assert not await slot.undisturbed(60.0)
