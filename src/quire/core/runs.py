@@ -145,8 +145,7 @@ class Runs:
                     await self._news(active, asks, over)
                     if active.question is not None and asks:
                         return active.now()
-                begun = active.cell is not None or active.queued is not None
-                if tick is not None and begun and not over.is_set():
+                if tick is not None and not over.is_set():
                     await tick(active)
             if active.cell is None and isinstance(active.asked, Cell) and not over.is_set():
                 return active.asked  # still waiting for its turn

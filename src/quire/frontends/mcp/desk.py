@@ -94,7 +94,7 @@ class Desk:
             elapsed = anyio.current_time() - run.started_at if run.started_at else 0.0
             doing = run.waits if run.queued is not None else run.doing or run.transcript.last_line()
             with anyio.move_on_after(_SAY):
-                await ctx.report_progress(elapsed, run.timeout, doing or "running")
+                await ctx.report_progress(elapsed, run.timeout, doing or ("running" if elapsed else "waiting to begin"))
 
         with active.listening() if asks else contextlib.nullcontext():
             if reply:
