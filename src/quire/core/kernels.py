@@ -97,7 +97,7 @@ class Kernels:
                     await self._protect(notebook, slot)
             finally:
                 slot.waiting += 1
-        if patience and await slot.undisturbed(patience):  # not in the turn: the next run would begin at once
+        if patience and await slot.undisturbed(patience):  # the turn is free: the next run begins at once
             async with slot.turn:
                 if not slot.waiting:
                     await self._protect(notebook, slot)

@@ -31,7 +31,7 @@ class Slot:
 
     @property
     def is_unprotected(self) -> bool:
-        """Whether a kernel stands where there is no checkpoint of."""
+        """Whether a kernel lives, in a state of which there is no checkpoint."""
         head = self.line.head
         return (
             self.kernel is not None and self.kernel.alive and head is not None and head not in self.kernel.checkpoints

@@ -193,8 +193,10 @@ class Lane:
     def _write(self, jobs: list[_Job]) -> None:
         syncs = [job for job in jobs if job.work is None]
         works = [(job, job.work) for job in jobs if job.work is not None]
-        for job, value, failed in [*self._on_disk(syncs), *self._written(works)]:
-            _settle(job, value, failed)
+        if syncs:
+            _settle_all(self._on_disk(syncs))
+        if works:
+            _settle_all(self._written(works))
         self._logged += len(jobs)
         if self._logged >= _LOG:
             self._logged = 0
@@ -206,8 +208,6 @@ class Lane:
 
     def _on_disk(self, syncs: list[_Job]) -> list[_Done]:
         """What was written at once, on the disk itself, by one sync for all."""
-        if not syncs:
-            return []
         failure: BaseException | None = None
         try:
             self._mend()
@@ -230,8 +230,6 @@ class Lane:
             self._holed = False
 
     def _written(self, works: list[tuple[_Job, _Work]]) -> list[_Done]:
-        if not works:
-            return []
         done: list[_Done] = []
         try:
             self._mend()
@@ -269,6 +267,11 @@ class Lane:
             return None, translated(error)
         self._database.execute("RELEASE job")
         return value, None
+
+
+def _settle_all(done: list[_Done]) -> None:
+    for job, value, failed in done:
+        _settle(job, value, failed)
 
 
 def _settle(job: _Job, value: Any, error: BaseException | None) -> None:
