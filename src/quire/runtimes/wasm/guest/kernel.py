@@ -236,7 +236,7 @@ class Stream:
         self._kernel = kernel
         self.name = name
         self._waiting = bytearray()
-        self._said = 0.0
+        self._since = 0.0  # when what waits began to
         self._times = 0
 
     def begin(self) -> None:
@@ -247,9 +247,10 @@ class Stream:
             for other in self._kernel.streams:
                 if other is not self:
                     other.say()
+            self._since = time.monotonic()
         self._waiting += data
         full, line = len(self._waiting) >= _GATHERED, b"\n" in data and self._times < _AT_ONCE
-        if full or line or time.monotonic() - self._said > _SECONDS:  # where it is said, an interrupt is heard
+        if full or line or time.monotonic() - self._since > _SECONDS:  # where it is said, an interrupt is heard
             self.say()
 
     def say(self) -> None:
@@ -259,7 +260,6 @@ class Stream:
             self._times += 1
             for at in range(0, len(data), _GATHERED):
                 self._kernel.tell(Printed(stream=self.name, data=data[at : at + _GATHERED]))
-            self._said = time.monotonic()
 
 
 class _Buffer(io.BufferedIOBase):
