@@ -181,3 +181,13 @@ def test_the_official_inspector_lists_and_calls_over_http(data_dir: Path) -> Non
         assert isinstance(tools, list) and len(tools) > 10
         result = inspect(target, data_dir, "--method", "tools/call", "--tool-name", "execute", "--tool-arg", "code=6*7")
         assert result["structuredContent"]["return_value"] == 42  # type: ignore[index]
+
+
+def test_without_wasmtime_making_the_programs_is_refused_in_one_line() -> None:
+    without = (
+        "find = u.find_spec; u.find_spec = lambda name, *given: None if name == 'wasmtime' else find(name, *given)"
+    )
+    program = f"import importlib.util as u; {without}; from quire.cli import main; main(['assets'])"
+    tried = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert tried.returncode == 2
+    assert tried.stderr == "quire: The programs are compiled by wasmtime: pip install 'quire[wasm]'.\n"

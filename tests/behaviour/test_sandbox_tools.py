@@ -239,10 +239,16 @@ def hosts() -> list[int]:
 
 
 async def test_a_call_that_waits_for_its_turn_has_not_failed(data_dir: Path) -> None:
-    async with stdio_client(data_dir, assets_dir=assets_dir(), patience=1, **SET) as client:
+    told: list[str | None] = []
+
+    async def heard(progress: float, total: float | None, message: str | None) -> None:
+        told.append(message)
+
+    async with stdio_client(data_dir, assets_dir=assets_dir(), patience=2, **SET) as client:
         first = await call(client, "execute_code", code="import time\ntime.sleep(30)", timeout=60)
         assert (first.structured_content["state"], first.is_error) == ("RUNNING", False)
-        second = await call(client, "execute_code", code="2")
+        second = await client.call_tool("execute_code", {"code": "2"}, progress_handler=heard)
+        assert "waiting to begin" in told
         assert (second.structured_content["state"], second.is_error) == ("IDLE", False)
         assert "error" not in second.structured_content and "It waits for its turn" in text(second)
 
@@ -265,3 +271,12 @@ async def test_python_is_stopped_softly_where_it_sleeps_shortly_or_prints_withou
     stopped = await call(client, "execute_code", code=code, timeout=2)
     assert stopped.structured_content["state"] == "TIMEOUT" and "Variables are kept." in text(stopped)
     assert (await call(client, "execute_code", code="kept + 1")).structured_content["return_value"] == 42
+
+
+async def test_functions_of_javascript_are_said_in_its_own_words(data_dir: Path) -> None:
+    async with stdio_client(data_dir, assets_dir=assets_dir(), **{**SET, "toolsets": "sandbox,repl"}) as client:
+        code = "function plain(a) {}\nclass Kind {}\nasync function later() {}"
+        await call(client, "execute_code", code=code, language="javascript")
+        lines = text(await call(client, "state", notebook="javascript-session")).splitlines()
+    assert {"class Kind", "async function later()"} <= {line.strip() for line in lines}
+    assert not any(line.startswith("def Kind") for line in lines)

@@ -123,14 +123,20 @@ def test_an_answer_that_was_cut_comes_whole_or_not_at_all(math: Any) -> None:
         return relay.Returned(call=called.call, value={"content": [block], "structured": None})
 
     def gone(called: relay.Called) -> relay.Answer:
-        return relay.Refused(call=called.call, kind="gone", message="", hint="") if called.do == "rest" else cut(called)
+        if called.do == "rest":
+            return relay.Refused(call=called.call, kind="gone", message="It is kept no more.", hint="")
+        return cut(called)
+
+    def endless(called: relay.Called) -> relay.Answer:
+        if called.do == "rest":
+            return relay.Returned(call=called.call, value={"text": "x" * 1_000_000, "more": True})
+        return cut(called)
 
     math.host.answer = cut
     assert math.value("await math.getSum({a: 1})") == whole
     declared = {**TOOL, "output": {"type": "object", "properties": {"result": {}}, "x-fastmcp-wrap-result": True}}
     math.on_thread(lambda: math.guest.offer(Offer(catalog=[{**CATALOG[0], "tools": [declared]}])))
     assert math.value("await math.getSum({a: 1})") == list(range(1_000))
-    math.host.answer = gone
-    assert (
-        f"The answer has {len(whole):,} characters, too many" in math.run("await math.getSum({a: 1})").error.traceback
-    )
+    for answer, says in ((gone, "its rest did not come: It is kept no more."), (endless, "more than 8,388,608")):
+        math.host.answer = answer
+        assert says in math.run("await math.getSum({a: 1})").error.traceback

@@ -37,7 +37,7 @@ class Call:
     digest: str | None = None
     outcome: str | None = None
     active: ActiveRun | None = None  # the run it waits for
-    is_recorded: bool = False  # and answered when what it says of that run is on disk
+    is_recorded: bool = False  # its answer waits until what it says of that run is on disk
     beside: str = ""  # what is to be said with the answer, whatever that is
     begun: float = field(default_factory=time.perf_counter)
 

@@ -83,18 +83,17 @@ def _complete(host: Host, number: int, block: Any) -> None:
     """Bring the rest of a text that was cut on its way: nothing else would say that there is one."""
     if not isinstance(block, dict) or not isinstance(block.get("rest"), str):
         return
-    parts, start, more = [str(block["text"])], len(block["text"]), True
+    text, more = str(block["text"]), True
     while more:
-        given = {"key": block["rest"], "start": start}
+        given = {"key": block["rest"], "start": len(text)}
         answer = host.call(relay.Called(call=number, do="rest", given=given))
-        part = str(answer.value.get("text", "")) if isinstance(answer, relay.Returned) else ""
-        start += len(part)
-        if not part or start > LARGEST:
-            size = block.get("size", start)
-            raise Failed("ToolError", f"The answer has {size:,} characters, too many to be brought here. Ask for less.")
-        parts.append(part)
-        more = bool(answer.value.get("more")) if isinstance(answer, relay.Returned) else False
-    block["text"] = "".join(parts)
+        if isinstance(answer, relay.Refused):
+            raise Failed("ToolError", f"The answer was cut, and its rest did not come: {answer.message}")
+        part = str(answer.value.get("text", ""))
+        text, more = text + part, bool(part) and bool(answer.value.get("more"))
+        if len(text) > LARGEST:
+            raise Failed("ToolError", f"The answer has more than {LARGEST:,} characters. Ask for less at once.")
+    block["text"] = text
 
 
 def _declared(offer: messages.Offer, capability: str, method: str) -> Any:
