@@ -465,7 +465,7 @@ def lives(server: int) -> list[int]:
     found = []
     for pid in (pid for keeper in keepers(server) for pid in children(keeper)):
         with contextlib.suppress(OSError):
-            if int(Path(f"/proc/{pid}/oom_score_adj").read_text()) == LIVE:
+            if int(Path(f"/proc/{pid}/oom_score_adj").read_text().split()[0]) == LIVE:  # changed while read: two lines
                 found.append(pid)
     return found
 

@@ -350,7 +350,8 @@ async def test_at_sigterm_quire_ends_the_kernels_it_started_and_no_others(tmp_pa
     environment = quick(tmp_path / "quire", toolsets="jupyter") | {"PYTHONPATH": str(REPOSITORY)}
     options = ("--ServerApp.kernel_manager_class=tests.jupyter.witness.Witness",)
     with jupyter(tmp_path, quire=True, environment=environment, options=options) as server:
-        theirs, mine = server.notebook("'theirs'"), server.notebook("import time; time.sleep(1000)")
+        theirs = server.notebook("'theirs'")
+        mine = server.notebook("import time; open('begun', 'w').close(); time.sleep(1000)")
         kernel = kernel_for(server, theirs)
         async with agent(server) as client:
             await said(client, "use_notebook", notebook_name="t", notebook_path=theirs)
@@ -362,7 +363,7 @@ async def test_at_sigterm_quire_ends_the_kernels_it_started_and_no_others(tmp_pa
             async with anyio.create_task_group() as group:
                 group.start_soon(_asked, client, "execute_cell", {"cell_index": 0, "notebook_name": "m"})
                 with anyio.fail_after(DEADLINE):
-                    while server.call("GET", f"api/kernels/{own}")["execution_state"] != "busy":
+                    while not (server.root / "begun").exists():
                         await anyio.sleep(0.05)
                 os.kill(server.pid, signal.SIGTERM)
                 assert server.process is not None
