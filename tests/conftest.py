@@ -73,7 +73,7 @@ def granted(folder: Path) -> str:
 
 def server_environment(data_dir: Path, **settings: Any) -> dict[str, str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("QUIRE_")}
-    settings = {"wasm_python": "plain", **settings}
+    settings = {"wasm_python": "plain", "preload": "", **settings}  # a preloaded numpy is half a second of each server
     given = {f"QUIRE_{name.upper()}": str(value) for name, value in settings.items()}
     given = {**DEFAULTS, "QUIRE_MOUNTS": granted(data_dir), **given}
     return {**clean, "QUIRE_DATA_DIR": str(data_dir), **given}

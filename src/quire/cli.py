@@ -7,7 +7,6 @@ import asyncio
 import ctypes
 import gc
 import logging
-import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -34,8 +33,6 @@ def main(argv: list[str] | None = None) -> None:
     """`quire` alone serves MCP over stdio: what a client's configuration starts."""
     arguments = sys.argv[1:] if argv is None else argv
     parsed = parser().parse_args(arguments or ["serve", "--transport", "stdio"])
-    if os.name == "nt":
-        sys.exit("quire: Windows lacks what the files of notebooks are kept with. Install and run Quire in WSL.")
     try:
         code = parsed.command(parsed)
     except (BadSetting, QuireError) as error:
@@ -155,11 +152,14 @@ def _run(main: Callable[[], Awaitable[Any]], ending: Callable[[], None] = lambda
             loop.call_later(_LONG, _say_where, task)
             ending()
             task.cancel()
-            loop.remove_signal_handler(signal.SIGINT)  # a second Ctrl-C waits for nothing
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # a second Ctrl-C waits for nothing
 
         loop, task = asyncio.get_running_loop(), asyncio.ensure_future(main())
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop, number)
+            try:
+                loop.add_signal_handler(number, stop, number)
+            except NotImplementedError:  # on Windows
+                signal.signal(number, lambda number, _: loop.call_soon_threadsafe(stop, signal.Signals(number)))
         try:
             return await task
         except asyncio.CancelledError:
@@ -232,9 +232,10 @@ def _serve(parsed: argparse.Namespace) -> int:
 
 def _share_memory_among_threads() -> None:
     """glibc gives each thread an arena of its own, and each keeps what the largest request it served once took."""
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "mallopt"):  # not everywhere
-        libc.mallopt(_ARENA_MAX, 1)
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None)
+        if hasattr(libc, "mallopt"):  # not everywhere
+            libc.mallopt(_ARENA_MAX, 1)
 
 
 def _demo(parsed: argparse.Namespace) -> int:

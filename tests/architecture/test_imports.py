@@ -24,14 +24,14 @@ JUPYTER = frozenset({"httpx2", "jupyter_client", "jupyter_server", "pycrdt", "to
 
 FOLDERS = {
     "clients": Allowed(ours=("quire.clients",), libraries=JUPYTER),
-    "wire": Allowed(ours=("quire.wire",)),
+    "wire": Allowed(ours=("quire.systems", "quire.wire")),
     "walls": Allowed(ours=("quire.walls",)),
     "worker": Allowed(ours=("quire.walls", "quire.wire", "quire.worker"), inside_functions=LATE),
     "worker/ipython": Allowed(
         ours=("quire.wire", "quire.worker"), libraries=frozenset({"IPython", "traitlets"}), inside_functions=LATE
     ),
     "core": Allowed(
-        ours=("quire.core", "quire.wire.messages", "quire.wire.relay", "quire.wire.tools"),
+        ours=("quire.core", "quire.systems", "quire.wire.messages", "quire.wire.relay", "quire.wire.tools"),
         libraries=frozenset({"anyio"}),
     ),
 }

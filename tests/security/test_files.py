@@ -310,13 +310,13 @@ import anyio
 
 from quire.core.errors import Refused
 from quire.stores.folders import DiskFolders
-from quire.stores.walk import Walk
+from quire.stores.walk import Held
 
 home = sys.argv[1]
 
 
 async def main():
-    for walk in (Walk(), Walk(openat2=False)):
+    for walk in (Held(), Held(openat2=False)):
         disk = DiskFolders(walk)
         for attempt in (
             disk.read(home, ("m", "x"), 0, 9),

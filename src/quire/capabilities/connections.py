@@ -30,6 +30,7 @@ _LISTING = 600.0  # seconds; whoever connects waits less
 _LOG = 10_000  # characters of one log message
 _INHERITED = (
     "HOME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER",
+    "APPDATA", "COMSPEC", "LOCALAPPDATA", "PATHEXT", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERPROFILE",
 )  # fmt: skip
 
 

@@ -13,7 +13,8 @@ import sys
 from typing import NoReturn
 
 _PDEATHSIG, _DUMPABLE, _CHILD_SUBREAPER = 1, 4, 36  # prctl's numbers
-END_ALL = signal.SIGUSR1  # what the server, or the system when the server is gone, tells this process
+# what the server, or the system when the server is gone, tells this process; not on Windows
+END_ALL = getattr(signal, "SIGUSR1", signal.SIGTERM)
 
 
 def main(parent: int, program: str, argv: list[str]) -> NoReturn:

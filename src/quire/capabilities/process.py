@@ -17,7 +17,13 @@ from quire.capabilities.launch import END_ALL
 from quire.capabilities.lines import Lines
 from quire.core.errors import Failed
 
+if sys.platform == "win32":
+    from asyncio.windows_utils import Popen  # its pipes are such as that event loop reads
+else:
+    from subprocess import Popen
+
 _LAUNCH = Path(__file__).with_name("launch.py")
+_KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # on Windows both end it at once
 _KEPT = 8192  # bytes of stderr
 _REST = 0.25  # seconds what it wrote before its end may take to arrive
 _LOOK = 0.02  # seconds between looks, where the system tells no end
@@ -29,9 +35,7 @@ class Process:
     On Linux a launcher stands between, the leader of its process group: what the program started ends with it.
     """
 
-    def __init__(
-        self, popen: subprocess.Popen[bytes], heard: Callable[[bytes], None], ended: Callable[[], None]
-    ) -> None:
+    def __init__(self, popen: Popen[bytes], heard: Callable[[bytes], None], ended: Callable[[], None]) -> None:
         self._popen = popen
         self._ended = ended
         self._loop = asyncio.get_running_loop()
@@ -63,7 +67,7 @@ class Process:
             argv = [sys.executable, "-I", "-S", str(_LAUNCH), str(os.getpid()), program, *command]
         pipe = subprocess.PIPE
         try:
-            popen = subprocess.Popen(  # noqa: ASYNC220 - it returns once the program is loaded, a moment
+            popen = Popen(  # noqa: ASYNC220 - it returns once the program is loaded, a moment
                 argv, stdin=pipe, stdout=pipe, stderr=pipe, env=env, cwd=folder or None, start_new_session=True
             )
         except (OSError, ValueError) as error:
@@ -116,8 +120,8 @@ class Process:
         self._over = True
         if self._input.transport is not None:
             self._input.transport.close()
-        for number in (None, signal.SIGTERM, signal.SIGKILL):
-            if number is signal.SIGKILL:
+        for number in (None, signal.SIGTERM, _KILL):
+            if number is _KILL:
                 self._end_all()
             elif number is not None:
                 self._signal(number)
@@ -125,7 +129,7 @@ class Process:
                 async with asyncio.timeout(grace):
                     await self._exited.wait()
                 break
-        self._signal(signal.SIGKILL)  # what is left of the group: its number is its own until the leader is reaped
+        self._signal(_KILL)  # what is left of the group: its number is its own until the leader is reaped
         self._popen.poll()
         await self._group_ends()
         if self._input.transport is not None:
@@ -140,21 +144,27 @@ class Process:
         """They are killed, but not ours to wait for."""
         end = self._loop.time() + _REST
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            while self._loop.time() < end:
+            while hasattr(os, "killpg") and self._loop.time() < end:
                 os.killpg(self._popen.pid, 0)
                 await asyncio.sleep(0.002)
 
     def _end_all(self) -> None:
-        """All below the launcher, in other groups too."""
-        if sys.platform != "linux":
-            self._signal(signal.SIGKILL)
-        elif self._popen.returncode is None:
+        """All below the launcher, in other groups too; on Windows all that it started and that has not lost it."""
+        if self._popen.returncode is not None:
+            return
+        if sys.platform == "linux":
             self._popen.send_signal(END_ALL)
+        elif sys.platform == "win32":
+            command, nowhere = ("taskkill", "/F", "/T", "/PID", str(self._popen.pid)), subprocess.DEVNULL
+            with contextlib.suppress(OSError):
+                subprocess.Popen(command, stdin=nowhere, stdout=nowhere, stderr=nowhere)
+        else:
+            self._signal(_KILL)
 
     def _signal(self, number: signal.Signals) -> None:
         if self._popen.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._popen.pid, number)
+                os.killpg(self._popen.pid, number) if hasattr(os, "killpg") else self._popen.terminate()
 
     async def _look(self) -> None:
         while self._ending() is None:  # noqa: ASYNC110 - the system has no event for it
@@ -201,7 +211,7 @@ class Process:
 def _find(program: str, path: str, folder: str) -> str:
     if folder and not Path(folder).is_dir():
         raise Failed(f"There is no folder {folder} for {program} to work in. Create it or name another.")
-    if "/" in program:
+    if "/" in program or os.sep in program:
         place = Path(folder or ".", program).expanduser().absolute()
         if place.is_file() and os.access(place, os.X_OK):
             return str(place)

@@ -17,13 +17,16 @@ from uuid import uuid4
 
 import anyio.to_thread
 
+from quire import systems
 from quire.core.errors import Failed, NotFound, Refused
 
 READ_LIMIT = 50_000_000  # bytes of a file taken in at once
 _NAME_CHARS = 200  # of a path in a message
 _MARK = "user.quire.written"  # on a file Quire wrote: the digest of what it wrote
 _LEFT = ".quire-new"  # ends the name of a file that is being written
-_FOLDER = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)  # Windows has none of these
+_FOLDER = getattr(os, "O_PATH", 0) | getattr(os, "O_DIRECTORY", 0) | _NOFOLLOW
+_PLAIN = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)  # a pipe is not waited for, a terminal not taken
 _LEFT_SECONDS = 60.0  # after which such a file is one that a killed server left
 
 
@@ -101,12 +104,12 @@ def overwrite(path: Path, data: bytes) -> os.stat_result:
     """Beside its place, synced, then renamed into it, with the rights of what was there; how the file is then."""
     before = _there(path)
     left = path.with_name(f".{path.name[:150]}.{uuid4().hex[:8]}{_LEFT}")
-    handle = os.open(left, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    handle = os.open(left, os.O_WRONLY | os.O_CREAT | os.O_EXCL | systems.BYTES, 0o666)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
-            if before is not None:
+            if before is not None and hasattr(os, "fchown"):
                 with contextlib.suppress(PermissionError):
                     os.fchown(handle, before.st_uid, before.st_gid)
                 os.fchmod(handle, stat.S_IMODE(before.st_mode))
@@ -117,7 +120,7 @@ def overwrite(path: Path, data: bytes) -> os.stat_result:
     except BaseException:
         left.unlink(missing_ok=True)
         raise
-    _sync(path.parent)
+    systems.sync_folder(path.parent)
     return written
 
 
@@ -180,14 +183,6 @@ def _mark(handle: int, data: bytes) -> None:
             os.setxattr(handle, _MARK, digest(data).encode("ascii"))
 
 
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def _read_inside(path: Path, name: str) -> str:
     """Of a workspace, where code may put a link meanwhile, or a second name of a file from elsewhere."""
     try:
@@ -212,8 +207,9 @@ def _read(path: Path, name: str, *, alone: bool = False) -> str:
 
 
 def _bytes(path: Path, name: str, alone: bool) -> bytes:
-    follow = os.O_NOFOLLOW if alone else 0
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | follow)  # no pipe is waited for
+    if alone and not _NOFOLLOW and path.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+    handle = os.open(path, os.O_RDONLY | systems.BYTES | _PLAIN | (_NOFOLLOW if alone else 0))
     there = os.fstat(handle)
     if alone and there.st_nlink > 1 and stat.S_ISREG(there.st_mode):
         os.close(handle)

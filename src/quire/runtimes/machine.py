@@ -23,7 +23,7 @@ class LinuxMachine:
         """Of it all where nothing can be read: nobody is short of what nobody knows."""
         found = [Memory(total=1 << 62, available=1 << 62)]
         with contextlib.suppress(OSError, KeyError):
-            text = (self._proc / "meminfo").read_text()
+            text = (self._proc / "meminfo").read_text("utf-8")
             kib = {name: int(number) * 1024 for name, number in _MEMINFO.findall(text)}
             found.append(Memory(total=kib["MemTotal"], available=kib["MemAvailable"]))
         for folder in self._folders():
@@ -34,7 +34,7 @@ class LinuxMachine:
     def _folders(self) -> Iterator[Path]:
         """This process's cgroup and those above it, of either version; inside a container its root is the topmost."""
         with contextlib.suppress(OSError):
-            for line in (self._proc / "self/cgroup").read_text().splitlines():
+            for line in (self._proc / "self/cgroup").read_text("utf-8").splitlines():
                 _, controllers, path = line.split(":", 2)
                 if controllers and "memory" not in controllers.split(","):
                     continue
@@ -47,7 +47,7 @@ def _limited(folder: Path) -> Memory:
     """Raises ValueError or OSError where nothing limits it."""
     for most, now in _FILES:
         if (folder / most).exists():
-            total, used = int((folder / most).read_text()), int((folder / now).read_text())
-            cache = _CACHE.search((folder / "memory.stat").read_text())
+            total, used = int((folder / most).read_text("utf-8")), int((folder / now).read_text("utf-8"))
+            cache = _CACHE.search((folder / "memory.stat").read_text("utf-8"))
             return Memory(total=total, available=max(0, total - used + (int(cache[1]) if cache else 0)))
     raise ValueError(folder)

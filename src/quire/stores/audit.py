@@ -7,7 +7,6 @@ next line. So a line is in one file or another, whichever moment a server is kil
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
 import time
@@ -17,6 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from quire import systems
 from quire.core import audit
 from quire.core.audit import Record
 
@@ -76,7 +76,7 @@ class FileAudit:
 
     def _open(self) -> None:
         self.close()
-        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | systems.BYTES, 0o600)
         self._inode = os.fstat(self._file).st_ino
 
     def _put_beside(self, length: int) -> None:
@@ -84,7 +84,9 @@ class FileAudit:
         with _locked(self._path):
             with contextlib.suppress(FileNotFoundError):
                 if 0 < self._path.stat().st_size > self._most_bytes - length:
-                    self._path.rename(_beside(self._path))
+                    self.close()
+                    with contextlib.suppress(*systems.IN_USE):  # by another server: the file grows on
+                        self._path.rename(_beside(self._path))
             kept = _rotated(self._path)
             for old in kept[: max(0, len(kept) - self._files + 1)]:
                 old.unlink(missing_ok=True)
@@ -97,9 +99,9 @@ class FileAudit:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | systems.BYTES, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        systems.lock(lock)
         yield
     finally:
         os.close(lock)

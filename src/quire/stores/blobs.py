@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import tempfile
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import anyio.to_thread
 
+from quire import systems
 from quire.core.errors import Failed, NotFound
 from quire.core.model import Blob
 from quire.stores import wording
@@ -31,7 +33,8 @@ class FileBlobs:
         if not path.exists():
             try:
                 path.parent.mkdir(exist_ok=True)
-                write_whole(path, data)
+                with contextlib.suppress(*systems.IN_USE):  # it is there, then, and somebody reads it
+                    write_whole(path, data)
             except OSError as error:
                 raise Failed(
                     f"An output of {len(data):,} bytes could not be kept: {error.strerror}. "
@@ -60,12 +63,8 @@ def write_whole(path: Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        Path(name).rename(path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        Path(name).replace(path)
+        systems.sync_folder(path.parent)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise

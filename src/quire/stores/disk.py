@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -18,8 +19,7 @@ class DataDirectory:
         return {part: sum(map(_size, self._path.glob(pattern))) for part, pattern in _PARTS.items()}
 
     def free(self) -> int:
-        status = os.statvfs(self._path)
-        return status.f_bavail * status.f_frsize
+        return shutil.disk_usage(self._path).free
 
     def trouble(self) -> str:
         try:

@@ -11,22 +11,22 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 from uuid import uuid4
 
 import anyio
 import anyio.to_thread
 
+from quire import systems
 from quire.core.errors import Failed, NotFound, QuireError, Refused
 from quire.core.file_ports import Entry, Listing, Piece, Use
 from quire.core.paths import shown
 from quire.stores.measuring import LEFT, measure
-from quire.stores.walk import FOLDER, Walk
+from quire.stores.named import Named
+from quire.stores.walk import Folder, Held, Walk, give
 
 T = TypeVar("T")
-_OPEN = os.O_NONBLOCK | os.O_NOCTTY  # a pipe is not waited for, a terminal not taken
-_LISTED = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)  # a pipe is not waited for, a terminal not taken
 _SECONDS = 30.0  # a disk has to answer
 _COUNTED = 100_000  # names of a folder that are looked at
 _GLANCE = 50  # names that are looked at while others wait
@@ -37,7 +37,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 class DiskFolders:
     def __init__(self, walk: Walk | None = None) -> None:
-        self._walk = walk or Walk()
+        self._walk = walk or (Held() if os.open in os.supports_dir_fd else Named())
         self._threads = anyio.CapacityLimiter(_AT_ONCE)
         self._measuring = anyio.CapacityLimiter(2)  # so that many files of one keep nobody else waiting
         self._appending = threading.Lock()
@@ -52,17 +52,17 @@ class DiskFolders:
         return await self._in_thread(lambda: self._write(root, steps, data, append), steps, abandon=False)
 
     async def seen(self, root: str, limit: int) -> dict[str, tuple[int, int]]:
-        return await self._in_thread(lambda: _seen(root, limit), ())
+        return await self._in_thread(lambda: self._seen(root, limit), ())
 
     def glance(self, root: str) -> dict[str, tuple[int, int]] | None:
         found: dict[str, tuple[int, int]] = {}
         try:
-            top = os.open(root, _LISTED)
+            with self._walk.root(root, listed=True) as top:
+                return found if _glanced(top, "", found, [_GLANCE]) else None
         except FileNotFoundError:
             return found  # nothing has run in it yet
         except OSError:
-            return None
-        return found if _glanced(top, "", found, [_GLANCE]) else None
+            return None  # it changes this moment
 
     async def remove(self, root: str) -> None:
         await self._in_thread(lambda: shutil.rmtree(root, ignore_errors=True), (), abandon=False)
@@ -88,7 +88,7 @@ class DiskFolders:
 
     def _list(self, root: str, steps: tuple[str, ...], limit: int) -> Listing:
         try:
-            with self._walk.root(root) as top, self._walk.opened(top, steps, os.O_RDONLY | os.O_DIRECTORY) as folder:
+            with self._walk.root(root) as top, top.below(steps) as folder:
                 names, whole = _names(folder)
                 found = [_entry(folder, name) for name in names[:limit]]
         except FileNotFoundError:
@@ -100,21 +100,20 @@ class DiskFolders:
 
     def _read(self, root: str, steps: tuple[str, ...], start: int, limit: int) -> Piece:
         with self._walk.root(root) as top:
-            _check(self._walk.status(top, steps), steps)
-            with self._walk.opened(top, steps, os.O_RDONLY | _OPEN) as file:
+            _check(top.status(steps), steps)
+            with top.file(steps, os.O_RDONLY | _OPEN) as file:
                 there = _check(os.fstat(file), steps)  # it may be another one by now
-                head = os.pread(file, _HEAD, 0) if start else b""
+                head = systems.pread(file, _HEAD, 0) if start else b""
                 data = bytearray()
-                while len(data) < limit and (part := os.pread(file, limit - len(data), start + len(data))):
+                while len(data) < limit and (part := systems.pread(file, limit - len(data), start + len(data))):
                     data += part
         total = max(there.st_size, start + len(data) if data else 0)
         return Piece(data=bytes(data), start=start, total=total, head=head)
 
     def _write(self, root: str, steps: tuple[str, ...], data: bytes, append: bool) -> int:
         os.makedirs(root, exist_ok=True)  # noqa: PTH103 - of the settings, not of a caller
-        with self._walk.root(root) as top, self._folder_of(top, steps) as folder:
-            name = steps[-1:]
-            before = self._walk.status(folder, name)
+        with self._walk.root(root) as top, _folder_of(top, steps) as folder:
+            before = folder.status(steps[-1:])
             if before is not None:
                 _check(before, steps)
                 if not before.st_mode & stat.S_IWUSR:
@@ -124,28 +123,9 @@ class DiskFolders:
             _replace(folder, steps[-1], data, before)
             return len(data)
 
-    @contextmanager
-    def _folder_of(self, top: int, steps: tuple[str, ...]) -> Iterator[int]:
-        """The folder a file is to be in, made where it is not there."""
-        here = os.dup(top)
-        try:
-            for step in steps[:-1]:
-                try:
-                    there = self._walk.open(here, (step,), FOLDER)
-                except FileNotFoundError:
-                    with contextlib.suppress(FileExistsError):
-                        os.mkdir(step, dir_fd=here)
-                    there = self._walk.open(here, (step,), os.O_RDONLY | os.O_DIRECTORY)
-                    _give(there, os.fstat(here))
-                os.close(here)
-                here = there
-            yield here
-        finally:
-            os.close(here)
-
-    def _append(self, folder: int, steps: tuple[str, ...], data: bytes) -> int:
+    def _append(self, folder: Folder, steps: tuple[str, ...], data: bytes) -> int:
         flags = os.O_WRONLY | os.O_APPEND | _OPEN
-        with self._appending, self._walk.opened(folder, steps[-1:], flags) as file:
+        with self._appending, folder.file(steps[-1:], flags) as file:
             before = _check(os.fstat(file), steps).st_size
             try:
                 _write_all(file, data)
@@ -156,48 +136,58 @@ class DiskFolders:
                 raise
             return os.fstat(file).st_size
 
-
-def _seen(root: str, limit: int) -> dict[str, tuple[int, int]]:
-    """No link is followed: os.fwalk opens each folder below the one above it."""
-    found: dict[str, tuple[int, int]] = {}
-    if not Path(root).is_dir():
+    def _seen(self, root: str, limit: int) -> dict[str, tuple[int, int]]:
+        found: dict[str, tuple[int, int]] = {}
+        todo: list[tuple[str, ...]] = [()]
+        with contextlib.suppress(FileNotFoundError), self._walk.root(root) as top:
+            while todo and len(found) < limit:
+                steps = todo.pop()
+                with contextlib.suppress(OSError), top.below(steps) as folder, folder.names() as entries:
+                    for entry in entries:  # a folder that is taken away meanwhile ends here
+                        there = entry.stat(follow_symlinks=False)
+                        if stat.S_ISDIR(there.st_mode):
+                            todo.append((*steps, entry.name))
+                        elif stat.S_ISREG(there.st_mode) and len(found) < limit:
+                            found["/".join((*steps, entry.name))] = (there.st_size, there.st_mtime_ns)
         return found
-    for path, _, names, folder in os.fwalk(root):
-        for name in names:
-            if len(found) >= limit:
-                return found
-            with contextlib.suppress(OSError):
-                there = os.stat(name, dir_fd=folder, follow_symlinks=False)
-                if stat.S_ISREG(there.st_mode):
-                    found[str(Path(path, name).relative_to(root))] = (there.st_size, there.st_mtime_ns)
-    return found
 
 
-def _glanced(folder: int, before: str, found: dict[str, tuple[int, int]], left: list[int]) -> bool:
-    """What is in a folder, which is closed then, and below it; False where that is more than may be looked at."""
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                left[0] -= 1
-                if left[0] < 0:
-                    return False
-                there = entry.stat(follow_symlinks=False)
-                if stat.S_ISREG(there.st_mode):
-                    found[before + entry.name] = (there.st_size, there.st_mtime_ns)
-                elif stat.S_ISDIR(there.st_mode):
-                    below = os.open(entry.name, _LISTED, dir_fd=folder)
+@contextmanager
+def _folder_of(top: Folder, steps: tuple[str, ...]) -> Iterator[Folder]:
+    """The folder a file is to be in, made where it is not there."""
+    with contextlib.ExitStack() as held:
+        here = top
+        for step in steps[:-1]:
+            try:
+                there = held.enter_context(here.below((step,), listed=False))
+            except FileNotFoundError:
+                with contextlib.suppress(FileExistsError):
+                    here.make(step)
+                there = held.enter_context(here.below((step,), listed=False))
+            here = there
+        yield here
+
+
+def _glanced(folder: Folder, before: str, found: dict[str, tuple[int, int]], left: list[int]) -> bool:
+    """What is in a folder and below it; False where that is more than may be looked at. Raises OSError."""
+    with folder.names() as entries:
+        for entry in entries:
+            left[0] -= 1
+            if left[0] < 0:
+                return False
+            there = entry.stat(follow_symlinks=False)
+            if stat.S_ISREG(there.st_mode):
+                found[before + entry.name] = (there.st_size, there.st_mtime_ns)
+            elif stat.S_ISDIR(there.st_mode):
+                with folder.below((entry.name,)) as below:
                     if not _glanced(below, f"{before}{entry.name}/", found, left):
                         return False
-        return True
-    except OSError:
-        return False  # it changes this moment
-    finally:
-        os.close(folder)
+    return True
 
 
-def _names(folder: int) -> tuple[list[str], bool]:
+def _names(folder: Folder) -> tuple[list[str], bool]:
     names: list[str] = []
-    with os.scandir(folder) as found:
+    with folder.names() as found:
         for entry in found:
             if len(names) >= _COUNTED:
                 return sorted(names), False
@@ -205,9 +195,9 @@ def _names(folder: int) -> tuple[list[str], bool]:
     return sorted(names), True
 
 
-def _entry(folder: int, name: str) -> Entry | None:
+def _entry(folder: Folder, name: str) -> Entry | None:
     try:
-        there = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        there = folder.look(name)
     except OSError:
         return None  # gone by now
     kinds = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
@@ -238,46 +228,31 @@ def _check(there: os.stat_result | None, steps: tuple[str, ...]) -> os.stat_resu
 _LINKED = "{name} is a link or leads through one, and links are not followed. Use the path it leads to."
 
 
-def _replace(folder: int, name: str, data: bytes, before: os.stat_result | None) -> None:
+def _replace(folder: Folder, name: str, data: bytes, before: os.stat_result | None) -> None:
     """Beside its place, synced, then renamed into it, with the rights of what was there."""
     left = f".{uuid4().hex}{LEFT}"
-    file = os.open(left, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=folder)
+    file = folder.create(left)
     try:
         try:
             _write_all(file, data)
-            _give(file, before or os.fstat(folder))
-            if before is not None:
+            give(file, before or folder.look("."))
+            if before is not None and hasattr(os, "fchmod"):
                 os.fchmod(file, stat.S_IMODE(before.st_mode) & 0o777)
             os.fsync(file)
         finally:
             os.close(file)
-        os.rename(left, name, src_dir_fd=folder, dst_dir_fd=folder)
+        folder.rename(left, name)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(left, dir_fd=folder)
+            folder.remove(left)
         raise
-    _sync(folder)
+    folder.sync()
 
 
 def _write_all(file: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(file, view) :]
-
-
-def _give(made: int, like: os.stat_result) -> None:
-    """What is made for the code that works there is that code's."""
-    if like.st_uid != os.fstat(made).st_uid:
-        with contextlib.suppress(PermissionError):
-            os.fchown(made, like.st_uid, like.st_gid)
-
-
-def _sync(folder: int) -> None:
-    handle = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _said(error: OSError, name: str) -> QuireError:

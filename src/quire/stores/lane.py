@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from quire import systems
 from quire.core.errors import Failed
 
 T = TypeVar("T")
@@ -100,7 +101,7 @@ class Lane:
         self._log = -1
         if writes:
             self._behave(_PATIENT)
-            self._log = os.open(f"{path}-wal", os.O_RDWR | os.O_CLOEXEC)  # no lock of SQLite's is on this file
+            self._log = os.open(f"{path}-wal", os.O_RDWR | systems.BYTES)  # no lock of SQLite's is on this file
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name=f"quire-sql-{'w' if writes else 'r'}", daemon=True)
         self._thread.start()
@@ -166,9 +167,9 @@ class Lane:
             if jobs:
                 self._write(jobs) if self._writes else self._read(jobs)
             if last:
-                self._database.close()
                 if self._writes:
-                    os.close(self._log)
+                    os.close(self._log)  # before SQLite removes the file
+                self._database.close()
                 return
 
     def _take(self) -> tuple[list[_Job], bool]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import stat
@@ -11,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 
 from quire.core.file_ports import Use
-from quire.stores.walk import Walk
+from quire.stores.walk import Folder, Walk
 
 LEFT = ".quire-new"  # ends the name of a file that is being written
 _LEFT_SECONDS = 60.0  # after which such a file is one that a killed server left
@@ -25,14 +24,13 @@ def measure(walk: Walk, root: str, stopped: Callable[[], bool] = lambda: False) 
     """What it takes. What a killed server left there is removed on the way. It ends soon after it is `stopped`."""
     try:
         with walk.root(root) as top:
-            return _Count(walk, top, stopped).run()
+            return _Count(top, stopped).run()
     except FileNotFoundError:
         return Use()
 
 
 class _Count:
-    def __init__(self, walk: Walk, top: int, stopped: Callable[[], bool]) -> None:
-        self._walk = walk
+    def __init__(self, top: Folder, stopped: Callable[[], bool]) -> None:
         self._top = top
         self._stopped = stopped
         self._todo: deque[tuple[str, ...]] = deque([()])
@@ -45,28 +43,26 @@ class _Count:
         while self._todo and not self._late():
             steps = self._todo.popleft()
             try:
-                folder = self._walk.open(self._top, steps, os.O_RDONLY | os.O_DIRECTORY)
-            except OSError as error:  # moved or taken away meanwhile, unless no path leads there any more
-                self._deep = self._deep or error.errno == errno.ENAMETOOLONG
-                continue
-            try:
-                self._look_into(folder, steps)
-            finally:
-                os.close(folder)
+                with self._top.below(steps) as folder:
+                    self._look_into(folder, steps)
+            except OSError as error:
+                self._missed(error)
         return Use(bytes=self._bytes, files=self._files, whole=not self._todo and not self._late(), deep=self._deep)
 
-    def _look_into(self, folder: int, steps: tuple[str, ...]) -> None:
-        with os.scandir(folder) as found:
+    def _look_into(self, folder: Folder, steps: tuple[str, ...]) -> None:
+        with folder.names() as found:
             for entry in found:
-                with contextlib.suppress(OSError):  # gone by now
+                try:
                     self._add(folder, steps, entry.name, entry.stat(follow_symlinks=False))
+                except OSError as error:
+                    self._missed(error)
                 self._seen += 1
                 if self._seen % _BREATH == 0:
                     time.sleep(_REST)
                     if self._late():
                         return
 
-    def _add(self, folder: int, steps: tuple[str, ...], name: str, there: os.stat_result) -> None:
+    def _add(self, folder: Folder, steps: tuple[str, ...], name: str, there: os.stat_result) -> None:
         if stat.S_ISDIR(there.st_mode):
             self._todo.append((*steps, name))
         elif there.st_nlink > 1:
@@ -76,10 +72,14 @@ class _Count:
             if len(self._linked) < _LINKS:
                 self._linked.add(key)
         elif name.startswith(".") and name.endswith(LEFT) and time.time() - there.st_mtime > _LEFT_SECONDS:
-            os.unlink(name, dir_fd=folder)
+            folder.remove(name)
             return
         self._files += 1
-        self._bytes += there.st_blocks * 512
+        self._bytes += there.st_blocks * 512 if hasattr(there, "st_blocks") else there.st_size  # on Windows
+
+    def _missed(self, error: OSError) -> None:
+        """Moved or taken away meanwhile, unless no path leads there any more."""
+        self._deep = self._deep or error.errno == errno.ENAMETOOLONG
 
     def _late(self) -> bool:
         return self._stopped() or time.monotonic() > self._end

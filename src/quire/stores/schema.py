@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+from quire import systems
 from quire.core.errors import Failed
 from quire.stores.lane import connect
 
@@ -41,7 +41,7 @@ def migrate(path: Path, migrations: Path = _MIGRATIONS) -> None:
 def alone(path: Path) -> Iterator[None]:
     """One store at a time: SQLite does not wait for another that turns a new database to WAL, or closes it."""
     with path.open("wb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        systems.lock(lock.fileno())
         yield
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import secrets
@@ -12,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from quire import systems
 from quire.core.errors import Failed, NotFound, OverLimit, Refused
 from quire.core.model import (
     Cell,
@@ -252,12 +252,10 @@ class SqlStore:
         if notebook in self._held:
             return True
         try:
-            lock = os.open(self._locks / notebook, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            lock = os.open(self._locks / notebook, os.O_CREAT | os.O_RDWR | systems.BYTES, 0o600)
         except OSError as error:
             raise Failed(f"The data directory cannot be written: {error.strerror}.") from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not systems.try_lock(lock):
             os.close(lock)
             return False
         self._held[notebook] = lock

@@ -6,7 +6,6 @@ A token is 256 random bits, so a plain SHA-256 of it gives nothing away, and is 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import hmac
 import json
@@ -18,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from quire import systems
 from quire.core.access import EVERY_SCOPE, Caller, Scope, check_given
 from quire.core.errors import Failed, NotFound, QuireError, Refused
 from quire.core.model import Principal
@@ -99,7 +99,7 @@ class FileTokens:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             with self._path.with_suffix(".lock").open("wb") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
+                systems.lock(lock.fileno())
                 kept = self._read()
                 yield kept
                 self._write(json.dumps(kept, indent=2, sort_keys=True))
@@ -109,7 +109,7 @@ class FileTokens:
     def _write(self, text: str) -> None:
         new = self._path.with_suffix(".new")
         new.unlink(missing_ok=True)
-        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | systems.BYTES, 0o600)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from quire import systems
 from quire.wire import chunks
 from quire.wire.chunks import Entry, Manifest, Whole
 
@@ -78,9 +79,8 @@ class Cutter:
         return name
 
     def _flush(self) -> None:
-        disk = os.fstatvfs(self._file)
-        spare = min(_SPARE, disk.f_blocks // 10 * disk.f_frsize)
-        if disk.f_bavail * disk.f_frsize < self._size + spare:
+        total, free = systems.disk_of(self._file)
+        if free < self._size + min(_SPARE, total // 10):
             raise OSError(errno.ENOSPC, "the disk is nearly full")  # the last bytes are for cells
         for part in self._waiting:
             _write_all(self._file, part)
@@ -128,7 +128,7 @@ def read_whole(descriptor: int) -> bytes:
     """A file that was handed over, from its beginning; it is closed."""
     try:
         size, data = os.fstat(descriptor).st_size, bytearray()
-        while len(data) < size and (part := os.pread(descriptor, size - len(data), len(data))):
+        while len(data) < size and (part := systems.pread(descriptor, size - len(data), len(data))):
             data += part
         return bytes(data)
     finally:

@@ -3,11 +3,18 @@ nothing. PYTHONASIF names it; the hosts of guests are told of it, too, since the
 
 from __future__ import annotations
 
+import asyncio
 import builtins
+import contextlib
+import ctypes
+import errno
+import fcntl
 import os
 import signal
+import subprocess
 import sys
 import types
+import warnings
 from typing import Any
 
 _LINUX = """
@@ -19,10 +26,15 @@ _POSIX = """
 O_CLOEXEC O_DIRECTORY O_DSYNC O_NOCTTY O_NOFOLLOW O_NONBLOCK O_SYNC WNOHANG chown chroot confstr fchdir fchmod fchown
 fork forkpty fwalk getegid geteuid getgid getgroups getloadavg getpgid getpgrp getuid killpg lchown lockf mkfifo nice
 openpty pread pwrite readv register_at_fork setgroups setpgid setsid setuid statvfs sync sysconf uname wait wait3 wait4
-writev
+fstatvfs writev
 """
-_SIGNALS = "SIGALRM SIGCHLD SIGCONT SIGHUP SIGKILL SIGPIPE SIGSTOP SIGUSR1 SIGUSR2 SIGXCPU pthread_sigmask setitimer"
+_SIGNALS = """
+SIGALRM SIGCHLD SIGCONT SIGHUP SIGKILL SIGPIPE SIGSTOP SIGUSR1 SIGUSR2 SIGXCPU SIGXFSZ pthread_sigmask setitimer
+"""
 _MODULES = ("fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty")
+
+
+_BINARY = 0x8000  # Windows's O_BINARY, which Linux takes for O_LARGEFILE
 
 
 class _Leaner(types.ModuleType):
@@ -51,14 +63,71 @@ def _import(name: str, globals: Any = None, locals: Any = None, fromlist: Any = 
     return _plain_import(name, globals, locals, fromlist, level)
 
 
+def _open(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+    """As Windows does it: a file that is not said to be of bytes is one of text, and a folder is not opened."""
+    if (not flags & _BINARY and path != os.devnull) or dir_fd is not None:
+        raise AssertionError(f"os.open({path!r}) needs O_BINARY, and no dir_fd")
+    if os.path.isdir(path):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+    return _opened(path, flags, mode)
+
+
+def _unless_open(change: Any, targets: int) -> Any:
+    """Windows renames, replaces and removes no file that is open."""
+
+    def changed(*paths: Any, **given: Any) -> None:
+        for path in paths[:targets] if not given else ():
+            for each in os.listdir("/proc/self/fd"):
+                with contextlib.suppress(OSError):
+                    if os.path.samestat(os.stat(f"/proc/self/fd/{each}"), os.lstat(path)) and os.path.isfile(path):
+                        raise PermissionError(errno.EACCES, "Permission denied: it is open", str(path))
+        change(*paths, **given)
+
+    return changed
+
+
+def _locking(file: int, mode: int, length: int) -> None:
+    """Of msvcrt: a range of bytes from where the file is read; nobody shares it."""
+    if os.lseek(file, 0, os.SEEK_CUR) != 2**31 - 2:
+        raise AssertionError("bytes that others read would be locked")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise PermissionError(errno.EACCES, "Permission denied") from error
+
+
+def _library(name: str | None, *more: Any, **given: Any) -> ctypes.CDLL:
+    if name is None:
+        raise TypeError("argument of type 'NoneType' is not iterable")
+    return ctypes.CDLL(name, *more, **given)
+
+
+def _not_there(*_: Any) -> None:
+    raise NotImplementedError
+
+
+def _be_windows() -> None:
+    own = {"name": "nt", "supports_dir_fd": set(), "supports_fd": set(), "O_BINARY": _BINARY, "open": _open}
+    _leaner["os"] = _Leaner(os, f"{_LINUX} {_POSIX}", **own)
+    _leaner["signal"] = _Leaner(signal, _SIGNALS)
+    _leaner["ctypes"] = _Leaner(ctypes, "", CDLL=_library)
+    _leaner["msvcrt"] = _Leaner(types.ModuleType("msvcrt"), "", LK_NBLCK=2, locking=_locking)
+    _leaner["asyncio.windows_utils"] = _Leaner(types.ModuleType("windows_utils"), "", Popen=subprocess.Popen)
+    for name, targets in {"unlink": 1, "remove": 1, "rename": 2, "replace": 2}.items():
+        setattr(os, name, _unless_open(getattr(os, name), targets))
+    for name in ("add_signal_handler", "add_reader", "add_writer"):
+        setattr(asyncio.SelectorEventLoop, name, _not_there)
+    warnings.filterwarnings("error", category=EncodingWarning, module=r"quire(\.|$)")  # it is not UTF-8 there
+
+
 _plain_import = builtins.__import__
+_opened = os.open
 _system = os.environ.get("PYTHONASIF", "")
 _leaner: dict[str, types.ModuleType] = {}
 if _system:
     builtins.__import__ = _import
     _leaner["sys"] = _Leaner(sys, "", platform=_system)
     if _system == "win32":
-        _leaner["os"] = _Leaner(os, f"{_LINUX} {_POSIX}", name="nt", supports_dir_fd=set(), supports_fd=set())
-        _leaner["signal"] = _Leaner(signal, _SIGNALS)
+        _be_windows()
     else:
         _leaner["os"] = _Leaner(os, _LINUX)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import mmap
 import os
 from collections.abc import Iterator
 from itertools import accumulate
@@ -71,10 +73,11 @@ def _standing(app: App, taken: dict[str, int]) -> Iterator[tuple[str, dict[Label
 
 def _process() -> Iterator[tuple[str, dict[Labels, float]]]:
     times = os.times()
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    yield "process_resident_memory_bytes", {(): pages * os.sysconf("SC_PAGE_SIZE")}
     yield "process_cpu_seconds_total", {(): times.user + times.system}
-    yield "process_open_fds", {(): len(os.listdir("/proc/self/fd"))}  # noqa: PTH208 - names only
+    with contextlib.suppress(OSError):  # only Linux says these
+        pages = int(Path("/proc/self/statm").read_text("utf-8").split()[1])
+        yield "process_resident_memory_bytes", {(): pages * mmap.PAGESIZE}
+        yield "process_open_fds", {(): len(os.listdir("/proc/self/fd"))}  # noqa: PTH208 - names only
 
 
 def _head(name: str, kind: str) -> list[str]:

@@ -1,7 +1,8 @@
 """MCP over this process's stdin and stdout, read and written by the event loop itself.
 
 The SDK hands every line to a thread and back, and every message from task to task; pipes need neither. Where stdin or
-stdout is not a pipe or socket (a file, a terminal), the SDK's own way is taken.
+stdout is not a pipe or socket (a file, a terminal), and on Windows, whose event loop takes no pipe that it has not made
+itself, the SDK's own way is taken.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import contextlib
 import os
 import stat
+import sys
 from collections.abc import AsyncIterator
 from typing import Any, Self
 
@@ -24,7 +26,7 @@ _LINE = 64 * 2**20  # bytes: the longest message taken, where there is no limit
 
 async def serve(server: FastMCP[Any], log_level: str, most_bytes: int) -> None:
     """Until the client closes stdin. A message of more than `most_bytes` is a bad one; 0 takes very long ones."""
-    if not (_is_pipe(0) and _is_pipe(1)):
+    if sys.platform == "win32" or not (_is_pipe(0) and _is_pipe(1)):
         await server.run_stdio_async(show_banner=False, log_level=log_level)
         return
     token = set_transport("stdio")

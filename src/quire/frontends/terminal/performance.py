@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -23,7 +24,8 @@ from quire.frontends.terminal.saved import Saved
 from quire.wire.messages import Event
 
 _MAY_FAIL = "raises-exception"
-_OVER = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+READ_ENOUGH = getattr(signal, "SIGPIPE", signal.SIGTERM)  # Windows has none
+_OVER = (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM))
 
 
 class Performance:
@@ -160,6 +162,9 @@ class Stopping:
 
     async def watch(self, *, task_status: TaskStatus[None]) -> None:
         """Listen until cancelled. A signal that whoever started us ignores stays ignored."""
+        if sys.platform == "win32":  # whose event loop hears of none: Ctrl-C ends the command
+            task_status.started()
+            return
         heeded = [number for number in _OVER if signal.getsignal(number) is not signal.SIG_IGN]
         with anyio.open_signal_receiver(*heeded) as signals:
             task_status.started()
@@ -183,4 +188,4 @@ class Stopping:
     def unheard(self, error: OSError) -> None:
         """Nobody takes what the cells show."""
         self.unwritable = self.unwritable or error
-        self.stop(signal.SIGPIPE)
+        self.stop(READ_ENOUGH)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import re
 import sys
@@ -21,7 +22,6 @@ from quire.frontends.terminal import saved
 from quire.wire.messages import Displayed, Event, Printed, Raised
 
 _TICK = 0.25  # seconds between two looks
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 _CODES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 
 
@@ -206,9 +206,9 @@ def memory_of(root: int) -> int:
         pid = todo.pop()
         with contextlib.suppress(OSError):  # it ended meanwhile
             for task in Path(f"/proc/{pid}/task").iterdir():
-                todo += map(int, (task / "children").read_text().split())
+                todo += map(int, (task / "children").read_text("utf-8").split())
             if pid != root:
-                total += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
+                total += int(Path(f"/proc/{pid}/statm").read_text("utf-8").split()[1]) * mmap.PAGESIZE
     return total
 
 

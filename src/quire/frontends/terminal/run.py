@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import signal
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, closing
@@ -16,7 +15,7 @@ from quire.core.errors import Failed, Refused
 from quire.core.model import LOCAL, Cell, CellKind, CellState, NewCell
 from quire.core.tasks import background
 from quire.frontends.terminal import parameters, progress, saved
-from quire.frontends.terminal.performance import Performance, Stopping
+from quire.frontends.terminal.performance import READ_ENOUGH, Performance, Stopping
 
 if TYPE_CHECKING:
     from quire.notebook_format.document import Document
@@ -144,8 +143,8 @@ def _conclude(done: Performance, total: int, job: Job, watching: progress.Watchi
     """The last words, and the exit code."""
     if stopping.unwritable is not None and not isinstance(stopping.unwritable, BrokenPipeError):
         raise Failed(f"Standard output cannot be written: {stopping.unwritable.strerror}.")
-    if stopping.told == signal.SIGPIPE:  # whoever read it has read enough
-        return 128 + signal.SIGPIPE
+    if stopping.told == READ_ENOUGH:  # whoever read it
+        return 128 + READ_ENOUGH
     where = f" What ran is in {job.output}." if job.output and saved.is_file(job.output) and done.ran else ""
     if stopping.told:
         watching.say(f"quire: stopped in cell {done.ran} of {total}.{where}" if done.ran else "quire: nothing was run.")

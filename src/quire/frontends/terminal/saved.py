@@ -13,6 +13,7 @@ from typing import IO
 
 import anyio
 
+from quire import systems
 from quire.core.errors import Failed, Refused
 
 _LONG = 2.0  # seconds between two savings while one cell runs
@@ -118,8 +119,9 @@ def send(to: IO[str], data: bytes) -> None:
 def _replace(path: Path, text: str) -> None:
     beside = path.parent / f".quire-{secrets.token_hex(8)}"
     try:
-        with os.fdopen(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666), "w", encoding="utf-8") as file:
-            with contextlib.suppress(FileNotFoundError):
+        handle = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY | systems.BYTES, 0o666)
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            with contextlib.suppress(FileNotFoundError, AttributeError):  # no file before, or no such thing on Windows
                 os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
             file.write(text)
         beside.replace(path)

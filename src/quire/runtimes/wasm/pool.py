@@ -30,7 +30,7 @@ _STDOUT, _STDERR = 1, 2
 _LAST = 20  # lines of what a host said last
 _LONGEST = 1 << 16  # bytes of a line
 _OURS = str(Path(__file__).parents[3])  # where the package lies
-_PLAIN = re.compile("PATH|HOME|LANG|LANGUAGE|LC_[A-Z]+|TZ|PYTHON[A-Z]*|VIRTUAL_ENV|LD_LIBRARY_PATH|SYSTEMROOT")
+_PLAIN = re.compile("PATH|HOME|LANG|LANGUAGE|LC_[A-Z]+|TZ|PYTHON[A-Z]*|VIRTUAL_ENV|LD_LIBRARY_PATH|SYSTEMROOT|TE?MP")
 
 
 class HostProcess(asyncio.SubprocessProtocol):

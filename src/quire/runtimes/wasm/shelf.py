@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import shutil
@@ -11,8 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-with contextlib.suppress(ImportError):  # there is none on Windows: what was left there stays
-    import fcntl
+from quire import systems
 
 
 @contextmanager
@@ -23,8 +21,8 @@ def shelf(parent: Path) -> Iterator[Path]:
         if _taken(left):
             shutil.rmtree(left, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(dir=parent))
-    held = os.open(folder / "held", os.O_CREAT | os.O_RDWR, 0o600)
-    _hold(held)
+    held = os.open(folder / "held", os.O_CREAT | os.O_RDWR | systems.BYTES, 0o600)
+    systems.try_lock(held)  # which the system lets go of when the process ends, however it ends
     try:
         yield folder
     finally:
@@ -40,21 +38,10 @@ def images_of(shelf: Path, owner: str) -> Path:
 def _taken(folder: Path) -> bool:
     """Whether nobody else holds it: then it may go."""
     try:
-        held = os.open(folder / "held", os.O_RDWR)
+        held = os.open(folder / "held", os.O_RDWR | systems.BYTES)
     except OSError:
         return False  # it is just being made, or is none of ours
     try:
-        return _hold(held)
+        return systems.try_lock(held)
     finally:
         os.close(held)
-
-
-def _hold(held: int) -> bool:
-    """By a lock that the system lets go of when the process ends, however it ends."""
-    if "fcntl" not in globals():
-        return False
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
+import shutil
 import tempfile
 import zlib
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -19,13 +19,14 @@ from uuid import uuid4
 
 import anyio
 
+from quire import systems
 from quire.core.errors import Failed
 from quire.wire.chunks import BadSnapshot, digest
 
 _PAUSE = 0.01  # seconds between two looks whether it is our turn
 _PATIENCE = 60.0  # seconds to wait for it
 _COPIED = 1 << 20  # bytes at once
-_WRITE, _READ = os.O_RDWR | os.O_CLOEXEC, os.O_RDONLY | os.O_CLOEXEC
+_WRITE, _READ = os.O_RDWR | systems.BYTES, os.O_RDONLY | systems.BYTES
 
 
 class Pack(NamedTuple):
@@ -72,7 +73,7 @@ class Tail:
     def append(self, data: bytes | memoryview) -> None:
         view = memoryview(data)
         while view:
-            done = os.pwrite(self._handle, view, self.end)
+            done = systems.pwrite(self._handle, view, self.end)
             self.end += done
             view = view[done:]
 
@@ -96,17 +97,16 @@ class Packs:
 
     def make_room(self, wanted: int) -> None:
         """Raises OSError where that many bytes would fill the disk: the last ones are for cells."""
-        disk = os.statvfs(self._folder)
-        spare = min(_SPARE, disk.f_blocks // 10 * disk.f_frsize)
-        if wanted and disk.f_bavail * disk.f_frsize < wanted + spare:
+        disk = shutil.disk_usage(self._folder)
+        if wanted and disk.free < wanted + min(_SPARE, disk.total // 10):
             raise OSError(errno.ENOSPC, "the disk is nearly full")
 
     def create(self) -> Tail:
         file = f"{uuid4().hex}.pack"
         handle = os.open(self._folder / file, _WRITE | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._sync()
+            systems.try_lock(handle)  # nobody else knows its name yet
+            systems.sync_folder(self._folder)
         except BaseException:
             os.close(handle)
             raise
@@ -118,13 +118,9 @@ class Packs:
             handle = os.open(self._folder / file, _WRITE)
         except FileNotFoundError:
             return None
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BaseException as error:
+        if not systems.try_lock(handle):
             os.close(handle)
-            if isinstance(error, BlockingIOError):
-                return None
-            raise
+            return None
         return Tail(file, handle)
 
     def sizes(self, packs: Iterable[Pack]) -> dict[int, int]:
@@ -191,31 +187,24 @@ class Packs:
         freed = 0
         for file in files:
             path = self._folder / file
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(FileNotFoundError, *systems.IN_USE):  # a later sweep finds it
                 size = path.stat().st_size
                 path.unlink()
                 freed += size
-        self._sync()
+        systems.sync_folder(self._folder)
         return freed
 
     def files(self) -> set[str]:
         return {each.name for each in self._folder.glob("*.pack")}
 
-    def _sync(self) -> None:
-        folder = os.open(self._folder, _READ)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
 
 def read_exactly(handle: int, length: int, offset: int) -> bytes:
-    data = os.pread(handle, length, offset)
+    data = systems.pread(handle, length, offset)
     if len(data) == length:
         return data
     pieces = [data]
     while data and (missing := length - sum(map(len, pieces))):
-        data = os.pread(handle, missing, offset + length - missing)
+        data = systems.pread(handle, missing, offset + length - missing)
         pieces.append(data)
     whole = b"".join(pieces)
     if len(whole) != length:
@@ -253,21 +242,13 @@ async def turn(path: Path, *, alone: bool) -> AsyncIterator[None]:
         raise full(error) from error
     try:
         with anyio.move_on_after(_PATIENCE) as waited:
-            while not _locked(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH):  # noqa: ASYNC110  # nobody would tell us
+            while not systems.try_lock(lock, shared=not alone):  # noqa: ASYNC110  # nobody would tell us
                 await anyio.sleep(_PAUSE)
         if waited.cancelled_caught:
             raise Failed("The snapshots are busy in this or another server: nothing was changed. Call again.")
         yield
     finally:
         os.close(lock)
-
-
-def _locked(lock: int, how: int) -> bool:
-    try:
-        fcntl.flock(lock, how | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def full(error: OSError) -> Failed:
@@ -277,9 +258,9 @@ def full(error: OSError) -> Failed:
 
 def _copy(source: int, offset: int, target: int, at: int, length: int) -> None:
     while length:
-        data = os.pread(source, min(length, _COPIED), offset)
+        data = systems.pread(source, min(length, _COPIED), offset)
         if not data:
             raise OSError(errno.EIO, "a pack ends too early")
-        at += os.pwrite(target, data, at)
+        at += systems.pwrite(target, data, at)
         offset += len(data)
         length -= len(data)

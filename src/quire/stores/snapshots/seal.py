@@ -10,6 +10,7 @@ import os
 import tempfile
 from pathlib import Path
 
+from quire import systems
 from quire.core.errors import Failed
 
 _KEY = 32  # bytes
@@ -37,11 +38,7 @@ def _make(path: Path) -> None:
             os.link(name, path)
     finally:
         Path(name).unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    systems.sync_folder(path.parent)
 
 
 def signature(key: bytes, id_: str, notebook: str, run: str | None, manifest: bytes) -> bytes:

@@ -46,7 +46,7 @@ def name() -> str:
     """The file's name, which has all of ours that goes into it: one that the package carries is found by it."""
     found = hashlib.sha256(window.MODULE.read_bytes())
     for place, source in sources():
-        found.update(f"{place}\0{source.read_text()}\0".encode())
+        found.update(f"{place}\0{source.read_text('utf-8')}\0".encode())
     return f"python-{found.hexdigest()[:16]}.wasm"
 
 
@@ -66,7 +66,7 @@ def build(folder: Path, progress: Callable[[str], None] = lambda text: None) -> 
     progress("building the Python guest")
     with shelf(folder / "building") as scratch:  # what a killed build left there goes
         made = _componentize(scratch)
-        module = wasmtime.wat2wasm(window.MODULE.read_text())
+        module = wasmtime.wat2wasm(window.MODULE.read_text("utf-8"))
         try:
             whole = window.add_window(made.read_bytes(), bytes(module))
         except window.NoWindow as error:

@@ -54,7 +54,7 @@ def artifacts() -> Any:
 def versions() -> dict[str, str]:
     """Of Python and of every library in it."""
     found: dict[str, str] = {}
-    for line in artifacts().manifest.read_text().splitlines():
+    for line in artifacts().manifest.read_text("utf-8").splitlines():
         match line.split():
             case ["python", version]:
                 found["python"] = version
@@ -82,7 +82,7 @@ def digest() -> str:
     """Of those files."""
     found = hashlib.sha256()
     for place, source in sources():
-        found.update(f"{place}\0{source.read_text()}\0".encode())
+        found.update(f"{place}\0{source.read_text('utf-8')}\0".encode())
     return found.hexdigest()[:16]
 
 

@@ -13,6 +13,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from quire import systems
 from quire.runtimes.wasm.host.guest import Place
 
 LARGEST = 32 << 20  # bytes of one file
@@ -117,8 +118,10 @@ class Files:
                 raise NotAllowed(f"{path} is outside of the workspace and the mounts")
         root, may = self._roots[number]
         whole = posixpath.normpath(said)
-        if whole == ".." or whole.startswith(("../", "/")) or (os.name == "nt" and ":" in whole):
+        if whole == ".." or whole.startswith(("../", "/")):
             raise NotAllowed(f"{path} is outside of the workspace and the mounts")
+        if os.name == "nt" and whole != "." and not all(map(systems.is_name, whole.split("/"))):
+            raise NotAllowed(f"{path} cannot be a name of a file on this system")
         if writes and not may:
             raise NotAllowed(f"{path} is in a mount that is read-only")
         return root, [] if whole == "." else whole.split("/"), may

@@ -49,7 +49,7 @@ def bake(engine: wasmtime.Engine, ready: Any, folders: list[tuple[Path, str]], s
     try:
         instance = Instance(ready, store, hear)
         instance.turn(_BEGIN)
-        told = json.loads(said[-1]) if said else {"failed": errors.read_text()}
+        told = json.loads(said[-1]) if said else {"failed": errors.read_text("utf-8")}
         if "step" not in told:
             raise science.NoScience(f"The science guest could not be set up: {told['failed'][-2_000:].strip()}")
         instance.forget_folders()
