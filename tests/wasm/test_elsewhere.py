@@ -89,7 +89,7 @@ def test_without_posix_the_commands_work(data_dir: Path, tmp_path: Path) -> None
     assert "ann" in quire(data_dir, "token", "list")
     assert "a cell that crashed cost nothing but itself" in quire(
         data_dir, "doctor", code=1
-    )  # Linux's walls are missing
+    )  # no walls
 
 
 async def test_two_servers_share_a_data_directory_without_posix(data_dir: Path) -> None:
