@@ -14,7 +14,7 @@ from fastmcp import Client
 from tests.conftest import call, http_client, http_server, processes_of, stdio_client, text
 from tests.faults.conftest import until
 from tests.wasm.programs import assets_dir
-from tests.watched import Quick, install
+from tests.watched import Quick, install, misbehaving
 
 SET: dict[str, Any] = {"toolsets": "sandbox", "preload": "", "spare_kernels": 0}
 
@@ -197,6 +197,25 @@ async def test_a_person_is_asked_about_a_call_that_needs_it(
         assert once.is_error and len(person.asked) == 1 and len(quick.calls("wipe")) == 1
         assert once.structured_content["error"]["type"] == "ApprovalDenied"
         assert 'the session is not "none"' in text(once)
+
+
+CAUGHT = {
+    "python": "try:\n    frail.poke()\nexcept CapabilityGone as error:\n    said = str(error)\nsaid",
+    "javascript": "let said; try { await frail.poke() } catch (error) { said = error.message } said",
+}
+
+
+@pytest.mark.parametrize("language", CAUGHT)
+async def test_code_hears_of_a_lost_backend_nothing_that_it_printed_and_whoever_reads_the_result_does(
+    data_dir: Path, language: str
+) -> None:
+    settings = {**SET, "toolsets": "sandbox,capabilities"}
+    async with stdio_client(data_dir, assets_dir=assets_dir(), **settings) as client:
+        await install(client, "frail", misbehaving("dies", "1"))
+        done = (await call(client, "execute_code", code=CAUGHT[language], language=language)).structured_content
+        assert "Its server" in done["return_value"], done
+        assert "/" not in done["return_value"] and "out of memory" not in done["return_value"]
+        assert "out of memory" in done["stderr"]
 
 
 async def test_what_a_session_s_own_code_publishes_is_a_tool_while_it_has_it(client: Client[Any]) -> None:

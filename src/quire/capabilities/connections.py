@@ -126,6 +126,7 @@ class McpConnection:
         self._session: Session | None = None
         self._offered = Offered()
         self._gone = ""  # why it is, a sentence
+        self._plain = "Its server cannot be reached."  # the same for code that calls, which is told of no path
         self._closed = False
         self._process: Process | None = None
         self._timeout = 0.0  # of connecting
@@ -215,16 +216,17 @@ class McpConnection:
 
     def _living(self) -> Session:
         if self._session is None or self._gone or self._closed:
-            raise Lost(self._gone or f"The connection to {self._way.what} is closed.")
+            raise Lost(self._plain, why=self._gone or f"The connection to {self._way.what} is closed.")
         return self._session
 
     @contextlib.contextmanager
     def _worded(self) -> Any:
         try:
             yield
-        except (Lost, CallTimeout, Failed) as error:
-            said = self._gone if isinstance(error, Lost) and self._gone else str(error)
-            raise type(error)(self._secrets.redact(said)) from None
+        except Lost as error:
+            raise Lost(self._plain, why=self._secrets.redact(self._gone or error.why or str(error))) from None
+        except (CallTimeout, Failed) as error:
+            raise type(error)(self._secrets.redact(str(error))) from None
         except RecursionError:
             raise Failed("The answer is nested too deeply to be taken. The server is at fault.") from None
 
@@ -300,6 +302,7 @@ class McpConnection:
         def ended() -> None:
             pipe.end(Lost(f"{way.what} {process.status}."))
             if self._ready.done():
+                self._plain = f"Its server {process.status}."
                 self._end(f"{way.what} {process.status}.{wording.printed(*told())}")
 
         def told() -> tuple[str, str]:

@@ -47,7 +47,12 @@ class HeldElsewhere(QuireError):
 
 
 class Failed(QuireError):
-    """The machine could not do what was asked."""
+    """The machine could not do what was asked. `why` is for whoever reads it and not for code that called: what a
+    backend printed, where it lies."""
+
+    def __init__(self, message: str = "", *, why: str = "") -> None:
+        super().__init__(f"{message} {why}".strip())
+        self.plain, self.why = message, why
 
 
 class Lost(Failed):

@@ -77,7 +77,8 @@ class Link:
                 raise Lost(f"{self.capability.name} was uninstalled.")
             wait = self._not_before - anyio.current_time()
             if wait > 0:
-                raise Lost(f"{self.capability.name} is not connected ({self._why}); it is tried again in {wait:.1f} s.")
+                told = f"{self.capability.name} is not connected; it is tried again in {wait:.1f} s."
+                raise Lost(told, why=self._why)
             return await self._try()
 
     async def _try(self) -> Connection:
@@ -87,7 +88,7 @@ class Link:
                 connection = await self._connect(self)
         except Failed as error:
             self._failed(str(error))
-            raise Lost(str(error)) from error
+            raise Lost(f"{self.capability.name} cannot be connected to.", why=str(error)) from error
         if connection is None:
             raise Lost(f"{self.capability.name} was closed while it was being connected.")
         self._connection, self._since, self._why = connection, anyio.current_time(), ""

@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import anyio
 
@@ -78,6 +79,7 @@ class Relaying:
         self._acting = acting
         self._leftovers = Leftovers(limits.result)
         self._under_way: dict[ActiveRun, set[anyio.CancelScope]] = {}
+        self._told: WeakKeyDictionary[ActiveRun, set[str]] = WeakKeyDictionary()
         self._native: dict[NotebookId, tuple[KernelSpec, list[dict[str, Any]]]] = {}
         self._hearers: list[Callable[[KernelSpec, list[dict[str, Any]]], None]] = []
 
@@ -121,7 +123,7 @@ class Relaying:
         except QuireError as error:
             outcome = _kind(error)
             hint = "" if isinstance(error, NotInstalled) else _hint(called, outcome)
-            return Refused(call=called.call, kind=outcome, message=str(error), hint=hint)
+            return Refused(call=called.call, kind=outcome, message=self._tell(active, called, error), hint=hint)
         except Exception as error:  # a fault of ours costs this call, not the kernel
             log.exception("a call of %s.%s", called.capability, called.method)
             outcome = "refused"
@@ -130,6 +132,16 @@ class Relaying:
             if called.do not in _UNLOGGED:
                 ms = (time.perf_counter() - begun) * 1000
                 self._calls.over(_record(spec, active, called, outcome, ms, size(value)))
+
+    def _tell(self, active: ActiveRun | None, called: Called, error: QuireError) -> str:
+        """What code hears of it. What a backend says of itself, with paths of this machine, is for whoever reads the
+        cell, once."""
+        if not isinstance(error, Failed) or not error.why:
+            return str(error)
+        if active is not None and error.why not in (told := self._told.setdefault(active, set())):
+            told.add(error.why)
+            _say(active, called, "error", error.why)
+        return error.plain
 
     async def _within(self, active: ActiveRun | None, spec: KernelSpec, called: Called) -> dict[str, Any]:
         """Counted to the run that goes on now, and ended with it where it is told to stop."""
@@ -167,7 +179,10 @@ class Relaying:
                 await self._approve(active, spec, called, Approve.ASK)
                 who = await self._acting(spec.notebook, owner)
                 backend = self._confines.backend(who, called.capability, called.given, self._backends.described)
-                await self._capabilities.install(owner, called.capability, backend, approve_of(called.given))
+                try:
+                    await self._capabilities.install(owner, called.capability, backend, approve_of(called.given))
+                except Failed as error:
+                    raise Failed(f"{called.capability} cannot be installed.", why=str(error)) from error
             case "uninstall":
                 await self._approve(active, spec, called, Approve.ASK)
                 await self._capabilities.uninstall(owner, called.capability)
@@ -210,9 +225,7 @@ class Relaying:
                 active.doing = " ".join(filter(None, (f"{what}: {done:g}{of}", message[:200])))
 
         def hear(level: str, text: str) -> None:
-            if active is not None and not active.done.is_set():
-                line = f"[{called.capability} {level}] {text}\n"
-                active.transcript.add(messages.Printed(stream="stderr", data=line.encode("utf-8", "replace")))
+            _say(active, called, level, text)
 
         link.hearers.add(hear)
         try:
@@ -239,6 +252,12 @@ class Relaying:
         why_not = await self._approvals.obtain(needed, active, spec.name, named(name, methods[0]), given)
         if why_not:
             raise Denied(why_not)
+
+
+def _say(active: ActiveRun | None, called: Called, level: str, text: str) -> None:
+    if active is not None and not active.done.is_set():
+        line = f"[{called.capability} {level}] {text}\n"
+        active.transcript.add(messages.Printed(stream="stderr", data=line.encode("utf-8", "replace")))
 
 
 def _method(called: Called) -> str:
