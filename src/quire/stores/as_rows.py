@@ -50,9 +50,7 @@ def shown(row: str) -> Output:
 
 
 def _output_row(output: Output) -> dict[str, Any]:
-    row = asdict(output)
-    row["bundle"] = _bundle_row(output.bundle)
-    return row
+    return {**vars(output), "bundle": _bundle_row(output.bundle)}
 
 
 def attachments(given: Attachments) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,6 +32,25 @@ def test_a_syntax_error_has_its_place(session: Any) -> None:
 def test_an_error_after_an_await_has_its_line(session: Any) -> None:
     error = session.run("await 0\nawait new Promise(r => setTimeout(r, 1))\nmissing").error
     assert (error.name, "cell-1:3" in error.traceback) == ("ReferenceError", True)
+
+
+def test_an_import_that_fails_has_its_line_and_a_name_that_is_not_exported_is_an_error(
+    session: Any, workspace: Path
+) -> None:
+    (workspace / "m.js").write_text("export const a = 1, nothing = undefined")
+    (workspace / "thrower.js").write_text("\nthrow new RangeError('far')")
+    (workspace / "chain.js").write_text("import {b} from './m.js'")
+    assert session.value("import {a, nothing} from './m.js'; [a, nothing === undefined]") == [1, True]
+    missing = session.run("1;\nimport {\n  a, b} from './m.js'").error
+    assert (missing.name, missing.message) == ("SyntaxError", "./m.js does not export b; it exports a, nothing")
+    assert missing.traceback.startswith("cell-2:2\n    import {\n")
+    assert session.run("import d from './m.js'").error.message.startswith("./m.js does not export default")
+    for code, message in (("nowhere", "No such file"), ("chain", "Could not find export 'b' in module 'm.js'")):
+        error = session.run(f"\n\nimport './{code}.js'").error
+        assert message in error.message and ":3\n    import './" in error.traceback
+    for _ in range(2):  # the module is not evaluated again: it is the same error
+        thrown = session.run("import './thrower.js'").error
+        assert thrown.traceback.startswith("thrower.js:2\n") and thrown.traceback.endswith(":1)")
 
 
 @pytest.mark.parametrize(

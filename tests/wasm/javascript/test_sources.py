@@ -7,20 +7,30 @@ import pytest
 from quire.runtimes.wasm.host.javascript.sources import rewritten
 
 
+def by(load: str, *names: str) -> str:
+    """How a module is loaded, and which names of it are wanted."""
+    module = load.partition(",")[0]
+    return f"await globalThis['quire:import'](() => import({load}), {module}, [{', '.join(names)}], Error())"
+
+
+A, DEFAULT = "'./a.js'", "'default'"
+
+
 @pytest.mark.parametrize(
     ("code", "made"),
     [
-        ("import a from './a.js'", "const {default: a} = await import('./a.js');"),
-        ('import {a, b as c} from "./a.js";', 'const {a, b: c} = await import("./a.js");'),
-        ("import * as n from './a.js'", "const n = await import('./a.js');"),
-        ("import d, * as n from './a.js'", "const n = await import('./a.js'), {default: d} = n;"),
-        ("import d, {x} from './a.js'", "const {default: d, x} = await import('./a.js');"),
-        ("import './a.js'", "await import('./a.js'); void 0;"),
-        ("import {\n  a,\n  b,\n} from './a.js'\nx", "const {a, b} = await import('./a.js');\n\n\n\nx"),
-        ("x; import a from './a.js'", "x; const {default: a} = await import('./a.js');"),
+        ("import a from './a.js'", f"const {{default: a}} = {by(A, DEFAULT)};"),
+        ("import {a, b as c} from './a.js';", f"""const {{a, b: c}} = {by(A, "'a'", "'b'")};"""),
+        ("import * as n from './a.js'", f"const n = {by(A)};"),
+        ("import d, * as n from './a.js'", f"const n = {by(A, DEFAULT)}, {{default: d}} = n;"),
+        ("import d, {x} from './a.js'", f"""const {{default: d, x}} = {by(A, DEFAULT, "'x'")};"""),
+        ("import {'a-b' as c} from './a.js'", f"""const {{'a-b': c}} = {by(A, "'a-b'")};"""),
+        ("import './a.js'", f"{by(A)}; void 0;"),
+        ("import {\n  a,\n  b,\n} from './a.js'\nx", f"""const {{a, b}} = {by(A, "'a'", "'b'")};\n\n\n\nx"""),
+        ("x; import a from './a.js'", f"x; const {{default: a}} = {by(A, DEFAULT)};"),
         (
             "import j from './j.json' with {type: 'json'}",
-            "const {default: j} = await import('./j.json', {with: {type: 'json'}});",
+            f"""const {{default: j}} = {by("'./j.json', {with: {type: 'json'}}", DEFAULT)};""",
         ),
     ],
 )

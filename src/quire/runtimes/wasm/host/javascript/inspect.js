@@ -22,7 +22,7 @@ const eachOfMap = uncurried(Map.prototype.forEach), eachOfSet = uncurried(Set.pr
 const TypedArray = getPrototypeOf(Uint8Array);
 const typedLength = getter(TypedArray.prototype, "length"), typedName = getter(TypedArray.prototype, Symbol.toStringTag);
 const bufferLength = getter(ArrayBuffer.prototype, "byteLength"), viewLength = getter(DataView.prototype, "byteLength");
-const Bytes = Uint8Array, Failure = Error, WrongType = TypeError;
+const Bytes = Uint8Array, Failure = Error, WrongType = TypeError, WrongText = SyntaxError;
 
 const [WRITE, DISPLAY, CLASS, TARGET, STATE, RESULT, FILES, CALL, ENCODE, DECODE, RANDOM] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
 const classes = { __proto__: null };

@@ -60,6 +60,35 @@ own("TextDecoder", class TextDecoder {
   get encoding() { return "utf-8"; }
   decode(bytes) { return bytes === undefined ? "" : answered(host(DECODE, bytesOf(bytes, "What is decoded"))); }
 });
+// A static import of a cell (sources.py): a name that is not exported is an error, and every error says where the import
+// stands, by a frame without a column, since the text that runs is not the cell's own.
+own("quire:import", async function (load, from, names, place) {
+  const at = ours(stackOf(place)), end = indexOf(at, "\n"), frame = end < 0 ? at : slice(at, 0, end);
+  let colon = frame.length - 1;
+  while (colon > 0 && frame[colon] !== ":") colon--;
+  const here = `${slice(frame, 0, colon)})`;
+  try {
+    const found = await load();
+    for (let each = 0; each < names.length; each++) if (!hasOwn(found, names[each])) {
+      const failure = new WrongText(`${from} does not export ${names[each]}; it exports ${listed(found)}`);
+      own_(failure, "stack", "");
+      throw failure;
+    }
+    return found;
+  } catch (failure) {
+    if (kindOf(failure) === "Error") {
+      const stack = ours(stackOf(failure));
+      if (indexOf(stack, here) < 0) try { own_(failure, "stack", stack ? `${stack}\n${here}` : here); } catch {}
+    }
+    throw failure;
+  }
+});
+function listed(found) {
+  const names = ownKeys(found);
+  let text = "";
+  for (let at = 0; at < names.length && at < 20; at++) if (typeof names[at] === "string") text += (text ? ", " : "") + names[at];
+  return text ? text + (names.length > 21 ? ", …" : "") : "nothing";
+}
 function cloned(value, seen) {
   if (typeof value === "function" || typeof value === "symbol") throw new WrongType("Functions and symbols cannot be cloned");
   if (typeof value !== "object" || value === null) return value;

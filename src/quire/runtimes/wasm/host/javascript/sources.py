@@ -19,7 +19,8 @@ _WORDS = ("return", "typeof", "case", "in", "of", "delete", "void", "throw", "ne
 
 
 def rewritten(code: str) -> str:
-    """The code with `import ... from "..."` at its top level as `const ... = await import("...")`."""
+    """The code with `import ... from "..."` at its top level as `const ... = await import("...")`, by a function of the
+    prelude's that says where it stands."""
     if not _STARTS.search(code):
         return code
     out, done = [], 0
@@ -35,15 +36,18 @@ def rewritten(code: str) -> str:
 
 def _awaited(found: re.Match[str]) -> str | None:
     options = f", {{{found['with'].strip().replace('with', 'with:', 1)}}}" if found["with"] else ""
-    call = f"await import({found['from']}{options.replace(chr(10), ' ')})"
     named, all_of = found["named"] or found["named2"], found["all"] or found["all2"]
     pieces = [f"default: {found['first']}"] if found["first"] else []
+    wanted = ["'default'"] if found["first"] else []
     for each in (named or "{}")[1:-1].split(","):
         if each.strip():
             piece = _PIECE.match(re.sub(r"\s+", " ", each.strip()))
             if piece is None:
                 return None
             pieces.append(f"{piece['what']}: {piece['name']}" if piece["name"] else piece["what"])
+            wanted.append(piece["what"] if piece["what"][0] in "\"'" else f"'{piece['what']}'")
+    load = f"() => import({found['from']}{options.replace(chr(10), ' ')})"
+    call = f"await globalThis['quire:import']({load}, {found['from']}, [{', '.join(wanted)}], Error())"
     if all_of and pieces:
         return f"const {all_of} = {call}, {{{', '.join(pieces)}}} = {all_of};"
     if all_of:

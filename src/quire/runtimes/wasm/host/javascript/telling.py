@@ -56,7 +56,7 @@ class Tells:
         )
 
     def say(self, name: str, message: str, stack: str = "", causes: list[str] | None = None) -> None:
-        name, message = sayable(name), sayable(message)
+        name, message = sayable(name), sayable(tracebacks.plain(message))
         told = tracebacks.told(name, message, stack, causes or [], self._source)
         self._host.say(Raised(name=name, message=message, traceback=sayable(told)))
 
