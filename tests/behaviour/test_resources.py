@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,15 @@ async def test_a_listener_of_the_newer_era_hears_of_its_cell(stdio: Client[Any])
             async for event in events:
                 assert isinstance(event, ResourceUpdated) and event.uri == uri
                 break
+
+
+@pytest.mark.parametrize("toolsets", ["default", "sandbox", "jupyter", "repl", "notebook,sandbox"])
+async def test_instructions_name_the_tools_there_are_and_no_others(data_dir: Path, toolsets: str) -> None:
+    async with stdio_client(data_dir, toolsets="all") as client:
+        every = {tool.name for tool in await client.list_tools()}
+    async with stdio_client(data_dir, toolsets=toolsets) as client:
+        named = set(re.findall(r"\w+", client.instructions or "")) & (every - {"state"})  # which is a word, too
+        assert named <= {tool.name for tool in await client.list_tools()} and named
 
 
 async def test_instructions_and_icon_are_given(client: Client[Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -197,6 +198,20 @@ async def test_a_person_is_asked_about_a_call_that_needs_it(
         assert once.is_error and len(person.asked) == 1 and len(quick.calls("wipe")) == 1
         assert once.structured_content["error"]["type"] == "ApprovalDenied"
         assert 'the session is not "none"' in text(once)
+
+
+async def test_alone_it_names_no_tool_that_is_not_there_for_a_run_that_goes_on(data_dir: Path) -> None:
+    async with stdio_client(data_dir, assets_dir=assets_dir(), patience=0.3, **SET) as client:
+        code = "print('begun')\nimport time\ntime.sleep(1000)"
+        going = text(await call(client, "execute_code", code=code))
+        found = re.search(r"It goes on: (notebook://\S+) shows it, destroy_session ends it\.", going)
+        assert found, going
+        shown = await client.read_resource(found[1])
+        assert "begun" in shown[0].text and "RUNNING" in shown[0].text
+        behind = text(await call(client, "execute_code", code="1"))
+        assert "Call again later: what you run then comes after it." in behind
+        await client.call_tool("destroy_session", {"session_id": "python-session"})
+        assert text(await call(client, "execute_code", code="1 + 1")).startswith("2\n")
 
 
 CAUGHT = {

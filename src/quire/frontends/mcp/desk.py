@@ -22,6 +22,7 @@ from quire.core.errors import QuireError, Refused
 from quire.core.model import LOCAL, Cell, CellState, Notebook, RunId, Snapshot
 from quire.core.saving import Saving
 from quire.frontends.mcp import callers, elicitation, recorded
+from quire.frontends.mcp.guidance import Guidance
 from quire.frontends.mcp.notices import Notices
 from quire.frontends.mcp.render import Renderer
 from quire.frontends.mcp.results import NotebookInfo
@@ -33,10 +34,11 @@ _SAY = 1.0  # seconds a progress message may take to send
 class Desk:
     """One for a server."""
 
-    def __init__(self, app: App, result_chars: int) -> None:
+    def __init__(self, app: App, guidance: Guidance, result_chars: int) -> None:
         self.app = app
+        self._guidance = guidance
         self.result_chars = result_chars
-        self.render = Renderer(app.notebooks, result_chars)
+        self.render = Renderer(app.notebooks, guidance, result_chars)
         self.notices: Notices | None = None  # once the server runs
         self._asking = elicitation.Asking()
 
@@ -107,7 +109,7 @@ class Desk:
             await active.kept()
         call.ran(notebook, cell, waits=active.cell is None)
         if active.cell is None:
-            return cell, f"{active.waits or _TURN} get_cell shows when it has run."
+            return cell, f"{active.waits or _TURN} {self._guidance.waits()}"
         return cell, active.notice
 
     async def run_several(

@@ -74,7 +74,7 @@ class Asking:
                 raise KeyError(key)
             active, question = self._waiting.pop(key)
         except (ValueError, KeyError, TypeError):
-            raise NotFound("The question this answers is closed; get_cell shows what became of the run.") from None
+            raise NotFound("The question this answers is closed: its run went on without it, or is over.") from None
         return Reply(active, question, (ctx.input_responses or {}).get("input"))
 
     async def ask(self, ctx: Context, active: ActiveRun, question: Question) -> None:

@@ -17,6 +17,7 @@ from quire.core.images import FORMATS, PREVIEW
 from quire.core.model import Blob, Cell, CellKind, CellState, Notebook, Output, OutputType
 from quire.core.notebooks import Notebooks, picture
 from quire.core.timeline import Moved
+from quire.frontends.mcp.guidance import Guidance
 from quire.frontends.mcp.results import CellInfo, ExecutionResult, OutputInfo, ShownCell
 
 _MUCH = 200_000  # characters
@@ -27,8 +28,9 @@ _PICTURE_BYTES = 700_000  # a picture larger than this is only referred to
 class Renderer:
     """Turns cells into answers of at most so many characters of output."""
 
-    def __init__(self, notebooks: Notebooks, limit: int) -> None:
+    def __init__(self, notebooks: Notebooks, guidance: Guidance, limit: int) -> None:
         self._notebooks = notebooks
+        self._guidance = guidance
         self._limit = limit
 
     async def execution(self, notebook: Notebook, cell: Cell, notice: str = "") -> ToolResult:
@@ -62,7 +64,7 @@ class Renderer:
         }
         if notice:
             result["notice"] = notice
-        return _content(notebook, cell, seen, notice), result
+        return self._content(notebook, cell, seen, notice), result
 
     async def cell(self, notebook: Notebook, cell: Cell, notice: str = "", *, code: bool = False) -> ToolResult:
         """The answer of a tool that adds, runs or shows a cell; `code` shows its source too."""
@@ -73,7 +75,7 @@ class Renderer:
             seen.lines.insert(0, f"{info['code']}\n---" if cell.outputs else info["code"])
         if notice:
             info["notice"] = notice
-        content = _content(notebook, cell, seen, notice)
+        content = self._content(notebook, cell, seen, notice)
         return ToolResult(content=content, structured_content=dict(info), is_error=cell.state.failed)
 
     async def outputs(self, notebook: Notebook, cell: Cell) -> list[ContentBlock]:
@@ -86,7 +88,7 @@ class Renderer:
         lines, pictures = [f"Note: {notice}"] if notice else [], []
         for cell in cells:
             seen = await self._see(notebook, cell, max(300, self._limit // len(cells)))
-            lines += [*seen.lines, footer(notebook, cell)]
+            lines += [*seen.lines, self._footer(notebook, cell)]
             pictures += seen.pictures
         info = cast(ShownCell, {**describe(notebook, cells[-1]), "outputs": seen.outputs})
         info["ran"] = [cell.number for cell in cells]
@@ -94,6 +96,16 @@ class Renderer:
             info["notice"] = notice
         content: list[ContentBlock] = [TextContent(type="text", text="\n".join(lines)), *pictures[:_PICTURES]]
         return ToolResult(content=content, structured_content=dict(info), is_error=cells[-1].state.failed)
+
+    def _content(self, notebook: Notebook, cell: Cell, seen: _Seen, notice: str) -> list[ContentBlock]:
+        lines = [f"Note: {notice}", *seen.lines] if notice else seen.lines
+        text = "\n".join([*lines, self._footer(notebook, cell)])
+        return [TextContent(type="text", text=text), *seen.pictures]
+
+    def _footer(self, notebook: Notebook, cell: Cell) -> str:
+        """With what to do where it goes on."""
+        more = f" {self._guidance.goes_on(cell_uri(notebook, cell))}" if cell.state is CellState.RUNNING else ""
+        return footer(notebook, cell) + more
 
     async def _see(self, notebook: Notebook, cell: Cell, limit: int = 0) -> _Seen:
         """Every output once: its line of text, its entry, its picture."""
@@ -158,12 +170,6 @@ class _Seen:
     chars: int = 0
 
 
-def _content(notebook: Notebook, cell: Cell, seen: _Seen, notice: str) -> list[ContentBlock]:
-    lines = [f"Note: {notice}", *seen.lines] if notice else seen.lines
-    text = "\n".join([*lines, footer(notebook, cell)])
-    return [TextContent(type="text", text=text), *seen.pictures]
-
-
 def describe(notebook: Notebook, cell: Cell) -> CellInfo:
     info: CellInfo = {
         "notebook": notebook.title,
@@ -181,13 +187,10 @@ def describe(notebook: Notebook, cell: Cell) -> CellInfo:
 
 
 def footer(notebook: Notebook, cell: Cell) -> str:
-    """The last line of an answer: which cell, how it went, what to do where it goes on."""
+    """The last line of an answer: which cell, and how it went."""
     seconds = _seconds(cell)
     took = f", {seconds:g} s" if seconds is not None else ""
-    line = f"[cell {cell.number} ({cell.id}) of {notebook.title}: {cell.state}{_stale(cell)}{took}]"
-    if cell.state is CellState.RUNNING:
-        line += " It goes on: get_cell shows it, interrupt ends it."
-    return line
+    return f"[cell {cell.number} ({cell.id}) of {notebook.title}: {cell.state}{_stale(cell)}{took}]"
 
 
 def row(cell: Cell) -> str:

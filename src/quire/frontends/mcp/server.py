@@ -18,6 +18,7 @@ from quire.core.errors import Refused
 from quire.frontends.mcp import prompts, resources
 from quire.frontends.mcp.desk import Desk
 from quire.frontends.mcp.exposed import Exposed
+from quire.frontends.mcp.guidance import Guidance
 from quire.frontends.mcp.notices import Notices
 from quire.frontends.mcp.rates import Paced
 from quire.frontends.mcp.recorded import Recording, current
@@ -34,17 +35,6 @@ _SETS = {
     "jupyter": jupyter.register,
 }
 
-_INSTRUCTIONS = """\
-A place to run Python that keeps its state: variables stay between calls and come back from disk after a restart
-(the first answer says what did not), every run is a cell kept on disk. Cells run as in Jupyter: %magics, !commands,
-display; a person's ipynb comes in by import_ipynb and goes out by export_notebook_as_ipynb.
-execute runs code in the current notebook (`main` unless you choose another); add_cell and execute_cell work with
-cells. Say `notebook=` to use another one. A run that outlasts the call goes on: get_cell shows it, interrupt ends it.
-After an error, variables are kept; after a crash or a kill they are as before that cell, and the answer says what is
-not. rollback steps back to any earlier cell, branch_notebook tries a second way. install_capability makes any MCP
-server an object that code calls, `caps` in code lists them. Long outputs are shown shortened with the address of the
-whole."""
-
 _WORD = 2**63
 _ICON = (  # without a space: clients that hold it against the schema want a URI
     "data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewBox='0%200%2024%2024'%3E%3Cpath%20d='M4%204c"
@@ -55,10 +45,11 @@ _ICON = (  # without a space: clients that hold it against the schema want a URI
 
 def build(app: App, *, toolsets: tuple[str, ...], result_chars: int, version: str) -> FastMCP[Any]:
     """A server over a running App; whoever opened the App closes it after the server."""
-    desk, recording = Desk(app, result_chars), Recording(app.calls)
+    guidance = Guidance(toolsets)
+    desk, recording = Desk(app, guidance, result_chars), Recording(app.calls)
     server: FastMCP[Any] = FastMCP(
         "quire",
-        instructions=_INSTRUCTIONS,
+        instructions=guidance.instructions(),
         version=version,
         icons=[Icon(src=_ICON, mime_type="image/svg+xml")],
         lifespan=lambda server: lifespan(server),

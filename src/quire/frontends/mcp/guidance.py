@@ -1,0 +1,56 @@
+"""What a model is told of the tools that there are, and of none besides. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+_STAYS = """\
+A place to run {what} that keeps its state: variables stay between calls and come back from disk after a restart (the
+first answer says what did not), every run is a cell kept on disk."""
+_SETS = {
+    "repl": "execute runs code in the current notebook (`main` unless you choose another); `notebook=` names another.",
+    "notebook": """\
+add_cell and execute_cell work with cells. They run as in Jupyter: %magics, !commands, display; a person's ipynb comes
+in by import_ipynb and goes out by export_notebook_as_ipynb.""",
+    "sandbox": """\
+execute_code runs Python or JavaScript in WebAssembly, with no network and no processes, in your session of that
+language; create_session makes others, with their own variables, folder and limits.""",
+    "jupyter": """\
+use_notebook takes up a notebook of a Jupyter server, with its kernel; the other tools are for the last of them.""",
+    "timeline": "rollback steps back to any earlier cell, branch_notebook tries a second way.",
+    "capabilities": """\
+install_capability makes any MCP server an object that code calls, `caps` in code lists them.""",
+}
+_FAILED = """\
+After an error, variables are kept; after a crash or a kill they are as before that cell, and the answer says what is
+not."""
+_CUT = "Long outputs are shown shortened with the address of the whole."
+
+
+class Guidance:
+    def __init__(self, toolsets: Collection[str]) -> None:
+        self._sets = toolsets
+
+    def instructions(self) -> str:
+        first = _STAYS.format(what="Python" if {"repl", "notebook"} & {*self._sets} else "code")
+        sets = [text for name, text in _SETS.items() if name in self._sets]
+        longer = f"A run that outlasts the call goes on: {self._shown('the address of its cell')}, {self._ended()}."
+        return "\n".join([first, *sets, longer, _FAILED, _CUT])
+
+    def goes_on(self, address: str) -> str:
+        """Of a cell that runs, when the call is answered."""
+        return f"It goes on: {self._shown(address)}, {self._ended()}."
+
+    def waits(self) -> str:
+        """Of one that has not begun."""
+        if "notebook" in self._sets:
+            return "get_cell shows when it has run."
+        return "Call again later: what you run then comes after it."
+
+    def _shown(self, address: str) -> str:
+        return "get_cell shows it" if "notebook" in self._sets else f"{address} shows it"
+
+    def _ended(self) -> str:
+        if "repl" in self._sets:
+            return "interrupt ends it"
+        return "destroy_session ends it" if "sandbox" in self._sets else "its timeout ends it"
