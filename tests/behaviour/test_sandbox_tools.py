@@ -291,6 +291,9 @@ async def test_a_session_of_another_language_and_one_that_could_not_be_named_are
     await call(client, "create_session", session_id="mine")
     other = await call(client, "execute_code", code="let a = 1", language="javascript", session_id="mine")
     assert other.is_error and "Session 'mine' runs python, not javascript. Nothing was run." in text(other)
+    refused = other.structured_content
+    assert (refused["state"], refused["session_id"], refused["error"]["type"]) == ("REFUSED", "mine", "Refused")
+    assert refused["error"]["message"] == text(other) and refused["error"]["guidance"]
     assert (await call(client, "execute_code", code="1", session_id="mine")).structured_content["success"]
     for name in ("none", ""):
         made = await call(client, "create_session", session_id=name)

@@ -139,7 +139,7 @@ class DiskFolders:
     def _seen(self, root: str, limit: int) -> dict[str, tuple[int, int]]:
         found: dict[str, tuple[int, int]] = {}
         todo: list[tuple[str, ...]] = [()]
-        with contextlib.suppress(FileNotFoundError), self._walk.root(root) as top:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError), self._walk.root(root) as top:
             while todo and len(found) < limit:
                 steps = todo.pop()
                 with contextlib.suppress(OSError), top.below(steps) as folder, folder.names() as entries:

@@ -179,12 +179,12 @@ class SandboxResult(TypedDict):
     return_value: Any
     language: str
     session_id: str | None
-    cell_id: str
-    cell_number: int
-    seconds: float | None
+    cell_id: NotRequired[str]  # none of code that was not run
+    cell_number: NotRequired[int]
+    seconds: NotRequired[float | None]
     outputs: list[dict[str, Any]]  # as above
     files_changed: list[str]
-    error: NotRequired[dict[str, str]]  # type, message and guidance of a run that failed; as above
+    error: NotRequired[dict[str, str]]  # type, message and guidance of a run that failed, or was refused; as above
     notice: NotRequired[str]
 
 

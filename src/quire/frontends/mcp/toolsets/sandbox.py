@@ -11,7 +11,7 @@ from pydantic import Field
 
 from quire.core import layers
 from quire.core.access import Access
-from quire.core.errors import Refused
+from quire.core.errors import Failed, QuireError, Refused
 from quire.core.model import Notebook, Policy
 from quire.core.model import RuntimeInfo as Runtime
 from quire.core.sandboxes import RUNTIMES
@@ -34,6 +34,7 @@ _NONE = "none"  # as a session's id: run in one that is gone afterwards
 _NAMED = 20  # changed files that the text names
 _OF_NOTEBOOKS = ("notebook", "error_type", "error_message")  # what a session's result says in its own words
 _LANGUAGES = {runtime: language for language, runtime in RUNTIMES.items()}
+_SAID = "The message says what to do."
 _GUIDANCE = {
     "ModuleNotFoundError": "There is most of the standard library, what list_runtimes names, and the workspace.",
     "ImportError": "What needs a network, processes or native libraries is not there in WebAssembly.",
@@ -69,16 +70,20 @@ def _code(shelf: Shelf, desk: Desk) -> None:
     ) -> ToolResult:
         """Run code in a WebAssembly sandbox: no network, no processes, one folder. Variables stay in your session of
         that language (Python unless said); session_id names another, "none" runs it in one that is gone afterwards."""
-        async with _session(desk, ctx, language, session_id) as session:
-            recorded.current().notebook = session.name
-            # a client of the newer era calls again with the answer, and a session for one call is gone by then
-            stays = session_id != _NONE
-            before = await desk.app.sandboxes.seen(session)
-            cell, notice = await desk.run(ctx, session, code, timeout=timeout, asks=stays, answers=stays)
-            changed = await desk.app.sandboxes.changed(session, before)
-            content, ran = await desk.render.executed(session, cell, notice)
-            answer = _answered(content, ran, session, changed, failed=cell.state.failed, stays=stays)
-            return ToolResult(content=content, structured_content=dict(answer), is_error=cell.state.failed)
+        # a client of the newer era calls again with the answer, and a session for one call is gone by then
+        stays = session_id != _NONE
+        try:
+            async with _session(desk, ctx, language, session_id) as session:
+                recorded.current().notebook = session.name
+                before = await desk.app.sandboxes.seen(session)
+                cell, notice = await desk.run(ctx, session, code, timeout=timeout, asks=stays, answers=stays)
+                changed = await desk.app.sandboxes.changed(session, before)
+                content, ran = await desk.render.executed(session, cell, notice)
+                answer = _answered(content, ran, session, changed, failed=cell.state.failed, stays=stays)
+                return ToolResult(content=content, structured_content=dict(answer), is_error=cell.state.failed)
+        except QuireError as error:
+            recorded.current().failed(error)
+            return _refused(error, language or "python", session_id if stays else None)
 
     async def list_runtimes(ctx: Context) -> ToolResult:
         """The ways to run code here: version, packages loaded ahead, what walls code in, or why one cannot start."""
@@ -189,6 +194,23 @@ def _answered(
         if guidance and not any(guidance in each.text for each in content if isinstance(each, TextContent)):
             content.append(TextContent(type="text", text=guidance))
     return result
+
+
+def _refused(error: QuireError, language: Language, session_id: str | None) -> ToolResult:
+    """The same of code that was not run, or could not be."""
+    result: SandboxResult = {
+        "success": False,
+        "state": "FAILED" if isinstance(error, Failed) else "REFUSED",
+        "stdout": "",
+        "stderr": "",
+        "return_value": None,
+        "language": language,
+        "session_id": session_id,
+        "outputs": [],
+        "files_changed": [],
+        "error": {"type": type(error).__name__, "message": str(error), "guidance": _SAID},
+    }
+    return ToolResult(content=str(error), structured_content=dict(result), is_error=True)
 
 
 async def _described(desk: Desk, ctx: Context, session: Notebook) -> SessionInfo:
