@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import ctypes
 import gc
 import logging
@@ -152,6 +153,8 @@ def _run(main: Callable[[], Awaitable[Any]], ending: Callable[[], None] = lambda
             loop.call_later(_LONG, _say_where, task)
             ending()
             task.cancel()
+            with contextlib.suppress(NotImplementedError):  # on Windows
+                loop.remove_signal_handler(signal.SIGINT)
             signal.signal(signal.SIGINT, signal.default_int_handler)  # a second Ctrl-C waits for nothing
 
         loop, task = asyncio.get_running_loop(), asyncio.ensure_future(main())

@@ -12,7 +12,8 @@ from pathlib import Path
 BYTES = getattr(os, "O_BINARY", 0)  # for every os.open: Windows would take a file for text otherwise
 IN_USE = (PermissionError,) if sys.platform == "win32" else ()  # raised for a file to be taken away that is open
 _NO_NAME = frozenset('<>:"/\\|?*')
-_DEVICES = {"CON", "PRN", "AUX", "NUL", *(f"{port}{number}" for port in ("COM", "LPT") for number in "0123456789¹²³")}
+_PORTS = (f"{port}{number}" for port in ("COM", "LPT") for number in "0123456789¹²³")
+_DEVICES = {"CON", "CONIN$", "CONOUT$", "PRN", "AUX", "NUL", *_PORTS}
 _PAUSE = 0.01  # seconds between two looks at a lock
 _ASSUMED = 8 << 30  # bytes of memory, where the system does not say
 

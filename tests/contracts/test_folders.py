@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -167,7 +169,7 @@ async def test_a_folder_exchanged_for_a_link_again_and_again_never_leads_out(
     disk: DiskFolders, home: Path, outside: Path, what: str
 ) -> None:
     if isinstance(disk._walk, Named):
-        pytest.skip("by names a step comes after the look; where these are used, no code that is run makes links")
+        pytest.skip("by names a step comes after the look, as docs/limitations.md says")
     (home / "f").mkdir()
     (home / "f" / ("mine" if what == "list" else "secret")).write_text("mine")
     (home / "l").symlink_to(outside)
@@ -248,6 +250,43 @@ async def test_folders_nested_deeper_than_a_path_can_say_are_noticed(disk: DiskF
     os.close(here)
     stepwise = isinstance(disk._walk, Held) and not disk._walk.openat2
     assert (await disk.measure(str(home))).deep is not stepwise  # step by step there is no path to be too long
+
+
+async def test_a_file_that_vanishes_while_it_is_listed_hides_no_other(
+    disk: DiskFolders, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "abc":
+        (home / name).write_text(name)
+    scan = os.scandir
+
+    class Vanishing:
+        """A listing whose first file is gone by the time it is looked at."""
+
+        def __init__(self, folder: Any) -> None:
+            with scan(folder) as entries:
+                self._entries = sorted(entries, key=lambda entry: entry.name)
+            (home / "a").unlink(missing_ok=True)
+
+        def __enter__(self) -> Any:
+            return iter(self._entries)
+
+        def __exit__(self, *_: object) -> None: ...
+
+    monkeypatch.setattr(os, "scandir", Vanishing)
+    assert disk.glance(str(home)) is None  # then it is looked at again, with more time
+    (home / "a").write_text("a")
+    assert set(await disk.seen(str(home), 10)) == {"b", "c"}
+    assert len(await disk.seen(str(home), 1)) == 1
+
+
+async def test_a_path_of_many_folders_takes_few_descriptors(disk: DiskFolders, home: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 40, hard))
+    try:
+        await disk.write(str(home), ("d",) * 300 + ("x",), b"deep", append=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert (await disk.read(str(home), ("d",) * 300 + ("x",), 0, 10)).data == b"deep"
 
 
 async def test_what_a_killed_server_left_is_removed_when_counted_and_nothing_newer(

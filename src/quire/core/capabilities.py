@@ -90,7 +90,7 @@ class Capabilities:
             with anyio.CancelScope(shield=True):
                 await link.close()
             if isinstance(error, Failed):
-                raise Failed(f"{name} was not installed: {error}") from error
+                raise Failed(f"{name} was not installed: {error.why or error}") from error
             raise
         finally:
             shelf.coming.discard(name)

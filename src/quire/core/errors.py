@@ -51,7 +51,7 @@ class Failed(QuireError):
     backend printed, where it lies."""
 
     def __init__(self, message: str = "", *, why: str = "") -> None:
-        super().__init__(f"{message} {why}".strip())
+        super().__init__(f"{message} {why}" if why else message)
         self.plain, self.why = message, why
 
 

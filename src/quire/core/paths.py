@@ -19,8 +19,10 @@ def steps(workspace: str, path: str) -> tuple[str, ...]:
         size = len(path.encode("utf-8"))
     except UnicodeEncodeError:
         raise Refused(f"{shown(path)} is no text that UTF-8 can say. Rename the file in a cell.") from None
+    if os.name == "nt":  # where a path is written with either
+        path, workspace = path.replace("\\", "/"), workspace.replace("\\", "/")
     inner = path
-    if path.startswith("/"):
+    if path.startswith("/") or path[1:3] == ":/":
         if path != workspace and not path.startswith(f"{workspace.rstrip('/')}/"):
             raise Refused(f"{shown(path)} is outside the notebook's workspace {workspace}. Give a path inside it.")
         inner = path[len(workspace) :]

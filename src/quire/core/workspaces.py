@@ -80,6 +80,8 @@ def held(path: Path, *, make: bool = False) -> Iterator[Path]:
     """The same file through its folder, held open: code that exchanges a folder on the way for a link changes nothing
     about where it leads. Raises OSError where a link is on the way. With `make` folders are made."""
     if sys.platform != "linux":  # where no kernel runs
+        if make:
+            path.parent.mkdir(parents=True, exist_ok=True)
         yield path
         return
     here = os.open("/", _FOLDER)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -41,8 +42,9 @@ class FileAudit:
         try:
             self._have_room(len(line))
             whole = b"\n" * self._torn + line
-            # one write to an appended file: lines of several servers do not mix
-            written = os.write(self._file, whole)
+            # one write to an appended file: lines of several servers do not mix, but on Windows, where it is two steps
+            with _locked(self._path) if sys.platform == "win32" else contextlib.nullcontext():
+                written = os.write(self._file, whole)
             self._torn = written < len(whole)  # a full disk may take a part
             if self._torn:
                 raise OSError(0, "No space left on device")
@@ -89,7 +91,8 @@ class FileAudit:
                         self._path.rename(_beside(self._path))
             kept = _rotated(self._path)
             for old in kept[: max(0, len(kept) - self._files + 1)]:
-                old.unlink(missing_ok=True)
+                with contextlib.suppress(*systems.IN_USE):
+                    old.unlink(missing_ok=True)
 
     def close(self) -> None:
         if self._file >= 0:

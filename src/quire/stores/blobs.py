@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import tempfile
@@ -33,9 +32,10 @@ class FileBlobs:
         if not path.exists():
             try:
                 path.parent.mkdir(exist_ok=True)
-                with contextlib.suppress(*systems.IN_USE):  # it is there, then, and somebody reads it
-                    write_whole(path, data)
+                write_whole(path, data)
             except OSError as error:
+                if isinstance(error, systems.IN_USE) and path.exists():  # meanwhile, and somebody reads it
+                    return Blob(digest=digest, size=len(data))
                 raise Failed(
                     f"An output of {len(data):,} bytes could not be kept: {error.strerror}. "
                     "Earlier cells are intact. Free some space and run the cell again."

@@ -22,7 +22,7 @@ from quire.core.errors import Failed, NotFound, QuireError, Refused
 from quire.core.file_ports import Entry, Listing, Piece, Use
 from quire.core.paths import shown
 from quire.stores.measuring import LEFT, measure
-from quire.stores.named import Named
+from quire.stores.named import Named, NoName
 from quire.stores.walk import Folder, Held, Walk, give
 
 T = TypeVar("T")
@@ -56,13 +56,17 @@ class DiskFolders:
 
     def glance(self, root: str) -> dict[str, tuple[int, int]] | None:
         found: dict[str, tuple[int, int]] = {}
-        try:
-            with self._walk.root(root, listed=True) as top:
+        with contextlib.ExitStack() as held:
+            try:
+                top = held.enter_context(self._walk.root(root, listed=True))
+            except FileNotFoundError:
+                return found  # nothing has run in it yet
+            except OSError:
+                return None
+            try:
                 return found if _glanced(top, "", found, [_GLANCE]) else None
-        except FileNotFoundError:
-            return found  # nothing has run in it yet
-        except OSError:
-            return None  # it changes this moment
+            except OSError:
+                return None  # it changes this moment
 
     async def remove(self, root: str) -> None:
         await self._in_thread(lambda: shutil.rmtree(root, ignore_errors=True), (), abandon=False)
@@ -142,14 +146,27 @@ class DiskFolders:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError), self._walk.root(root) as top:
             while todo and len(found) < limit:
                 steps = todo.pop()
-                with contextlib.suppress(OSError), top.below(steps) as folder, folder.names() as entries:
-                    for entry in entries:  # a folder that is taken away meanwhile ends here
-                        there = entry.stat(follow_symlinks=False)
-                        if stat.S_ISDIR(there.st_mode):
-                            todo.append((*steps, entry.name))
-                        elif stat.S_ISREG(there.st_mode) and len(found) < limit:
-                            found["/".join((*steps, entry.name))] = (there.st_size, there.st_mtime_ns)
+                with contextlib.suppress(OSError), top.below(steps) as folder:  # it may be gone by now
+                    todo += _looked_into(folder, steps, found, limit)
         return found
+
+
+def _looked_into(
+    folder: Folder, steps: tuple[str, ...], found: dict[str, tuple[int, int]], limit: int
+) -> list[tuple[str, ...]]:
+    """Put its plain files there, as far as there may be more; the folders in it."""
+    below: list[tuple[str, ...]] = []
+    with folder.names() as entries:
+        for entry in entries:
+            if len(found) >= limit:
+                break
+            with contextlib.suppress(OSError):  # gone by now
+                there = entry.stat(follow_symlinks=False)
+                if stat.S_ISDIR(there.st_mode):
+                    below.append((*steps, entry.name))
+                elif stat.S_ISREG(there.st_mode):
+                    found["/".join((*steps, entry.name))] = (there.st_size, there.st_mtime_ns)
+    return below
 
 
 @contextmanager
@@ -158,12 +175,13 @@ def _folder_of(top: Folder, steps: tuple[str, ...]) -> Iterator[Folder]:
     with contextlib.ExitStack() as held:
         here = top
         for step in steps[:-1]:
-            try:
-                there = held.enter_context(here.below((step,), listed=False))
-            except FileNotFoundError:
-                with contextlib.suppress(FileExistsError):
-                    here.make(step)
-                there = held.enter_context(here.below((step,), listed=False))
+            with held.pop_all():  # the folder above is let go of when the next is open
+                try:
+                    there = held.enter_context(here.below((step,), listed=False))
+                except FileNotFoundError:
+                    with contextlib.suppress(FileExistsError):
+                        here.make(step)
+                    there = held.enter_context(here.below((step,), listed=False))
             here = there
         yield here
 
@@ -256,6 +274,10 @@ def _write_all(file: int, data: bytes) -> None:
 
 
 def _said(error: OSError, name: str) -> QuireError:
+    if isinstance(error, NoName):
+        return Refused(
+            f'{name} cannot be a name of a file on this system: of < > : " \\ | ? * it has none, and it is no device.'
+        )
     match error.errno:
         case errno.ENOENT:
             return NotFound(f"There is no {name} in the workspace. list_files shows what there is.")

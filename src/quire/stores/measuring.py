@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -42,11 +43,13 @@ class _Count:
     def run(self) -> Use:
         while self._todo and not self._late():
             steps = self._todo.popleft()
-            try:
-                with self._top.below(steps) as folder:
-                    self._look_into(folder, steps)
-            except OSError as error:
-                self._missed(error)
+            with contextlib.ExitStack() as held:
+                try:
+                    folder = held.enter_context(self._top.below(steps))
+                except OSError as error:
+                    self._missed(error)
+                    continue
+                self._look_into(folder, steps)
         return Use(bytes=self._bytes, files=self._files, whole=not self._todo and not self._late(), deep=self._deep)
 
     def _look_into(self, folder: Folder, steps: tuple[str, ...]) -> None:

@@ -1,7 +1,7 @@
 """The way down by names, where a system opens no folders (Windows): each step is looked at before it is taken.
 
-What is exchanged between the look and the step is noticed of a file, by what was opened, and not of a folder. No code
-that could do so runs on such a system: a guest in WebAssembly makes no links.
+What is exchanged between the look and the step is noticed of a file, by what was opened, and not of a folder: code that
+may make links, which few may on Windows, could lead out of its workspace whoever reads there in that moment.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from quire import systems
-from quire.core.errors import Refused
-from quire.core.paths import shown
+
+
+class NoName(OSError):
+    """It means something else on this system than a file of that name."""
 
 
 class Named:
@@ -97,10 +99,7 @@ class _Named:
 
 def _check_name(step: str) -> None:
     if not systems.is_name(step):
-        raise Refused(
-            f"{shown(step)} cannot be a name of a file on this system. Folders are written with /, and of "
-            '< > : " \\ | ? * a name has none.'
-        )
+        raise NoName(errno.EINVAL, os.strerror(errno.EINVAL), step)
 
 
 def _check_folder(there: os.stat_result, path: str) -> None:

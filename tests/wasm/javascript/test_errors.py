@@ -53,6 +53,18 @@ def test_an_import_that_fails_has_its_line_and_a_name_that_is_not_exported_is_an
         assert thrown.traceback.startswith("thrower.js:2\n") and thrown.traceback.endswith(":1)")
 
 
+def test_imports_need_no_name_that_a_cell_may_take(session: Any, workspace: Path) -> None:
+    (workspace / "m.js").write_text("export class Error {}; export const a = 1")
+    assert session.value("import {Error, a} from './m.js'; a") == 1
+    assert session.value("class SyntaxError {}; import {a as b} from './m.js'; b") == 1
+    assert session.run("import {c} from './m.js'").error.name == "SyntaxError"
+
+
+def test_what_code_says_of_an_address_stays_as_it_is(session: Any) -> None:
+    error = session.run("throw new Error('GET /app.js?v=deadbeef failed')").error
+    assert error.message == "GET /app.js?v=deadbeef failed" and error.message in error.traceback
+
+
 @pytest.mark.parametrize(
     ("code", "name", "message"),
     [

@@ -10,7 +10,7 @@ from quire.runtimes.wasm.host.javascript.sources import rewritten
 def by(load: str, *names: str) -> str:
     """How a module is loaded, and which names of it are wanted."""
     module = load.partition(",")[0]
-    return f"await globalThis['quire:import'](() => import({load}), {module}, [{', '.join(names)}], Error())"
+    return f"await globalThis['quire:import'](() => import({load}), {module}, [{', '.join(names)}])"
 
 
 A, DEFAULT = "'./a.js'", "'default'"

@@ -133,9 +133,7 @@ class Desk:
         if batch.ran[-1].state.failed and left:
             notices.append(f"Stopped at the failed cell; {left} more did not run.")
         elif left:
-            notices.append(
-                f"{left} more follow by themselves: list_cells shows how far they are, interrupt stops them."
-            )
+            notices.append(f"{left} more follow by themselves: {self._guidance.follow()}")
         return await self.render.several(notebook, batch.ran, " ".join(notices))
 
     def saving(self) -> Saving:

@@ -34,12 +34,19 @@ class Guidance:
     def instructions(self) -> str:
         first = _STAYS.format(what="Python" if {"repl", "notebook"} & {*self._sets} else "code")
         sets = [text for name, text in _SETS.items() if name in self._sets]
-        longer = f"A run that outlasts the call goes on: {self._shown('the address of its cell')}, {self._ended()}."
+        alone = "sandbox" in self._sets and "notebook" not in self._sets
+        ended = self._ended(session=alone)
+        longer = f"A run that outlasts the call goes on: {self._shown('the address of its cell')}, {ended}."
         return "\n".join([first, *sets, longer, _FAILED, _CUT])
 
-    def goes_on(self, address: str) -> str:
+    def goes_on(self, address: str, *, session: bool) -> str:
         """Of a cell that runs, when the call is answered."""
-        return f"It goes on: {self._shown(address)}, {self._ended()}."
+        return f"It goes on: {self._shown(address)}, {self._ended(session)}."
+
+    def follow(self) -> str:
+        """Of cells that run one after the other."""
+        stops = "interrupt stops" if "repl" in self._sets else "their timeouts end"
+        return f"list_cells shows how far they are, {stops} them."
 
     def waits(self) -> str:
         """Of one that has not begun."""
@@ -50,7 +57,7 @@ class Guidance:
     def _shown(self, address: str) -> str:
         return "get_cell shows it" if "notebook" in self._sets else f"{address} shows it"
 
-    def _ended(self) -> str:
+    def _ended(self, session: bool) -> str:
         if "repl" in self._sets:
             return "interrupt ends it"
-        return "destroy_session ends it" if "sandbox" in self._sets else "its timeout ends it"
+        return "destroy_session ends it" if "sandbox" in self._sets and session else "its timeout ends it"

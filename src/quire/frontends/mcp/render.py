@@ -16,6 +16,7 @@ from quire.core import reading
 from quire.core.images import FORMATS, PREVIEW
 from quire.core.model import Blob, Cell, CellKind, CellState, Notebook, Output, OutputType
 from quire.core.notebooks import Notebooks, picture
+from quire.core.sandboxes import RUNTIMES
 from quire.core.timeline import Moved
 from quire.frontends.mcp.guidance import Guidance
 from quire.frontends.mcp.results import CellInfo, ExecutionResult, OutputInfo, ShownCell
@@ -104,8 +105,10 @@ class Renderer:
 
     def _footer(self, notebook: Notebook, cell: Cell) -> str:
         """With what to do where it goes on."""
-        more = f" {self._guidance.goes_on(cell_uri(notebook, cell))}" if cell.state is CellState.RUNNING else ""
-        return footer(notebook, cell) + more
+        if cell.state is not CellState.RUNNING:
+            return footer(notebook, cell)
+        session = notebook.runtime in RUNTIMES.values()
+        return f"{footer(notebook, cell)} {self._guidance.goes_on(cell_uri(notebook, cell), session=session)}"
 
     async def _see(self, notebook: Notebook, cell: Cell, limit: int = 0) -> _Seen:
         """Every output once: its line of text, its entry, its picture."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -22,8 +23,8 @@ def shelf(parent: Path) -> Iterator[Path]:
             shutil.rmtree(left, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(dir=parent))
     held = os.open(folder / "held", os.O_CREAT | os.O_RDWR | systems.BYTES, 0o600)
-    systems.try_lock(held)  # which the system lets go of when the process ends, however it ends
     try:
+        _hold(held)
         yield folder
     finally:
         os.close(held)
@@ -42,6 +43,13 @@ def _taken(folder: Path) -> bool:
     except OSError:
         return False  # it is just being made, or is none of ours
     try:
-        return systems.try_lock(held)
+        return _hold(held)
     finally:
         os.close(held)
+
+
+def _hold(held: int) -> bool:
+    """By a lock that the system lets go of when the process ends, however it ends; not every file system has them."""
+    with contextlib.suppress(OSError):
+        return systems.try_lock(held)
+    return False

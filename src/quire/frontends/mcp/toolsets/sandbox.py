@@ -72,18 +72,20 @@ def _code(shelf: Shelf, desk: Desk) -> None:
         that language (Python unless said); session_id names another, "none" runs it in one that is gone afterwards."""
         # a client of the newer era calls again with the answer, and a session for one call is gone by then
         stays = session_id != _NONE
+        its: str = language or "python"
         try:
             async with _session(desk, ctx, language, session_id) as session:
-                recorded.current().notebook = session.name
+                recorded.current().notebook, its = session.name, _LANGUAGES[session.runtime]
                 before = await desk.app.sandboxes.seen(session)
                 cell, notice = await desk.run(ctx, session, code, timeout=timeout, asks=stays, answers=stays)
-                changed = await desk.app.sandboxes.changed(session, before)
+                changed, why_not = await _changed(desk, session, before)
+                notice = " ".join(filter(None, (notice, why_not)))
                 content, ran = await desk.render.executed(session, cell, notice)
                 answer = _answered(content, ran, session, changed, failed=cell.state.failed, stays=stays)
                 return ToolResult(content=content, structured_content=dict(answer), is_error=cell.state.failed)
         except QuireError as error:
             recorded.current().failed(error)
-            return _refused(error, language or "python", session_id if stays else None)
+            return _refused(error, its, session_id if stays else None)
 
     async def list_runtimes(ctx: Context) -> ToolResult:
         """The ways to run code here: version, packages loaded ahead, what walls code in, or why one cannot start."""
@@ -169,6 +171,14 @@ async def _session(
         yield session
 
 
+async def _changed(desk: Desk, session: Notebook, before: dict[str, tuple[int, int]]) -> tuple[list[str], str]:
+    """The files a run has changed, or why they are not known: it ran all the same."""
+    try:
+        return await desk.app.sandboxes.changed(session, before), ""
+    except QuireError as error:
+        return [], f"Which files it changed is not known: {error}"
+
+
 def _answered(
     content: list[ContentBlock],
     ran: ExecutionResult,
@@ -196,7 +206,7 @@ def _answered(
     return result
 
 
-def _refused(error: QuireError, language: Language, session_id: str | None) -> ToolResult:
+def _refused(error: QuireError, language: str, session_id: str | None) -> ToolResult:
     """The same of code that was not run, or could not be."""
     result: SandboxResult = {
         "success": False,

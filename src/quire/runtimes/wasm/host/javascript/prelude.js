@@ -62,8 +62,8 @@ own("TextDecoder", class TextDecoder {
 });
 // A static import of a cell (sources.py): a name that is not exported is an error, and every error says where the import
 // stands, by a frame without a column, since the text that runs is not the cell's own.
-own("quire:import", async function (load, from, names, place) {
-  const at = ours(stackOf(place)), end = indexOf(at, "\n"), frame = end < 0 ? at : slice(at, 0, end);
+own("quire:import", async function (load, from, names) {
+  const at = ours(stackOf(new Failure())), end = indexOf(at, "\n"), frame = end < 0 ? at : slice(at, 0, end);
   let colon = frame.length - 1;
   while (colon > 0 && frame[colon] !== ":") colon--;
   const here = `${slice(frame, 0, colon)})`;

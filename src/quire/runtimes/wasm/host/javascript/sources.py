@@ -47,7 +47,7 @@ def _awaited(found: re.Match[str]) -> str | None:
             pieces.append(f"{piece['what']}: {piece['name']}" if piece["name"] else piece["what"])
             wanted.append(piece["what"] if piece["what"][0] in "\"'" else f"'{piece['what']}'")
     load = f"() => import({found['from']}{options.replace(chr(10), ' ')})"
-    call = f"await globalThis['quire:import']({load}, {found['from']}, [{', '.join(wanted)}], Error())"
+    call = f"await globalThis['quire:import']({load}, {found['from']}, [{', '.join(wanted)}])"
     if all_of and pieces:
         return f"const {all_of} = {call}, {{{', '.join(pieces)}}} = {all_of};"
     if all_of:

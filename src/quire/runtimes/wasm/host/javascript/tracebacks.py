@@ -6,14 +6,15 @@ import re
 from collections.abc import Callable
 
 _FRAME = re.compile(r"^\(?([^()\n]{1,300}?):(\d{1,9})(?::(\d{1,9}))?\)?$")
-_VERSION = re.compile(r"\?v=[0-9a-f]{8}(?=[:)'\s]|$)")
+_VERSION = re.compile(r"\?v=[0-9a-f]{8}(?=[:)\s]|$)")
+_NAMED = re.compile(r"(?<= in module ')([^'\n]*)\?v=[0-9a-f]{8}'")  # in a message of the engine's
 _LINE = 200  # characters of a line of source
 _FRAMES = 30
 
 
 def plain(message: str) -> str:
-    """Without the marks of versions that modules have."""
-    return _VERSION.sub("", message)
+    """Without the mark of a version that the engine says with a module's name."""
+    return _NAMED.sub(r"\1'", message)
 
 
 def told(name: str, message: str, stack: str, causes: list[str], source: Callable[[str], str | None]) -> str:
