@@ -20,7 +20,9 @@ class Allowed:
 
 LATE = frozenset({"IPython", "PIL", "comm", "ipywidgets", "matplotlib", "vl_convert"})
 
-JUPYTER = frozenset({"httpx2", "jupyter_client", "jupyter_server", "pycrdt", "tornado", "traitlets", "websockets"})
+JUPYTER = frozenset(
+    {"httpx2", "jupyter_client", "jupyter_server", "pycrdt", "tornado", "traitlets", "websockets", "zmq"}
+)
 
 FOLDERS = {
     "clients": Allowed(ours=("quire.clients",), libraries=JUPYTER),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import zmq
 from jupyter_client.session import Session
 from jupyter_server.utils import ensure_async
 from tornado.web import HTTPError
@@ -19,6 +21,7 @@ from quire.clients.jupyter.ports import JupyterError, KernelDied, KernelInfo, Mi
 
 CHANNELS = ("iopub", "shell", "control", "stdin")
 LOOK = 0.2  # seconds between two looks at a kernel that runs something for us
+_KNOWN = 5.0  # seconds a kernel that answers has to take our stdin
 
 
 class InsideKernel(KernelTalk):
@@ -86,6 +89,8 @@ class InsideKernel(KernelTalk):
             raise self._gone
         if self._manager().ports != self._ports:
             self._connect()
+        if one.content.get("allow_stdin"):
+            await self._is_known()
         self._signing.send(
             self._streams[one.channel],
             {
@@ -112,9 +117,22 @@ class InsideKernel(KernelTalk):
         self._signing = Session(key=manager.session.key, session=self._session, username="quire")
         self._ports = list(manager.ports)
         for channel in CHANNELS:
-            stream = getattr(manager, f"connect_{channel}")(identity=self._signing.bsession)
+            if channel == "stdin":
+                manager.context.sockopts[zmq.IMMEDIATE] = 1  # one that has not connected cannot be written to
+            try:
+                stream = getattr(manager, f"connect_{channel}")(identity=self._signing.bsession)
+            finally:
+                manager.context.sockopts.pop(zmq.IMMEDIATE, None)
             stream.on_recv(partial(self._heard, channel))
             self._streams[channel] = stream
+
+    async def _is_known(self) -> None:
+        """What a kernel asks before our stdin has connected is lost, without a word to either: code that may ask waits
+        until it has. Each channel connects by itself, and to a kernel that just starts tries again after a while."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_KNOWN):
+                while not self._streams["stdin"].socket.poll(0, zmq.POLLOUT):  # noqa: ASYNC110 - it tells nobody
+                    await asyncio.sleep(0.005)
 
     def _hang_up(self) -> None:
         streams, self._streams = self._streams, {}

@@ -1,0 +1,94 @@
+"""A kernel's channels, spoken to from inside the server: a kernel of sockets alone, whose moments the test chooses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import zmq
+from jupyter_client.session import Session
+from zmq.eventloop.zmqstream import ZMQStream
+
+from quire.clients.jupyter.inside_kernel import InsideKernel
+from quire.clients.jupyter.kernel_messages import KernelMessage, message
+from quire.clients.jupyter.ports import KernelInfo
+
+KINDS = {"iopub": zmq.SUB, "shell": zmq.DEALER, "control": zmq.DEALER, "stdin": zmq.DEALER}
+
+
+class Sockets:
+    """Of a kernel, and its manager: `stdin` listens when it is told to."""
+
+    def __init__(self) -> None:
+        self.context = zmq.Context()
+        self.session = Session(key=b"key")
+        self.shell, self.stdin = self.context.socket(zmq.ROUTER), self.context.socket(zmq.ROUTER)
+        self.stdin.setsockopt(zmq.ROUTER_MANDATORY, 1)  # who is not known is an error here, and not passed over
+        port = self.stdin.bind_to_random_port("tcp://127.0.0.1")
+        self.stdin.unbind(f"tcp://127.0.0.1:{port}")
+        self.ports = [self.shell.bind_to_random_port("tcp://127.0.0.1"), port]
+
+    def __getattr__(self, name: str) -> Any:
+        channel = name.removeprefix("connect_")
+        if channel not in KINDS:
+            raise AttributeError(name)
+
+        def connected(identity: bytes) -> ZMQStream:
+            socket = self.context.socket(KINDS[channel])
+            socket.identity = identity
+            socket.connect(f"tcp://127.0.0.1:{self.ports[channel == 'stdin']}")
+            return ZMQStream(socket)
+
+        return connected
+
+    def listen(self) -> None:
+        self.stdin.bind(f"tcp://127.0.0.1:{self.ports[1]}")
+
+    def get_kernel(self, _: str) -> Sockets:
+        return self
+
+    def __contains__(self, _: str) -> bool:
+        return True
+
+    def close(self) -> None:
+        self.context.destroy(linger=0)
+
+
+@pytest.fixture
+async def sockets() -> AsyncIterator[Sockets]:
+    made = Sockets()
+    yield made
+    made.close()
+
+
+async def test_code_that_may_ask_is_sent_once_the_kernel_can_ask_us(sockets: Sockets) -> None:
+    info = KernelInfo(id="k", spec="python3", state="idle")
+    kernel = InsideKernel(sockets, info, lambda _: None)
+    kernel._connect()
+    try:
+        sent = asyncio.ensure_future(kernel._put(asked(kernel, allow_stdin=True)))
+        await asyncio.sleep(0.3)
+        assert not sent.done() and not sockets.shell.poll(0)
+        sockets.listen()
+        await asyncio.wait_for(sent, 30)
+        assert sockets.shell.poll(30_000)
+        sockets.stdin.send_multipart([kernel._signing.bsession, b"a question"])  # raises where we are not known
+    finally:
+        kernel._hang_up()
+
+
+async def test_other_code_waits_for_nothing(sockets: Sockets) -> None:
+    info = KernelInfo(id="k", spec="python3", state="idle")
+    kernel = InsideKernel(sockets, info, lambda _: None)
+    kernel._connect()
+    try:
+        await asyncio.wait_for(kernel._put(asked(kernel, allow_stdin=False)), 30)
+        assert sockets.shell.poll(30_000) and zmq.IMMEDIATE not in sockets.context.sockopts
+    finally:
+        kernel._hang_up()
+
+
+def asked(kernel: InsideKernel, *, allow_stdin: bool) -> KernelMessage:
+    return message("shell", "execute_request", {"code": "1", "allow_stdin": allow_stdin}, kernel._session)
