@@ -25,6 +25,7 @@ from quire.runtimes.sandbox.walls import Sandbox
 _log = logging.getLogger(__name__)
 
 _WARM = 120.0  # seconds the zygote has to import what it preloads, on a cold disk too
+_HEEDED = 5.0  # seconds to end when told to
 _REST = 0.3  # seconds after a start before the next spare is made: the notebook that took one goes first
 PRELOAD = ("numpy", "pandas", "matplotlib.pyplot")
 
@@ -174,7 +175,8 @@ class PythonRuntime:
 
     async def _close(self) -> None:
         assert self._stocking is not None
-        await asyncio.wait([self._stocking])
+        while (await asyncio.wait([self._stocking], timeout=_HEEDED))[1]:
+            self._stocking.cancel()  # it may have come in a moment that takes it for something else
         await asyncio.gather(*(kernel.close() for kernel in self._spares))
         await asyncio.gather(*(zygote.close() for zygote in self._zygotes.values()))
         if isinstance(self._cgroups, Cgroups):
