@@ -13,7 +13,7 @@ from zmq.eventloop.zmqstream import ZMQStream
 
 from quire.clients.jupyter.inside_kernel import InsideKernel
 from quire.clients.jupyter.kernel_messages import KernelMessage, message
-from quire.clients.jupyter.ports import KernelInfo
+from quire.clients.jupyter.ports import JupyterError, KernelInfo
 
 KINDS = {"iopub": zmq.SUB, "shell": zmq.DEALER, "control": zmq.DEALER, "stdin": zmq.DEALER}
 
@@ -63,31 +63,36 @@ async def sockets() -> AsyncIterator[Sockets]:
     made.close()
 
 
-async def test_code_that_may_ask_is_sent_once_the_kernel_can_ask_us(sockets: Sockets) -> None:
-    info = KernelInfo(id="k", spec="python3", state="idle")
-    kernel = InsideKernel(sockets, info, lambda _: None)
-    kernel._connect()
-    try:
-        sent = asyncio.ensure_future(kernel._put(asked(kernel, allow_stdin=True)))
-        await asyncio.sleep(0.3)
-        assert not sent.done() and not sockets.shell.poll(0)
-        sockets.listen()
+@pytest.fixture
+async def kernel(sockets: Sockets) -> AsyncIterator[InsideKernel]:
+    made = InsideKernel(sockets, KernelInfo(id="k", spec="python3", state="idle"), lambda _: None)
+    made._connect()
+    yield made
+    made._hang_up()
+
+
+async def test_code_that_may_ask_is_sent_once_the_kernel_can_ask_us(sockets: Sockets, kernel: InsideKernel) -> None:
+    sent = asyncio.ensure_future(kernel._put(asked(kernel, allow_stdin=True)))
+    await asyncio.sleep(0.3)
+    assert not sent.done() and not sockets.shell.poll(0)
+    sockets.listen()
+    await asyncio.wait_for(sent, 30)
+    assert sockets.shell.poll(30_000)
+    sockets.stdin.send_multipart([kernel._signing.bsession, b"a question"])  # raises where we are not known
+
+
+async def test_other_code_waits_for_nothing(sockets: Sockets, kernel: InsideKernel) -> None:
+    await asyncio.wait_for(kernel._put(asked(kernel, allow_stdin=False)), 30)
+    assert sockets.shell.poll(30_000) and zmq.IMMEDIATE not in sockets.context.sockopts
+
+
+async def test_a_connection_that_is_closed_meanwhile_says_so(kernel: InsideKernel) -> None:
+    sent = asyncio.ensure_future(kernel._put(asked(kernel, allow_stdin=True)))
+    await asyncio.sleep(0.1)
+    kernel._hang_up()
+    kernel._end(JupyterError("It was closed."))
+    with pytest.raises(JupyterError, match="It was closed"):
         await asyncio.wait_for(sent, 30)
-        assert sockets.shell.poll(30_000)
-        sockets.stdin.send_multipart([kernel._signing.bsession, b"a question"])  # raises where we are not known
-    finally:
-        kernel._hang_up()
-
-
-async def test_other_code_waits_for_nothing(sockets: Sockets) -> None:
-    info = KernelInfo(id="k", spec="python3", state="idle")
-    kernel = InsideKernel(sockets, info, lambda _: None)
-    kernel._connect()
-    try:
-        await asyncio.wait_for(kernel._put(asked(kernel, allow_stdin=False)), 30)
-        assert sockets.shell.poll(30_000) and zmq.IMMEDIATE not in sockets.context.sockopts
-    finally:
-        kernel._hang_up()
 
 
 def asked(kernel: InsideKernel, *, allow_stdin: bool) -> KernelMessage:

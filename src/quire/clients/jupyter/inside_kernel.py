@@ -91,6 +91,8 @@ class InsideKernel(KernelTalk):
             self._connect()
         if one.content.get("allow_stdin"):
             await self._is_known()
+            if self._gone is not None:  # meanwhile
+                raise self._gone
         self._signing.send(
             self._streams[one.channel],
             {
@@ -131,7 +133,7 @@ class InsideKernel(KernelTalk):
         until it has. Each channel connects by itself, and to a kernel that just starts tries again after a while."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_KNOWN):
-                while not self._streams["stdin"].socket.poll(0, zmq.POLLOUT):  # noqa: ASYNC110 - it tells nobody
+                while (stdin := self._streams.get("stdin")) and not stdin.socket.poll(0, zmq.POLLOUT):  # noqa: ASYNC110
                     await asyncio.sleep(0.005)
 
     def _hang_up(self) -> None:

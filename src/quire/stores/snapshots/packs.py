@@ -118,10 +118,13 @@ class Packs:
             handle = os.open(self._folder / file, _WRITE)
         except FileNotFoundError:
             return None
-        if not systems.try_lock(handle):
-            os.close(handle)
-            return None
-        return Tail(file, handle)
+        ours = False
+        try:
+            ours = systems.try_lock(handle)
+        finally:
+            if not ours:
+                os.close(handle)
+        return Tail(file, handle) if ours else None
 
     def sizes(self, packs: Iterable[Pack]) -> dict[int, int]:
         """How large they really are; one that is gone is not there."""
