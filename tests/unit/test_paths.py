@@ -30,10 +30,20 @@ HOME = "/data/workspaces/1"
         ("a..b/.c", ("a..b", ".c")),
         ("-rf", ("-rf",)),
         ("a\\..\\b", ("a\\..\\b",)),
+        ("c:/b", ("c:", "b")),
     ],
 )
 def test_a_path_is_the_names_from_the_workspace_down(path: str, found: tuple[str, ...]) -> None:
     assert steps(HOME, path) == found
+
+
+def test_on_windows_a_path_is_written_with_either_and_may_begin_with_a_drive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "name", "nt")
+    for path in ("a\\b", "a/b", "C:\\ws\\1\\a\\b", "C:/ws/1/a/b"):
+        assert steps("C:\\ws\\1", path) == ("a", "b")
+    for path in ("D:\\a", "C:\\ws\\12\\a", "..\\a", "\\a"):
+        with pytest.raises(Refused):
+            steps("C:\\ws\\1", path)
 
 
 @pytest.mark.parametrize(

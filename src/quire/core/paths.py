@@ -19,10 +19,12 @@ def steps(workspace: str, path: str) -> tuple[str, ...]:
         size = len(path.encode("utf-8"))
     except UnicodeEncodeError:
         raise Refused(f"{shown(path)} is no text that UTF-8 can say. Rename the file in a cell.") from None
-    if os.name == "nt":  # where a path is written with either
+    absolute = path.startswith("/")
+    if os.name == "nt":  # where a path is written with either, and begins with a drive
         path, workspace = path.replace("\\", "/"), workspace.replace("\\", "/")
+        absolute = path.startswith("/") or path[1:3] == ":/"
     inner = path
-    if path.startswith("/") or path[1:3] == ":/":
+    if absolute:
         if path != workspace and not path.startswith(f"{workspace.rstrip('/')}/"):
             raise Refused(f"{shown(path)} is outside the notebook's workspace {workspace}. Give a path inside it.")
         inner = path[len(workspace) :]
