@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import ctypes
 import gc
 import logging
-import signal
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -17,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 from quire import __version__
 from quire.core.errors import QuireError
 from quire.settings import BadSetting, Settings, config_file, load
+from quire.shutdown import Shutdown
 
 if TYPE_CHECKING:
     from quire.core.app import App
 
-log = logging.getLogger(__name__)
 _ARENA_MAX = -8  # M_ARENA_MAX of malloc.h
-_LONG = 20.0  # seconds, for an end
 _SERVE_FLAGS = [name for name in Settings.model_fields if name != "data_dir"]  # which every command has
 
 
@@ -142,53 +139,6 @@ def _settings(parsed: argparse.Namespace) -> Settings:
     return load(flags, config=parsed.config)
 
 
-def _run(main: Callable[[], Awaitable[Any]], ending: Callable[[], None] = lambda: None) -> Any:
-    """Run to the end; SIGTERM and Ctrl-C end it with everything closed. `ending` is called before."""
-
-    async def until_told() -> Any:
-        told: list[signal.Signals] = []
-
-        def stop(number: signal.Signals) -> None:
-            told.append(number)
-            loop.call_later(_LONG, _say_where, task)
-            ending()
-            task.cancel()
-            with contextlib.suppress(NotImplementedError):  # on Windows
-                loop.remove_signal_handler(signal.SIGINT)
-            signal.signal(signal.SIGINT, signal.default_int_handler)  # a second Ctrl-C waits for nothing
-
-        loop, task = asyncio.get_running_loop(), asyncio.ensure_future(main())
-        for number in (signal.SIGTERM, signal.SIGINT):
-            try:
-                loop.add_signal_handler(number, stop, number)
-            except NotImplementedError:  # on Windows
-                signal.signal(number, lambda number, _: loop.call_soon_threadsafe(stop, signal.Signals(number)))
-        try:
-            return await task
-        except asyncio.CancelledError:
-            if not told:
-                raise
-            return 128 + told[0]
-
-    return asyncio.run(until_told())
-
-
-def _say_where(task: asyncio.Task[Any]) -> None:
-    """What an end that takes long waits for."""
-    if task.done():
-        return
-    places: list[str] = []
-    waits: Any = task.get_coro()
-    while waits is not None:
-        frame = getattr(waits, "cr_frame", None) or getattr(waits, "ag_frame", None)
-        if frame is not None:
-            places.append(f"{frame.f_code.co_qualname}:{frame.f_lineno}")
-            waits = waits.cr_await if hasattr(waits, "cr_await") else waits.ag_await
-        else:  # a step of a generator, which has no other way to it
-            waits = next((each for each in gc.get_referents(waits) if hasattr(each, "ag_frame")), None)
-    log.warning("ending takes long, at %s", " > ".join(places))
-
-
 def _serve(parsed: argparse.Namespace) -> int:
     settings = _settings(parsed)
     _share_memory_among_threads()
@@ -196,9 +146,11 @@ def _serve(parsed: argparse.Namespace) -> int:
 
     running: list[App] = []
 
-    def ending() -> None:
+    def announce_end() -> None:
         for app in running:
             app.runs.ending = True
+
+    shutdown = Shutdown(announce_end, settings.auto_save)
 
     async def main() -> int:
         from quire import compose
@@ -212,7 +164,9 @@ def _serve(parsed: argparse.Namespace) -> int:
             if doors is None:
                 from quire.frontends.mcp import stdio
 
-                await stdio.serve(server, settings.log_level.upper(), settings.max_request_bytes)
+                if sys.stdin.isatty():
+                    greeting.show_stdio()
+                await stdio.serve(server, settings.max_request_bytes)
             else:
                 from quire.frontends.http import probes
                 from quire.frontends.http.serve import serve
@@ -226,11 +180,11 @@ def _serve(parsed: argparse.Namespace) -> int:
                     log_level=settings.log_level,
                     bounds=compose.bounds(settings),
                     listening=lambda url: greeting.show(url, app.about),
-                    ending=ending,
                 )
+            shutdown.begin()  # a client closed stdin
         return 0
 
-    return int(_run(main, ending))
+    return int(shutdown.run(main))
 
 
 def _share_memory_among_threads() -> None:
@@ -257,7 +211,7 @@ def _with_app(parsed: argparse.Namespace, work: Callable[[App], Awaitable[int | 
         async with compose.app(settings, kernels=kernels) as app:
             return await work(app)
 
-    return int(_run(main) or 0)
+    return int(Shutdown(saving_s=settings.auto_save).run(main) or 0)
 
 
 def _exec(parsed: argparse.Namespace) -> int:
@@ -377,4 +331,4 @@ def _doctor(parsed: argparse.Namespace) -> int:
     async def main() -> int:
         return doctor.show([*await examining.examine(settings), ("settings file", None, where)])
 
-    return int(_run(main))
+    return int(Shutdown().run(main))

@@ -4,13 +4,12 @@ are."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
-import logging
 import socket
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -59,10 +58,9 @@ async def serve(
     log_level: str,
     bounds: Bounds,
     listening: Callable[[str], None],
-    ending: Callable[[], None],
 ) -> None:
-    """Until a signal ends it. `listening` is called with the address once connections are taken, `ending` when a
-    signal has come."""
+    """Serve until cancelled; open requests then have a moment to finish. `listening` is called with the address once
+    connections are accepted."""
     check_doors(host, doors)
     server.auth = doors.auth
     with _bind(host, port) as sock:
@@ -85,13 +83,19 @@ async def serve(
             http=bounded(bounds.connections, bounds.timeout),
         )
         be_quiet()  # after the configuration, which sets it up
-        running = _Server(config, ending)
         listening(address)
-        try:
-            await running.serve(sockets=[sock])
-        except asyncio.CancelledError:
-            logging.getLogger("uvicorn.error").disabled = True  # it takes being told to end for a fault
-            raise
+        await _run_until_cancelled(_Server(config), sock)
+
+
+async def _run_until_cancelled(server: uvicorn.Server, sock: socket.socket) -> None:
+    """Cancelling it would leave requests and the app's lifespan half closed, so uvicorn is asked to exit instead."""
+    serving = asyncio.ensure_future(server.serve(sockets=[sock]))
+    try:
+        await asyncio.shield(serving)
+    except asyncio.CancelledError:
+        server.should_exit = True
+        await serving
+        raise
 
 
 def asgi(server: FastMCP[Any], bounds: Bounds, *middleware: Middleware, **protection: Any) -> Starlette:
@@ -102,13 +106,9 @@ def asgi(server: FastMCP[Any], bounds: Bounds, *middleware: Middleware, **protec
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, ending: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._ending = ending
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self._ending()
-        super().handle_exit(sig, frame)
+    def capture_signals(self) -> contextlib.AbstractContextManager[None]:  # type: ignore[override]
+        """Signals are handled by quire.shutdown."""
+        return contextlib.nullcontext()
 
 
 def check_doors(host: str, doors: Doors) -> None:

@@ -1,8 +1,8 @@
-"""MCP over this process's stdin and stdout, read and written by the event loop itself.
+"""MCP over this process's stdin and stdout.
 
-The SDK hands every line to a thread and back, and every message from task to task; pipes need neither. Where stdin or
-stdout is not a pipe or socket (a file, a terminal), and on Windows, whose event loop takes no pipe that it has not made
-itself, the SDK's own way is taken.
+Pipes and sockets are read and written by the event loop itself: the SDK hands every line to a thread and back, and
+every message from task to task. A terminal, a file, and on Windows everything, is read by a thread that does not keep
+the process alive: the SDK's own thread waits for a line that may never come, and the server could not end.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import queue
 import stat
 import sys
+import threading
 from collections.abc import AsyncIterator
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import anyio
 from fastmcp import FastMCP
@@ -21,52 +23,135 @@ from fastmcp.server.context import reset_transport, set_transport
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-_LINE = 64 * 2**20  # bytes: the longest message taken, where there is no limit
+_MAX_LINE_BYTES = 64 * 2**20  # where no limit is set
+_CHUNK_BYTES = 1 << 16
+_FLUSH_S = 1.0  # for the last answers to be written
 
 
-async def serve(server: FastMCP[Any], log_level: str, most_bytes: int) -> None:
-    """Until the client closes stdin. A message of more than `most_bytes` is a bad one; 0 takes very long ones."""
-    if sys.platform == "win32" or not (_is_pipe(0) and _is_pipe(1)):
-        await server.run_stdio_async(show_banner=False, log_level=log_level)
-        return
+async def serve(server: FastMCP[Any], max_bytes: int) -> None:
+    """Serve until the client closes stdin. A message of more than `max_bytes` is a bad one; 0 means 64 MiB."""
     token = set_transport("stdio")
     low = server._mcp_server  # run_stdio_async takes no streams
     try:
-        async with server._lifespan_manager(), _streams(most_bytes or _LINE) as (incoming, outgoing):
+        async with server._lifespan_manager(), _streams(max_bytes or _MAX_LINE_BYTES) as (incoming, outgoing):
             await low.run(incoming, outgoing, low.create_initialization_options())
     finally:
         reset_transport(token)
 
 
-def _is_pipe(fd: int) -> bool:
-    mode = os.fstat(fd).st_mode
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
-
-
 @contextlib.asynccontextmanager
-async def _streams(longest: int) -> AsyncIterator[tuple[_Incoming, _Outgoing]]:
-    """Our own copies of 0 and 1; those numbers now lead nowhere and to stderr, so that nothing strays in."""
-    loop = asyncio.get_running_loop()
+async def _streams(max_bytes: int) -> AsyncIterator[tuple[_Incoming, _Outgoing]]:
+    """Our own copies of descriptors 0 and 1. The originals lead to the null device and to stderr, so that nothing else
+    that reads or prints disturbs the protocol."""
     stdin, stdout = os.dup(0), os.dup(1)
     with open(os.devnull, "rb") as nothing:  # noqa: ASYNC230, PTH123 - the null device does not block
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)
-    reader = asyncio.StreamReader(longest)
-    incoming, _ = await loop.connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(stdin, "rb", buffering=0)
+    reader = asyncio.StreamReader(max_bytes)
+    async with contextlib.AsyncExitStack() as stack:
+        if _loop_can_wait_for(stdin):
+            stack.callback((await _connect_reader(reader, stdin)).close)
+        else:
+            _read_in_thread(reader, stdin)
+        writer: _Writer
+        if _loop_can_wait_for(stdout):
+            writer = connected = await _connect_writer(stdout)
+            stack.callback(connected.close)
+        else:
+            writer = _ThreadWriter(stdout)
+            stack.push_async_callback(_flush, writer)
+        yield _Incoming(reader), _Outgoing(writer)
+
+
+def _loop_can_wait_for(fd: int) -> bool:
+    """Not a terminal: the event loop would make it non-blocking for the shell that started us, too."""
+    mode = os.fstat(fd).st_mode
+    return sys.platform != "win32" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
+
+
+async def _connect_reader(reader: asyncio.StreamReader, fd: int) -> asyncio.ReadTransport:
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(fd, "rb", buffering=0)
     )
-    outgoing, protocol = await loop.connect_write_pipe(
-        lambda: asyncio.streams.FlowControlMixin(), os.fdopen(stdout, "wb", buffering=0)
+    return transport
+
+
+async def _connect_writer(fd: int) -> asyncio.StreamWriter:
+    loop = asyncio.get_running_loop()
+    transport, protocol = await loop.connect_write_pipe(
+        lambda: asyncio.streams.FlowControlMixin(), os.fdopen(fd, "wb", buffering=0)
     )
+    return asyncio.StreamWriter(transport, protocol, None, loop)
+
+
+def _read_in_thread(reader: asyncio.StreamReader, fd: int) -> None:
+    """Feed the reader from a daemon thread: it may be waiting in read() when the process ends."""
+    loop = asyncio.get_running_loop()
+
+    def read() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            while data := _read(fd):
+                loop.call_soon_threadsafe(reader.feed_data, data)
+            loop.call_soon_threadsafe(reader.feed_eof)
+
+    threading.Thread(target=read, name="quire-stdin", daemon=True).start()
+
+
+def _read(fd: int) -> bytes:
     try:
-        yield _Incoming(reader), _Outgoing(asyncio.StreamWriter(outgoing, protocol, None, loop))
-    finally:
-        incoming.close()
-        outgoing.close()
+        return os.read(fd, _CHUNK_BYTES)
+    except OSError:  # the terminal is gone
+        return b""
+
+
+class _Writer(Protocol):
+    def write(self, data: bytes, /) -> None: ...
+
+    async def drain(self) -> None: ...
+
+
+class _ThreadWriter:
+    """Writes from a daemon thread: a terminal that is paused must not block the event loop."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._loop = asyncio.get_running_loop()
+        self._queue: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._unwritten = 0  # messages
+        self._empty = asyncio.Event()
+        self._empty.set()
+        threading.Thread(target=self._write_all, name="quire-stdout", daemon=True).start()
+
+    def write(self, data: bytes, /) -> None:
+        self._unwritten += 1
+        self._empty.clear()
+        self._queue.put(data)
+
+    async def drain(self) -> None:
+        await self._empty.wait()
+
+    def _write_all(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            while True:
+                view = memoryview(self._queue.get())
+                with contextlib.suppress(OSError):  # the client is gone, and the end of stdin says so
+                    while view:
+                        view = view[os.write(self._fd, view) :]
+                self._loop.call_soon_threadsafe(self._wrote_one)
+
+    def _wrote_one(self) -> None:
+        self._unwritten -= 1
+        if not self._unwritten:
+            self._empty.set()
+
+
+async def _flush(writer: _Writer) -> None:
+    with anyio.move_on_after(_FLUSH_S):
+        await writer.drain()
 
 
 class _Stream:
-    """What the SDK asks of both; whoever made the pipe closes it."""
+    """What the SDK asks of both streams. They are closed by `_streams`."""
 
     async def aclose(self) -> None: ...
 
@@ -77,7 +162,7 @@ class _Stream:
 
 
 class _Incoming(_Stream):
-    """Messages; what is none comes as the error it is."""
+    """Messages; bytes that are not a message come as the error they cause."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader
@@ -97,16 +182,16 @@ class _Incoming(_Stream):
             if not line:
                 raise anyio.EndOfStream
             return SessionMessage(jsonrpc_message_adapter.validate_json(line.decode("utf-8", "replace"), by_name=False))
-        except ValueError as error:  # of the parser's, or the line is longer than any message may be
+        except ValueError as error:  # the parser's, or the line is longer than a message may be
             return error
 
 
 class _Outgoing(_Stream):
-    def __init__(self, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, writer: _Writer) -> None:
         self._writer = writer
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Whoever gives up while the client does not read leaves nothing behind."""
+        """Write one message. A caller that is cancelled while the client does not read leaves nothing behind."""
         try:
             await self._writer.drain()
         except ConnectionError as error:

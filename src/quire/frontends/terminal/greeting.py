@@ -5,9 +5,23 @@ from __future__ import annotations
 import json
 import sys
 
+STDIO = """Quire waits for an MCP client on standard input. A client starts it by itself:
+
+  quire install claude-code          writes the client's configuration; other clients: quire install --help
+  claude mcp add quire -- quire      does the same by hand
+  quire serve --transport http       serves over HTTP instead, for clients that connect to an address
+  quire exec 'print(1 + 1)'          runs code without a client
+
+Ctrl-C ends it."""
+
 
 def show(url: str, about: dict[str, str]) -> None:
     print(text(url, about), file=sys.stderr, flush=True)
+
+
+def show_stdio() -> None:
+    """For a person who started `quire` by hand: it would look as if it hung."""
+    print(STDIO, file=sys.stderr, flush=True)
 
 
 def text(url: str, about: dict[str, str]) -> str:
