@@ -18,7 +18,11 @@ from quire.settings import BadSetting, Settings, config_file, load
 from quire.shutdown import Shutdown
 
 if TYPE_CHECKING:
+    from fastmcp import FastMCP
+
     from quire.core.app import App
+
+    Serve = Callable[[App, FastMCP[Any]], Awaitable[None]]
 
 _ARENA_MAX = -8  # M_ARENA_MAX of malloc.h
 _SERVE_FLAGS = [name for name in Settings.model_fields if name != "data_dir"]  # which every command has
@@ -30,8 +34,8 @@ _RUN = "Run a notebook or a script from the first cell to the last"
 def main(argv: list[str] | None = None) -> None:
     """`quire` alone serves MCP over stdio: what a client's configuration starts."""
     arguments = sys.argv[1:] if argv is None else argv
-    parsed = parser().parse_args(arguments or ["serve", "--transport", "stdio"])
     try:
+        parsed = parser().parse_args(arguments or ["serve", "--transport", "stdio"])
         code = parsed.command(parsed)
     except (BadSetting, QuireError) as error:
         print(f"quire: {error}", file=sys.stderr)
@@ -143,7 +147,10 @@ def _serve(parsed: argparse.Namespace) -> int:
     settings = _settings(parsed)
     _share_memory_among_threads()
     logging.basicConfig(level=settings.log_level.upper(), stream=sys.stderr)
+    # loaded before anything is opened: until then a signal ends the process at once
+    from quire import compose
 
+    serve = _over_http(settings) if settings.transport == "http" else _over_stdio(settings)
     running: list[App] = []
 
     def announce_end() -> None:
@@ -153,38 +160,50 @@ def _serve(parsed: argparse.Namespace) -> int:
     shutdown = Shutdown(announce_end, settings.auto_save)
 
     async def main() -> int:
-        from quire import compose
-        from quire.frontends.terminal import greeting
-
-        doors = compose.doors(settings) if settings.transport == "http" else None
         async with compose.app(settings) as app:
             running.append(app)
             server = compose.mcp(app, settings)
             gc.freeze()  # what is loaded by now stays: collections need not look at it again
-            if doors is None:
-                from quire.frontends.mcp import stdio
-
-                if sys.stdin.isatty():
-                    greeting.show_stdio()
-                await stdio.serve(server, settings.max_request_bytes)
-            else:
-                from quire.frontends.http import probes
-                from quire.frontends.http.serve import serve
-
-                probes.register(server, app)
-                await serve(
-                    server,
-                    host=settings.host,
-                    port=settings.port,
-                    doors=doors,
-                    log_level=settings.log_level,
-                    bounds=compose.bounds(settings),
-                    listening=lambda url: greeting.show(url, app.about),
-                )
-            shutdown.begin()  # a client closed stdin
+            await serve(app, server)
+            shutdown.begin()  # the client closed stdin
         return 0
 
     return int(shutdown.run(main))
+
+
+def _over_stdio(settings: Settings) -> Serve:
+    from quire.frontends.mcp import stdio
+    from quire.frontends.terminal import greeting
+
+    async def serve(app: App, server: FastMCP[Any]) -> None:
+        if sys.stdin.isatty():
+            greeting.show_stdio()
+        await stdio.serve(server, settings.max_request_bytes)
+
+    return serve
+
+
+def _over_http(settings: Settings) -> Serve:
+    from quire import compose
+    from quire.frontends.http import probes
+    from quire.frontends.http.serve import serve as serve_http
+    from quire.frontends.terminal import greeting
+
+    doors = compose.doors(settings)
+
+    async def serve(app: App, server: FastMCP[Any]) -> None:
+        probes.register(server, app)
+        await serve_http(
+            server,
+            host=settings.host,
+            port=settings.port,
+            doors=doors,
+            log_level=settings.log_level,
+            bounds=compose.bounds(settings),
+            listening=lambda url: greeting.show(url, app.about),
+        )
+
+    return serve
 
 
 def _share_memory_among_threads() -> None:
