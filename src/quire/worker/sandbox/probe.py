@@ -78,12 +78,15 @@ def _ids() -> None:
     if made is None:
         os._exit(0)
     try:
-        with tempfile.TemporaryDirectory() as folder:
+        folder = tempfile.mkdtemp()
+        try:
             tree = system.open_tree(folder)
-            try:
-                system.set_attributes(tree, read_only=False, ids=made.ids)
-            finally:
-                os.close(tree)
+        finally:
+            os.rmdir(folder)  # soon: this process is killed if the server ends while it warms up
+        try:
+            system.set_attributes(tree, read_only=False, ids=made.ids)
+        finally:
+            os.close(tree)
     finally:
         os.close(made.ids)
         os.waitpid(made.pid, 0)
