@@ -21,7 +21,8 @@ from typing import Any
 
 import nbformat
 from fastmcp import Client
-from tests import corpus, reference
+from tests import corpus
+from tests.support import ipykernel_reference
 
 from bench.servers import quire, timed
 from quire import compose
@@ -45,8 +46,12 @@ async def notebooks() -> tuple[float, float]:
             around = time.perf_counter() - begun
             for name in corpus.NAMES:
                 cells = corpus.read(name)
-                ours.append(await timed(lambda name=name, cells=cells: reference.through_quire(app, name, cells)))
-                theirs.append(await timed(lambda cells=cells: asyncio.to_thread(reference.through_ipykernel, cells)))
+                ours.append(
+                    await timed(lambda name=name, cells=cells: ipykernel_reference.through_quire(app, name, cells))
+                )
+                theirs.append(
+                    await timed(lambda cells=cells: asyncio.to_thread(ipykernel_reference.through_ipykernel, cells))
+                )
             begun = time.perf_counter()
         around += time.perf_counter() - begun
     return (sum(ours) + around) / sum(theirs), statistics.median(map(float.__truediv__, ours, theirs))
@@ -56,10 +61,10 @@ async def commands() -> float:
     """Each in a fresh process: `quire run` over `jupyter execute`, in sum."""
     ours = theirs = 0.0
     with tempfile.TemporaryDirectory() as folder:
-        env = reference.environment(folder)
+        env = ipykernel_reference.environment(folder)
         for name in corpus.NAMES:
             file = Path(folder, f"{name}.ipynb")
-            nbformat.write(nbformat.from_dict(reference.document(corpus.read(name))), file)
+            nbformat.write(nbformat.from_dict(ipykernel_reference.document(corpus.read(name))), file)
             run = [sys.executable, "-m", "quire", "run", str(file), "-o", f"{folder}/ours.ipynb", "--allow-errors"]
             execute = [sys.executable, "-m", "jupyter", "execute", "--allow-errors", "--output=theirs", str(file)]
             ours += _process(run, folder, env)

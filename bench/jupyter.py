@@ -21,8 +21,8 @@ from typing import Any
 
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
-from tests.jupyter.lab import Lab, chromium, lab
-from tests.jupyter.servers import JupyterServer, jupyter
+from tests.support.jupyter.lab import Lab, chromium, lab
+from tests.support.jupyter.servers import JupyterServer, jupyter
 
 from bench.servers import bare_http, timed
 from quire.clients.jupyter.connecting import remote

@@ -9,7 +9,7 @@ import pytest
 from bench.surface import read_chars, wire_chars
 from mcp_types import Tool
 
-from tests.conftest import stdio_client
+from tests.support.servers import stdio_client
 
 LONGEST_DESCRIPTION = 400
 HINTS = ("read_only_hint", "destructive_hint", "idempotent_hint", "open_world_hint")

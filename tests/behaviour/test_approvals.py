@@ -16,8 +16,9 @@ from fastmcp.client.elicitation import ElicitResult
 
 import quire
 from quire.core.errors import NotFound
-from tests.conftest import DEADLINE, call, http_client, http_server, stdio_client, text
-from tests.watched import Quick, install
+from tests.support.quick_backend import Quick, install
+from tests.support.servers import call, http_client, http_server, stdio_client, text
+from tests.support.waiting import DEADLINE
 
 WAYS = ["stdio-2026", "stdio-2025", "http-2026", "http-2025"]
 WIPE = "quick.wipe('/all')"

@@ -18,16 +18,8 @@ import pytest
 from fastmcp import Client
 from mcp.shared.exceptions import MCPError
 
-from tests.conftest import (
-    DEADLINE,
-    call,
-    http_client,
-    http_server,
-    server_environment,
-    stdio_client,
-    text,
-)
-from tests.watched import reached
+from tests.support.servers import call, http_client, http_server, server_environment, stdio_client, text
+from tests.support.waiting import DEADLINE, reached
 
 MAIN_CELLS = "notebook://main/cells"
 

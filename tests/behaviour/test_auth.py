@@ -22,8 +22,9 @@ from fastmcp.server.auth.providers.jwt import RSAKeyPair
 from joserfc import jwk, jwt
 from mcp.client.subscriptions import listen
 
-from tests.conftest import DEADLINE, call, http_server, server_environment, stdio_client, text
-from tests.users import Users, bearer, issuer
+from tests.support.http_users import Users, bearer, issuer
+from tests.support.servers import call, http_server, server_environment, stdio_client, text
+from tests.support.waiting import DEADLINE
 
 QUICK: dict[str, Any] = {"preload": "", "spare_kernels": 0, "snapshot_interval": 0}
 HELLO = {

@@ -12,9 +12,11 @@ import anyio
 import pytest
 from fastmcp import Client
 
-from tests.conftest import call, node_server, stdio_client, text, wait_until
-from tests.faults.conftest import Book, new_book, until
-from tests.watched import GOOD, Quick, install, misbehaving
+from tests.support.external_programs import node_server
+from tests.support.notebooks import Book, new_book
+from tests.support.quick_backend import GOOD, Quick, install, misbehaving
+from tests.support.servers import call, stdio_client, text
+from tests.support.waiting import until, wait_until
 
 
 @pytest.fixture(scope="module")

@@ -15,18 +15,12 @@ from typing import Any
 import pytest
 from fastmcp import Client
 
-from tests.conftest import (
-    BACKENDS,
-    DEADLINE,
-    call,
-    free_port,
-    listening,
-    server_environment,
-    stdio_client,
-    text,
-)
-from tests.faults.conftest import Book, new_book
-from tests.watched import GOOD, Quick, install, installed, misbehaving
+from tests.support.backends import BACKENDS
+from tests.support.notebooks import Book, new_book
+from tests.support.processes import free_port, listening
+from tests.support.quick_backend import GOOD, Quick, install, installed, misbehaving
+from tests.support.servers import call, server_environment, stdio_client, text
+from tests.support.waiting import DEADLINE
 
 TOKEN = "tok-7c1e88d04ab2f9"
 MARK = "98765.4321"  # an argument that their command lines are known by

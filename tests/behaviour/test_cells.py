@@ -14,8 +14,10 @@ import anyio
 import pytest
 from fastmcp import Client
 
-from tests.conftest import DEADLINE, alive, call, stdio_client, text, wait_until
-from tests.faults.conftest import Book, appears, here, new_book, until, waits_for
+from tests.support.notebooks import Book, new_book, waits_for
+from tests.support.processes import alive, here
+from tests.support.servers import call, stdio_client, text
+from tests.support.waiting import DEADLINE, appears, until, wait_until
 
 
 @pytest.fixture(scope="module")

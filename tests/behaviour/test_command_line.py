@@ -13,7 +13,10 @@ import nbformat
 import pytest
 
 from quire import __version__
-from tests.conftest import DEADLINE, free_port, http_server, inspector, server_environment
+from tests.support.external_programs import inspector
+from tests.support.processes import free_port
+from tests.support.servers import http_server, server_environment
+from tests.support.waiting import DEADLINE
 
 
 def quire(data_dir: Path, *arguments: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:

@@ -12,7 +12,8 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from quire import compose
 from quire.core.app import App
 from quire.settings import load
-from tests import corpus, reference
+from tests import corpus
+from tests.support import ipykernel_reference
 
 _AT_ONCE = 2  # ipykernels
 
@@ -32,7 +33,7 @@ def references(request: pytest.FixtureRequest) -> Iterator[dict[str, Future[Any]
     """What ipykernel makes of each notebook that is asked for, gathered ahead of the tests."""
     wanted = [item.callspec.params["name"] for item in request.session.items if _of_the_corpus(item)]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        yield {name: pool.submit(reference.through_ipykernel, corpus.read(name)) for name in wanted}
+        yield {name: pool.submit(ipykernel_reference.through_ipykernel, corpus.read(name)) for name in wanted}
         pool.shutdown(cancel_futures=True)
 
 
@@ -46,10 +47,12 @@ def test_a_notebook_gives_what_ipykernel_gives(
 ) -> None:
     portal, app = server
     cells = corpus.read(name)
-    ours = portal.call(reference.through_quire, app, name, cells)
-    found = reference.differences(cells, references[name].result(), ours)
+    ours = portal.call(ipykernel_reference.through_quire, app, name, cells)
+    found = ipykernel_reference.differences(cells, references[name].result(), ours)
     if found:  # ipykernel itself may hear what a child process wrote only after its cell: it is given time for that
-        found = reference.differences(cells, reference.through_ipykernel(cells, patiently=True), ours)
+        found = ipykernel_reference.differences(
+            cells, ipykernel_reference.through_ipykernel(cells, patiently=True), ours
+        )
     assert not found, "\n".join(["", *found])
 
 

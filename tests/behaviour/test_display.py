@@ -14,8 +14,9 @@ import pytest
 from fastmcp import Client
 from fastmcp.exceptions import McpError
 
-from tests.conftest import DEADLINE, call, stdio_client, text
-from tests.faults.conftest import Book, appears, new_book, until, waits_for
+from tests.support.notebooks import Book, new_book, waits_for
+from tests.support.servers import call, stdio_client, text
+from tests.support.waiting import DEADLINE, appears, until
 
 
 @pytest.fixture(scope="module")

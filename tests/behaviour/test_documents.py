@@ -23,7 +23,8 @@ from quire.core.errors import Failed, NotFound, Refused
 from quire.core.model import LOCAL
 from quire.notebook_format import ipynb
 from quire.settings import load
-from tests.conftest import DEADLINE, call, http_client, http_server, text
+from tests.support.servers import call, http_client, http_server, text
+from tests.support.waiting import DEADLINE
 
 SPEC = {"kernelspec": {"name": "python3", "display_name": "Python 3"}, "language_info": {"name": "python"}}
 PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x28\x00\x00\x00\x1e\x08\x06" + bytes(90)

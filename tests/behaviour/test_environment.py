@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fastmcp import Client
 
-from tests.conftest import call, stdio_client, text
+from tests.support.servers import call, stdio_client, text
 
 INDEX = "pypi.org,files.pythonhosted.org"
 LOOK = "import six, sys\n[six.__name__, six.__file__.startswith(sys.prefix), sys.prefix]"

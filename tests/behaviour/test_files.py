@@ -15,7 +15,7 @@ import quire
 from quire.core.app import App
 from quire.core.errors import NotFound, Refused
 from quire.core.model import LOCAL, Notebook, NotebookId
-from tests.conftest import call, http_client, http_server, stdio_client, text
+from tests.support.servers import call, http_client, http_server, stdio_client, text
 
 # one pixel
 PNG = base64.b64decode(

@@ -13,7 +13,8 @@ import pytest
 from fastmcp import Client
 from fastmcp.client.elicitation import ElicitResult
 
-from tests.conftest import DEADLINE, call, http_client, http_server, stdio_client, text
+from tests.support.servers import call, http_client, http_server, stdio_client, text
+from tests.support.waiting import DEADLINE
 
 WAYS = ["stdio-2026", "stdio-2025", "http-2026", "http-2025"]
 

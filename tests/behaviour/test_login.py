@@ -20,8 +20,10 @@ from fastmcp.client.transports import StreamableHttpTransport
 from fastmcp.server.auth.providers.jwt import RSAKeyPair
 from joserfc import jwk
 
-from tests.conftest import DEADLINE, call, free_port, server_environment, text, wait_until
-from tests.users import bearer, issuer
+from tests.support.http_users import bearer, issuer
+from tests.support.processes import free_port
+from tests.support.servers import call, server_environment, text
+from tests.support.waiting import DEADLINE, wait_until
 
 REDIRECT = "http://127.0.0.1:1/callback"
 

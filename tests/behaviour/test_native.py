@@ -13,9 +13,10 @@ from fastmcp.client.messages import MessageHandler
 from mcp.client.subscriptions import listen
 from mcp_types import ToolListChangedNotification
 
-from tests.conftest import DEADLINE, call, http_client, http_server, stdio_client, text
-from tests.faults.conftest import Book, new_book
-from tests.watched import Quick, install, installed, reached
+from tests.support.notebooks import Book, new_book
+from tests.support.quick_backend import Quick, install, installed
+from tests.support.servers import call, http_client, http_server, stdio_client, text
+from tests.support.waiting import DEADLINE, reached
 
 NOTES = """
 class Notes:

@@ -11,7 +11,7 @@ import nbformat
 import pytest
 from fastmcp import Client
 
-from tests.conftest import call, http_client, http_server, stdio_client, text
+from tests.support.servers import call, http_client, http_server, stdio_client, text
 
 
 async def cells(client: Client[Any], **where: Any) -> list[dict[str, Any]]:

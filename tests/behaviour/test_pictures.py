@@ -12,8 +12,9 @@ import pytest
 from fastmcp import Client
 
 from quire.core.images import dimensions
-from tests.conftest import call, missing, stdio_client, text
-from tests.faults.conftest import Book, new_book
+from tests.support.external_programs import missing
+from tests.support.notebooks import Book, new_book
+from tests.support.servers import call, stdio_client, text
 
 
 @pytest.fixture(scope="module")

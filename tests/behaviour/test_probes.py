@@ -13,9 +13,9 @@ from starlette.requests import Request
 
 from quire.frontends.http import metrics
 from quire.frontends.http.probes import may_see_metrics
-from tests.conftest import call, http_client, http_server, stdio_client
-from tests.users import Users, bearer
-from tests.watched import reached
+from tests.support.http_users import Users, bearer
+from tests.support.servers import call, http_client, http_server, stdio_client
+from tests.support.waiting import reached
 
 SAMPLE = re.compile(r'([a-z_]+)(?:\{((?:[a-z_]+="[^"]*",?)*)\})? (\S+)')
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import DEADLINE, server_environment
+from tests.support.servers import server_environment
+from tests.support.waiting import DEADLINE
 
 
 class Raw:

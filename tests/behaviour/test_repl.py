@@ -9,7 +9,8 @@ import anyio
 import pytest
 from fastmcp import Client
 
-from tests.conftest import DEADLINE, call, http_client, http_server, stdio_client, text
+from tests.support.servers import call, http_client, http_server, stdio_client, text
+from tests.support.waiting import DEADLINE
 
 
 async def test_the_value_of_the_last_expression_comes_back_and_variables_stay(client: Client[Any]) -> None:

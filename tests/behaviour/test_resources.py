@@ -15,7 +15,8 @@ from mcp.client.subscriptions import listen
 from mcp.shared.subscriptions import ResourceUpdated
 from mcp_types import PromptReference, ResourceTemplateReference, ResourceUpdatedNotification
 
-from tests.conftest import DEADLINE, call, http_client, http_server, stdio_client
+from tests.support.servers import call, http_client, http_server, stdio_client
+from tests.support.waiting import DEADLINE
 
 
 async def read(client: Client[Any], uri: str) -> Any:

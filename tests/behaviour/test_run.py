@@ -26,7 +26,9 @@ from quire.core.active import ActiveRun, Stop
 from quire.core.model import LOCAL, NewCell, Notebook, NotebookId
 from quire.core.transcript import Transcript
 from quire.frontends.terminal.performance import Stopping
-from tests.conftest import DEADLINE, alive, processes_of, server_environment, wait_until
+from tests.support.processes import alive, processes_of
+from tests.support.servers import server_environment
+from tests.support.waiting import DEADLINE, wait_until
 
 COMMAND = [sys.executable, "-m", "quire", "run"]
 ENDLESS = "import time\nprint('begun', flush=True)\nwhile True: time.sleep(0.01)"

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from fastmcp import Client
 
-from tests.conftest import call, http_client, http_server, processes_of, stdio_client, text
-from tests.faults.conftest import until
-from tests.wasm.programs import assets_dir
-from tests.watched import Quick, install, misbehaving
+from tests.support.processes import processes_of
+from tests.support.quick_backend import Quick, install, misbehaving
+from tests.support.servers import call, http_client, http_server, stdio_client, text
+from tests.support.waiting import until
+from tests.support.wasm.assets import assets_dir
 
 SET: dict[str, Any] = {"toolsets": "sandbox", "preload": "", "spare_kernels": 0}
 

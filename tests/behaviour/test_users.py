@@ -20,8 +20,11 @@ from mcp.client.subscriptions import listen
 from mcp.shared.subscriptions import ResourceUpdated
 from mcp_types import ResourceTemplateReference, ResourceUpdatedNotification, ToolListChangedNotification
 
-from tests.conftest import BACKENDS, DEADLINE, call, http_server, listening, text
-from tests.users import Users, issuer
+from tests.support.backends import BACKENDS
+from tests.support.http_users import Users, issuer
+from tests.support.processes import listening
+from tests.support.servers import call, http_server, text
+from tests.support.waiting import DEADLINE
 
 DIARY = "alice/diary"
 NOTHING = "alice/nothing"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance import __main__ as conformance
-from tests.conftest import missing
+from tests.support.external_programs import missing
 
 
 @pytest.fixture(scope="module")

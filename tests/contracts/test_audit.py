@@ -18,7 +18,7 @@ from quire.core import audit
 from quire.core.audit import Audit, Record, Wanted
 from quire.core.model import LOCAL
 from quire.stores.audit import FileAudit, MemoryAudit, ReadFiles
-from tests.conftest import wait_until
+from tests.support.waiting import wait_until
 
 
 @dataclass(frozen=True, kw_only=True)

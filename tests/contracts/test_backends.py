@@ -12,53 +12,24 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from quire.capabilities.connections import McpBackends, McpConnection
-from quire.core.capability import Backend, Offered
+from quire.core.capability import Backend
 from quire.core.errors import CallTimeout, Failed, Lost
 from quire.wire.messages import shallow
-from tests.conftest import BACKENDS, DEADLINE, alive, free_port, listening, node_server, processes_of, wait_until
+from tests.support.backend_listener import Heard, misbehaving
+from tests.support.backends import BACKENDS
+from tests.support.external_programs import node_server
+from tests.support.processes import alive, free_port, listening, processes_of
+from tests.support.waiting import DEADLINE, wait_until
 
 TOKEN = "tok-5f2c91d7"
 GOOD = Backend(command=(sys.executable, str(BACKENDS / "good.py")))
 CONNECT = 30.0
-
-
-@dataclass
-class Heard:
-    """A listener that keeps what it hears."""
-
-    offers: list[Offered] = field(default_factory=list)
-    logs: list[tuple[str, str]] = field(default_factory=list)
-    losses: list[str] = field(default_factory=list)
-    news: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def changed(self, offered: Offered) -> None:
-        self.offers.append(offered)
-        self.news.set()
-
-    def logged(self, level: str, text: str) -> None:
-        self.logs.append((level, text))
-        self.news.set()
-
-    def lost(self, why: str) -> None:
-        self.losses.append(why)
-        self.news.set()
-
-    async def until(self, true: Any) -> None:
-        async with asyncio.timeout(DEADLINE):
-            while not true():
-                self.news.clear()
-                await self.news.wait()
-
-
-def misbehaving(*mode: str, **given: Any) -> Backend:
-    return Backend(command=(sys.executable, str(BACKENDS / "misbehaving.py"), *mode), **given)
 
 
 def backends(**environment: str) -> McpBackends:
@@ -631,7 +602,7 @@ def test_a_backend_dies_with_a_server_that_is_killed(tmp_path: Path) -> None:
     program = f"""
 import asyncio, os
 from quire.capabilities.connections import McpBackends
-from tests.contracts.test_backends import Heard, misbehaving
+from tests.support.backend_listener import Heard, misbehaving
 async def main():
     await McpBackends(environ=os.environ).connect(misbehaving("deaf"), Heard(), timeout=30)
     print("connected", flush=True)

@@ -18,7 +18,7 @@ from quire.stores import folders
 from quire.stores.folders import DiskFolders
 from quire.stores.named import Named
 from quire.stores.walk import Held
-from tests.conftest import missing
+from tests.support.external_programs import missing
 
 EXCHANGE = ctypes.CDLL(None).renameat2  # two names at once: there is always something there
 

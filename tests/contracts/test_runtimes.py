@@ -13,7 +13,7 @@ import pytest
 import quire
 from quire.core.errors import Failed, Refused
 from quire.frontends.python import Notebook, Quire
-from tests.wasm.programs import assets_dir, science_assets_dir
+from tests.support.wasm.assets import assets_dir, science_assets_dir
 
 CLOSURE = """
 def counter(n):

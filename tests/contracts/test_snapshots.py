@@ -14,8 +14,8 @@ from quire.core.model import Loss, NotebookId, RunId
 from quire.core.ports import Snapshots
 from quire.stores.snapshots.store import FileSnapshots
 from quire.wire import chunks
-from tests import drafts
-from tests.drafts import BOOK, keep, load, noise
+from tests.support import snapshot_drafts
+from tests.support.snapshot_drafts import BOOK, keep, load, noise
 
 OTHER = NotebookId("other")
 MIB = 1 << 20
@@ -63,7 +63,7 @@ async def test_what_a_snapshot_says_of_itself_is_listed_oldest_first(store: Snap
         "seconds": 1.5,
     }
     draft = await store.begin(BOOK, None)
-    writing = drafts.of([b"abc"])
+    writing = snapshot_drafts.of([b"abc"])
     writing.about = about
     first = await store.publish(draft, writing.write(draft.file), run=RunId("r1"), name="")
     store.abandon(draft)
@@ -162,7 +162,7 @@ async def test_whoever_loads_a_snapshot_is_not_disturbed_by_a_sweep(store: Snaps
     recipes = [await store.open(kept), await store.open(gone)]
     await store.drop([gone.id])
     assert (await store.sweep()).freed
-    assert [drafts.read_back(each) for each in recipes] == [[whole], [noise(13, 4 * MIB)]]
+    assert [snapshot_drafts.read_back(each) for each in recipes] == [[whole], [noise(13, 4 * MIB)]]
     for recipe in recipes:
         for file in (recipe.file, *recipe.packs):
             os.close(file)
@@ -174,7 +174,7 @@ async def test_of_another_notebook_s_pack_only_what_both_have_is_handed_out(stor
     mine = await keep(store, [shared, noise(22, MIB)])
     recipe = await store.open(mine)
     try:
-        assert drafts.read_back(recipe) == [shared, noise(22, MIB)]
+        assert snapshot_drafts.read_back(recipe) == [shared, noise(22, MIB)]
         held = b"".join(os.pread(pack, os.fstat(pack).st_size, 0) for pack in recipe.packs)
         assert shared[:4096] in held and secret[:4096] not in held
     finally:
@@ -208,7 +208,7 @@ async def test_a_base_that_was_swept_meanwhile_is_said(store: Snapshots) -> None
     draft = await store.begin(BOOK, base)
     await store.drop([base.id])
     await store.sweep()
-    written = drafts.of([noise(15, MIB)], drafts.known_to(draft.base)).write(draft.file)
+    written = snapshot_drafts.of([noise(15, MIB)], snapshot_drafts.known_to(draft.base)).write(draft.file)
     with pytest.raises(Failed, match=r"is not there\. The last snapshot stands"):
         await store.publish(draft, written, run=None, name="")
     store.abandon(draft)
@@ -232,7 +232,7 @@ async def test_drafts_at_the_same_time_are_all_kept(store: Snapshots, tmp_path: 
 async def test_an_abandoned_draft_leaves_nothing_and_may_be_abandoned_twice(store: Snapshots, tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     draft = await store.begin(BOOK, None)
-    drafts.of([noise(16, MIB)]).write(draft.file)
+    snapshot_drafts.of([noise(16, MIB)]).write(draft.file)
     store.abandon(draft)
     other = await store.begin(BOOK, None)  # has the same number
     store.abandon(draft)
@@ -249,7 +249,7 @@ async def test_no_descriptor_is_left_open(store: Snapshots) -> None:
         await load(store, await keep(store, [noise(seed, MIB)], base=first))
         await store.sweep()
         with pytest.raises(Failed):
-            await drafts.offer(store, drafts.Writing(wholes=[chunks.Whole(5, (bytes(32),))]))
+            await snapshot_drafts.offer(store, snapshot_drafts.Writing(wholes=[chunks.Whole(5, (bytes(32),))]))
     assert len(os.listdir("/proc/self/fd")) == before
 
 
@@ -295,9 +295,9 @@ async def test_two_stores_may_write_the_same_notebook_while_both_sweep(tmp_path:
 async def test_values_that_were_written_for_people_are_read_back(store: Snapshots) -> None:
     assert await store.values(await keep(store, [b"x"])) == {}
     for values, read in (({"x": [1, {"y": None}]}, {"x": [1, {"y": None}]}), ("nonsense", {})):
-        writing = drafts.of([b"x"])
+        writing = snapshot_drafts.of([b"x"])
         writing.about["values"] = values
-        assert await store.values(await drafts.offer(store, writing)) == read
+        assert await store.values(await snapshot_drafts.offer(store, writing)) == read
 
 
 async def test_a_copy_for_people_is_written_anew_each_time_wherever_its_names_lead(

@@ -27,10 +27,11 @@ from quire.frontends import python as python_api
 from quire.frontends.http import metrics
 from quire.frontends.terminal.demo import STEPS
 from quire.settings import Settings, load
-from tests import survival
-from tests.conftest import DEADLINE, server_environment, stdio_client
-from tests.security.test_attacks import ATTACKS
-from tests.wasm.programs import assets_dir, science_assets_dir
+from tests.support import survival_table
+from tests.support.security.attacks import ATTACKS
+from tests.support.servers import server_environment, stdio_client
+from tests.support.waiting import DEADLINE
+from tests.support.wasm.assets import assets_dir, science_assets_dir
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -408,9 +409,9 @@ def test_the_page_on_embedding_names_all_an_object_has(kind: type) -> None:
 
 
 def test_the_tables_of_what_survives_are_those_that_are_tried() -> None:
-    assert survival.table() in section(read("docs/survival.md"), "## A run, a crash, a restart")
-    assert survival.kinds() in section(read("docs/survival.md"), "## Kinds of objects")
-    assert f"| {survival.count()} |" in section(read("docs/SPECIFICATION.md"), "## Numbers")
+    assert survival_table.table() in section(read("docs/survival.md"), "## A run, a crash, a restart")
+    assert survival_table.kinds() in section(read("docs/survival.md"), "## Kinds of objects")
+    assert f"| {survival_table.count()} |" in section(read("docs/SPECIFICATION.md"), "## Numbers")
 
 
 # Architecture and specification

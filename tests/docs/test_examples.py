@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import DEADLINE, server_environment
-from tests.wasm.programs import assets_dir
+from tests.support.servers import server_environment
+from tests.support.waiting import DEADLINE
+from tests.support.wasm.assets import assets_dir
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 

@@ -13,11 +13,9 @@ import httpx2
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from tests.conftest import DEADLINE, call, http_client, server_environment, text
-from tests.faults.conftest import QUICK, until
-from tests.faults.test_disk import FILL, namespaces, with_mount
-
-__all__ = ["namespaces"]  # a fixture, used by its name
+from tests.support.disks import FILL, with_mount
+from tests.support.servers import QUICK, call, http_client, server_environment, text
+from tests.support.waiting import DEADLINE, until
 
 
 @contextmanager

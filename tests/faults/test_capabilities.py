@@ -19,9 +19,12 @@ import anyio
 import pytest
 from fastmcp import Client
 
-from tests.conftest import BACKENDS, DEADLINE, alive, call, free_port, processes_of, stdio_client, text, wait_until
-from tests.faults.conftest import IN_MEMORY, QUICK, Book, new_book, parent, roomy_client, until, waits_for
-from tests.watched import Quick, install, installed, misbehaving, reached
+from tests.support.backends import BACKENDS
+from tests.support.notebooks import Book, new_book, waits_for
+from tests.support.processes import alive, free_port, parent, processes_of
+from tests.support.quick_backend import Quick, install, installed, misbehaving
+from tests.support.servers import IN_MEMORY, NO_SANDBOX, QUICK, call, roomy_client, stdio_client, text
+from tests.support.waiting import DEADLINE, reached, until, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +32,7 @@ async def home(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[
     """A server with the quick backend."""
     folder = tmp_path_factory.mktemp("relay")
     quick = Quick(journal=folder / "journal")
-    async with roomy_client(folder / "data", **IN_MEMORY, patience=2 * DEADLINE) as client:
+    async with roomy_client(folder / "data", **IN_MEMORY, patience=2 * DEADLINE, **NO_SANDBOX) as client:
         await install(client, "quick", quick.command)
         yield client, quick
     quick.is_over()
@@ -121,7 +124,9 @@ async def test_a_timeout_ends_the_calls_and_the_kernel_lives(book: Book, quick: 
 
 async def test_code_that_catches_the_interrupt_goes_on_calling(tmp_path: Path) -> None:
     quick = Quick(journal=tmp_path / "journal")
-    async with stdio_client(tmp_path / "data", preload="", grace=30) as client:  # within which it is told but once
+    async with stdio_client(
+        tmp_path / "data", preload="", grace=30, **NO_SANDBOX
+    ) as client:  # within which it is told but once
         await install(client, "quick", quick.command)
         book = Book(client=client)
         code = "try:\n    quick.hold('a')\nexcept KeyboardInterrupt:\n    said = quick.echo(5)\nsaid"
@@ -258,7 +263,7 @@ async def test_a_state_with_a_call_under_way_wakes_without_it(book: Book, quick:
 
 async def test_reset_and_uninstall_end_calls_under_way(tmp_path: Path) -> None:
     quick = Quick(journal=tmp_path / "journal")
-    async with roomy_client(tmp_path / "data", **IN_MEMORY) as client:
+    async with roomy_client(tmp_path / "data", **IN_MEMORY, **NO_SANDBOX) as client:
         await install(client, "quick", quick.command)
         book = Book(client=client)
         await book.value("import threading\nthreading.Thread(target=quick.hold, args=('a',)).start()")
@@ -353,7 +358,7 @@ async def test_the_error_of_a_killed_backend_says_what_happened(book: Book, quic
 async def test_a_backend_that_dies_again_and_again_is_not_started_without_end(tmp_path: Path) -> None:
     starts = tmp_path / "starts"
     command = shlex.join(["sh", "-c", f"echo >> {starts}; exec {misbehaving('dies', '1')}"])
-    async with stdio_client(tmp_path / "data", **QUICK) as client:
+    async with stdio_client(tmp_path / "data", **QUICK, **NO_SANDBOX) as client:
         await install(client, "frail", command)
         code = """
 said = []
@@ -379,7 +384,7 @@ said
 async def test_a_backend_that_cannot_start_again_is_said_and_is_back_when_it_can(tmp_path: Path) -> None:
     quick, broken = Quick(journal=tmp_path / "journal"), tmp_path / "broken"
     command = shlex.join(["sh", "-c", f"test -e {broken} && echo the disk is full >&2 && exit 3; exec {quick.command}"])
-    async with stdio_client(tmp_path / "data", **QUICK) as client:
+    async with stdio_client(tmp_path / "data", **QUICK, **NO_SANDBOX) as client:
         await install(client, "quick", command)
         book = Book(client=client)
         broken.touch()
@@ -404,7 +409,7 @@ async def test_a_backend_that_cannot_start_again_is_said_and_is_back_when_it_can
 
 
 async def test_a_backend_that_answers_nonsense_costs_its_call_only(tmp_path: Path) -> None:
-    async with stdio_client(tmp_path / "data", **QUICK) as client:
+    async with stdio_client(tmp_path / "data", **QUICK, **NO_SANDBOX) as client:
         await install(client, "nonsense", misbehaving("garbage"))
         code = """
 kinds = []
@@ -435,7 +440,7 @@ async def test_a_backend_over_http_that_is_restarted_is_found_again(tmp_path: Pa
     backend = serve(port)
     try:
         wait_until(lambda: listens(port), "the backend listens")
-        async with stdio_client(tmp_path / "data", **QUICK) as client:
+        async with stdio_client(tmp_path / "data", **QUICK, **NO_SANDBOX) as client:
             done = await call(client, "install_capability", name="good", url=f"http://127.0.0.1:{port}/mcp")
             assert not done.is_error, text(done)
             book = Book(client=client)
@@ -470,7 +475,7 @@ async def reached_in(client: Client[Any], code: str, value: Any) -> None:
 
 async def test_while_a_slow_backend_is_installed_everything_else_goes_on(tmp_path: Path) -> None:
     quick = Quick(journal=tmp_path / "journal")
-    async with stdio_client(tmp_path / "data", connect_timeout=10, **QUICK) as client:
+    async with stdio_client(tmp_path / "data", connect_timeout=10, **QUICK, **NO_SANDBOX) as client:
         await install(client, "quick", quick.command)
         book = Book(client=client)
         await book.value("1")
@@ -500,7 +505,7 @@ async def test_while_a_slow_backend_is_installed_everything_else_goes_on(tmp_pat
 
 async def test_an_install_that_is_given_up_leaves_nothing(tmp_path: Path) -> None:
     quick = Quick(journal=tmp_path / "journal")
-    async with stdio_client(tmp_path / "data", connect_timeout=50, **QUICK) as client:
+    async with stdio_client(tmp_path / "data", connect_timeout=50, **QUICK, **NO_SANDBOX) as client:
         async with anyio.create_task_group() as group:
             given = {"name": "new", "server_command": misbehaving("silent", "given-up")}
             group.start_soon(client.call_tool, "install_capability", given)
@@ -513,7 +518,7 @@ async def test_an_install_that_is_given_up_leaves_nothing(tmp_path: Path) -> Non
 
 async def test_of_two_that_install_one_name_at_once_one_has_it(tmp_path: Path) -> None:
     quick = Quick(journal=tmp_path / "journal")
-    async with stdio_client(tmp_path / "data", **QUICK) as client:
+    async with stdio_client(tmp_path / "data", **QUICK, **NO_SANDBOX) as client:
         done: list[Any] = []
 
         async def one() -> None:
@@ -538,7 +543,7 @@ def everyone() -> list[int]:
 @pytest.mark.parametrize("how", ["killed", "stopped"])
 async def test_when_the_server_ends_no_backend_is_left(tmp_path: Path, how: str) -> None:
     quick = Quick(journal=tmp_path / "journal")
-    client = stdio_client(tmp_path / "data", **QUICK)
+    client = stdio_client(tmp_path / "data", **QUICK, **NO_SANDBOX)
     async with client:
         book = Book(client=client)
         server = await book.server()
@@ -571,7 +576,7 @@ def command_line(pid: int) -> bytes:
 async def test_a_kernel_that_sleeps_wakes_with_its_capabilities_and_what_it_published(tmp_path: Path) -> None:
     quick = Quick(journal=tmp_path / "journal")
     settings = {"snapshot_interval": 0.05, "hibernate_after": 0.3, "spare_kernels": 0}
-    async with roomy_client(tmp_path / "data", **settings) as client:
+    async with roomy_client(tmp_path / "data", **settings, **NO_SANDBOX) as client:
         await install(client, "quick", quick.command)
         book = Book(client=client)
         await book.value("method = quick.echo\nkept = quick.person('Ada')\n1")
@@ -777,7 +782,7 @@ async def test_of_a_thousand_calls_through_crashes_and_kills_each_is_answered_ri
     crashes, kills = {4, 9, 14}, {6, 12}
     answers: dict[int, str] = {}
     order = random.Random(5)
-    async with roomy_client(tmp_path / "data") as client:
+    async with roomy_client(tmp_path / "data", **NO_SANDBOX) as client:
         await install(client, "quick", quick.command)
         book = Book(client=client)
         await book.value("x = 41\nx")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -16,26 +15,10 @@ import pytest
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 
-from tests.conftest import missing, server_environment, text
-from tests.faults.conftest import IN_MEMORY, QUICK, Book, appears, indented, waits_for
-
-UNSHARE = ["unshare", "--user", "--map-root-user", "--mount"]
-# private first, so that nothing done here reaches the machine's own mounts
-PRIVATE = 'mount --make-rprivate / && {mount} && exec "$@"'
-
-
-@pytest.fixture
-def namespaces() -> None:
-    if shutil.which("unshare") is None:
-        missing("user namespaces", "unshare is not installed")
-    tried = subprocess.run([*UNSHARE, "mount", "--make-rprivate", "/"], capture_output=True, text=True)
-    if tried.returncode != 0:
-        missing("user namespaces", tried.stderr.strip())
-
-
-def with_mount(mount: str, folder: Path, *command: str) -> list[str]:
-    """The command in a mount namespace of its own; `mount` says $0 for the folder."""
-    return [*UNSHARE, "sh", "-c", PRIVATE.format(mount=mount), str(folder), *command]
+from tests.support.disks import FILL, with_mount
+from tests.support.notebooks import Book, indented, waits_for
+from tests.support.servers import IN_MEMORY, QUICK, server_environment, text
+from tests.support.waiting import appears
 
 
 @asynccontextmanager
@@ -61,18 +44,6 @@ async def filling(namespaces: None, data_dir: Path) -> AsyncIterator[Book]:
     """Where nothing but cells is written: no snapshot that is given up makes room again."""
     async with on_two_megabytes(data_dir, **IN_MEMORY) as book:
         yield book
-
-
-FILL = """
-import os
-with open("fill", "wb", buffering=0) as file:
-    for size in (65536, 512, 1):
-        try:
-            while True:
-                file.write(b"x" * size)
-        except OSError as error:
-            print(error.strerror)
-"""
 
 
 async def test_a_full_disk_is_said_and_earlier_cells_are_intact_and_with_space_it_goes_on(

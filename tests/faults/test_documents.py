@@ -24,9 +24,10 @@ from quire.core.app import App
 from quire.core.errors import Failed, Refused
 from quire.core.model import LOCAL, CellKind, Edit, Notebook
 from quire.settings import load
-from tests.conftest import http_client, http_server, server_environment, text
-from tests.faults.conftest import IN_MEMORY, QUICK, Book, until
-from tests.faults.test_disk import FILL, namespaces, with_mount  # noqa: F401  # namespaces is a fixture
+from tests.support.disks import FILL, with_mount
+from tests.support.notebooks import Book
+from tests.support.servers import IN_MEMORY, QUICK, http_client, http_server, server_environment, text
+from tests.support.waiting import until
 
 
 @asynccontextmanager
@@ -175,7 +176,7 @@ SAW = "import json\n[''.join(c['source']) for c in json.load(open('book.ipynb'))
 
 
 async def test_a_full_disk_leaves_the_last_version_and_is_said_and_with_space_it_goes_on(
-    namespaces: None,  # noqa: F811  # the fixture
+    namespaces: None,
     data_dir: Path,
     tmp_path: Path,
 ) -> None:

@@ -14,13 +14,11 @@ import anyio
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 
-from tests.conftest import DEADLINE, call, http_client, http_server, server_environment, stdio_client, text
-from tests.faults.conftest import QUICK
-from tests.faults.test_disk import namespaces, with_mount
+from tests.support.disks import with_mount
+from tests.support.servers import QUICK, call, http_client, http_server, server_environment, stdio_client, text
+from tests.support.waiting import DEADLINE
 
 FILES: dict[str, Any] = {"toolsets": "all", **QUICK}
-
-__all__ = ["namespaces"]  # a fixture of the tests of disks
 
 
 def folder_of(data_dir: Path) -> Path:

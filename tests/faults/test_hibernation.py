@@ -13,29 +13,10 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.conftest import alive, call, processes_of, text, wait_until
-from tests.faults.conftest import Book, parent, roomy_client, until, waits_for
-from tests.faults.test_server import cut_off, left_over
-from tests.faults.test_snapshots import end, good, info, notice
-
-SLEEPY: dict[str, Any] = {"snapshot_interval": 0.05, "hibernate_after": 0.3, "spare_kernels": 0}
-
-
-async def kernel(book: Book) -> str:
-    return str((await info(book))["kernel"])
-
-
-async def asleep(book: Book) -> None:
-    async def is_so() -> bool:
-        return await kernel(book) == "hibernated"
-
-    await until(is_so, "the kernel sleeps on disk")
-
-
-async def made(client: Any, name: str, **policy: Any) -> Book:
-    created = await call(client, "create_notebook", name=name, **policy)
-    assert not created.is_error, text(created)
-    return Book(client=client, name=name)
+from tests.support.notebooks import Book, asleep, good, info, kernel, made, notice, waits_for
+from tests.support.processes import alive, left_over, parent, processes_of
+from tests.support.servers import NO_SANDBOX, SLEEPY, cut_off, end, roomy_client, text
+from tests.support.waiting import wait_until
 
 
 def below_the_zygote(data_dir: Path) -> list[int]:
@@ -52,7 +33,7 @@ def ours(pid: int) -> bool:
 
 
 async def test_an_idle_kernel_ends_and_wakes_with_everything(data_dir: Path) -> None:
-    async with roomy_client(data_dir, **SLEEPY) as client:
+    async with roomy_client(data_dir, **SLEEPY, **NO_SANDBOX) as client:
         book = await made(client, "main")
         await good(book, "import random\nitems = [1]\nboth = items\ndef f(a):\n    'Say it.'\n    return items")
         await good(book, "class A:\n    n = 1\na = A()\nrandom.seed(3)")
@@ -79,7 +60,7 @@ async def test_an_idle_kernel_ends_and_wakes_with_everything(data_dir: Path) -> 
 
 
 async def test_a_kernel_at_work_is_not_put_to_sleep(data_dir: Path, tmp_path: Path) -> None:
-    async with roomy_client(data_dir, **SLEEPY) as client:
+    async with roomy_client(data_dir, **SLEEPY, **NO_SANDBOX) as client:
         busy, other = await made(client, "busy"), await made(client, "other")
         await good(busy, "x = 1")
         waiting = waits_for(tmp_path / "go") + "x += 1"
@@ -104,7 +85,7 @@ KEEPS_AWAKE = {
 
 
 async def test_what_cannot_be_saved_keeps_a_kernel_awake(data_dir: Path) -> None:
-    async with roomy_client(data_dir, idle_timeout=0, **SLEEPY) as client:
+    async with roomy_client(data_dir, idle_timeout=0, **SLEEPY, **NO_SANDBOX) as client:
         books = {}
         for what, code in KEEPS_AWAKE.items():
             books[what] = await made(client, what)
@@ -122,7 +103,7 @@ async def test_what_cannot_be_saved_keeps_a_kernel_awake(data_dir: Path) -> None
 
 async def test_idle_timeout_saves_and_closes_any_and_names_the_loss(data_dir: Path) -> None:
     settings = {**SLEEPY, "hibernate_after": 0, "idle_timeout": 0.5}
-    async with roomy_client(data_dir, **settings) as client:
+    async with roomy_client(data_dir, **settings, **NO_SANDBOX) as client:
         books = {}
         for what, code in KEEPS_AWAKE.items():
             books[what] = await made(client, what)
@@ -138,7 +119,7 @@ async def test_idle_timeout_saves_and_closes_any_and_names_the_loss(data_dir: Pa
 
 async def test_with_both_times_zero_nothing_sleeps(data_dir: Path) -> None:
     settings = {**SLEEPY, "hibernate_after": 0, "idle_timeout": 0}
-    async with roomy_client(data_dir, **settings) as client:
+    async with roomy_client(data_dir, **settings, **NO_SANDBOX) as client:
         book = await made(client, "main")
         pid = await book.value("__import__('os').getpid()")
         await anyio.sleep(1)
@@ -146,7 +127,7 @@ async def test_with_both_times_zero_nothing_sleeps(data_dir: Path) -> None:
 
 
 async def test_thirty_notebooks_sleep_and_all_come_back(data_dir: Path) -> None:
-    async with roomy_client(data_dir, **SLEEPY) as client:
+    async with roomy_client(data_dir, **SLEEPY, **NO_SANDBOX) as client:
         books = [await made(client, f"book {number}") for number in range(30)]
         for number, book in enumerate(books):
             await good(book, f"x = {{'number': {number}}}\ny = x\ndef f(): return y is x")
@@ -161,14 +142,14 @@ async def test_thirty_notebooks_sleep_and_all_come_back(data_dir: Path) -> None:
         for book in books:
             await asleep(book)
         end(data_dir, signal.SIGKILL)
-    async with cut_off(roomy_client(data_dir, **SLEEPY)) as client:
+    async with cut_off(roomy_client(data_dir, **SLEEPY, **NO_SANDBOX)) as client:
         for number in (0, 13, 29):
             assert await Book(client=client, name=f"book {number}").value("x") == {"number": 2 * number}
 
 
 async def test_a_run_that_comes_while_it_is_put_to_sleep_is_not_lost(data_dir: Path) -> None:
     choose = random.Random(5)
-    async with roomy_client(data_dir, **{**SLEEPY, "hibernate_after": 0.05}) as client:
+    async with roomy_client(data_dir, **{**SLEEPY, "hibernate_after": 0.05}, **NO_SANDBOX) as client:
         books = [await made(client, name) for name in "ab"]
 
         async def use(book: Book) -> None:
@@ -188,7 +169,7 @@ WAYS = ["rollback", "branch_notebook", "save_state", "restore_state", "list_chec
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_every_way_to_use_a_sleeping_notebook_wakes_it_or_works(data_dir: Path, way: str) -> None:
-    async with roomy_client(data_dir, **SLEEPY) as client:
+    async with roomy_client(data_dir, **SLEEPY, **NO_SANDBOX) as client:
         book = await made(client, "main")
         await good(book, "x = [1]")
         await book.ask("save_state", name="first")
@@ -216,7 +197,7 @@ async def test_every_way_to_use_a_sleeping_notebook_wakes_it_or_works(data_dir: 
 
 @pytest.mark.parametrize("policy", [{"isolation": "cell"}, {"on_error": "rollback"}], ids=str)
 async def test_notebooks_of_every_policy_sleep_and_wake(data_dir: Path, policy: dict[str, str]) -> None:
-    async with roomy_client(data_dir, **SLEEPY) as client:
+    async with roomy_client(data_dir, **SLEEPY, **NO_SANDBOX) as client:
         book = await made(client, "own", **policy)
         for number in range(3):
             await good(book, f"x = [*globals().get('x', []), {number}]")
@@ -225,7 +206,7 @@ async def test_notebooks_of_every_policy_sleep_and_wake(data_dir: Path, policy: 
 
 
 async def test_without_checkpoints_a_kernel_sleeps_all_the_same(data_dir: Path) -> None:
-    async with roomy_client(data_dir, checkpoint_bytes=0, **SLEEPY) as client:
+    async with roomy_client(data_dir, checkpoint_bytes=0, **SLEEPY, **NO_SANDBOX) as client:
         book = await made(client, "main")
         await good(book, "x = [1]")
         await asleep(book)
@@ -233,7 +214,7 @@ async def test_without_checkpoints_a_kernel_sleeps_all_the_same(data_dir: Path) 
 
 
 async def test_a_branch_nobody_ran_anything_in_sleeps_and_wakes(data_dir: Path) -> None:
-    async with roomy_client(data_dir, **SLEEPY) as client:
+    async with roomy_client(data_dir, **SLEEPY, **NO_SANDBOX) as client:
         book = await made(client, "main")
         await good(book, "x = [1]")
         await book.ask("branch_notebook", name="twin", use=False)
@@ -247,14 +228,14 @@ async def test_a_branch_nobody_ran_anything_in_sleeps_and_wakes(data_dir: Path) 
 
 
 async def test_a_sleeping_notebook_that_is_reset_wakes_empty_after_a_restart_too(data_dir: Path) -> None:
-    async with cut_off(roomy_client(data_dir, **SLEEPY)) as client:
+    async with cut_off(roomy_client(data_dir, **SLEEPY, **NO_SANDBOX)) as client:
         book = await made(client, "main")
         await good(book, "x = [1]")
         await asleep(book)
         await book.ask("reset")
         assert await kernel(book) == "not started"
         end(data_dir, signal.SIGKILL)
-    async with cut_off(roomy_client(data_dir, **SLEEPY)) as client:
+    async with cut_off(roomy_client(data_dir, **SLEEPY, **NO_SANDBOX)) as client:
         book = Book(client=client, name="main")
         assert await kernel(book) == "not started"
         answer = await good(book, "'x' in globals()")

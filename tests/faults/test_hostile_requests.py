@@ -18,8 +18,9 @@ import pytest
 from bench import fuzz
 from bench.hostile import LEGACY, MODERN, Sent
 
-from tests.conftest import DEADLINE, alive, call, http_client, server_environment, wait_until
-from tests.faults.conftest import QUICK
+from tests.support.processes import alive
+from tests.support.servers import QUICK, call, http_client, server_environment
+from tests.support.waiting import DEADLINE, wait_until
 
 REQUESTS = 2_000
 ARENA = 64 * 2**20  # bytes

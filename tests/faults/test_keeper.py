@@ -15,21 +15,13 @@ import anyio
 import pytest
 from fastmcp import Client
 
-from tests.conftest import alive, call, processes_of, text, wait_until
-from tests.faults.conftest import (
-    AS_BEFORE,
-    IN_MEMORY,
-    Book,
-    attack,
-    have_state,
-    is_undone,
-    new_book,
-    nothing_runs_of,
-    roomy_client,
-    state_is_as_before,
-    until,
-)
+from tests.support.crash_state import AS_BEFORE, attack, have_state, is_undone, nothing_runs_of, state_is_as_before
+from tests.support.notebooks import Book, new_book
+from tests.support.processes import alive, processes_of
+from tests.support.servers import IN_MEMORY, NO_SANDBOX, call, roomy_client, text
+from tests.support.waiting import until, wait_until
 
+SETTINGS: dict[str, Any] = {**IN_MEMORY, **NO_SANDBOX}
 ENDLESS = "while True:\n    pass"
 
 DAEMON = """
@@ -46,6 +38,13 @@ def daemon():
     os.wait()
     return int(os.read(told, 20))
 """
+
+
+@pytest.fixture(scope="module")
+def server_settings() -> dict[str, Any]:
+    return SETTINGS
+
+
 """A function that leaves a process behind which has no parent, no session and no group in common with its maker."""
 
 FAMILY = """
@@ -520,7 +519,7 @@ async def test_a_stopped_checkpoint_does_not_stop_the_recovery(book: Book) -> No
 
 
 async def test_nothing_of_a_killed_server_is_left(data_dir: Path) -> None:
-    async with cut_off(roomy_client(data_dir, **IN_MEMORY)) as client:
+    async with cut_off(roomy_client(data_dir, **SETTINGS)) as client:
         book = Book(client=client)
         server = await book.server()
         daemon = await book.value(f"{DAEMON}\ndaemon()")
@@ -534,7 +533,7 @@ async def test_nothing_of_a_killed_server_is_left(data_dir: Path) -> None:
 
 
 async def test_nothing_of_a_killed_server_is_left_although_a_keeper_stands_still(data_dir: Path) -> None:
-    async with cut_off(roomy_client(data_dir, **IN_MEMORY)) as client:
+    async with cut_off(roomy_client(data_dir, **SETTINGS)) as client:
         book = Book(client=client)
         server = await book.server()
         await book.run(f"{DAEMON}\ndaemon()\nimport signal\nos.kill(os.getppid(), signal.SIGSTOP)")

@@ -9,10 +9,9 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.conftest import call, text
-from tests.faults.conftest import Book, roomy_client
-from tests.faults.test_hibernation import SLEEPY, asleep, made
-from tests.watched import Quick, install
+from tests.support.notebooks import Book, asleep, made
+from tests.support.quick_backend import Quick, install
+from tests.support.servers import SLEEPY, call, roomy_client, text
 
 NATIVE = """
 class Notes:

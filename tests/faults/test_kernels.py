@@ -9,18 +9,11 @@ import anyio
 import pytest
 from fastmcp import Client
 
-from tests.conftest import alive, stdio_client, text, wait_until
-from tests.faults.conftest import (
-    AS_BEFORE,
-    Book,
-    appears,
-    attack,
-    have_state,
-    is_undone,
-    new_book,
-    until,
-    waits_for,
-)
+from tests.support.crash_state import AS_BEFORE, attack, have_state, is_undone
+from tests.support.notebooks import Book, new_book, waits_for
+from tests.support.processes import alive
+from tests.support.servers import stdio_client, text
+from tests.support.waiting import appears, until, wait_until
 
 ENDLESS = "while True:\n    pass"
 

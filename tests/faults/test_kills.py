@@ -25,7 +25,9 @@ from quire.core.model import LOCAL, Blob, OutputType, Run
 from quire.stores.blobs import FileBlobs
 from quire.stores.sql import SqlStore
 from quire.worker.checkpoints import LIVE
-from tests.conftest import DEADLINE, alive, call, stdio_client, text, wait_until
+from tests.support.processes import alive
+from tests.support.servers import NO_SANDBOX, call, stdio_client, text
+from tests.support.waiting import DEADLINE, wait_until
 
 ROUNDS = 4
 SESSIONS = 5  # at once, in each round
@@ -36,6 +38,7 @@ SETTINGS: dict[str, Any] = {
     "spare_kernels": 0,
     "snapshot_interval": 0.05,
     "checkpoint_bytes": 64 << 20,
+    **NO_SANDBOX,
 }
 
 

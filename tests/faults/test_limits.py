@@ -19,10 +19,9 @@ from fastmcp import Client
 from fastmcp.client.transports import StreamableHttpTransport
 from mcp import MCPError
 
-from tests.conftest import DEADLINE, call, server_environment, text
-from tests.faults.conftest import QUICK, Book, appears, new_book, roomy_client, until, waits_for
-from tests.faults.test_hibernation import asleep, kernel, made
-from tests.faults.test_snapshots import good, notice
+from tests.support.notebooks import Book, asleep, good, kernel, made, new_book, notice, waits_for
+from tests.support.servers import QUICK, call, roomy_client, server_environment, text
+from tests.support.waiting import DEADLINE, appears, until
 
 
 @contextlib.contextmanager

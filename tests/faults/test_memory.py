@@ -10,8 +10,9 @@ from uuid import uuid4
 
 import pytest
 
-from tests.conftest import stdio_client, text, wait_until
-from tests.faults.conftest import QUICK, Book
+from tests.support.notebooks import Book
+from tests.support.servers import NO_SANDBOX, QUICK, stdio_client, text
+from tests.support.waiting import wait_until
 
 LIMIT = 700 << 20
 ROOT = Path("/sys/fs/cgroup")
@@ -38,7 +39,7 @@ def group() -> Iterator[Path]:
 async def test_a_cell_the_system_ends_for_memory_is_said_to_be_and_variables_are_as_before_it(
     tmp_path: Path, group: Path
 ) -> None:
-    async with stdio_client(tmp_path / "data", **QUICK, max_memory_bytes=0) as client:
+    async with stdio_client(tmp_path / "data", **QUICK, max_memory_bytes=0, **NO_SANDBOX) as client:
         book = Book(client=client)
         await book.run("kept = (n for n in range(9)); next(kept)")
         join = f"import os; open({str(group / 'cgroup.procs')!r}, 'w').write(str(os.getpid()))"

@@ -13,8 +13,9 @@ import anyio
 import pytest
 from fastmcp import Client
 
-from tests.conftest import stdio_client, text
-from tests.faults.conftest import QUICK, Book, appears, indented, new_book, until, waits_for
+from tests.support.notebooks import Book, indented, new_book, waits_for
+from tests.support.servers import QUICK, stdio_client, text
+from tests.support.waiting import appears, until
 
 MEGABYTE = 1_000_000
 

@@ -26,18 +26,10 @@ from quire.core.model import LOCAL, Blob, OutputType, Run
 from quire.settings import load
 from quire.stores.blobs import FileBlobs
 from quire.stores.sql import SqlStore
-from tests.conftest import (
-    alive,
-    call,
-    http_client,
-    http_server,
-    processes_of,
-    server_environment,
-    stdio_client,
-    text,
-    wait_until,
-)
-from tests.faults.conftest import QUICK, Book, appears, until
+from tests.support.notebooks import Book
+from tests.support.processes import alive, left_over, processes_of
+from tests.support.servers import QUICK, call, cut_off, http_client, http_server, server_environment, stdio_client, text
+from tests.support.waiting import appears, until, wait_until
 
 LONG = "print('started')\nimport time\ntime.sleep(1000)"
 
@@ -383,17 +375,6 @@ def watched_client(data_dir: Path, code: Path) -> Client[Any]:
 
 
 @contextlib.asynccontextmanager
-async def cut_off(client: Client[Any]) -> AsyncIterator[Client[Any]]:
-    """A connection whose other end goes away: that may be reported when it is closed, and is not the matter."""
-    await client.__aenter__()
-    try:
-        yield client
-    finally:
-        with contextlib.suppress(Exception):
-            await client.__aexit__(None, None, None)
-
-
-@contextlib.asynccontextmanager
 async def a_run_in_progress(client: Client[Any]) -> AsyncIterator[None]:
     """A cell that has printed and goes on; whether its answer ever comes is not the matter."""
     waiting = asyncio.ensure_future(call(client, "execute", code=LONG, timeout=1000))
@@ -421,17 +402,6 @@ async def the_run_is_recorded(data_dir: Path) -> None:
         assert [cell["state"] for cell in listed] == ["SUCCESS", "INTERRUPTED"]
         shown = await Book(client=client).shown(1)
         assert shown.startswith("started\n") and "The server was stopped while it ran" in shown
-
-
-def left_over(data_dir: Path) -> list[int]:
-    """Every process that was started with this data directory in its environment, wherever it hangs."""
-    mark = f"QUIRE_DATA_DIR={data_dir}".encode()
-    found = []
-    for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            if entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0"):
-                found.append(int(entry.name))
-    return [pid for pid in found if alive(pid)]
 
 
 def free(lock: Path) -> bool:

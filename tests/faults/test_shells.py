@@ -10,8 +10,9 @@ import anyio
 import pytest
 from fastmcp import Client
 
-from tests.conftest import DEADLINE, call, stdio_client, text
-from tests.faults.conftest import QUICK, ROOMY, Book, new_book, until
+from tests.support.notebooks import Book, new_book
+from tests.support.servers import QUICK, ROOMY, call, stdio_client, text
+from tests.support.waiting import DEADLINE, until
 
 
 @pytest.fixture(scope="module")

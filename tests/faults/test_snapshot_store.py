@@ -26,12 +26,11 @@ from quire.stores.snapshots.seal import signature
 from quire.stores.snapshots.store import FileSnapshots
 from quire.wire import chunks
 from quire.wire.chunks import BadSnapshot, Whole
-from tests import drafts
-from tests.conftest import DEADLINE
-from tests.drafts import BOOK, Writing, keep, load, noise, offer
-from tests.faults.test_disk import namespaces, with_mount
+from tests.support import snapshot_drafts
+from tests.support.disks import with_mount
+from tests.support.snapshot_drafts import BOOK, Writing, keep, load, noise, offer
+from tests.support.waiting import DEADLINE
 
-__all__ = ["namespaces"]  # a fixture
 MIB = 1 << 20
 SMALL = [b"first", noise(1, 300_000)]
 
@@ -391,7 +390,7 @@ async def test_a_draft_that_lies_is_refused_and_nothing_of_it_is_kept(
 ) -> None:
     kept = await keep(store, SMALL)
     size = pack_in(tmp_path).stat().st_size
-    writing = drafts.of([noise(20, 1000), noise(21, 200_000)])
+    writing = snapshot_drafts.of([noise(20, 1000), noise(21, 200_000)])
     lie(writing)
     with pytest.raises(Failed, match=r"^The snapshot was not kept: .*\. The last snapshot stands\.$"):
         await offer(store, writing)
@@ -417,7 +416,7 @@ async def test_sizes_that_are_not_the_files_are_refused(store: FileSnapshots, tm
     kept = await keep(store, SMALL)
     size = pack_in(tmp_path).stat().st_size
     with pytest.raises(Failed, match="The snapshot was not kept"):
-        await offer(store, drafts.of([noise(20, 1000)]), written=written)
+        await offer(store, snapshot_drafts.of([noise(20, 1000)]), written=written)
     await unchanged(store, tmp_path, kept, size)
 
 
@@ -425,7 +424,7 @@ async def test_a_draft_spoiled_anywhere_is_refused_or_means_the_same(store: File
     kept = await keep(store, SMALL)
     wholes = [noise(30, 500), b"z" * 100_000]
     file = os.memfd_create("a draft")
-    sizes = drafts.of(wholes, compress=True).write(file)
+    sizes = snapshot_drafts.of(wholes, compress=True).write(file)
     whole, choose, refused = os.pread(file, 1 << 20, 0), random.Random(4), 0
     os.close(file)
     for _ in range(300):
@@ -449,7 +448,7 @@ async def test_a_draft_spoiled_anywhere_is_refused_or_means_the_same(store: File
 
 
 async def test_what_a_manifest_says_for_people_is_capped_and_can_be_said_on(store: FileSnapshots) -> None:
-    writing = drafts.of([b"x"])
+    writing = snapshot_drafts.of([b"x"])
     writing.about = {
         "variables": {f"v{n}\ud800": "t" * 500 for n in range(3000)},
         "functions": [{"name": "f", "source": "s" * 21_000}] * 600,
@@ -466,7 +465,7 @@ async def test_what_a_manifest_says_for_people_is_capped_and_can_be_said_on(stor
 async def test_a_draft_that_is_cut_while_it_is_read_is_refused(store: FileSnapshots) -> None:
     """The kernel has the file still."""
     draft = await store.begin(BOOK, None)
-    written = drafts.of([noise(40, MIB)]).write(draft.file)
+    written = snapshot_drafts.of([noise(40, MIB)]).write(draft.file)
     total = os.fstat(draft.file).st_size
     os.ftruncate(draft.file, written.chunks // 2)
     os.ftruncate(draft.file, total)  # zeros where the list and the manifest were
@@ -481,7 +480,7 @@ CHILD = """
 import asyncio, sys
 from pathlib import Path
 from quire.stores.snapshots.store import FileSnapshots
-from tests.drafts import keep, noise
+from tests.support.snapshot_drafts import keep, noise
 
 async def main(folder, seed):
     store = FileSnapshots(Path(folder), pack_bytes=1 << 20)
@@ -539,7 +538,7 @@ STEPS = """
 import asyncio, os, signal, sqlite3, sys
 from pathlib import Path
 from quire.stores.snapshots.store import FileSnapshots
-from tests.drafts import keep, load, noise
+from tests.support.snapshot_drafts import keep, load, noise
 
 SAME = noise(0, 200_000)
 
@@ -635,7 +634,7 @@ import asyncio, os, sys
 from pathlib import Path
 from quire.core.errors import Failed
 from quire.stores.snapshots.store import FileSnapshots
-from tests.drafts import BOOK, Writing, keep, known_to, load, noise, of
+from tests.support.snapshot_drafts import BOOK, Writing, keep, known_to, load, noise, of
 from quire.stores.snapshots import packs
 
 packs.Packs.make_room = lambda self, wanted: None  # the disk itself says when it is full
@@ -694,7 +693,7 @@ import asyncio, sys
 from pathlib import Path
 from quire.core.errors import Failed
 from quire.stores.snapshots.store import FileSnapshots
-from tests.drafts import BOOK, keep, load, noise
+from tests.support.snapshot_drafts import BOOK, keep, load, noise
 
 async def main(folder):
     store = FileSnapshots(folder)

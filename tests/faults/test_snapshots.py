@@ -24,32 +24,25 @@ from fastmcp.client.transports import StdioTransport
 
 from quire.stores.snapshots.seal import signature
 from quire.wire import chunks
-from tests.conftest import (
-    alive,
+from tests.support.disks import with_mount
+from tests.support.notebooks import Book, good, indented, info, new_book, notice, waits_for
+from tests.support.processes import alive, left_over, parent, processes_of
+from tests.support.servers import (
+    NO_SANDBOX,
+    QUICK,
+    ROOMY,
     call,
+    cut_off,
+    end,
     http_client,
     http_server,
-    processes_of,
+    roomy_client,
     server_environment,
     stdio_client,
     text,
-    wait_until,
 )
-from tests.faults.conftest import (
-    QUICK,
-    ROOMY,
-    Book,
-    indented,
-    new_book,
-    parent,
-    roomy_client,
-    until,
-    waits_for,
-)
-from tests.faults.test_disk import namespaces, with_mount
-from tests.faults.test_server import cut_off, left_over
+from tests.support.waiting import until, wait_until
 
-__all__ = ["namespaces"]  # a fixture
 SOON: dict[str, Any] = {"snapshot_interval": 0.05}
 IMPATIENT = ROOMY.replace("main()", "from quire.runtimes.python import writing\nwriting._STUCK = 1.0\nmain()")
 """A server that does not wait long for a snapshot that does not get on."""
@@ -60,7 +53,7 @@ class Long:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.client = stdio_client(folder, command=("-c", IMPATIENT), **QUICK, **SOON)
+        self.client = stdio_client(folder, command=("-c", IMPATIENT), **QUICK, **SOON, **NO_SANDBOX)
 
 
 @pytest.fixture(scope="module")
@@ -79,21 +72,11 @@ async def book(long: Long) -> AsyncIterator[Book]:
 @contextlib.asynccontextmanager
 async def served(data_dir: Path, **settings: Any) -> AsyncIterator[Book]:
     """The notebook `main` of a server that is killed in the end, if it did not end before."""
-    async with cut_off(roomy_client(data_dir, **{**SOON, **settings})) as client:
+    async with cut_off(roomy_client(data_dir, **{**SOON, **settings}, **NO_SANDBOX)) as client:
         try:
             yield Book(client=client, name=None)
         finally:
             end(data_dir, signal.SIGKILL)
-
-
-def end(data_dir: Path, how: signal.Signals) -> None:
-    """The server of this data directory, which is this process's child, and all below it."""
-    family = left_over(data_dir)
-    for pid in family:
-        with contextlib.suppress(OSError):
-            if parent(pid) == os.getpid():
-                os.kill(pid, how)
-    wait_until(lambda: not any(map(alive, family)), "the server is gone, with all it started")
 
 
 async def durable(book: Book) -> None:
@@ -121,23 +104,6 @@ async def kill_keeper(book: Book, keeper: int) -> None:
         return (await info(book))["kernel"] in ("hibernated", "not started")
 
     await until(known, "the server knows")
-
-
-async def good(book: Book, code: str, timeout: float = 30) -> Any:
-    result = await book.run(code, timeout)
-    assert not result.is_error, text(result)
-    return result
-
-
-def notice(result: Any) -> str:
-    assert not result.is_error, text(result)
-    return str(result.structured_content.get("notice", ""))
-
-
-async def info(book: Book) -> dict[str, Any]:
-    listed = (await call(book.client, "list_notebooks")).structured_content["notebooks"]
-    found: dict[str, Any] = next(each for each in listed if each["name"] == (book.name or "main"))
-    return found
 
 
 # What comes back
@@ -349,10 +315,10 @@ async def test_sigterm_saves_what_is_not_saved_where_it_may(data_dir: Path, inte
 
 
 async def test_a_client_that_leaves_has_its_state_saved(data_dir: Path) -> None:
-    async with roomy_client(data_dir, snapshot_interval=1000) as client:
+    async with roomy_client(data_dir, snapshot_interval=1000, **NO_SANDBOX) as client:
         await good(Book(client=client), "x = 1")
         await good(Book(client=client), "x = 2")
-    async with roomy_client(data_dir, snapshot_interval=1000) as client:
+    async with roomy_client(data_dir, snapshot_interval=1000, **NO_SANDBOX) as client:
         assert await Book(client=client).value("x") == 2
 
 
@@ -561,7 +527,7 @@ async def small(namespaces: None, data_dir: Path) -> AsyncIterator[Book]:
     data_dir.mkdir()
     mount = 'mount -t tmpfs -o size=64m,mode=700 quire "$0"'
     program, *arguments = with_mount(mount, data_dir, sys.executable, "-c", ROOMY)
-    environment = server_environment(data_dir, **QUICK, **SOON)
+    environment = server_environment(data_dir, **QUICK, **SOON, **NO_SANDBOX)
     transport = StdioTransport(program, arguments, env=environment, keep_alive=False)
     async with Client(transport) as client:
         yield Book(client=client, name=None)
@@ -924,7 +890,7 @@ async def test_of_two_notebooks_that_share_chunks_one_is_cleared_and_swept(data_
         await book.ask("clear_notebook")
         swept = subprocess.run(
             [sys.executable, "-m", "quire", "gc"],
-            env=server_environment(data_dir),
+            env=server_environment(data_dir, **NO_SANDBOX),
             capture_output=True,
             text=True,
             timeout=60,
@@ -990,10 +956,10 @@ async def test_rolled_back_to_the_start_it_is_empty_after_a_restart(data_dir: Pa
 @pytest.fixture(params=["stdio", "http"])
 async def either(request: pytest.FixtureRequest, data_dir: Path) -> AsyncIterator[Book]:
     if request.param == "stdio":
-        async with stdio_client(data_dir, **QUICK) as client:
+        async with stdio_client(data_dir, **QUICK, **NO_SANDBOX) as client:
             yield Book(client=client, name="main")
     else:
-        with http_server(data_dir, **QUICK) as (url, _):
+        with http_server(data_dir, **QUICK, **NO_SANDBOX) as (url, _):
             async with http_client(url) as client:
                 yield Book(client=client, name="main")
 
@@ -1058,7 +1024,7 @@ async def test_while_a_cell_runs_states_are_saved_after_it_and_not_restored(eith
 
 
 async def test_without_a_store_saving_is_refused(data_dir: Path) -> None:
-    async with stdio_client(data_dir, store="memory", **QUICK) as client:
+    async with stdio_client(data_dir, store="memory", **QUICK, **NO_SANDBOX) as client:
         book = Book(client=client)
         await good(book, "x = 1")
         for tool in ("save_state", "restore_state"):
@@ -1140,7 +1106,9 @@ async def test_a_server_leaves_nothing_of_a_snapshot_half_written(data_dir: Path
             assert answer.structured_content["return_value"] in (0, 8 << 20)
             await durable(book)
     # a pack that was made when its server was killed, and not yet in the index, is for the next sweep
-    subprocess.run([sys.executable, "-m", "quire", "gc"], env=server_environment(data_dir), check=True, timeout=120)
+    subprocess.run(
+        [sys.executable, "-m", "quire", "gc"], env=server_environment(data_dir, **NO_SANDBOX), check=True, timeout=120
+    )
     folder = data_dir / "snapshots"
     known = {file for (file,) in index(data_dir, "SELECT file FROM packs")}
     assert {each.name for each in (folder / "packs").iterdir()} <= known

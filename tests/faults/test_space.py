@@ -9,8 +9,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.conftest import DEADLINE, stdio_client, text
-from tests.faults.conftest import QUICK, Book
+from tests.support.notebooks import Book
+from tests.support.servers import QUICK, stdio_client, text
+from tests.support.waiting import DEADLINE
 
 LIMITS = {"toolsets": "all", "workspace_bytes": 5_000_000, "workspace_files": 2_000, **QUICK}
 FILL = "import time\nn = 0\nwhile True:\n    open(f'{n}', 'wb').write(b'x' * 100_000); n += 1; time.sleep(0.01)"

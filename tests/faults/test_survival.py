@@ -9,9 +9,9 @@ import pytest
 
 import quire
 from quire.frontends.python import Quire
-from tests.conftest import text
-from tests.faults.conftest import Book
-from tests.survival import ROWS, Row
+from tests.support.notebooks import Book
+from tests.support.servers import text
+from tests.support.survival_table import ROWS, Row
 
 
 def _tried(row: Row) -> bool:

@@ -17,8 +17,11 @@ from quire.core.errors import NotFound, Refused
 from quire.core.model import CellState
 from quire.frontends.python import Quire
 from quire.runtimes.python import budget
-from tests.conftest import alive, call, processes_of, text, wait_until
-from tests.faults.conftest import AS_BEFORE, IN_MEMORY, Book, here, new_book, parent, roomy_client, until, waits_for
+from tests.support.crash_state import AS_BEFORE
+from tests.support.notebooks import Book, new_book, waits_for
+from tests.support.processes import alive, here, parent, processes_of
+from tests.support.servers import IN_MEMORY, call, roomy_client, text
+from tests.support.waiting import until, wait_until
 
 LARGE = "large = b'x' * (16 * 2**20)"
 """So much is touched that checkpoints are weighed after the cell."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.jupyter.servers import JupyterServer, jupyter
+from tests.support.jupyter.servers import JupyterServer, jupyter
 
 
 @pytest.fixture(scope="session")

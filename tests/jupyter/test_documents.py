@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.jupyter import document_behaviours, live_behaviours
-from tests.jupyter.places import behaviours, inside_of, tried
-from tests.jupyter.servers import JupyterServer, jupyter
+from tests.support.jupyter import document_behaviours, live_behaviours
+from tests.support.jupyter.places import behaviours, inside_of, tried
+from tests.support.jupyter.servers import JupyterServer, jupyter
 
 WAYS = {
     "remote": {},

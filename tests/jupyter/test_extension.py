@@ -20,11 +20,14 @@ from fastmcp import Client
 from fastmcp.client.transports import StreamableHttpTransport
 from mcp.shared.exceptions import MCPError
 
-from tests.conftest import alive, call, inspector, processes_of, text, wait_until
-from tests.jupyter import room_behaviours
-from tests.jupyter.places import REPOSITORY, run_inside
-from tests.jupyter.quires import kernel_for, kernels, said
-from tests.jupyter.servers import DEADLINE, JupyterServer, jupyter
+from tests.support.external_programs import inspector
+from tests.support.jupyter import room_behaviours
+from tests.support.jupyter.places import REPOSITORY, run_inside
+from tests.support.jupyter.quires import kernel_for, kernels, said
+from tests.support.jupyter.servers import DEADLINE, JupyterServer, jupyter
+from tests.support.processes import alive, processes_of
+from tests.support.servers import call, text
+from tests.support.waiting import wait_until
 
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
 META = {
@@ -272,10 +275,10 @@ async def test_it_is_below_the_base_url_only(inside: JupyterServer) -> None:
 
 async def test_users_of_the_server_have_notebooks_of_their_own_and_those_who_may_not_run_do_not(tmp_path: Path) -> None:
     options = (
-        "--ServerApp.identity_provider_class=several.Several",
-        "--ServerApp.authorizer_class=several.NotBob",
+        "--ServerApp.identity_provider_class=tests.support.jupyter.several.Several",
+        "--ServerApp.authorizer_class=tests.support.jupyter.several.NotBob",
     )
-    environment = {**quick(tmp_path / "quire"), "PYTHONPATH": str(Path(__file__).parent)}
+    environment = {**quick(tmp_path / "quire"), "PYTHONPATH": str(REPOSITORY)}
     with jupyter(tmp_path, quire=True, options=options, environment=environment) as server:
 
         async def run(name: str, code: str) -> httpx2.Response:
@@ -348,7 +351,7 @@ async def test_no_process_of_its_own_is_started_before_code_is_to_run_in_one(tmp
 
 async def test_at_sigterm_quire_ends_the_kernels_it_started_and_no_others(tmp_path: Path) -> None:
     environment = quick(tmp_path / "quire", toolsets="jupyter") | {"PYTHONPATH": str(REPOSITORY)}
-    options = ("--ServerApp.kernel_manager_class=tests.jupyter.witness.Witness",)
+    options = ("--ServerApp.kernel_manager_class=tests.support.jupyter.witness.Witness",)
     with jupyter(tmp_path, quire=True, environment=environment, options=options) as server:
         theirs = server.notebook("'theirs'")
         mine = server.notebook("import time; open('begun', 'w').close(); time.sleep(1000)")
@@ -382,7 +385,7 @@ async def test_rooms_of_documents_that_are_let_go_of_are_taken_away(tmp_path: Pa
     environment = quick(tmp_path / "quire", toolsets="jupyter") | {"PYTHONPATH": str(REPOSITORY)}
     given: dict[str, Any] = {
         "options": ("--YDocExtension.document_cleanup_delay=0.2",),
-        "extensions": {"tests.jupyter.inside": True},
+        "extensions": {"tests.support.jupyter.inside": True},
     }
     with jupyter(tmp_path, quire=True, environment=environment, **given) as server:
         (server.root / "broken.ipynb").write_text("{")

@@ -8,10 +8,10 @@ from typing import Any
 import anyio
 
 from quire.clients.jupyter.connecting import remote
-from tests.conftest import call, text
-from tests.jupyter.quires import kernel_for, quire, said
-from tests.jupyter.servers import JupyterServer
-from tests.watched import GOOD
+from tests.support.jupyter.quires import kernel_for, quire, said
+from tests.support.jupyter.servers import JupyterServer
+from tests.support.quick_backend import GOOD
+from tests.support.servers import call, text
 
 
 async def test_code_in_a_jupyter_kernel_calls_a_capability_and_a_persons_own_cell_does_not(

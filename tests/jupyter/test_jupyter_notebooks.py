@@ -11,9 +11,9 @@ import pytest
 from fastmcp import Client
 
 from quire.clients.jupyter.connecting import remote
-from tests.conftest import call, text
-from tests.jupyter.quires import kernel_for, quire, refused, said, saved_when
-from tests.jupyter.servers import JupyterServer
+from tests.support.jupyter.quires import kernel_for, quire, refused, said, saved_when
+from tests.support.jupyter.servers import JupyterServer
+from tests.support.servers import call, text
 
 TOOLSETS = "notebook,repl,timeline,sandbox"
 

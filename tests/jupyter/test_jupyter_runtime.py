@@ -10,9 +10,10 @@ from typing import Any
 import anyio
 from fastmcp import Client
 
-from tests.conftest import call, http_client, http_server, text, wait_until
-from tests.jupyter.quires import kernel_for, kernels, quire, refused, said
-from tests.jupyter.servers import JupyterServer, free_port, jupyter
+from tests.support.jupyter.quires import kernel_for, kernels, quire, refused, said
+from tests.support.jupyter.servers import JupyterServer, free_port, jupyter
+from tests.support.servers import call, http_client, http_server, text
+from tests.support.waiting import wait_until
 
 
 async def use(client: Client[Any], path: str) -> None:

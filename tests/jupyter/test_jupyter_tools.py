@@ -12,9 +12,9 @@ from bench.surface import wire_chars
 from fastmcp import Client
 
 from quire.clients.jupyter.connecting import remote
-from tests.conftest import call, http_client, http_server, text
-from tests.jupyter.quires import kernel_for, kernels, quire, refused, said, saved_when
-from tests.jupyter.servers import JupyterServer
+from tests.support.jupyter.quires import kernel_for, kernels, quire, refused, said, saved_when
+from tests.support.jupyter.servers import JupyterServer
+from tests.support.servers import call, http_client, http_server, text
 
 PEER = 41_800  # characters of jupyter-mcp-server's tools/list
 

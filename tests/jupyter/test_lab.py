@@ -14,9 +14,9 @@ from fastmcp import Client
 from fastmcp.client.transports import StreamableHttpTransport
 from playwright.async_api import BrowserContext
 
-from tests.conftest import call, http_server, text
-from tests.jupyter.lab import chromium, lab
-from tests.jupyter.servers import JupyterServer, jupyter
+from tests.support.jupyter.lab import chromium, lab
+from tests.support.jupyter.servers import JupyterServer, jupyter
+from tests.support.servers import call, http_server, text
 
 pytestmark = pytest.mark.timeout(600)
 QUICK = {"preload": "", "spare_kernels": "0", "snapshot_interval": "0"}

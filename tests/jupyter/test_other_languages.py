@@ -12,9 +12,10 @@ import pytest
 from fastmcp import Client
 from fastmcp.client.transports import StreamableHttpTransport
 
-from tests.conftest import call, text, wait_until
-from tests.jupyter.quires import TOOLSETS, kernels, quire, refused, said, saved_when
-from tests.jupyter.servers import JupyterServer, jupyter
+from tests.support.jupyter.quires import TOOLSETS, kernels, quire, refused, said, saved_when
+from tests.support.jupyter.servers import JupyterServer, jupyter
+from tests.support.servers import call, text
+from tests.support.waiting import wait_until
 
 BASH = ("bash", "bash", sys.executable, "-m", "bash_kernel", "-f")
 

@@ -12,9 +12,9 @@ import pytest
 
 from quire.clients.jupyter.connecting import Jupyter, remote
 from quire.clients.jupyter.ports import JupyterError, KernelDied, Message, Missing, Unreachable
-from tests.jupyter.places import printed, run, seen, sources, until
-from tests.jupyter.proxies import Proxy, proxy, saying
-from tests.jupyter.servers import DEADLINE, JupyterServer, free_port, jupyter
+from tests.support.jupyter.places import printed, run, seen, sources, until
+from tests.support.jupyter.proxies import Proxy, proxy, saying
+from tests.support.jupyter.servers import DEADLINE, JupyterServer, free_port, jupyter
 
 
 @pytest.fixture

@@ -13,12 +13,13 @@ import pytest
 from fastmcp import Client
 from fastmcp.client.transports import StreamableHttpTransport
 
-from tests.conftest import DEADLINE, call, text
-from tests.jupyter.places import REPOSITORY
-from tests.jupyter.quires import TOOLSETS, quire, refused, said, saved_when
-from tests.jupyter.servers import JupyterServer, jupyter
+from tests.support.jupyter.places import REPOSITORY
+from tests.support.jupyter.quires import TOOLSETS, quire, refused, said, saved_when
+from tests.support.jupyter.servers import JupyterServer, jupyter
+from tests.support.servers import call, text
+from tests.support.waiting import DEADLINE
 
-REFUSING = "--ServerApp.contents_manager_class=tests.jupyter.refusing.Refusing"
+REFUSING = "--ServerApp.contents_manager_class=tests.support.jupyter.refusing.Refusing"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,29 +5,21 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fastmcp import Client
-from fastmcp.client.transports import StdioTransport
 
 import quire
 from quire.frontends.python import Quire
-from tests.conftest import DEADLINE, call, server_environment
-from tests.faults.conftest import Book
-from tests.security import guests
-from tests.security.guests import Outside
-from tests.wasm.programs import assets_dir
-
-ORDINARY = Path(__file__).with_name("ordinary.py")
-UID = 64_123  # nobody's
-WALLS = "cgroup,user,mount,pid,net,ipc,uid,rlimits,capabilities,no_new_privs,landlock,seccomp"
-NOT_ORDINARY = ("cgroup", "uid")  # what only root can give, or has to have been given by root
+from tests.support.notebooks import Book
+from tests.support.security import guests
+from tests.support.security.guests import Outside
+from tests.support.security.walled_servers import UID, named, walled
+from tests.support.wasm.assets import assets_dir
 
 
 @pytest.fixture(scope="module", params=["root", "ordinary"])
@@ -45,26 +37,6 @@ def folder(user: str) -> Iterator[Path]:
         os.chown(made, UID, UID)
     yield made
     shutil.rmtree(made, ignore_errors=True)
-
-
-@asynccontextmanager
-async def walled(user: str, folder: Path, **settings: Any) -> AsyncIterator[Client[Any]]:
-    """A client of a server that refuses to run anything without all walls that this user can have."""
-    required = ",".join(name for name in WALLS.split(",") if user == "root" or name not in NOT_ORDINARY)
-    given = {"sandbox": f"require:{required}", "mounts": "", "preload": "", "spare_kernels": "0"}
-    given |= {"patience": 2 * DEADLINE, **settings}  # another test's bomb may go off beside
-    env = server_environment(folder / "data", **given)
-    command = ["-m", "quire"]
-    if user == "ordinary" and os.getuid() == 0:
-        command = [str(ORDINARY), str(UID), *command]
-        env["HOME"] = str(folder)
-    async with Client(StdioTransport(sys.executable, command, env=env, keep_alive=False)) as client:
-        yield client
-
-
-async def named(client: Client[Any], name: str) -> Book:
-    await call(client, "create_notebook", name=name)  # or there is one
-    return Book(client=client, name=name)
 
 
 @pytest.fixture(scope="module")

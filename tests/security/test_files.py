@@ -16,10 +16,9 @@ import anyio
 import pytest
 from fastmcp import Client
 
-from tests.conftest import DEADLINE, call, stdio_client, text
-from tests.faults.test_disk import namespaces, with_mount
-
-__all__ = ["namespaces"]  # a fixture of the tests of disks
+from tests.support.disks import with_mount
+from tests.support.servers import call, stdio_client, text
+from tests.support.waiting import DEADLINE
 
 SECRET = "not-for-anybody-7431"
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from quire.walls import landlock, seccomp
-from tests.conftest import missing
-from tests.security.children import WHO, own_folder, run, start
-from tests.security.working import PROGRAMS, SCIENCE, WORKING
+from tests.support.external_programs import missing
+from tests.support.security.children import WHO, own_folder, run, start
+from tests.support.security.working import PROGRAMS, SCIENCE, WORKING
 
 
 @pytest.fixture(params=WHO)

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from fastmcp import Client
 
-from tests.conftest import call, text
-from tests.faults.conftest import Book
-from tests.security.conftest import named, walled
+from tests.support.notebooks import Book
+from tests.support.security.walled_servers import named, walled
+from tests.support.servers import call, text
 
 OPEN = """
 import os, socket, urllib.error, urllib.request

@@ -14,9 +14,11 @@ from fastmcp import Client
 
 from quire.core.layers import LAYERS
 from quire.runtimes.sandbox import cgroups
-from tests.conftest import alive, call, server_environment, text, wait_until
-from tests.faults.conftest import Book, parent, until
-from tests.security.conftest import NOT_ORDINARY, ORDINARY, UID, WALLS, named, walled
+from tests.support.notebooks import Book
+from tests.support.processes import alive, parent
+from tests.support.security.walled_servers import NOT_ORDINARY, ORDINARY, UID, WALLS, named, walled
+from tests.support.servers import call, server_environment, text
+from tests.support.waiting import until, wait_until
 
 INSIDE = "import os\n[os.readlink(f'/proc/self/ns/{name}') for name in ('user', 'mnt', 'pid', 'net', 'ipc')]"
 

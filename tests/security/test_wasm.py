@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from quire.frontends.python import Quire
-from tests.conftest import BACKENDS
-from tests.security.guests import JAVASCRIPT, PYTHON, RAW, SECRET, TRY, Book, Outside
+from tests.support.backends import BACKENDS
+from tests.support.security.guests import JAVASCRIPT, PYTHON, RAW, SECRET, TRY, Book, Outside
 
 SEES = (
     "import os, sys, gc\nrepr(dict(os.environ)) + repr([sys.argv, sys.path, sys.flags, os.getcwd(), sys.executable])",

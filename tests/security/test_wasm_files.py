@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 import quire
-from tests.security.guests import RAW, SECRET, TRY, Book, Outside
-from tests.wasm.programs import assets_dir
+from tests.support.security.guests import RAW, SECRET, TRY, Book, Outside
+from tests.support.wasm.assets import assets_dir
 
 REFUSED = ("FileNotFoundError", "PermissionError", "OSError", "AttributeError", "NotADirectoryError")
 AWAY = {  # each to be read, in the words of both

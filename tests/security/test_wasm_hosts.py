@@ -15,12 +15,13 @@ import quire
 from quire.core.errors import Refused
 from quire.frontends.python import Quire
 from quire.runtimes.wasm.reach import LAYERS, Reach
-from tests.conftest import call, http_server, processes_of, text
-from tests.faults.conftest import until
-from tests.security import children
-from tests.security.guests import PYTHON, RUNTIMES, SECRET, Book, Outside
-from tests.users import Users
-from tests.wasm.programs import assets_dir
+from tests.support.http_users import Users
+from tests.support.processes import processes_of
+from tests.support.security import children
+from tests.support.security.guests import PYTHON, RUNTIMES, SECRET, Book, Outside
+from tests.support.servers import call, http_server, text
+from tests.support.waiting import until
+from tests.support.wasm.assets import assets_dir
 
 BREAK_OUT = """
 import mmap, signal, socket, subprocess

@@ -13,9 +13,10 @@ import pytest
 
 from quire.core.errors import QuireError
 from quire.frontends.python import Quire
-from tests.conftest import DEADLINE, processes_of
-from tests.security import guests
-from tests.security.guests import RAW, Book, Outside
+from tests.support.processes import processes_of
+from tests.support.security import guests
+from tests.support.security.guests import RAW, Book, Outside
+from tests.support.waiting import DEADLINE
 
 ENDLESS = {
     "a loop": ("while True: pass", "while (true) {}"),

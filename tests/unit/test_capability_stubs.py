@@ -21,7 +21,7 @@ import pytest
 from quire.wire.relay import Called
 from quire.worker import namespace as namespaces
 from quire.worker.capabilities.errors import CapabilityGone, ToolError
-from tests.relayed import MAIL, SAY, SEARCH, Book
+from tests.support.relay_server import MAIL, SAY, SEARCH, Book
 
 
 def text(said: str, **more: Any) -> Callable[[Called], Any]:

@@ -11,7 +11,8 @@ import pytest
 from quire.core.errors import Failed
 from quire.runtimes.sandbox import cgroups
 from quire.runtimes.sandbox.cgroups import Cgroup, Cgroups
-from tests.conftest import missing, wait_until
+from tests.support.external_programs import missing
+from tests.support.waiting import wait_until
 
 _V1 = """
 24 1 0:22 / / rw,relatime shared:1 - ext4 /dev/sda1 rw

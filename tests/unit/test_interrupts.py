@@ -12,10 +12,8 @@ import pytest
 
 from quire.worker.evaluation import Evaluation
 from quire.worker.interrupts import Interrupts
-from tests.relayed import DEADLINE
-from tests.unit.test_relay_client import Pair, echo, pair
+from tests.support.relay_server import DEADLINE, Pair, echo
 
-__all__ = ["pair"]
 _TRACED = ("asyncio", "selectors", "quire")
 
 

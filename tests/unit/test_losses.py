@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from quire.worker.snapshot import reducers, stream, tombstones
-from tests.unit.test_kinds import notebook, run
-from tests.unit.test_stream import again, dump, load
+from tests.support.snapshot_stream import again, dump, load, notebook, run
 
 
 def test_segments_that_are_views_of_memory_load_as_bytes_do() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from quire.worker.capabilities import signatures
 from quire.worker.capabilities.errors import ApprovalDenied
-from tests.relayed import Book
+from tests.support.relay_server import Book
 
 KEPT = "__capabilities__"
 

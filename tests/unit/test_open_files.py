@@ -7,8 +7,7 @@ import sys
 import warnings
 from pathlib import Path
 
-from tests.unit.test_kinds import notebook, run
-from tests.unit.test_stream import dump, load
+from tests.support.snapshot_stream import dump, load, notebook, run
 
 
 def test_a_file_that_was_changed_is_lost(tmp_path: Path) -> None:

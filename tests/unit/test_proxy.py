@@ -14,7 +14,7 @@ import pytest
 
 from quire.runtimes.sandbox import proxy as proxies
 from quire.runtimes.sandbox.proxy import Proxy
-from tests.conftest import DEADLINE
+from tests.support.waiting import DEADLINE
 
 
 class _Answers(BaseHTTPRequestHandler):

@@ -9,7 +9,6 @@ import random
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -18,38 +17,7 @@ import pytest
 from quire.wire import frames
 from quire.wire.relay import Called, Refused, Returned
 from quire.worker.capabilities.errors import ApprovalDenied, CapabilityGone, ToolError, ToolTimeout
-from quire.worker.capabilities.relay import Relay
-from quire.worker.interrupts import Interrupts
-from tests.relayed import DEADLINE, Server
-
-
-class Pair:
-    def __init__(self) -> None:
-        self.interrupts = Interrupts()
-        self.client = Relay(self.interrupts)
-        self._servers: list[Server] = []
-
-    def serve(self, answer: Callable[[Server, Called], None]) -> Server:
-        ours, theirs = socket.socketpair()
-        self.client.connect(theirs.detach())
-        self._servers.append(Server(ours, answer))
-        return self._servers[-1]
-
-    def close(self) -> None:
-        self.client.leave()
-        for server in self._servers:
-            server.close()
-
-
-@pytest.fixture
-def pair() -> Iterator[Pair]:
-    made = Pair()
-    yield made
-    made.close()
-
-
-def echo(server: Server, called: Called) -> None:
-    server.send(Returned(call=called.call, value={"back": called.given}))
+from tests.support.relay_server import DEADLINE, Pair, Server, echo
 
 
 def never(server: Server, called: Called) -> None:

@@ -7,41 +7,13 @@ import random
 import subprocess
 import sys
 import types
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from quire.worker.snapshot import functions, loading, reducers, stream, tombstones
-from tests.unit.test_kinds import ROOT, in_a_child, notebook, run
-
-WIDE = 1 << 40
-
-
-def dump(namespace: dict[str, Any], **words: Any) -> stream.Dumped:
-    values = {name: value for name, value in namespace.items() if not name.startswith("__")}
-    given: dict[str, Any] = {"refused": {}, "limit": WIDE, "progress": lambda name: None}
-    return stream.dump(values, namespace, **{**given, **words})
-
-
-def load(
-    dumped: stream.Dumped, segments: Iterable[tuple[str, bytes]] | None = None
-) -> tuple[dict[str, Any], list[Any]]:
-    namespace = notebook()
-    buffers = [bytes(each) if each.readonly else bytearray(each) for each in dumped.buffers]
-    chosen = dumped.segments if segments is None else segments
-    return namespace, stream.load(chosen, buffers, namespace, sources=lambda name: None)
-
-
-def again(code: str, **words: Any) -> tuple[dict[str, Any], stream.Dumped]:
-    namespace = notebook()
-    run(code, namespace)
-    dumped = dump(namespace, **words)
-    loaded, lost = load(dumped)
-    assert lost == []
-    return loaded, dumped
-
+from tests.support.snapshot_stream import ROOT, again, dump, in_a_child, load, notebook, run
 
 # Sharing
 

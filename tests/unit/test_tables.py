@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from quire.worker import tables
-from tests.conftest import missing
+from tests.support.external_programs import missing
 
 LIBRARIES = ("pandas", "polars", "pyarrow")
 

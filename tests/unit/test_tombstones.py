@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from quire.worker.snapshot import tombstones
-from tests.unit.test_stream import dump, load
+from tests.support.snapshot_stream import dump, load
 
 USES: list[Callable[[Any], Any]] = [
     lambda t: t.x, lambda t: t(), iter, len, bool, lambda t: t + 1, lambda t: 1 + t, lambda t: t[0], lambda t: t == 1,

@@ -11,8 +11,9 @@ import pytest
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 
-from tests.conftest import server_environment, text
-from tests.wasm.programs import assets_dir
+from tests.support.backends import BACKENDS
+from tests.support.servers import server_environment, text
+from tests.support.wasm.assets import assets_dir
 
 HERE = Path(__file__).with_name("elsewhere")
 RUNTIMES = ("wasm-python", "wasm-javascript")
@@ -53,7 +54,7 @@ async def test_without_what_only_linux_or_posix_has_the_whole_server_works(data_
         assert "below" in text(await client.call_tool("list_files", {}))
         await client.call_tool("rollback", {"to": 0})
         await client.call_tool("save_state", {"name": "one"})
-        backend = f"{sys.executable} {Path(__file__).parents[1] / 'backends' / 'good.py'}"
+        backend = f"{sys.executable} {BACKENDS / 'good.py'}"
         await client.call_tool("install_capability", {"name": "good", "server_command": backend})
         assert "3" in text(await client.call_tool("execute", {"code": "good.add(1, 2)"}))
         await client.call_tool("uninstall_capability", {"name": "good"})

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from quire.runtimes.wasm.shelf import shelf
-from tests.conftest import missing
+from tests.support.external_programs import missing
 
 KILLED = """
 import os, sys

@@ -12,7 +12,7 @@ import pytest
 
 from quire.runtimes.wasm.host.guest import PAGE, Ended
 from quire.runtimes.wasm.host.javascript import language
-from tests.wasm.programs import assets_dir
+from tests.support.wasm.assets import assets_dir
 
 STATE = """
 let n = 1; const o = {list: [1, 2], m: new Map([['k', new Set([1])]])}

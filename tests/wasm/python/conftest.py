@@ -1,59 +1,28 @@
-"""Guests of the real component, and a host that remembers what they say."""
+"""Every test of this folder runs on the plain Python guest and on the one with libraries.
+
+`@pytest.mark.plain_guest_only` is for tests of how the plain guest is built, and for tests whose limits or messages
+differ in the guest with libraries; tests/wasm/science has its own version of the latter.
+"""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
 import pytest
 
-from quire.runtimes.wasm.assets import python
-from quire.runtimes.wasm.host.guest import Bounds, Image, Place
 from quire.runtimes.wasm.host.python.language import PythonLanguage
-from tests.wasm.programs import assets_dir
-from tests.wasm.python.cells import Notebook
-
-Make = Callable[..., Notebook]
 
 
-@pytest.fixture(scope="session")
-def language() -> Iterator[PythonLanguage]:
-    loaded = PythonLanguage.load(python.build(assets_dir()), assets_dir(), stack=3 << 20)  # the main thread has 8 MiB
-    over = threading.Event()
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "plain_guest_only(reason): not for the Python guest with libraries")
 
-    def tick() -> None:
-        while not over.wait(0.005):
-            loaded.tick()
 
-    ticking = threading.Thread(target=tick)
-    ticking.start()
-    yield loaded
-    over.set()
-    ticking.join()
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "language" in metafunc.fixturenames:
+        only_plain = metafunc.definition.get_closest_marker("plain_guest_only")
+        metafunc.parametrize("language", ["plain"] if only_plain else ["plain", "science"], indirect=True)
 
 
 @pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    folder = tmp_path / "workspace"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
-def make(language: PythonLanguage, workspace: Path) -> Make:
-    def made(
-        bounds: Bounds | None = None, image: Image | None = None, mounts: tuple[tuple[Path, bool], ...] = ()
-    ) -> Notebook:
-        place = Place(workspace=workspace, mounts=mounts)
-        notebook = Notebook(language, place, bounds or Bounds(memory=256 << 20))
-        if image is not None:
-            notebook.guest.restore(image)
-        return notebook
-
-    return made
-
-
-@pytest.fixture
-def notebook(make: Make) -> Notebook:
-    return make()
+def language(request: pytest.FixtureRequest) -> PythonLanguage:
+    """Session-wide; the guest with libraries has the same methods."""
+    found: PythonLanguage = request.getfixturevalue(f"{request.param}_language")
+    return found

@@ -11,9 +11,7 @@ import pytest
 from quire.runtimes.wasm.host.guest import Bounds, Ended
 from quire.wire import relay
 from quire.wire.messages import Displayed, Inspect, Offer, Printed
-from tests.wasm.python.cells import Notebook
-from tests.wasm.python.conftest import Make
-from tests.wasm.python.test_capabilities import WEATHER
+from tests.support.wasm.python_guest import FULL, WEATHER, Make, Notebook
 
 NESTED = """
 import json, pickle, re, ast, copy
@@ -64,6 +62,7 @@ def test_plain_recursion_is_an_error_of_pythons(notebook: Notebook) -> None:
     assert notebook.run("kept").value == 1
 
 
+@pytest.mark.plain_guest_only("it is tested in tests/wasm/science, with more memory or other words")
 def test_memory_that_is_used_up_is_an_error_and_the_state_is_kept(make: Make) -> None:
     notebook = make(Bounds(memory=80 << 20))
     notebook.run("kept = 1")
@@ -79,6 +78,7 @@ def test_memory_that_is_used_up_is_an_error_and_the_state_is_kept(make: Make) ->
     assert notebook.guest.memory() <= 80 << 20
 
 
+@pytest.mark.plain_guest_only("it is tested in tests/wasm/science, with more memory or other words")
 def test_a_cell_after_one_that_took_all_memory_in_crumbs_can_free_it(make: Make) -> None:
     notebook = make(Bounds(memory=64 << 20))
     assert "MemoryError" in notebook.run("a = []\nwhile True: a.append(str(len(a)) * 10)").raised
@@ -86,14 +86,7 @@ def test_a_cell_after_one_that_took_all_memory_in_crumbs_can_free_it(make: Make)
     assert notebook.run("sum(range(10_000))").value == sum(range(10_000))
 
 
-FULL = {
-    "crumbs": "a = []\nwhile True: a.append([{} for n in range(1000)])",
-    "one large dictionary": "a = {}\nwhile True: a[len(a)] = {}",
-    "nothing is left, and the cell went on": "a = []\nfor size in (100_000, 1_000, 100, 1):\n    try:\n"
-    "        while True: a.append(bytearray(size))\n    except MemoryError: pass",
-}
-
-
+@pytest.mark.plain_guest_only("it is tested in tests/wasm/science, with more memory or other words")
 @pytest.mark.parametrize("kind", FULL)
 def test_what_fills_all_memory_can_be_deleted_by_the_next_cell(make: Make, kind: str) -> None:
     notebook = make(Bounds(memory=64 << 20))

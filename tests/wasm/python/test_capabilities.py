@@ -2,30 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from quire.runtimes.wasm.host.guest import Ended
 from quire.wire import relay
 from quire.wire.messages import Native, Offer
-from tests.wasm.python.cells import Notebook
-
-WEATHER: dict[str, Any] = {
-    "name": "weather",
-    "about": "The weather.",
-    "resources": [],
-    "prompts": [],
-    "tools": [
-        {
-            "name": "now",
-            "description": "How it is.",
-            "input": {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]},
-            "output": {},
-            "hints": {},
-        }
-    ],
-}
+from tests.support.wasm.python_guest import WEATHER, Notebook
 
 
 @pytest.fixture

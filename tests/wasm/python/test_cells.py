@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from quire.wire.messages import Inspect, Printed, Read
-from tests.wasm.python.cells import Notebook
+from tests.support.wasm.python_guest import Notebook
 
 DEEP = """
 def outer(x):
@@ -60,6 +62,7 @@ def test_a_traceback_has_the_cells_lines_and_none_of_ours(notebook: Notebook) ->
     assert "quire" not in raised
 
 
+@pytest.mark.plain_guest_only("its library comes without its source")
 def test_a_traceback_has_the_librarys_source(notebook: Notebook) -> None:
     raised = notebook.run("import json\njson.loads('{')").raised
     assert 'json/decoder.py"' in raised

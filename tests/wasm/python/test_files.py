@@ -8,8 +8,7 @@ import pytest
 
 from quire.runtimes.wasm.host.guest import Bounds, Ended, Place
 from quire.runtimes.wasm.host.python.language import PythonLanguage
-from tests.wasm.python.cells import Notebook
-from tests.wasm.python.conftest import Make
+from tests.support.wasm.python_guest import Make, Notebook
 
 
 def test_the_workspace_is_the_working_folder(notebook: Notebook, workspace: Path) -> None:

@@ -6,8 +6,7 @@ import pytest
 
 from quire.runtimes.wasm.host.guest import Ended
 from quire.wire.messages import Finished, Inspect
-from tests.wasm.python.cells import Notebook
-from tests.wasm.python.conftest import Make
+from tests.support.wasm.python_guest import Make, Notebook
 
 FORGED = """
 import wit_world
@@ -20,6 +19,7 @@ kernel.Kernel.handle = lambda self, request: ANSWER
 """
 
 
+@pytest.mark.plain_guest_only("it is tested in tests/wasm/science, with more memory or other words")
 @pytest.mark.parametrize("said", ["junk", "{}", "[" * 100_000, "x" * 5_000_000, '{"say":"Ready","with":{},"parts":[]}'])
 def test_what_is_no_word_ends_the_guest(notebook: Notebook, said: str) -> None:
     with pytest.raises(Ended, match="no word of ours"):
@@ -28,6 +28,7 @@ def test_what_is_no_word_ends_the_guest(notebook: Notebook, said: str) -> None:
         notebook.run("1")
 
 
+@pytest.mark.plain_guest_only("it is tested in tests/wasm/science, with more memory or other words")
 def test_a_run_ends_once_and_under_its_own_name(notebook: Notebook) -> None:
     with pytest.raises(Ended):
         notebook.run(FORGED)

@@ -9,8 +9,7 @@ import pytest
 from quire.runtimes.wasm.host.guest import PAGE, Bounds, Ended, Image
 from quire.runtimes.wasm.host.python.language import PythonLanguage
 from quire.runtimes.wasm.host.python.memory import Memory, differing
-from tests.wasm.python.cells import Notebook
-from tests.wasm.python.conftest import Make
+from tests.support.wasm.python_guest import Make, Notebook
 
 STATE = """
 import datetime, decimal, io, os, re, sqlite3, collections, dataclasses
@@ -79,6 +78,7 @@ def test_one_image_makes_many_guests_that_know_nothing_of_each_other(make: Make)
     assert [each.run("x").value for each in several] == [[0, 0], [0, 1], [0, 2]]
 
 
+@pytest.mark.plain_guest_only("it is tested in tests/wasm/science, with more memory or other words")
 def test_a_guest_put_back_has_nothing_of_what_it_was_since(make: Make) -> None:
     notebook = make()
     notebook.run("x = 1")
@@ -111,6 +111,7 @@ def test_an_image_that_is_damaged_is_refused(make: Make) -> None:
             make(image=Image(artefact=image.artefact, size=image.size, pages={**image.pages, number: page}))
 
 
+@pytest.mark.plain_guest_only("it is tested in tests/wasm/science, with more memory or other words")
 def test_an_image_larger_than_the_limit_is_refused(make: Make) -> None:
     notebook = make()
     notebook.run("x = bytearray(60_000_000)")
@@ -181,6 +182,7 @@ def test_an_image_can_be_taken_of_a_guest_in_which_nothing_has_run(notebook: Not
     assert make(image=notebook.guest.image()).run("1 + 1").value == 2
 
 
+@pytest.mark.plain_guest_only("its memory is looked at in another way")
 def test_the_pages_that_the_system_says_were_written_are_those_that_differ(
     make: Make, language: PythonLanguage
 ) -> None:
@@ -196,6 +198,7 @@ def test_the_pages_that_the_system_says_were_written_are_those_that_differ(
     assert memory.find() != other.guest._memory.find() is not None
 
 
+@pytest.mark.plain_guest_only("its memory is looked at in another way")
 def test_where_the_system_does_not_show_memory_it_is_summed(make: Make, language: PythonLanguage) -> None:
     first, second = make(), make()
     for each in (first, second):
@@ -217,6 +220,7 @@ def test_a_guest_that_was_made_ahead_is_as_any_other(make: Make, language: Pytho
     assert make(image=ahead.guest.image()).run(LOOK).value == SEEN
 
 
+@pytest.mark.plain_guest_only("none is made ahead")
 def test_a_guest_that_was_made_ahead_has_its_own_limits(make: Make, language: PythonLanguage) -> None:
     language.prepare()
     with pytest.raises(Ended, match="No guest could be made"):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.wasm.python.cells import Notebook
+from tests.support.wasm.python_guest import Notebook
 
 EVERY = """
 import importlib, sys, warnings
@@ -28,6 +28,7 @@ PROGRAMS = dict(
 )
 
 
+@pytest.mark.plain_guest_only("it has another library")
 def test_every_module_is_there_or_says_why_not(notebook: Notebook) -> None:
     absent = notebook.run(EVERY).value
     silent = {name: why for name, why in absent.items() if "WebAssembly" not in why and not name.startswith("_")}
@@ -58,6 +59,7 @@ def test_programs_give_the_same_answers_as_on_an_operating_system(notebook: Note
     assert ran.text == said.getvalue()
 
 
+@pytest.mark.plain_guest_only("it is tested in tests/wasm/science, with more memory or other words")
 @pytest.mark.parametrize(
     ("code", "why"),
     [
@@ -88,5 +90,6 @@ def test_time_zones_are_there(notebook: Notebook) -> None:
     assert notebook.run(code).value == ["2:00:00", True]
 
 
+@pytest.mark.plain_guest_only("its library comes without its source")
 def test_the_librarys_source_can_be_read(notebook: Notebook) -> None:
     assert "def dumps" in notebook.run("import inspect, json\ninspect.getsource(json)[:20_000]").value

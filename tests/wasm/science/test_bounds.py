@@ -9,9 +9,7 @@ import pytest
 from quire.runtimes.wasm.host.guest import Bounds, Ended
 from quire.runtimes.wasm.host.science.language import ScienceLanguage
 from quire.wire.messages import Finished, Inspect
-from tests.wasm.python.cells import Notebook
-from tests.wasm.python.conftest import Make
-from tests.wasm.python.test_bounds import FULL
+from tests.support.wasm.python_guest import FULL, Make, Notebook
 
 FORGED = """
 import _host

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from quire.runtimes.wasm.host.science.language import ScienceLanguage
-from tests.wasm.python.cells import Notebook
-from tests.wasm.python.conftest import Make
+from tests.support.wasm.python_guest import Make, Notebook
 
 WORK = [
     ("import numpy as np\nfloat((np.arange(6.0).reshape(2, 3) @ np.ones((3, 2))).sum())", 30),

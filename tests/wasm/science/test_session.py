@@ -12,8 +12,8 @@ import pytest
 
 from quire.runtimes.wasm.host.guest import NotReady
 from quire.runtimes.wasm.host.science.language import ScienceLanguage
-from tests.conftest import call, stdio_client, text
-from tests.wasm.programs import science_assets_dir
+from tests.support.servers import call, stdio_client, text
+from tests.support.wasm.assets import science_assets_dir
 
 SET: dict[str, Any] = {"toolsets": "sandbox,repl", "preload": "", "spare_kernels": 0, "wasm_python": "science"}
 

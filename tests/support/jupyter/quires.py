@@ -9,8 +9,9 @@ from typing import Any
 
 from fastmcp import Client
 
-from tests.conftest import DEADLINE, call, stdio_client, text
-from tests.jupyter.servers import JupyterServer
+from tests.support.jupyter.servers import JupyterServer
+from tests.support.servers import call, stdio_client, text
+from tests.support.waiting import DEADLINE
 
 TOOLSETS = "jupyter,notebook,repl,timeline,sandbox"
 

@@ -1,6 +1,6 @@
 """What survives a run, a crash or a rollback, and a restart: the first table in docs/survival.md, each row proved.
 
-The second table there is of the kinds of object, from tests/kinds.py.
+The second table there is of the kinds of object, from tests/support/object_kinds.py.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 import textwrap
 from dataclasses import dataclass
 
-from tests.kinds import KINDS
+from tests.support.object_kinds import KINDS
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from typing import Any
 from quire.wire import frames, relay
 from quire.wire.relay import Called, GivenUp, Refused, Returned
 from quire.worker.capabilities.known import Known
+from quire.worker.capabilities.relay import Relay
 from quire.worker.interrupts import Interrupts
 
 DEADLINE = 30.0
@@ -139,3 +140,25 @@ class Book:
         for name, value in self.known._put.items():
             if vars(builtins).get(name) is value:
                 delattr(builtins, name)
+
+
+class Pair:
+    def __init__(self) -> None:
+        self.interrupts = Interrupts()
+        self.client = Relay(self.interrupts)
+        self._servers: list[Server] = []
+
+    def serve(self, answer: Callable[[Server, Called], None]) -> Server:
+        ours, theirs = socket.socketpair()
+        self.client.connect(theirs.detach())
+        self._servers.append(Server(ours, answer))
+        return self._servers[-1]
+
+    def close(self) -> None:
+        self.client.leave()
+        for server in self._servers:
+            server.close()
+
+
+def echo(server: Server, called: Called) -> None:
+    server.send(Returned(call=called.call, value={"back": called.given}))

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from playwright.async_api import BrowserContext, Locator, Page, async_playwright, expect
 
-from tests.conftest import missing
-from tests.jupyter.servers import JupyterServer
+from tests.support.external_programs import missing
+from tests.support.jupyter.servers import JupyterServer
 
 _ARGUMENTS = [
     "--headless",
@@ -24,7 +24,7 @@ _ARGUMENTS = [
     "--disable-dev-shm-usage",
 ]
 _PATIENCE = 120_000.0  # ms anything of a page is waited for: a loaded machine shows it late
-ARTEFACTS = Path(__file__).parents[2] / ".ci" / "artefacts"
+ARTEFACTS = Path(__file__).parents[3] / ".ci" / "artefacts"
 
 
 class Lab:

@@ -13,9 +13,9 @@ from typing import Any
 
 from quire.clients.jupyter.connecting import Jupyter, remote
 from quire.clients.jupyter.ports import Document, KernelConnection, Message
-from tests.jupyter.servers import DEADLINE, JupyterServer
+from tests.support.jupyter.servers import DEADLINE, JupyterServer
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ def inside_of(server_options: dict[str, Any]) -> dict[str, Any]:
     """Options of a server that runs behaviours inside itself."""
     return {
         **server_options,
-        "extensions": {"tests.jupyter.inside": True},
+        "extensions": {"tests.support.jupyter.inside": True},
         "environment": {"PYTHONPATH": str(REPOSITORY)},
     }
 

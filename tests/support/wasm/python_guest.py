@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,3 +71,45 @@ class Notebook:
         self.events = []
         self.guest.run(Run(run=f"r{self._count}", code=code, name=f"cell {self._count}", count=self._count))
         return Ran(self.events)
+
+
+@contextlib.contextmanager
+def ticking(language: Any) -> Iterator[None]:
+    """Advance the language's clock on a thread, as its host does: it is what interrupts a guest."""
+    over = threading.Event()
+
+    def tick() -> None:
+        while not over.wait(0.005):
+            language.tick()
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    yield
+    over.set()
+    thread.join()
+
+
+Make = Callable[..., Notebook]
+
+
+FULL = {
+    "crumbs": "a = []\nwhile True: a.append([{} for n in range(1000)])",
+    "one large dictionary": "a = {}\nwhile True: a[len(a)] = {}",
+    "nothing is left, and the cell went on": "a = []\nfor size in (100_000, 1_000, 100, 1):\n    try:\n"
+    "        while True: a.append(bytearray(size))\n    except MemoryError: pass",
+}
+WEATHER: dict[str, Any] = {
+    "name": "weather",
+    "about": "The weather.",
+    "resources": [],
+    "prompts": [],
+    "tools": [
+        {
+            "name": "now",
+            "description": "How it is.",
+            "input": {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]},
+            "output": {},
+            "hints": {},
+        }
+    ],
+}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.jupyter.places import Place, seen, sources, until
+from tests.support.jupyter.places import Place, seen, sources, until
 
 
 def held(at: Place) -> list[str]:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from quire.clients.jupyter.ports import Changed, JupyterError, Missing
-from tests.jupyter.places import Place, seen, sources
+from tests.support.jupyter.places import Place, seen, sources
 
 
 async def cells_are_read_as_nbformat_writes_them(at: Place) -> None:

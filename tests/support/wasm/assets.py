@@ -11,7 +11,7 @@ from pathlib import Path
 
 from quire.runtimes.wasm.assets import science
 from quire.settings import load
-from tests.conftest import missing
+from tests.support.external_programs import missing
 
 
 @functools.cache

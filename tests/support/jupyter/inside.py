@@ -16,8 +16,8 @@ from jupyter_server.utils import url_path_join
 from tornado import web
 
 from quire.clients.jupyter.connecting import inside
-from tests.jupyter.places import Place, beside
-from tests.jupyter.servers import DEADLINE, JupyterServer
+from tests.support.jupyter.places import Place, beside
+from tests.support.jupyter.servers import DEADLINE, JupyterServer
 
 
 class BehaviourHandler(APIHandler):
@@ -47,7 +47,7 @@ async def tried(serverapp: Any, behaviour: Any, told: dict[str, Any]) -> None:
 
 
 def _jupyter_server_extension_points() -> list[dict[str, str]]:
-    return [{"module": "tests.jupyter.inside"}]
+    return [{"module": "tests.support.jupyter.inside"}]
 
 
 def _load_jupyter_server_extension(serverapp: Any) -> None:

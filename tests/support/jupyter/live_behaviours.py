@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 
-from tests.jupyter.places import Place, seen, sources
+from tests.support.jupyter.places import Place, seen, sources
 
 
 async def an_edit_is_seen_by_others_and_theirs_by_us(at: Place) -> None:

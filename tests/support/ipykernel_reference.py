@@ -1,7 +1,7 @@
 """What ipykernel, driven by nbclient, makes of a notebook, and how that is compared with what Quire makes of it.
 
-`python -m tests.reference [NAME ...]` prints every difference over the corpus; `--twice` compares ipykernel with
-itself, which finds what the masks miss.
+`python -m tests.support.ipykernel_reference [NAME ...]` prints every difference over the corpus; `--twice` compares
+ipykernel with itself, which finds what the masks miss.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def main(uid: int, arguments: list[str]) -> None:
     if _libc.unshare(_NEWNS):
         raise OSError(ctypes.get_errno(), "unshare")
     mount("none", "/", None, _REC | _PRIVATE)
-    for place in {sys.prefix, sys.base_prefix, str(Path(__file__).parents[2])}:
+    for place in {sys.prefix, sys.base_prefix, str(Path(__file__).parents[3])}:
         show(Path(place))
     os.setgroups([])
     os.setresgid(uid, uid, uid)

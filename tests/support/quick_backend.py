@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import anyio
 from fastmcp import Client
 
-from tests.conftest import BACKENDS, DEADLINE, alive, call, text, wait_until
+from tests.support.backends import BACKENDS
+from tests.support.processes import alive
+from tests.support.servers import call, text
+from tests.support.waiting import reached, wait_until
 
 GOOD = shlex.join([sys.executable, str(BACKENDS / "good.py")])
 
@@ -73,11 +73,3 @@ async def installed(client: Client[Any], notebook: str | None = None) -> dict[st
     """How each capability is, by its name."""
     listed = (await call(client, "state", notebook=notebook)).structured_content["capabilities"]
     return dict(line.split(": ", 1) for line in listed)
-
-
-async def reached(true: Callable[[], Any], what: str) -> None:
-    """Wait for a fact, while the client goes on."""
-    end = time.monotonic() + DEADLINE
-    while not true():
-        assert time.monotonic() < end, f"not within {DEADLINE:g} s: {what}"
-        await anyio.sleep(0.02)

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import DEADLINE
-from tests.security.child import NOBODY
+from tests.support.security.child import NOBODY
+from tests.support.waiting import DEADLINE
 
 WHO = ("root", "user")
 
 BEGIN = """
 import ctypes, errno, json, os, sys, threading
-from tests.security.child import become, tried
+from tests.support.security.child import become, tried
 from quire.walls import landlock, libc, privileges, seccomp
 become({who!r})
 """
@@ -39,7 +39,7 @@ def run(who: str, body: str, folder: Path, *, filtered: bool = False) -> Any:
 
 def start(who: str, body: str, folder: Path, *, filtered: bool = False) -> subprocess.CompletedProcess[str]:
     code = BEGIN.format(who=who) + (FILTERED if filtered else "") + body
-    found = os.pathsep.join(filter(None, (str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH"))))
+    found = os.pathsep.join(filter(None, (str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH"))))
     places = {"HOME": str(folder), "TMPDIR": str(folder), "PYTHONPATH": found}
     return subprocess.run(
         [sys.executable, "-c", code],

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from quire.clients.jupyter.ports import Execution, JupyterError, KernelConnection, KernelDied, Missing
-from tests.jupyter.places import Place, printed, run, until
+from tests.support.jupyter.places import Place, printed, run, until
 
 
 @asynccontextmanager

@@ -1,0 +1,159 @@
+"""Quire servers as processes of their own, over stdio and HTTP, and clients of them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastmcp import Client
+from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
+
+from tests.support.processes import alive, left_over, parent
+from tests.support.waiting import DEADLINE, wait_until
+
+
+def granted(folder: Path) -> str:
+    """Cells of most tests leave signs of themselves in the folders of this run of the tests, so they may write there;
+    what code may not reach is for tests/security."""
+    return f"{next((each for each in folder.parents if each.name.startswith('pytest-')), folder.parent)}:rw"
+
+
+def server_environment(data_dir: Path, **settings: Any) -> dict[str, str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("QUIRE_")}
+    settings = {"wasm_python": "plain", "preload": "", **settings}  # a preloaded numpy is half a second of each server
+    given = {f"QUIRE_{name.upper()}": str(value) for name, value in settings.items()}
+    given = {"QUIRE_MOUNTS": granted(data_dir), **given}
+    return {**clean, "QUIRE_DATA_DIR": str(data_dir), **given}
+
+
+def stdio_client(
+    data_dir: Path,
+    *,
+    mode: str = "auto",
+    handler: Any = None,
+    person: Any = None,
+    command: tuple[str, ...] = ("-m", "quire"),
+    **settings: Any,
+) -> Client[Any]:
+    """A client of a server process of its own, over stdio; `person` answers what a cell asks."""
+    env = server_environment(data_dir, **settings)
+    transport = StdioTransport(sys.executable, list(command), env=env, keep_alive=False)
+    return Client(transport, mode=mode, message_handler=handler, elicitation_handler=person)
+
+
+@contextlib.contextmanager
+def http_server(data_dir: Path, **settings: Any) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A server process over HTTP on a free port: its address, and the process."""
+    env = server_environment(data_dir, **settings)
+    command = [sys.executable, "-m", "quire", "serve", "--transport", "http", "--port", "0"]
+    process = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        first = process.stderr.readline()
+        assert first.startswith("Quire listens at "), first + process.stderr.read()
+        yield first.split()[-1], process
+    finally:
+        process.terminate()
+        try:
+            process.wait(DEADLINE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stderr is not None:
+            os.set_blocking(process.stderr.fileno(), False)
+            with contextlib.suppress(OSError):  # for the report of a test that fails
+                print(os.read(process.stderr.fileno(), 1 << 16).decode(errors="replace"), file=sys.stderr)
+            process.stderr.close()
+
+
+def http_client(url: str, *, mode: str = "auto", handler: Any = None, person: Any = None) -> Client[Any]:
+    return Client(StreamableHttpTransport(url), mode=mode, message_handler=handler, elicitation_handler=person)
+
+
+async def call(client: Client[Any], tool: str, /, **arguments: Any) -> Any:
+    """Call a tool and get the whole result, failed or not."""
+    return await client.call_tool(tool, arguments, raise_on_error=False)
+
+
+def text(result: Any) -> str:
+    return "\n".join(block.text for block in result.content if block.type == "text")
+
+
+QUICK: dict[str, Any] = {"grace": 0.5, "preload": ""}
+"""Settings of a server that starts at once and kills soon."""
+
+
+NO_SANDBOX: dict[str, Any] = {"sandbox": "off"}
+"""Settings of a server without a sandbox, for tests that look at the machine's processes by the pids that cells report,
+or that do to a keeper what a cell in a pid namespace of its own cannot. tests/security tries the nearest attacks with
+the sandbox on."""
+
+IN_MEMORY: dict[str, Any] = {"snapshot_interval": 0, "auto_save": 0, "auto_restore": False}
+"""Settings of a server whose namespaces are in its processes only: the disk does not hide what a crash costs."""
+
+
+ROOMY = """
+from quire.cli import main
+from quire.runtimes.python import budget
+
+budget.machine = lambda: budget.Machine(total=2**37, available=2**37)
+main()
+"""
+"""A server that believes its machine has plenty of memory, whatever else runs there: no checkpoint goes for that."""
+
+
+def roomy_client(data_dir: Path, **settings: Any) -> Client[Any]:
+    """A client of such a server, with settings that make it quick."""
+    return stdio_client(data_dir, command=("-c", ROOMY), **QUICK, **settings)
+
+
+class Servers:
+    """One server for all cases of a file; only where a case has ended it, another for the next."""
+
+    def __init__(self, folders: pytest.TempPathFactory, stack: AsyncExitStack, settings: dict[str, Any]) -> None:
+        self._folders = folders
+        self._stack = stack
+        self._settings = settings
+        self._client: Client[Any] | None = None
+
+    async def well(self) -> Client[Any]:
+        if self._client is not None:
+            with suppress(Exception):
+                await call(self._client, "list_notebooks")
+                return self._client
+        fresh = roomy_client(self._folders.mktemp("server") / "data", **self._settings)
+        await self._stack.enter_async_context(fresh)
+        self._client = fresh
+        return fresh
+
+
+SLEEPY: dict[str, Any] = {"snapshot_interval": 0.05, "hibernate_after": 0.3, "spare_kernels": 0}
+
+
+@contextlib.asynccontextmanager
+async def cut_off(client: Client[Any]) -> AsyncIterator[Client[Any]]:
+    """A connection whose other end goes away: that may be reported when it is closed, and is not the matter."""
+    await client.__aenter__()
+    try:
+        yield client
+    finally:
+        with contextlib.suppress(Exception):
+            await client.__aexit__(None, None, None)
+
+
+def end(data_dir: Path, how: signal.Signals) -> None:
+    """The server of this data directory, which is this process's child, and all below it."""
+    family = left_over(data_dir)
+    for pid in family:
+        with contextlib.suppress(OSError):
+            if parent(pid) == os.getpid():
+                os.kill(pid, how)
+    wait_until(lambda: not any(map(alive, family)), "the server is gone, with all it started")
