@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import signal
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +21,43 @@ pytest.register_assert_rewrite(*(f"tests.support.{path.stem}" for path in SUPPOR
 
 from tests.support.disks import require_user_namespaces  # noqa: E402
 from tests.support.external_programs import missing  # noqa: E402
-from tests.support.servers import granted, http_client, http_server, stdio_client  # noqa: E402
+from tests.support.notebooks import new_book  # noqa: E402
+from tests.support.servers import SharedServer, granted, http_client, http_server, stdio_client  # noqa: E402
 
 # A shell's background job starts with SIGINT ignored, and children would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--soak",
+        choices=("none", "sample", "all"),
+        default="none",
+        help="Which tests marked `soak` to run: none, only a fixed sample of them, or only them, all",
+    )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if isinstance(item, pytest.Function) and __import__("inspect").iscoroutinefunction(item.function):
+        if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.function):
             item.add_marker(pytest.mark.anyio)
+    wanted = config.getoption("--soak")
+    config.hook.pytest_deselected(items=[item for item in items if not _is_wanted(item, wanted)])
+    items[:] = [item for item in items if _is_wanted(item, wanted)]
+
+
+def _is_wanted(item: pytest.Item, wanted: str) -> bool:
+    """A test is in the soak with `@pytest.mark.soak`, and in its sample with `@pytest.mark.soak(sample=True)`."""
+    markers = list(item.iter_markers("soak"))
+    if wanted == "none" or not markers:
+        return wanted == "none" and not markers
+    return wanted == "all" or any(marker.kwargs.get("sample") for marker in markers)
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """One event loop for all tests of a worker, so that servers can be shared."""
+    return "asyncio"
 
 
 @pytest.fixture
@@ -60,9 +84,40 @@ async def app(data_dir: Path) -> AsyncIterator[App]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def server_settings() -> dict[str, Any]:
+    """Settings of the module's shared server. A module that needs others overrides this fixture."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+async def shared_server(
+    tmp_path_factory: pytest.TempPathFactory, server_settings: dict[str, Any]
+) -> AsyncIterator[SharedServer]:
+    """One server over stdio for the tests of a module."""
+    async with AsyncExitStack() as stack:
+        yield SharedServer(tmp_path_factory, stack, server_settings)
+
+
+@pytest.fixture
+async def client(shared_server: SharedServer) -> AsyncIterator[Client[Any]]:
+    """A client of the module's server. Its current notebook is new, and its kernel ends with the test."""
+    connected = await shared_server.client()
+    async with new_book(connected, use=True):
+        yield connected
+
+
+@pytest.fixture
+async def stdio(data_dir: Path) -> AsyncIterator[Client[Any]]:
+    """A client of a server of its own, for a test that ends it, changes it as a whole or looks at its data."""
+    async with stdio_client(data_dir) as connected:
+        yield connected
+
+
 @pytest.fixture(params=["stdio-2026", "stdio-2025", "http-2026", "http-2025"])
-async def client(request: pytest.FixtureRequest, data_dir: Path) -> AsyncIterator[Client[Any]]:
-    """A real client of a real server, over each transport in each protocol era."""
+async def any_client(request: pytest.FixtureRequest, data_dir: Path) -> AsyncIterator[Client[Any]]:
+    """A client of a server of its own, over each transport in each protocol era. Only for the smoke tests in
+    behaviour/test_transports.py: every use starts four servers."""
     transport, era = request.param.split("-")
     mode = "auto" if era == "2026" else "legacy"
     if transport == "stdio":
@@ -72,9 +127,3 @@ async def client(request: pytest.FixtureRequest, data_dir: Path) -> AsyncIterato
         with http_server(data_dir) as (url, _):
             async with http_client(url, mode=mode) as connected:
                 yield connected
-
-
-@pytest.fixture
-async def stdio(data_dir: Path) -> AsyncIterator[Client[Any]]:
-    async with stdio_client(data_dir) as connected:
-        yield connected

@@ -25,11 +25,6 @@ WIPE = "quick.wipe('/all')"
 DENIES = "try:\n    {}\nexcept ApprovalDenied as denied:\n    error = denied\n[error.tool, error.args_given]"
 
 
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @dataclass
 class Person:
     """What they were asked, and how they answer: each in turn, or as `reply` does."""

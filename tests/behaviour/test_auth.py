@@ -45,11 +45,6 @@ def post(url: str, **headers: str) -> httpx2.Response:
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 def users(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Users]:
     data_dir = tmp_path_factory.mktemp("auth") / "data"
     with http_server(data_dir, auth="tokens", allowed_hosts="quire.test", **QUICK) as (url, _):

@@ -19,11 +19,6 @@ from tests.support.servers import call, stdio_client, text
 from tests.support.waiting import until, wait_until
 
 
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Server:
     client: Client[Any]

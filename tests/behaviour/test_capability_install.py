@@ -27,11 +27,6 @@ MARK = "98765.4321"  # an argument that their command lines are known by
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 async def bare(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Client[Any]]:
     """One server for all that is refused: nothing is installed there, before and after each case."""
     async with stdio_client(tmp_path_factory.mktemp("bare") / "data", preload="", connect_timeout=2) as connected:

@@ -21,11 +21,6 @@ from tests.support.waiting import DEADLINE, appears, until, wait_until
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Client[Any]]:
     async with stdio_client(tmp_path_factory.mktemp("cells") / "data", preload="IPython") as connected:
         yield connected

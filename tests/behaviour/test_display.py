@@ -20,11 +20,6 @@ from tests.support.waiting import DEADLINE, appears, until
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Client[Any]]:
     """One for the file, as it is out of the box."""
     async with stdio_client(tmp_path_factory.mktemp("display") / "data") as connected:

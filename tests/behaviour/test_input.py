@@ -19,11 +19,6 @@ from tests.support.waiting import DEADLINE
 WAYS = ["stdio-2026", "stdio-2025", "http-2026", "http-2025"]
 
 
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @dataclass
 class Person:
     """What they were asked, and how they answer: each line in turn, or as `reply` does."""

@@ -39,11 +39,6 @@ DOUBLE = "@capability\ndef double(n: int) -> int:\n    '''Twice the number.'''\n
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 async def client(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Client[Any]]:
     """Of a server with the quick backend."""
     folder = tmp_path_factory.mktemp("native")

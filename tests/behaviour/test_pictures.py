@@ -18,11 +18,6 @@ from tests.support.servers import call, stdio_client, text
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Client[Any]]:
     async with stdio_client(tmp_path_factory.mktemp("pictures") / "data") as connected:
         yield connected

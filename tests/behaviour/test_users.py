@@ -32,11 +32,6 @@ SECRET = "dear diary, nobody knows"
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 def users(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Users]:
     data_dir = tmp_path_factory.mktemp("users") / "data"
     with http_server(

@@ -10,12 +10,7 @@ import pytest
 from fastmcp import Client
 
 from tests.support.notebooks import Book, new_book
-from tests.support.servers import IN_MEMORY, Servers
-
-
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
+from tests.support.servers import IN_MEMORY, SharedServer, roomy_client
 
 
 @pytest.fixture(scope="module")
@@ -25,14 +20,17 @@ def server_settings() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-async def servers(tmp_path_factory: pytest.TempPathFactory, server_settings: dict[str, Any]) -> AsyncIterator[Servers]:
+async def shared_server(
+    tmp_path_factory: pytest.TempPathFactory, server_settings: dict[str, Any]
+) -> AsyncIterator[SharedServer]:
+    """One server for the tests of a module, with room for every checkpoint."""
     async with AsyncExitStack() as stack:
-        yield Servers(tmp_path_factory, stack, server_settings)
+        yield SharedServer(tmp_path_factory, stack, server_settings, roomy_client)
 
 
 @pytest.fixture
-async def server(servers: Servers) -> Client[Any]:
-    return await servers.well()
+async def server(shared_server: SharedServer) -> Client[Any]:
+    return await shared_server.client()
 
 
 @pytest.fixture

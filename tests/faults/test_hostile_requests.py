@@ -127,11 +127,6 @@ REFUSED = {
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 async def patient(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[str, int, int]]:
     with server(tmp_path_factory.mktemp("hostile") / "data") as running:
         yield running

@@ -48,11 +48,6 @@ def quick(folder: Path, **settings: str) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 def inside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
     """Below a base url, with a password beside the token."""
     folder = tmp_path_factory.mktemp("inside")

@@ -35,11 +35,6 @@ class Way:
         return Client(StreamableHttpTransport(self.url, headers=self.headers))
 
 
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(scope="module", params=["standalone", "extension"])
 def way(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Way]:
     folder, inside = tmp_path_factory.mktemp(request.param), request.param == "extension"

@@ -40,11 +40,6 @@ def folder(user: str) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 async def client(user: str, folder: Path) -> AsyncIterator[Client[Any]]:
     async with walled(user, folder) as connected:
         yield connected

@@ -23,11 +23,6 @@ from tests.support.waiting import DEADLINE
 SECRET = "not-for-anybody-7431"
 
 
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Attacked:
     """A server, a notebook of it, and what is to be reached from there."""

@@ -85,14 +85,15 @@ class Book:
 
 
 class new_book:
-    """A new notebook, with what create_notebook takes; leaving it ends its kernel."""
+    """A new notebook, with what create_notebook takes; leaving it ends its kernel. `use` makes it the current one."""
 
-    def __init__(self, client: Client[Any], **policy: Any) -> None:
+    def __init__(self, client: Client[Any], *, use: bool = False, **policy: Any) -> None:
         self._client = client
+        self._use = use
         self._policy = policy
 
     async def __aenter__(self) -> Book:
-        made = await call(self._client, "create_notebook", use=False, **self._policy)
+        made = await call(self._client, "create_notebook", use=self._use, **self._policy)
         assert not made.is_error, text(made)
         self._book = Book(client=self._client, name=made.structured_content["name"])
         return self._book

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -115,24 +115,31 @@ def roomy_client(data_dir: Path, **settings: Any) -> Client[Any]:
     return stdio_client(data_dir, command=("-c", ROOMY), **QUICK, **settings)
 
 
-class Servers:
-    """One server for all cases of a file; only where a case has ended it, another for the next."""
+class SharedServer:
+    """One server over stdio for several tests. A test that ends it costs the next one a new server."""
 
-    def __init__(self, folders: pytest.TempPathFactory, stack: AsyncExitStack, settings: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        folders: pytest.TempPathFactory,
+        stack: AsyncExitStack,
+        settings: dict[str, Any],
+        start: Callable[..., Client[Any]] = stdio_client,
+    ) -> None:
         self._folders = folders
         self._stack = stack
         self._settings = settings
+        self._start = start
         self._client: Client[Any] | None = None
+        self.data_dir: Path | None = None
 
-    async def well(self) -> Client[Any]:
+    async def client(self) -> Client[Any]:
         if self._client is not None:
             with suppress(Exception):
                 await call(self._client, "list_notebooks")
                 return self._client
-        fresh = roomy_client(self._folders.mktemp("server") / "data", **self._settings)
-        await self._stack.enter_async_context(fresh)
-        self._client = fresh
-        return fresh
+        self.data_dir = self._folders.mktemp("server") / "data"
+        self._client = self._start(self.data_dir, **self._settings)
+        return await self._stack.enter_async_context(self._client)
 
 
 SLEEPY: dict[str, Any] = {"snapshot_interval": 0.05, "hibernate_after": 0.3, "spare_kernels": 0}
