@@ -12,7 +12,7 @@ import anyio
 import pytest
 from fastmcp import Client
 
-from tests.support.external_programs import node_server
+from tests.support.external_programs import EVERYTHING_SERVER, FILESYSTEM_SERVER, node_program
 from tests.support.notebooks import Book, new_book
 from tests.support.quick_backend import GOOD, Quick, install, misbehaving
 from tests.support.servers import call, stdio_client, text
@@ -453,7 +453,7 @@ def lines_of(server: Server) -> list[str]:
 
 
 async def test_the_reference_server_is_used_as_it_is(tmp_path: Path) -> None:
-    command = " ".join(node_server("MCP_EVERYTHING"))
+    command = " ".join(node_program(EVERYTHING_SERVER))
     async with stdio_client(tmp_path / "data", preload="") as client:
         done = await install(client, "every", command)
         assert "get_sum" in done.structured_content["methods"]
@@ -472,7 +472,7 @@ async def test_the_reference_server_is_used_as_it_is(tmp_path: Path) -> None:
 async def test_a_folder_is_worked_on_by_the_filesystem_server(tmp_path: Path) -> None:
     place = tmp_path / "files"
     place.mkdir()
-    command = " ".join(node_server("MCP_FILESYSTEM", str(place)))
+    command = " ".join(node_program(FILESYSTEM_SERVER, str(place)))
     async with stdio_client(tmp_path / "data", preload="", approve="files.*=never") as client:
         await install(client, "files", command)
         book = Book(client=client)

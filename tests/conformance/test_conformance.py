@@ -15,7 +15,7 @@ from tests.support.external_programs import missing
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if not conformance.suite():
-        missing("the MCP conformance suite", "install it into .ci/node, as .ci/run does")
+        missing("the MCP conformance suite", "tools/install-node-programs installs it")
     with conformance.server(tmp_path_factory.mktemp("conformance") / "data") as address:
         yield address
 

@@ -23,7 +23,7 @@ from quire.core.errors import CallTimeout, Failed, Lost
 from quire.wire.messages import shallow
 from tests.support.backend_listener import Heard, misbehaving
 from tests.support.backends import BACKENDS
-from tests.support.external_programs import node_server
+from tests.support.external_programs import EVERYTHING_SERVER, FILESYSTEM_SERVER, node_program
 from tests.support.processes import alive, free_port, listening, processes_of
 from tests.support.waiting import DEADLINE, wait_until
 
@@ -89,10 +89,10 @@ async def everything(request: pytest.FixtureRequest) -> AsyncIterator[tuple[McpC
     """The reference server, in the older era."""
     heard = Heard()
     if request.param == "stdio":
-        async with connected(Backend(command=node_server("MCP_EVERYTHING")), heard) as connection:
+        async with connected(Backend(command=node_program(EVERYTHING_SERVER)), heard) as connection:
             yield connection, heard
     else:
-        with listening(list(node_server("MCP_EVERYTHING", "streamableHttp"))) as (port, _):
+        with listening(list(node_program(EVERYTHING_SERVER, "streamableHttp"))) as (port, _):
             async with connected(Backend(url=f"http://127.0.0.1:{port}/mcp"), heard) as connection:
                 yield connection, heard
 
@@ -292,7 +292,7 @@ async def test_the_reference_server_reports_progress(everything: tuple[McpConnec
 
 
 async def test_a_file_server_reads_and_writes(tmp_path: Path) -> None:
-    command = node_server("MCP_FILESYSTEM", str(tmp_path))
+    command = node_program(FILESYSTEM_SERVER, str(tmp_path))
     async with connected(Backend(command=command)) as connection:
         await call(connection, "write_file", path=str(tmp_path / "a.txt"), content="one\ntwo")
         assert (tmp_path / "a.txt").read_text() == "one\ntwo"

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+NODE_MODULES = Path(__file__).parents[2] / ".ci/node/node_modules"
+
 
 def missing(part: str, reason: str) -> None:
     """Skip because a part of the system is not there; on CI, which installs all parts, that is a failure."""
@@ -17,18 +19,18 @@ def missing(part: str, reason: str) -> None:
 
 
 def inspector() -> list[str]:
-    """The command of the official MCP inspector, which nobody here wrote."""
-    path = os.environ.get("MCP_INSPECTOR")
-    node = shutil.which("node")
-    if node is None or not path or not Path(path).exists():
-        missing("the MCP inspector", "set MCP_INSPECTOR to its cli, as .ci/run does")
-    return [str(node), str(path)]
+    """The command of the official MCP inspector."""
+    return list(node_program("inspector/clients/launcher/build/index.js"))
 
 
-def node_server(variable: str, *arguments: str) -> tuple[str, ...]:
-    """The command of an MCP server from the npm registry, which nobody here wrote; .ci/run installs them."""
-    path = os.environ.get(variable)
+def node_program(path: str, *arguments: str) -> tuple[str, ...]:
+    """The command of a program of @modelcontextprotocol on npm, by the path of its entry file."""
+    entry = NODE_MODULES / "@modelcontextprotocol" / path
     node = shutil.which("node")
-    if node is None or not path or not Path(path).exists():
-        missing("an MCP server in node", f"set {variable} to its entry file, as .ci/run does")
-    return (str(node), str(path), *arguments)
+    if node is None or not entry.exists():
+        missing(f"{path.partition('/')[0]}, a program in Node", "tools/install-node-programs installs it")
+    return (str(node), str(entry), *arguments)
+
+
+EVERYTHING_SERVER = "server-everything/dist/index.js"
+FILESYSTEM_SERVER = "server-filesystem/dist/index.js"
