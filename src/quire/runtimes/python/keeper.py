@@ -15,6 +15,7 @@ from typing import Any
 from quire.core.errors import Failed
 from quire.core.model import Census
 from quire.runtimes.python.exits import Exit
+from quire.runtimes.python.killed import wait_killed
 from quire.wire import packets
 
 _END = 3.0  # seconds a keeper has to kill what is below it, before it is killed itself
@@ -131,7 +132,7 @@ class Keeper:
                 await self._gone.wait()
             return
         self._kill()
-        await self._gone.wait()
+        await wait_killed(self._gone.wait(), self.pid, "The process that keeps a kernel")
 
     def _kill(self) -> None:
         if not self._gone.is_set():

@@ -21,6 +21,7 @@ from quire.core.model import Died
 from quire.runtimes.python.calls import Calls
 from quire.runtimes.python.exits import Exit, exit_reason, hung_up, protocol_broken
 from quire.runtimes.python.keeper import Keeper
+from quire.runtimes.python.killed import wait_killed
 from quire.wire import frames, messages, relay
 from quire.wire.messages import (
     BadMessage,
@@ -203,7 +204,7 @@ class Live:
         if self._pidfd < 0:
             return
         self._kill()
-        await asyncio.shield(self._gone.wait())
+        await wait_killed(self._gone.wait(), self._pid, "A kernel's process")
 
     async def send(self, message: Any) -> None:
         data = frames.encode(message)

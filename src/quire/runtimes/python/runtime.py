@@ -25,7 +25,7 @@ from quire.runtimes.sandbox.walls import Sandbox
 _log = logging.getLogger(__name__)
 
 _WARM = 120.0  # seconds the zygote has to import what it preloads, on a cold disk too
-_HEEDED = 5.0  # seconds to end when told to
+_CANCELLED_S = 5.0  # for the task that creates spares to end
 _REST = 0.3  # seconds after a start before the next spare is made: the notebook that took one goes first
 PRELOAD = ("numpy", "pandas", "matplotlib.pyplot")
 
@@ -175,8 +175,9 @@ class PythonRuntime:
 
     async def _close(self) -> None:
         assert self._stocking is not None
-        while (await asyncio.wait([self._stocking], timeout=_HEEDED))[1]:
-            self._stocking.cancel()  # it may have come in a moment that takes it for something else
+        while (await asyncio.wait([self._stocking], timeout=_CANCELLED_S))[1]:
+            _log.warning("spare kernels are still being created, at %s; cancelling again", self._stocking.get_stack())
+            self._stocking.cancel()
         await asyncio.gather(*(kernel.close() for kernel in self._spares))
         await asyncio.gather(*(zygote.close() for zygote in self._zygotes.values()))
         if isinstance(self._cgroups, Cgroups):

@@ -17,6 +17,7 @@ from typing import Any
 
 from quire.core.errors import Failed
 from quire.runtimes.python.keeper import Keeper
+from quire.runtimes.python.killed import wait_killed
 from quire.wire import packets
 
 _WORKER = Path(__file__).parents[2] / "worker" / "__main__.py"
@@ -137,7 +138,7 @@ class Zygote:
                 async with asyncio.timeout(_END):
                     await self._ended()
         self._process.kill()
-        await self._ended()
+        await wait_killed(self._ended(), self._process.pid, "The process that kernels are forked from")
 
     async def _ended(self) -> None:
         while self._process.poll() is None:  # noqa: ASYNC110 - it is a moment; Popen has no event
