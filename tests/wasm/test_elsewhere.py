@@ -25,12 +25,30 @@ def pretending(system: str) -> dict[str, str]:
 
 
 def test_what_a_system_does_not_have_is_not_found_by_quire(tmp_path: Path) -> None:
-    program = tmp_path / "quire" / "tried.py"
-    program.parent.mkdir()
-    program.write_text("import os, sys\nprint(sys.platform, hasattr(os, 'fork'), hasattr(os, 'O_PATH'))\nimport fcntl")
+    write_module(tmp_path, "quire/tried.py")
     for system, there in (("darwin", "darwin True False"), ("win32", "win32 False False")):
-        tried = subprocess.run([sys.executable, program], env=pretending(system), capture_output=True, text=True)
+        tried = run_module("quire.tried", tmp_path, system)
         assert (tried.stdout.strip(), tried.returncode) == (there, int(system == "win32")), tried
+
+
+@pytest.mark.parametrize("system", ["darwin", "win32"])
+def test_library_in_folder_called_quire_finds_all_of_linux(tmp_path: Path, system: str) -> None:
+    write_module(tmp_path / "quire", "library/tried.py")
+    tried = run_module("library.tried", tmp_path / "quire", system)
+    assert (tried.stdout.strip(), tried.returncode) == ("linux True True", 0), tried
+
+
+def write_module(folder: Path, path: str) -> None:
+    """A module that says what it finds, in a package of its own."""
+    program = folder / path
+    program.parent.mkdir(parents=True)
+    program.with_name("__init__.py").touch()
+    program.write_text("import os, sys\nprint(sys.platform, hasattr(os, 'fork'), hasattr(os, 'O_PATH'))\nimport fcntl")
+
+
+def run_module(name: str, folder: Path, system: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", name]
+    return subprocess.run(command, env=pretending(system), cwd=folder, capture_output=True, text=True)
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)

@@ -49,7 +49,8 @@ def _say(error: BaseException) -> str:
 def _is_ours(filename: str) -> bool:
     """Our own, or the shell's that stands between a cell and its magic."""
     shell = getattr(sys.modules.get("IPython"), "__file__", None)
-    return filename.startswith(_OURS) or (shell is not None and filename.startswith(os.path.dirname(shell)))
+    folders = [_OURS, os.path.dirname(shell)] if shell is not None else [_OURS]
+    return any(filename.startswith(os.path.join(folder, "")) for folder in folders)
 
 
 def _user_part(error: BaseException) -> types.TracebackType | None:

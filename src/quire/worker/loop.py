@@ -359,8 +359,14 @@ class _Worker:
 def _after_standard() -> int:
     """The working folder comes after the standard library, as in a notebook: its random.py is not Python's."""
     standard = os.path.dirname(os.__file__)
-    places = [at for at, path in enumerate(sys.path) if path.startswith(standard) or path.endswith(".zip")]
-    return max((at for at in places if "-packages" not in sys.path[at]), default=-1) + 1
+    return max((at for at, path in enumerate(sys.path) if _is_standard(path, standard)), default=-1) + 1
+
+
+def _is_standard(path: str, standard: str) -> bool:
+    """Whether a folder on Python's path is of the standard library: below its folder, or the archive beside it."""
+    if path.endswith(".zip"):
+        return os.path.dirname(path) == os.path.dirname(standard)
+    return os.path.join(path, "").startswith(os.path.join(standard, "")) and "-packages" not in path[len(standard) :]
 
 
 def _no_password(prompt: str = "Password: ", stream: Any = None) -> str:

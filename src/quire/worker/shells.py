@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import functools
 import importlib
 import importlib.util
 import os
@@ -22,10 +23,20 @@ _early: list[Any] = []  # made ahead of all kernels
 def prepare() -> None:
     """In the zygote, before anything else: without IPython the shim is loaded, while there is a way to its modules."""
     builtins.get_ipython = lambda: types.SimpleNamespace(kernel=True)  # type: ignore[attr-defined] # pandas looks once
-    if importlib.util.find_spec("IPython") is None:
+    if not _has_ipython():
         package = _ours("quire.worker.shim")
         for each in pkgutil.walk_packages(package.__path__, "quire.worker.shim."):
             _ours(each.name)
+
+
+@functools.cache
+def _has_ipython() -> bool:
+    """Whether this Python has IPython: looked up once, in the zygote.
+
+    A kernel's process cannot look it up before it enters its root: it is another user by then, for whom the folder
+    that Python or its packages are installed in may be closed, as root's home folder is.
+    """
+    return importlib.util.find_spec("IPython") is not None
 
 
 def _ours(name: str) -> Any:
@@ -65,13 +76,12 @@ class Shells:
         self._display = display
         self._history = history
         self._set_up = set_up
-        self._has_ipython = bool(_early) or importlib.util.find_spec("IPython") is not None
         self._get: Callable[[], Any] = self.get
         self.name()
         self.made: Any = None
         if _early:
             self._attach(_early[0])
-        elif self._has_ipython:
+        elif _has_ipython():
             imports.after("IPython", lambda found: self._real())
         else:
             from quire.worker.shim import finder
@@ -81,7 +91,7 @@ class Shells:
     def get(self) -> Any:
         """What get_ipython() says."""
         if self.made is None:
-            self._real() if self._has_ipython else self._shim()
+            self._real() if _has_ipython() else self._shim()
         return self.made
 
     def _real(self) -> None:

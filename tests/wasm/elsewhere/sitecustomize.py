@@ -53,9 +53,14 @@ class _Leaner(types.ModuleType):
         setattr(self._whole, name, value)
 
 
+def _is_quire(whose: dict[str, Any]) -> bool:
+    """Whether a module is Quire's, by its package and not by its path: the folder that holds the project, and with it
+    every library in its .venv, may be called quire too."""
+    return str(whose.get("__package__") or whose.get("__name__", "")).partition(".")[0] == "quire"
+
+
 def _import(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
-    whose = globals or {}
-    if whose.get("__name__", "").startswith("quire") or "/quire/" in str(whose.get("__file__", "")):
+    if _is_quire(globals or {}):
         if _system == "win32" and name in _MODULES:
             raise ModuleNotFoundError(f"No module named {name!r} on {_system}", name=name)
         if name in _leaner:
