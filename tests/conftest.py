@@ -21,8 +21,8 @@ pytest.register_assert_rewrite(*(f"tests.support.{path.stem}" for path in SUPPOR
 
 from tests.support.disks import require_user_namespaces  # noqa: E402
 from tests.support.external_programs import missing  # noqa: E402
-from tests.support.notebooks import new_book  # noqa: E402
-from tests.support.servers import SharedServer, granted, http_client, http_server, stdio_client  # noqa: E402
+from tests.support.notebooks import Book, new_book  # noqa: E402
+from tests.support.servers import SharedServer, SharedServers, granted, stdio_client  # noqa: E402
 
 # A shell's background job starts with SIGINT ignored, and children would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -99,12 +99,24 @@ async def shared_server(
         yield SharedServer(tmp_path_factory, stack, server_settings)
 
 
+@pytest.fixture(scope="module")
+async def shared_servers(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SharedServers]:
+    """Servers over stdio for the tests of a module that need other settings, one per combination of settings."""
+    async with AsyncExitStack() as stack:
+        yield SharedServers(tmp_path_factory, stack)
+
+
 @pytest.fixture
-async def client(shared_server: SharedServer) -> AsyncIterator[Client[Any]]:
+async def book(shared_server: SharedServer) -> AsyncIterator[Book]:
+    """A new notebook of the module's server, which is its client's current one. Its kernel ends with the test."""
+    async with new_book(await shared_server.client(), use=True) as made:
+        yield made
+
+
+@pytest.fixture
+def client(book: Book) -> Client[Any]:
     """A client of the module's server. Its current notebook is new, and its kernel ends with the test."""
-    connected = await shared_server.client()
-    async with new_book(connected, use=True):
-        yield connected
+    return book.client
 
 
 @pytest.fixture
@@ -112,18 +124,3 @@ async def stdio(data_dir: Path) -> AsyncIterator[Client[Any]]:
     """A client of a server of its own, for a test that ends it, changes it as a whole or looks at its data."""
     async with stdio_client(data_dir) as connected:
         yield connected
-
-
-@pytest.fixture(params=["stdio-2026", "stdio-2025", "http-2026", "http-2025"])
-async def any_client(request: pytest.FixtureRequest, data_dir: Path) -> AsyncIterator[Client[Any]]:
-    """A client of a server of its own, over each transport in each protocol era. Only for the smoke tests in
-    behaviour/test_transports.py: every use starts four servers."""
-    transport, era = request.param.split("-")
-    mode = "auto" if era == "2026" else "legacy"
-    if transport == "stdio":
-        async with stdio_client(data_dir, mode=mode) as connected:
-            yield connected
-    else:
-        with http_server(data_dir) as (url, _):
-            async with http_client(url, mode=mode) as connected:
-                yield connected

@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 from bench.surface import read_chars, wire_chars
 from mcp_types import Tool
 
-from tests.support.servers import stdio_client
+from tests.support.servers import SharedServer
 
 LONGEST_DESCRIPTION = 400
 HINTS = ("read_only_hint", "destructive_hint", "idempotent_hint", "open_world_hint")
 WITHOUT_STRUCTURE = {"get_cell_image"}  # a picture is its whole answer
 
 
-@pytest.fixture
-async def tools(data_dir: Path) -> AsyncIterator[list[Tool]]:
-    async with stdio_client(data_dir) as client:
-        yield await client.list_tools()
+@pytest.fixture(scope="module")
+async def tools(shared_server: SharedServer) -> list[Tool]:
+    return await (await shared_server.client()).list_tools()
 
 
-async def test_names_descriptions_and_input_schemas_take_at_most_12_000_characters(tools: list[Tool]) -> None:
+async def test_names_descriptions_and_inputs_take_at_most_12_000_characters(tools: list[Tool]) -> None:
     assert 0 < read_chars(tools) <= 12_000
 
 
-async def test_the_whole_list_takes_at_most_24_000_characters_on_the_wire(tools: list[Tool]) -> None:
+async def test_the_whole_list_takes_at_most_24_000_characters(tools: list[Tool]) -> None:
     assert tools and wire_chars(tools) <= 24_000
 
 
-async def test_every_tool_has_a_title_a_short_description_and_all_four_hints(tools: list[Tool]) -> None:
+async def test_each_tool_has_a_title_a_short_description_and_four_hints(tools: list[Tool]) -> None:
     lacking = [
         each.name
         for each in tools
@@ -42,5 +38,5 @@ async def test_every_tool_has_a_title_a_short_description_and_all_four_hints(too
     assert lacking == []
 
 
-async def test_every_tool_but_the_picture_says_the_structure_of_its_answer(tools: list[Tool]) -> None:
+async def test_each_tool_except_the_image_declares_its_answer(tools: list[Tool]) -> None:
     assert {each.name for each in tools if each.output_schema is None} == WITHOUT_STRUCTURE

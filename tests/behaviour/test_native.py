@@ -6,17 +6,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 from fastmcp import Client
-from fastmcp.client.messages import MessageHandler
-from mcp.client.subscriptions import listen
-from mcp_types import ToolListChangedNotification
 
 from tests.support.notebooks import Book, new_book
 from tests.support.quick_backend import Quick, install, installed
-from tests.support.servers import call, http_client, http_server, stdio_client, text
-from tests.support.waiting import DEADLINE, reached
+from tests.support.servers import call, stdio_client, text
 
 NOTES = """
 class Notes:
@@ -312,46 +307,3 @@ async def test_after_a_crash_and_after_a_rollback_it_is_a_tool_again(client: Cli
     back = await book.ask("rollback", to=0)
     assert not back.is_error, text(back)
     assert (await call(client, "area", w=5)).structured_content["return_value"] == 10
-
-
-class Heard(MessageHandler):
-    def __init__(self) -> None:
-        self.times = 0
-
-    async def on_tool_list_changed(self, message: ToolListChangedNotification) -> None:
-        self.times += 1
-
-
-@pytest.mark.parametrize("transport", ["stdio", "http"])
-async def test_a_client_of_the_older_era_hears_that_the_tools_changed(data_dir: Path, transport: str) -> None:
-    heard = Heard()
-
-    async def use(client: Client[Any]) -> None:
-        book = Book(client=client)
-        await book.value(f"{PUBLISH}1")
-        await reached(lambda: heard.times == 1, "the client hears of the new tool")
-        assert "area" in await tools(client)
-        await book.value("1")
-        await book.ask("reset")
-        await reached(lambda: heard.times == 2, "the client hears that it is gone")
-        assert "area" not in await tools(client)
-
-    if transport == "stdio":
-        async with stdio_client(data_dir, mode="legacy", handler=heard, preload="") as client:
-            await use(client)
-    else:
-        with http_server(data_dir, preload="") as (url, _):
-            async with http_client(url, mode="legacy", handler=heard) as client:
-                await use(client)
-
-
-async def test_a_client_of_the_newer_era_hears_that_the_tools_changed(data_dir: Path) -> None:
-    async with stdio_client(data_dir, preload="") as client:
-        await call(client, "execute", code="1")
-        async with listen(client.session, tools_list_changed=True) as events:
-            await call(client, "execute", code=f"{PUBLISH}1")
-            with anyio.fail_after(DEADLINE):
-                async for event in events:
-                    assert type(event).__name__ == "ToolsListChanged"
-                    break
-        assert "area" in await tools(client)

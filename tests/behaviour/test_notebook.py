@@ -11,7 +11,21 @@ import nbformat
 import pytest
 from fastmcp import Client
 
+from tests.support.notebooks import Book
 from tests.support.servers import call, http_client, http_server, stdio_client, text
+
+MAX_CELLS = 130
+
+
+@pytest.fixture(scope="module")
+def server_settings() -> dict[str, Any]:
+    return {"max_cells": MAX_CELLS}
+
+
+def document(cells: int) -> str:
+    """An ipynb document with this number of markdown cells."""
+    made = [{"cell_type": "markdown", "id": f"c{n}", "metadata": {}, "source": str(n)} for n in range(cells)]
+    return json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": made})
 
 
 async def cells(client: Client[Any], **where: Any) -> list[dict[str, Any]]:
@@ -46,16 +60,17 @@ async def test_a_stale_edit_is_refused_with_the_newer_source(client: Client[Any]
     assert (await call(client, "get_cell", cell_id_or_number=0)).structured_content["code"] == "two"
 
 
-async def test_notebooks_have_namespaces_of_their_own(client: Client[Any]) -> None:
-    await call(client, "execute", code="x = 'main'")
+async def test_each_notebook_has_its_own_namespace(client: Client[Any], book: Book) -> None:
+    await call(client, "execute", code="x = 'first'")
     made = await call(client, "create_notebook", name="other")
     assert made.structured_content["current"]
     assert (await call(client, "execute", code="'x' in globals()")).structured_content["return_value"] is False
-    assert (await call(client, "execute", code="x", notebook="main")).structured_content["return_value"] == "main"
-    await call(client, "use_notebook", name="main")
-    assert (await call(client, "execute", code="x")).structured_content["notebook"] == "main"
-    named = {book["name"]: book for book in (await call(client, "list_notebooks")).structured_content["notebooks"]}
-    assert named["main"]["current"] and not named["other"]["current"]
+    assert (await call(client, "execute", code="x", notebook=book.name)).structured_content["return_value"] == "first"
+    await call(client, "use_notebook", name=book.name)
+    assert (await call(client, "execute", code="x")).structured_content["notebook"] == book.name
+    listed = (await call(client, "list_notebooks")).structured_content["notebooks"]
+    named = {each["name"]: each for each in listed}
+    assert named[book.name]["current"] and not named["other"]["current"]
 
 
 async def test_two_sessions_of_one_user_do_not_share_a_current_notebook(data_dir: Path) -> None:
@@ -74,9 +89,7 @@ async def test_clearing_takes_cells_and_variables(client: Client[Any]) -> None:
     assert (await call(client, "execute", code="'x' in globals()")).structured_content["return_value"] is False
 
 
-async def test_a_figure_is_captured_in_order_and_comes_as_reference_and_as_picture(
-    client: Client[Any], science: None
-) -> None:
+async def test_figures_come_in_order_as_references_and_as_pictures(client: Client[Any], science: None) -> None:
     code = "import matplotlib.pyplot as plt\nprint('before')\nplt.plot([1, 2])\nplt.show()\n"
     result = await call(client, "add_cell", code=code + "print('after')\nplt.plot([3, 4])\nNone")
     kinds = [output["type"] for output in result.structured_content["outputs"]]
@@ -94,29 +107,30 @@ async def test_a_figure_is_captured_in_order_and_comes_as_reference_and_as_pictu
     )
 
 
-async def test_a_large_picture_is_shown_smaller_and_kept_whole(stdio: Client[Any], science: None) -> None:
+async def test_a_large_picture_is_shown_smaller_and_kept_whole(client: Client[Any], book: Book, science: None) -> None:
     code = "import numpy, matplotlib.pyplot as plt\nfrom PIL import Image\n"
     code += "Image.fromarray(numpy.random.randint(0, 255, (2400, 1800, 3), dtype='uint8'))"
-    result = await call(stdio, "add_cell", code=code)
+    result = await call(client, "add_cell", code=code)
     assert result.structured_content["outputs"][0]["image"]["height"] == 2400
     shown = [block for block in result.content if block.type == "image"]
     assert all(len(block.data) < 7_000_000 for block in shown)
-    whole = await call(stdio, "get_cell_image", cell_id_or_number=0)
+    whole = await call(client, "get_cell_image", cell_id_or_number=0)
     assert len(base64.b64decode(whole.content[0].data)) == result.structured_content["outputs"][0]["image"]["size"]
-    assert "notebook://main/ipynb" in text(await call(stdio, "export_notebook_as_ipynb"))
-    exported = json.loads((await stdio.read_resource("notebook://main/ipynb"))[0].text)
+    address = f"notebook://{book.name}/ipynb"
+    assert address in text(await call(client, "export_notebook_as_ipynb"))
+    exported = json.loads((await client.read_resource(address))[0].text)
     assert not any("quire" in mime for mime in exported["cells"][0]["outputs"][0]["data"])
 
 
-async def test_a_dataframe_is_text_for_the_model_and_html_beside_it(stdio: Client[Any], science: None) -> None:
-    result = await call(stdio, "add_cell", code="import pandas as pd\npd.DataFrame({'a': [1, 2]})")
+async def test_a_dataframe_is_text_for_the_model_and_html_beside_it(client: Client[Any], science: None) -> None:
+    result = await call(client, "add_cell", code="import pandas as pd\npd.DataFrame({'a': [1, 2]})")
     output = result.structured_content["outputs"][0]
     assert output["type"] == "dataframe" and "a" in output["text"]
-    read = await stdio.read_resource(output["uri"])
+    read = await client.read_resource(output["uri"])
     assert {content.mime_type for content in read} == {"text/plain", "text/html", "text/vnd.quire.table"}
 
 
-async def test_rich_objects_keep_their_whole_bundle(stdio: Client[Any]) -> None:
+async def test_rich_objects_keep_their_whole_bundle(client: Client[Any]) -> None:
     code = """
 class Rich:
     def _repr_html_(self): return "<b>bold</b>"
@@ -125,13 +139,13 @@ class Rich:
 display(Rich())
 display({"text/markdown": "*hi*"}, raw=True)
 """
-    result = await call(stdio, "add_cell", code=code)
+    result = await call(client, "add_cell", code=code)
     first, second = result.structured_content["outputs"]
     assert first["type"] == "image" and first["image"]["format"] == "svg" and first["image"]["width"] == 4
-    read = await stdio.read_resource(first["uri"])
+    read = await client.read_resource(first["uri"])
     assert {content.mime_type for content in read} == {"text/html", "image/svg+xml", "text/plain"}
-    assert [content.text for content in await stdio.read_resource(second["uri"])] == ["*hi*"]
-    svg = await call(stdio, "get_cell_image", cell_id_or_number=0)
+    assert [content.text for content in await client.read_resource(second["uri"])] == ["*hi*"]
+    svg = await call(client, "get_cell_image", cell_id_or_number=0)
     assert "<svg" in text(svg)
 
 
@@ -154,25 +168,24 @@ async def test_an_ipynb_goes_out_valid_and_comes_back_the_same(client: Client[An
         assert before == after
 
 
-async def test_an_ipynb_is_written_into_the_workspace_read_from_it_and_run(stdio: Client[Any]) -> None:
-    await call(stdio, "execute", code="x = 40")
-    await call(stdio, "execute", code="x + 2")
-    written = await call(stdio, "export_notebook_as_ipynb", path="sub/book.ipynb")
+async def test_an_ipynb_is_written_into_the_workspace_read_from_it_and_run(client: Client[Any]) -> None:
+    await call(client, "execute", code="x = 40")
+    await call(client, "execute", code="x + 2")
+    written = await call(client, "export_notebook_as_ipynb", path="sub/book.ipynb")
     assert Path(written.structured_content["path"]).is_file()
-    await call(stdio, "create_notebook", name="fresh")
-    where = (await call(stdio, "list_notebooks")).structured_content["notebooks"][1]["workspace"]
+    where = (await call(client, "create_notebook", name="fresh")).structured_content["workspace"]
     Path(where).mkdir(parents=True, exist_ok=True)
     Path(where, "book.ipynb").write_bytes(Path(written.structured_content["path"]).read_bytes())
-    result = await call(stdio, "import_ipynb", path_or_json="book.ipynb", execute=True)
+    result = await call(client, "import_ipynb", path_or_json="book.ipynb", execute=True)
     assert "ran 2" in text(result)
-    assert (await call(stdio, "get_cell", cell_id_or_number=1)).structured_content["outputs"][0]["text"] == "42"
+    assert (await call(client, "get_cell", cell_id_or_number=1)).structured_content["outputs"][0]["text"] == "42"
 
 
 @pytest.mark.parametrize("path", ["../../x.ipynb", "/etc/hostname", "a\x00b", "."])
-async def test_a_path_outside_the_workspace_is_refused(stdio: Client[Any], path: str) -> None:
-    await call(stdio, "execute", code="1")
+async def test_a_path_outside_the_workspace_is_refused(client: Client[Any], path: str) -> None:
+    await call(client, "execute", code="1")
     for tool, arguments in (("export_notebook_as_ipynb", {"path": path}), ("import_ipynb", {"path_or_json": path})):
-        assert (await call(stdio, tool, **arguments)).is_error
+        assert (await call(client, tool, **arguments)).is_error
 
 
 @pytest.mark.parametrize(
@@ -185,16 +198,16 @@ async def test_a_path_outside_the_workspace_is_refused(stdio: Client[Any], path:
         ("no/such/file.ipynb", "no file"),
     ],
 )
-async def test_a_bad_ipynb_is_refused_with_the_reason(stdio: Client[Any], document: str, says: str) -> None:
-    result = await call(stdio, "import_ipynb", path_or_json=document)
+async def test_a_bad_ipynb_is_refused_with_the_reason(client: Client[Any], document: str, says: str) -> None:
+    result = await call(client, "import_ipynb", path_or_json=document)
     assert result.is_error and says in text(result)
-    assert (await call(stdio, "list_cells")).structured_content["total"] == 0
+    assert (await call(client, "list_cells")).structured_content["total"] == 0
 
 
 @pytest.mark.parametrize(
     ("tool", "arguments", "says"),
     [
-        ("get_cell", {"cell_id_or_number": 7}, "No cell 7 in notebook 'main'. Its last cells: 0 ("),
+        ("get_cell", {"cell_id_or_number": 7}, "No cell 7 in notebook '{here}'. Its last cells: 0 ("),
         ("get_cell", {"cell_id_or_number": "zz"}, "No cell 'zz'"),
         ("execute_cell", {"cell_id_or_number": -1}, "No cell -1"),
         ("delete_cell", {"cell_id_or_number": 3}, "Its last cells"),
@@ -205,8 +218,8 @@ async def test_a_bad_ipynb_is_refused_with_the_reason(stdio: Client[Any], docume
         ("add_cell", {"code": "1", "cell_type": "poem"}, "cell_type"),
         ("execute_cell", {"cell_id_or_number": 1}, "markdown"),
         ("get_cell_image", {"cell_id_or_number": 0}, "no images"),
-        ("use_notebook", {"name": "none"}, "There are: main"),
-        ("create_notebook", {"name": "main"}, "already"),
+        ("use_notebook", {"name": "none"}, "{here}."),
+        ("create_notebook", {"name": "{here}"}, "already"),
         ("create_notebook", {"name": "a/b"}, "cannot name"),
         ("create_notebook", {"name": "x" * 300}, "1 to 100"),
         ("create_notebook", {"name": ""}, "1 to 100"),
@@ -217,26 +230,27 @@ async def test_a_bad_ipynb_is_refused_with_the_reason(stdio: Client[Any], docume
     ],
 )
 async def test_bad_input_gets_a_sentence_and_changes_nothing(
-    stdio: Client[Any], tool: str, arguments: dict[str, Any], says: str
+    client: Client[Any], book: Book, tool: str, arguments: dict[str, Any], says: str
 ) -> None:
-    await call(stdio, "execute", code="1")
-    await call(stdio, "add_cell", code="text", cell_type="markdown")
-    before = await cells(stdio)
-    result = await call(stdio, tool, **arguments)
+    arguments = {name: book.name if value == "{here}" else value for name, value in arguments.items()}
+    says = says.replace("{here}", str(book.name))
+    await call(client, "execute", code="1")
+    await call(client, "add_cell", code="text", cell_type="markdown")
+    before = await cells(client)
+    result = await call(client, tool, **arguments)
     assert result.is_error and says in text(result), text(result)
-    assert await cells(stdio) == before
+    assert await cells(client) == before
 
 
-async def test_the_limit_of_cells_is_refused_by_name(data_dir: Path) -> None:
-    async with stdio_client(data_dir, max_cells=2) as client:
-        for _ in range(2):
-            await call(client, "execute", code="1")
-        for tool in ("execute", "add_cell"):
-            refused = await call(client, tool, code="1")
-            assert refused.is_error and "max_cells" in text(refused)
+async def test_the_limit_of_cells_is_refused_by_name(client: Client[Any]) -> None:
+    await call(client, "import_ipynb", path_or_json=document(MAX_CELLS - 1))
+    assert not (await call(client, "execute", code="1")).is_error
+    for tool in ("execute", "add_cell"):
+        refused = await call(client, tool, code="1")
+        assert refused.is_error and "max_cells" in text(refused)
 
 
-async def test_notebooks_are_there_after_a_restart_with_their_variables_and_the_answer_says_so(data_dir: Path) -> None:
+async def test_a_restart_keeps_cells_and_variables_and_the_answer_says_so(data_dir: Path) -> None:
     async with stdio_client(data_dir) as client:
         await call(client, "execute", code="x = 1\nprint('kept')")
     async with stdio_client(data_dir) as client:
@@ -247,13 +261,9 @@ async def test_notebooks_are_there_after_a_restart_with_their_variables_and_the_
         assert "notice" not in (await call(client, "execute", code="1")).structured_content
 
 
-async def test_a_hundred_cells_are_listed_a_page_at_a_time(stdio: Client[Any]) -> None:
-    document = {
-        "nbformat": 4, "nbformat_minor": 5, "metadata": {},
-        "cells": [{"cell_type": "markdown", "id": f"c{n}", "metadata": {}, "source": str(n)} for n in range(120)],
-    }  # fmt: skip
-    await call(stdio, "import_ipynb", path_or_json=json.dumps(document))
-    page = await call(stdio, "list_cells")
+async def test_a_hundred_cells_are_listed_a_page_at_a_time(client: Client[Any]) -> None:
+    await call(client, "import_ipynb", path_or_json=document(120))
+    page = await call(client, "list_cells")
     assert len(page.structured_content["cells"]) == 100 and "list_cells(start=100)" in text(page)
-    assert len(await cells(stdio, start=100)) == 20
-    assert [cell["cell_number"] for cell in await cells(stdio, start=5, limit=2)] == [5, 6]
+    assert len(await cells(client, start=100)) == 20
+    assert [cell["cell_number"] for cell in await cells(client, start=5, limit=2)] == [5, 6]

@@ -1,4 +1,4 @@
-"""Resources, subscriptions, completions, prompts and the surface itself, through a real client."""
+"""Resources, completions, prompts and instructions, through a real client."""
 
 from __future__ import annotations
 
@@ -7,36 +7,34 @@ import re
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 from fastmcp import Client
-from fastmcp.client.messages import MessageHandler
-from mcp.client.subscriptions import listen
-from mcp.shared.subscriptions import ResourceUpdated
-from mcp_types import PromptReference, ResourceTemplateReference, ResourceUpdatedNotification
+from mcp_types import PromptReference, ResourceTemplateReference
 
-from tests.support.servers import call, http_client, http_server, stdio_client
-from tests.support.waiting import DEADLINE
+from tests.support.notebooks import Book
+from tests.support.servers import call, in_process_client
 
 
 async def read(client: Client[Any], uri: str) -> Any:
     return json.loads((await client.read_resource(uri))[0].text)
 
 
-async def test_notebooks_and_cells_are_read_by_their_addresses(client: Client[Any]) -> None:
+async def test_notebooks_and_cells_are_read_by_their_addresses(client: Client[Any], book: Book) -> None:
+    here = book.name
     ran = (await call(client, "execute", code="print('hello')")).structured_content
     await call(client, "create_notebook", name="a b", use=False)
-    assert [book["name"] for book in await read(client, "notebook://notebooks")] == ["main", "a b"]
-    assert (await read(client, "notebook://current/info"))["name"] == "main"
+    listed = [each["name"] for each in await read(client, "notebook://notebooks")]
+    assert listed[-2:] == [here, "a b"] and len(listed) == len(set(listed))
+    assert (await read(client, "notebook://current/info"))["name"] == here
     assert (await read(client, "notebook://a%20b/info"))["name"] == "a b"
     assert (await read(client, "notebook://current/cells"))[0]["code"] == "print('hello')"
-    assert (await read(client, "notebook://main/cells"))[0]["cell_id"] == ran["cell_id"]
+    assert (await read(client, f"notebook://{here}/cells"))[0]["cell_id"] == ran["cell_id"]
     for which in ("0", ran["cell_id"]):
-        for place in ("cell", "main/cell", "current/cell"):
+        for place in ("cell", f"{here}/cell", "current/cell"):
             assert (await read(client, f"notebook://{place}/{which}"))["outputs"][0]["text"] == "hello\n"
     assert (await client.read_resource("notebook://cell/0/output/0"))[0].text == "hello\n"
     assert (await read(client, "notebook://current/ipynb"))["nbformat"] == 4
-    assert (await read(client, "notebook://main/ipynb"))["cells"][0]["source"] == "print('hello')"
+    assert (await read(client, f"notebook://{here}/ipynb"))["cells"][0]["source"] == "print('hello')"
 
 
 @pytest.mark.parametrize(
@@ -61,15 +59,22 @@ async def test_the_fixed_resources_and_the_templates_are_listed(client: Client[A
     assert "notebook://cell/{which}/image/{index}" in templates and "notebook://{name}/cell/{which}" in templates
 
 
-async def test_names_and_cells_are_completed(client: Client[Any]) -> None:
+async def test_names_and_cells_are_completed(client: Client[Any], book: Book) -> None:
     ran = (await call(client, "execute", code="1")).structured_content
-    await call(client, "create_notebook", name="mountain", use=False)
+    for name in ("mountain", "mount"):
+        await call(client, "create_notebook", name=name, use=False)
     template = ResourceTemplateReference(type="ref/resource", uri="notebook://{name}/cell/{which}")
-    assert (await client.complete(template, {"name": "name", "value": "m"})).values == ["main", "mountain"]
-    found = await client.complete(template, {"name": "which", "value": ran["cell_id"][:3]}, {"name": "main"})
+    assert (await client.complete(template, {"name": "name", "value": "mo"})).values == ["mountain", "mount"]
+    assert book.name in (await client.complete(template, {"name": "name", "value": "notebook-"})).values
+    found = await client.complete(template, {"name": "which", "value": ran["cell_id"][:3]}, {"name": book.name})
     assert found.values == [ran["cell_id"]]
+
+
+async def test_cells_of_the_current_notebook_are_completed_for_a_prompt(client: Client[Any]) -> None:
+    await call(client, "execute", code="1")
     prompt = PromptReference(type="ref/prompt", name="continue_from_cell")
-    assert "0" in (await client.complete(prompt, {"name": "cell", "value": ""})).values
+    for given in (None, {"name": "current"}):
+        assert "0" in (await client.complete(prompt, {"name": "cell", "value": ""}, given)).values
 
 
 async def test_prompts_name_the_resource_to_read(client: Client[Any]) -> None:
@@ -79,57 +84,11 @@ async def test_prompts_name_the_resource_to_read(client: Client[Any]) -> None:
     assert "notebook://main/cells" in said.messages[0].content.text
 
 
-class Heard(MessageHandler):
-    def __init__(self) -> None:
-        self.uris: list[str] = []
-
-    async def on_resource_updated(self, message: ResourceUpdatedNotification) -> None:
-        self.uris.append(str(message.params.uri))
-
-
-@pytest.mark.filterwarnings("ignore:resources/")  # the older era is what is tested
-@pytest.mark.parametrize("transport", ["stdio", "http"])
-async def test_a_subscriber_of_the_older_era_hears_of_its_cell(data_dir: Path, transport: str) -> None:
-    heard = Heard()
-
-    async def use(client: Client[Any]) -> None:
-        ran = (await call(client, "execute", code="1")).structured_content
-        uri = f"notebook://main/cell/{ran['cell_id']}"
-        await client.session.subscribe_resource(uri)
-        await call(client, "execute_cell", cell_id_or_number=0)
-        with anyio.fail_after(DEADLINE):
-            while uri not in heard.uris:
-                await anyio.sleep(0.01)
-        await client.session.unsubscribe_resource(uri)
-        heard.uris.clear()
-        await call(client, "execute_cell", cell_id_or_number=0)
-        assert heard.uris == []
-
-    if transport == "stdio":
-        async with stdio_client(data_dir, mode="legacy", handler=heard) as client:
-            await use(client)
-    else:
-        with http_server(data_dir) as (url, _):
-            async with http_client(url, mode="legacy", handler=heard) as client:
-                await use(client)
-
-
-async def test_a_listener_of_the_newer_era_hears_of_its_cell(stdio: Client[Any]) -> None:
-    ran = (await call(stdio, "execute", code="1")).structured_content
-    uri = f"notebook://main/cell/{ran['cell_id']}"
-    async with listen(stdio.session, resource_subscriptions=[uri]) as events:
-        await call(stdio, "execute_cell", cell_id_or_number=0)
-        with anyio.fail_after(DEADLINE):
-            async for event in events:
-                assert isinstance(event, ResourceUpdated) and event.uri == uri
-                break
-
-
 @pytest.mark.parametrize("toolsets", ["default", "sandbox", "jupyter", "repl", "notebook,sandbox"])
-async def test_instructions_name_the_tools_there_are_and_no_others(data_dir: Path, toolsets: str) -> None:
-    async with stdio_client(data_dir, toolsets="all") as client:
+async def test_instructions_name_only_tools_that_are_there(tmp_path: Path, toolsets: str) -> None:
+    async with in_process_client(tmp_path / "all", toolsets="all") as client:
         every = {tool.name for tool in await client.list_tools()}
-    async with stdio_client(data_dir, toolsets=toolsets) as client:
+    async with in_process_client(tmp_path / "some", toolsets=toolsets) as client:
         named = set(re.findall(r"\w+", client.instructions or "")) & (every - {"state"})  # which is a word, too
         assert named <= {tool.name for tool in await client.list_tools()} and named
 

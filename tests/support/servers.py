@@ -16,6 +16,8 @@ import pytest
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
 
+from quire import compose
+from quire.settings import load
 from tests.support.processes import alive, left_over, parent
 from tests.support.waiting import DEADLINE, wait_until
 
@@ -41,10 +43,11 @@ def stdio_client(
     handler: Any = None,
     person: Any = None,
     command: tuple[str, ...] = ("-m", "quire"),
+    environment: dict[str, str] | None = None,
     **settings: Any,
 ) -> Client[Any]:
     """A client of a server process of its own, over stdio; `person` answers what a cell asks."""
-    env = server_environment(data_dir, **settings)
+    env = {**server_environment(data_dir, **settings), **(environment or {})}
     transport = StdioTransport(sys.executable, list(command), env=env, keep_alive=False)
     return Client(transport, mode=mode, message_handler=handler, elicitation_handler=person)
 
@@ -140,6 +143,32 @@ class SharedServer:
         self.data_dir = self._folders.mktemp("server") / "data"
         self._client = self._start(self.data_dir, **self._settings)
         return await self._stack.enter_async_context(self._client)
+
+
+class SharedServers:
+    """The servers over stdio of a module, one for each combination of settings that its tests ask for."""
+
+    def __init__(self, folders: pytest.TempPathFactory, stack: AsyncExitStack) -> None:
+        self._folders = folders
+        self._stack = stack
+        self._servers: dict[str, SharedServer] = {}
+
+    def server(self, **settings: Any) -> SharedServer:
+        key = repr(sorted(settings.items()))
+        if key not in self._servers:
+            self._servers[key] = SharedServer(self._folders, self._stack, settings)
+        return self._servers[key]
+
+    async def client(self, **settings: Any) -> Client[Any]:
+        return await self.server(**settings).client()
+
+
+@contextlib.asynccontextmanager
+async def in_process_client(data_dir: Path, **given: Any) -> AsyncIterator[Client[Any]]:
+    """A client of a server in this process, for tests of what a server offers with these settings."""
+    settings = load({"data_dir": data_dir, "preload": "", **given}, environ={})
+    async with compose.app(settings) as app, Client(compose.mcp(app, settings)) as client:
+        yield client
 
 
 SLEEPY: dict[str, Any] = {"snapshot_interval": 0.05, "hibernate_after": 0.3, "spare_kernels": 0}

@@ -134,7 +134,9 @@ def register_completions(server: FastMCP[Any], desk: Desk) -> None:
             return [book.title for book in books if book.title.startswith(argument.value)]
         if argument.name in ("which", "cell"):
             given = (context.arguments or {}) if context else {}
-            wanted = given.get("name") or given.get("notebook") or "main"
+            wanted = given.get("name") or given.get("notebook") or CURRENT
+            if wanted == CURRENT:
+                wanted = desk.app.current.peek(callers.client(Context(server)))
             cells = [
                 cell
                 for book in books
