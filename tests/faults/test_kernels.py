@@ -1,7 +1,9 @@
-"""Hostile cells: whatever one does costs that cell; its end is explained and the next finds what was before."""
+"""Hostile cells: each costs only itself, its end is explained, and the next cell finds the state before it."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from fastmcp import Client
 from tests.support.crash_state import AS_BEFORE, attack, have_state, is_undone
 from tests.support.notebooks import Book, new_book, waits_for
 from tests.support.processes import alive
-from tests.support.servers import stdio_client, text
+from tests.support.servers import QUICK, ROOMY, SharedServer, stdio_client, text
 from tests.support.waiting import appears, until, wait_until
 
 ENDLESS = "while True:\n    pass"
@@ -90,7 +92,7 @@ async def test_after_a_crash_the_cause_is_said_and_variables_are_as_before_it(
     await is_undone(book, await attack(book, code), "CRASHED", *words)
 
 
-async def test_a_kernel_that_closed_its_own_connection_is_not_said_to_be_killed_from_outside(book: Book) -> None:
+async def test_a_kernel_that_closed_its_connection_is_reported_as_such(book: Book) -> None:
     await have_state(book)
     result = await attack(book, "os.closerange(0, 1000)\ntime.sleep(100)")
     assert "from outside" not in result.structured_content["error_message"]
@@ -138,6 +140,19 @@ async def test_a_forged_frame_ends_the_kernel_that_sent_it(book: Book, forged: s
     await is_undone(book, result, "CRASHED", "broke its protocol")
 
 
+HASTY = ROOMY.replace("main()", "from quire.runtimes.python import kernel\nkernel._CHECKPOINT = 2.0\nmain()")
+"""A server that soon ends a kernel which does not answer when a checkpoint is due."""
+
+
+@pytest.fixture(scope="module")
+async def hasty(
+    tmp_path_factory: pytest.TempPathFactory, server_settings: dict[str, Any]
+) -> AsyncIterator[SharedServer]:
+    settings = {**QUICK, **server_settings, "command": ("-c", HASTY)}
+    async with AsyncExitStack() as stack:
+        yield SharedServer(tmp_path_factory, stack, settings)
+
+
 @pytest.mark.parametrize(
     "value",
     [
@@ -147,11 +162,12 @@ async def test_a_forged_frame_ends_the_kernel_that_sent_it(book: Book, forged: s
         pytest.param("[10 ** 4000]", id="a large number"),
     ],
 )
-async def test_a_forged_value_costs_its_cell_and_not_the_server(book: Book, value: str) -> None:
+async def test_a_forged_value_costs_its_cell_and_not_the_server(hasty: SharedServer, value: str) -> None:
     forged = f"frame('Finished', {{'run': this_run(), 'outcome': 'success', 'value': {value}}})"
-    await book.run(f"{FORGE}\nos.write(control(), {forged})\n{ENDLESS}", timeout=2)
-    await book.ask("reset")
-    assert await book.value("40 + 2") == 42
+    async with new_book(await hasty.client()) as book:
+        await book.run(f"{FORGE}\nos.write(control(), {forged})\n{ENDLESS}", timeout=2)
+        await book.ask("reset")
+        assert await book.value("40 + 2") == 42
 
 
 @pytest.mark.parametrize(
@@ -301,7 +317,7 @@ async def test_interrupt_from_another_call_stops_the_cell_and_variables_are_kept
     assert await book.value("x + 1") == 42
 
 
-async def test_interrupting_a_cell_that_will_not_stop_kills_it_and_variables_are_as_before_it(book: Book) -> None:
+async def test_interrupt_kills_a_cell_that_will_not_stop_and_undoes_it(book: Book) -> None:
     await have_state(book)
     results: list[Any] = []
     code = f"import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nopen('begun', 'w').close()\n{ENDLESS}"

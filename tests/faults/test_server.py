@@ -122,8 +122,9 @@ ENDS = [
 ]
 
 
-async def test_a_server_killed_right_after_each_answer_has_recorded_it(data_dir: Path) -> None:
-    for number in range(12):
+@pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.soak(sample=False))])
+async def test_server_killed_right_after_an_answer_has_recorded_it(data_dir: Path, times: int) -> None:
+    for number in range(times * len(ENDS)):
         code, state = ENDS[number % len(ENDS)]
         async with cut_off(stdio_client(data_dir, **QUICK)) as client:
             book = Book(client=client, name="main" if number else None)
@@ -155,7 +156,7 @@ async def recorded(data_dir: Path) -> tuple[list[Run], str]:
 
 
 @pytest.mark.parametrize(("told", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-async def test_a_server_told_to_stop_records_the_run_and_says_so_in_its_exit_code(
+async def test_server_told_to_stop_records_the_run_and_sets_its_exit_code(
     data_dir: Path, tmp_path: Path, told: signal.Signals, code: int
 ) -> None:
     async with cut_off(watched_client(data_dir, tmp_path / "code")) as client:
@@ -182,7 +183,7 @@ async def test_a_http_server_told_to_stop_records_the_run_and_ends(data_dir: Pat
     await the_run_is_recorded(data_dir)
 
 
-async def test_a_http_server_that_nobody_waits_for_ends_without_a_traceback(data_dir: Path) -> None:
+async def test_an_idle_http_server_ends_without_a_traceback(data_dir: Path) -> None:
     with http_server(data_dir, **QUICK) as (url, process):
         async with http_client(url) as client:
             await call(client, "execute", code="1")
@@ -225,8 +226,9 @@ async def test_a_client_that_leaves_in_mid_run_has_the_run_recorded(data_dir: Pa
         assert [cell["state"] for cell in cells] == ["SUCCESS", "INTERRUPTED"]
 
 
-async def test_fifty_starts_leak_no_process_no_file_no_descriptor_and_no_lock(
-    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("workers", "times"), [(2, 1), pytest.param(5, 10, marks=pytest.mark.soak)])
+async def test_starts_leak_no_process_file_descriptor_or_lock(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int, times: int
 ) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
@@ -244,13 +246,13 @@ async def test_fifty_starts_leak_no_process_no_file_no_descriptor_and_no_lock(
     wait_until(lambda: not left_over(data_dir), "the first is gone")
     descriptors = len(os.listdir("/proc/self/fd"))
     async with anyio.create_task_group() as group:
-        for worker in range(5):
-            group.start_soon(starts, f"book {worker}", 10)
+        for worker in range(workers):
+            group.start_soon(starts, f"book {worker}", times)
     wait_until(lambda: not left_over(data_dir), "no process is left")
     assert len(os.listdir("/proc/self/fd")) <= descriptors
     assert list(temporary.iterdir()) == []
     locks = list((data_dir / "locks").iterdir())
-    assert len(locks) == 7 and all(map(free, locks))  # six notebooks and the opening of the store
+    assert len(locks) == workers + 2 and all(map(free, locks))  # the first notebook, and the opening of the store
 
 
 @contextlib.asynccontextmanager
@@ -337,8 +339,9 @@ def test_stores_opened_at_once_on_a_new_folder_all_open(tmp_path: Path) -> None:
         assert failures == []
 
 
-async def test_servers_whose_first_calls_meet_each_get_a_notebook(tmp_path: Path) -> None:
-    for round_ in range(5):
+@pytest.mark.parametrize("rounds", [1, pytest.param(10, marks=pytest.mark.soak)])
+async def test_servers_whose_first_calls_meet_each_get_a_notebook(tmp_path: Path, rounds: int) -> None:
+    for round_ in range(rounds):
         settings = load({"data_dir": tmp_path / str(round_), "preload": ()}, environ={})
         async with contextlib.AsyncExitStack() as stack:
             apps = [await stack.enter_async_context(compose.app(settings)) for _ in range(3)]
@@ -397,11 +400,10 @@ async def runs_now(client: Client[Any]) -> bool:
 
 async def the_run_is_recorded(data_dir: Path) -> None:
     """By the server that was stopped, with what was printed; not found unfinished by the next one."""
-    async with stdio_client(data_dir, **QUICK) as client:
-        listed = (await call(client, "list_cells")).structured_content["cells"]
-        assert [cell["state"] for cell in listed] == ["SUCCESS", "INTERRUPTED"]
-        shown = await Book(client=client).shown(1)
-        assert shown.startswith("started\n") and "The server was stopped while it ran" in shown
+    journal, printed = await recorded(data_dir)
+    assert [run.state.value for run in journal] == ["SUCCESS", "INTERRUPTED"]
+    errors = [str(output.bundle) for output in journal[-1].outputs if output.type is OutputType.ERROR]
+    assert printed == "started\n" and "The server was stopped while it ran" in "".join(errors)
 
 
 def free(lock: Path) -> bool:

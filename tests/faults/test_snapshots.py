@@ -25,7 +25,7 @@ from fastmcp.client.transports import StdioTransport
 from quire.stores.snapshots.seal import signature
 from quire.wire import chunks
 from tests.support.disks import with_mount
-from tests.support.notebooks import Book, good, indented, info, new_book, notice, waits_for
+from tests.support.notebooks import Book, good, indented, info, made, new_book, notice, waits_for
 from tests.support.processes import alive, left_over, parent, processes_of
 from tests.support.servers import (
     NO_SANDBOX,
@@ -220,6 +220,41 @@ async def test_notebooks_of_every_policy_survive_a_restart(data_dir: Path, polic
             assert failed.is_error and (await own.value("'failed' in numbers")) is kept
             await good(own, f"numbers = numbers[:{round_ + 1}]")
             await durable(own)
+
+
+SLOWLY_REPLACED = ROOMY.replace(
+    "main()",
+    """
+import asyncio, contextlib
+from quire.core.saving import Saving
+from quire.runtimes.python.kernel import PythonKernel
+
+due = asyncio.Event()
+save = Saving._save_quietly
+
+async def save_quietly(self, book):
+    due.set()
+    return await save(self, book)
+
+async def kill(self):
+    due.clear()
+    await self._live.close()
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(due.wait(), 5)
+
+Saving._save_quietly, PythonKernel.kill = save_quietly, kill
+main()
+""",
+)
+"""A server in which a cell's process is gone until a snapshot is due, and only then the next takes its place."""
+
+
+async def test_snapshot_due_while_a_process_is_replaced_is_written(data_dir: Path) -> None:
+    settings = {**QUICK, **NO_SANDBOX, "snapshot_interval": 0.5}  # later than the end of the process
+    async with stdio_client(data_dir, command=("-c", SLOWLY_REPLACED), **settings) as client:
+        book = await made(client, "own", isolation="cell")
+        await good(book, "x = 1")
+        await durable(book)
 
 
 async def test_what_ran_after_the_last_snapshot_is_named_and_not_there(data_dir: Path) -> None:

@@ -118,12 +118,21 @@ class Saving:
 
     async def saved(self, notebook: Notebook) -> Snapshot | None:
         """A snapshot of exactly where the live namespace stands: there already, or taken now."""
+        for _ in range(_TRIES):
+            if not await self._has_state(notebook):
+                return None
+            written = await self._write(notebook)
+            if written is not None:
+                return written
+        return None
+
+    async def _has_state(self, notebook: Notebook) -> bool:
+        """Whether a kernel lives whose namespace is to be written."""
         if notebook.document is not None:
-            return None
-        kernel, line = self._kernels.live(notebook), self._kernels.line(notebook)
-        if kernel is None or line is None or (line.head is None and notebook.origin is None):
-            return None
-        return await self._write(notebook)
+            return False
+        await self._kernels.wait_replaced(notebook)
+        line = self._kernels.line(notebook)
+        return line is not None and (line.head is not None or notebook.origin is not None)
 
     async def whole(self, notebook: Notebook) -> bool:
         """Whether all of a live namespace is on disk, and no thread or child process beside it would be lost."""
@@ -188,9 +197,8 @@ class Saving:
         try:
             snapshot = await self.saved(book.notebook)
             book.told = False
-            line = self._kernels.line(book.notebook)
-            # none, though something stands: the checkpoint was woken while it was written, and is taken again
-            return snapshot is not None or line is None or line.head is None
+            # none, though there is a state: its checkpoint was woken each time it was written
+            return snapshot is not None or not await self._has_state(book.notebook)
         except QuireError as error:
             if self._kernels.live(book.notebook) is not None and not book.told:
                 book.told = True
