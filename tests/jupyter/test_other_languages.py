@@ -1,10 +1,9 @@
-"""A kernel that is not Python: started by its kernelspec, run, interrupted and restarted as any other."""
+"""Kernels in other languages than Python: started by kernelspec, run, interrupted and restarted."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator
-from pathlib import Path
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import anyio
@@ -12,31 +11,42 @@ import pytest
 from fastmcp import Client
 from fastmcp.client.transports import StreamableHttpTransport
 
-from tests.support.jupyter.quires import TOOLSETS, kernels, quire, refused, said, saved_when
+from tests.support.jupyter.quires import TOOLSETS, kernels, quire, refused, release_notebooks, said, saved_when
 from tests.support.jupyter.servers import JupyterServer, jupyter
 from tests.support.servers import call, text
-from tests.support.waiting import wait_until
+from tests.support.waiting import DEADLINE, wait_until
 
 BASH = ("bash", "bash", sys.executable, "-m", "bash_kernel", "-f")
 
 
-@pytest.fixture(params=["standalone", "extension"])
-async def reached(
-    request: pytest.FixtureRequest, tmp_path: Path, collaborating: JupyterServer
-) -> AsyncIterator[tuple[JupyterServer, Client[Any]]]:
-    """A server with a kernelspec of bash, and an agent's client."""
-    if request.param == "standalone":
-        collaborating.kernelspec(*BASH)
-        async with quire(tmp_path, collaborating) as client:
-            yield collaborating, client
-        return
-    environment = {"QUIRE_DATA_DIR": str(tmp_path / "quire"), "QUIRE_SPARE_KERNELS": "0", "QUIRE_PRELOAD": ""}
-    environment["QUIRE_TOOLSETS"] = TOOLSETS
-    with jupyter(tmp_path / "jupyter", quire=True, environment=environment) as server:
+@pytest.fixture(scope="module")
+def bash_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
+    """A Jupyter server with the Quire extension and a kernelspec of bash. It notices kernels that die at once."""
+    folder = tmp_path_factory.mktemp("bash")
+    settings = {"data_dir": folder / "quire", "toolsets": TOOLSETS, "preload": "", "spare_kernels": "0"}
+    environment = {f"QUIRE_{name.upper()}": str(value) for name, value in settings.items()}
+    options = ("--KernelRestarter.time_to_dead=0.2",)
+    with jupyter(folder / "jupyter", quire=True, environment=environment, options=options) as server:
         server.kernelspec(*BASH)
-        headers = {"Authorization": f"token {server.token}"}
-        async with Client(StreamableHttpTransport(f"{server.url}mcp", headers=headers)) as client:
-            yield server, client
+        yield server
+
+
+@pytest.fixture(scope="module", params=["standalone", "extension"])
+async def agent(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, bash_server: JupyterServer
+) -> AsyncIterator[Client[Any]]:
+    """A client of a Quire process of its own, or of the extension in the server."""
+    headers = {"Authorization": f"token {bash_server.token}"}
+    inside = Client(StreamableHttpTransport(f"{bash_server.url}mcp", headers=headers))
+    outside = quire(tmp_path_factory.mktemp("standalone"), bash_server)
+    async with outside if request.param == "standalone" else inside as client:
+        yield client
+
+
+@pytest.fixture
+async def reached(agent: Client[Any], bash_server: JupyterServer) -> AsyncIterator[tuple[JupyterServer, Client[Any]]]:
+    yield bash_server, agent
+    await release_notebooks(agent)
 
 
 async def started(client: Client[Any], server: JupyterServer, *sources: str) -> tuple[str, str]:
@@ -83,7 +93,7 @@ async def test_it_is_interrupted_with_its_variables_kept_and_restarted_without_t
 
     async with anyio.create_task_group() as group:
         group.start_soon(run)
-        with anyio.fail_after(60):
+        with anyio.fail_after(DEADLINE):
             while "begun" not in text(await call(client, "get_cell", cell_id_or_number=1, notebook="book")):
                 await anyio.sleep(0.05)
         await said(client, "interrupt", notebook="book")
