@@ -139,9 +139,7 @@ async def test_wildcard_grant_excludes_loopback(web: int, host: str) -> None:
             assert "leads into the server's own network" in answer and len(door.refused) == 1
 
 
-async def test_granted_name_that_resolves_to_loopback_is_refused(
-    web: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_granted_name_that_resolves_to_loopback_is_refused(web: int, monkeypatch: pytest.MonkeyPatch) -> None:
     real = asyncio.get_running_loop().getaddrinfo
 
     async def found(host: Any, port: Any, **given: Any) -> Any:
