@@ -553,7 +553,7 @@ async def test_an_answer_longer_than_any_may_be_is_refused() -> None:
             await call(connection, "poke")
 
 
-async def test_a_server_that_asks_for_a_sample_is_told_that_there_is_none() -> None:
+async def test_sampling_request_of_a_server_is_refused() -> None:
     async with connected(misbehaving("curious")) as connection:
         assert "does not offer sampling/createMessage" in texts(await call(connection, "poke"))[0]
 

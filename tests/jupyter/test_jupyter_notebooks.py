@@ -53,7 +53,7 @@ async def test_a_new_notebook_is_a_new_document_on_the_server(
     assert "already" in again
 
 
-async def test_a_document_that_is_there_is_edited_and_a_stale_version_is_refused_with_the_newer_source(
+async def test_stale_edit_of_a_document_is_refused_with_the_newer_source(
     client: Client[Any], collaborating: JupyterServer
 ) -> None:
     path = collaborating.notebook("a = 1", "b = 2")
@@ -106,7 +106,7 @@ async def test_what_a_running_cell_prints_is_in_the_document_before_it_ends(
         await person.close()
 
 
-async def test_the_namespace_of_a_python_kernel_is_shown_and_a_run_is_interrupted(
+async def test_python_namespace_is_shown_and_a_run_is_interrupted(
     client: Client[Any], collaborating: JupyterServer
 ) -> None:
     await made(client, collaborating.notebook())

@@ -173,7 +173,7 @@ async def test_a_cell_runs_and_its_output_and_count_are_in_the_file(
     assert await said(client, "clear_cell_output", cell_index=0) == "Cell 0 had no output to clear."
 
 
-async def test_an_exception_and_a_timeout_are_errors_with_what_was_printed_before(
+async def test_exceptions_and_timeouts_are_errors_with_earlier_output(
     client: Client[Any], collaborating: JupyterServer
 ) -> None:
     await use(client, collaborating, "print('before')\n1/0", "import time\nprint('slow')\ntime.sleep(600)")
@@ -214,7 +214,7 @@ async def test_a_picture_comes_as_a_picture(client: Client[Any], collaborating: 
     assert [each.type for each in read.content].count("image") == 1
 
 
-async def test_a_picture_too_large_to_show_comes_as_a_smaller_copy_and_its_whole_is_in_the_file(
+async def test_large_picture_is_shown_smaller_and_saved_whole(
     client: Client[Any], collaborating: JupyterServer
 ) -> None:
     code = (
@@ -232,9 +232,7 @@ async def test_a_picture_too_large_to_show_comes_as_a_smaller_copy_and_its_whole
     assert not [mime for mime in cells[0]["outputs"][0]["data"] if "quire" in mime]
 
 
-async def test_what_says_it_is_a_large_picture_and_is_none_costs_nothing(
-    client: Client[Any], collaborating: JupyterServer
-) -> None:
+async def test_invalid_large_picture_is_not_shown(client: Client[Any], collaborating: JupyterServer) -> None:
     picture = "Image(b'\\x89PNG\\r\\n\\x1a\\n' + b'x' * 1_000_000)"
     code = f"from IPython.display import Image, display\ndisplay({picture})\n'on'"
     await use(client, collaborating, code)
@@ -258,7 +256,7 @@ async def test_two_clients_have_their_own_current_notebook(over_http: str, colla
         assert "'two'" in await said(ben, "read_cell", cell_index=0)
 
 
-async def test_without_a_notebook_it_is_said_what_to_do(client: Client[Any]) -> None:
+async def test_error_without_a_notebook_says_what_to_do(client: Client[Any]) -> None:
     assert await refused(client, "read_cell", cell_index=0) == (
         "No active notebook. Use the use_notebook tool to activate a notebook first."
     )
@@ -283,7 +281,7 @@ async def test_a_kernel_is_chosen_started_and_restarted(client: Client[Any], col
     assert theirs in kernels(collaborating) and mine not in kernels(collaborating)
 
 
-async def test_a_kernel_that_another_notebook_runs_in_goes_on_when_one_is_let_go_of(
+async def test_shared_kernel_lives_until_its_last_notebook_is_unused(
     client: Client[Any], collaborating: JupyterServer
 ) -> None:
     first, second = collaborating.notebook("kept = 41"), collaborating.notebook("kept + 1")

@@ -56,7 +56,7 @@ async def started(client: Client[Any], server: JupyterServer, *sources: str) -> 
     return path, taken.partition("Connected to kernel '")[2].partition("'")[0]
 
 
-async def test_it_is_started_by_its_kernelspec_and_its_cells_run(reached: tuple[JupyterServer, Client[Any]]) -> None:
+async def test_kernel_is_started_by_its_kernelspec_and_runs_cells(reached: tuple[JupyterServer, Client[Any]]) -> None:
     server, client = reached
     path, kernel = await started(client, server, "x=42", "echo $((x + 1))")
     assert f"{kernel}\tbash\tbash\tbash" in await said(client, "list_kernels")
@@ -68,7 +68,7 @@ async def test_it_is_started_by_its_kernelspec_and_its_cells_run(reached: tuple[
     wait_until(lambda: kernel not in kernels(server), "the kernel that was started ended")
 
 
-async def test_a_command_that_fails_is_an_error_with_what_it_printed_before(
+async def test_failed_command_is_an_error_with_earlier_output(
     reached: tuple[JupyterServer, Client[Any]],
 ) -> None:
     server, client = reached
@@ -78,7 +78,7 @@ async def test_a_command_that_fails_is_an_error_with_what_it_printed_before(
     assert (await said(client, "execute_cell", cell_index=1)).startswith("after")
 
 
-async def test_it_is_interrupted_with_its_variables_kept_and_restarted_without_them(
+async def test_interrupt_keeps_variables_and_restart_drops_them(
     reached: tuple[JupyterServer, Client[Any]],
 ) -> None:
     server, client = reached
@@ -104,7 +104,7 @@ async def test_it_is_interrupted_with_its_variables_kept_and_restarted_without_t
     assert (await said(client, "execute_code", code="echo [$x]")).startswith("[]")
 
 
-async def test_what_it_holds_is_not_guessed_at(reached: tuple[JupyterServer, Client[Any]]) -> None:
+async def test_state_says_that_only_python_can_be_inspected(reached: tuple[JupyterServer, Client[Any]]) -> None:
     server, client = reached
     await started(client, server, "x=42")
     await said(client, "execute_cell", cell_index=0)
@@ -112,7 +112,7 @@ async def test_what_it_holds_is_not_guessed_at(reached: tuple[JupyterServer, Cli
     assert "language is bash" in text(answer) and "Python only" in text(answer), text(answer)
 
 
-async def test_a_kernelspec_whose_program_does_not_start_is_said(reached: tuple[JupyterServer, Client[Any]]) -> None:
+async def test_kernelspec_whose_program_does_not_start_is_named(reached: tuple[JupyterServer, Client[Any]]) -> None:
     server, client = reached
     server.kernelspec("broken", "nothing", "false")
     await said(client, "use_notebook", notebook_name="book", notebook_path=server.notebook("1"), kernel_id="broken")

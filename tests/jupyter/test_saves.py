@@ -61,7 +61,7 @@ async def until(client: Client[Any], tool: str, *, warned: bool, **arguments: An
 
 
 @pytest.mark.parametrize("full_server", [True], ids=["collaborating"], indirect=True)
-async def test_a_save_that_fails_is_said_until_it_is_made_up_for(way: Way) -> None:
+async def test_failed_save_is_reported_until_a_save_succeeds(way: Way) -> None:
     client, server = way.client, way.server
     path = server.notebook("a = 1")
     await said(client, "use_notebook", notebook_name="book", notebook_path=path)
@@ -82,7 +82,7 @@ async def test_a_save_that_fails_is_said_until_it_is_made_up_for(way: Way) -> No
 
 
 @pytest.mark.parametrize("full_server", [False], ids=["plain"], indirect=True)
-async def test_without_collaboration_an_edit_and_a_run_that_are_not_written_are_errors(way: Way) -> None:
+async def test_unwritten_edits_and_runs_are_errors_without_collaboration(way: Way) -> None:
     client, server = way.client, way.server
     path = server.notebook("print('ran')")
     await said(client, "use_notebook", notebook_name="book", notebook_path=path)
