@@ -1,4 +1,4 @@
-"""The official MCP conformance suite, which nobody here wrote, against Quire's own transport and middleware."""
+"""The official MCP conformance suite against Quire's transport and middleware."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import pytest
 
 from tests.conformance import __main__ as conformance
 from tests.support.external_programs import missing
+
+pytestmark = pytest.mark.soak(sample=True)
 
 
 @pytest.fixture(scope="module")

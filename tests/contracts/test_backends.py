@@ -1,4 +1,4 @@
-"""One suite for every way to reach a backend: ours over pipes and over HTTP, and servers nobody here wrote."""
+"""The contract of connections to capability backends: over stdio and HTTP, to ours and to third-party servers."""
 
 from __future__ import annotations
 
@@ -72,35 +72,48 @@ def address() -> Iterator[str]:
         yield f"http://127.0.0.1:{port}/mcp"
 
 
-@pytest.fixture(params=["stdio", "http"])
-async def good(request: pytest.FixtureRequest) -> AsyncIterator[tuple[McpConnection, Heard]]:
+Connected = tuple[McpConnection, Heard]
+
+
+@pytest.fixture(scope="module", params=["stdio", "http"])
+def good_backend(request: pytest.FixtureRequest) -> Backend:
     """Ours, in the newer era."""
+    if request.param == "stdio":
+        return GOOD
+    url = request.getfixturevalue("address")
+    return Backend(url=url, headers={"Authorization": "Bearer env:TOKEN"})
+
+
+@pytest.fixture(scope="module")
+async def shared_good(good_backend: Backend) -> AsyncIterator[Connected]:
     heard = Heard()
-    backend = GOOD
-    if request.param == "http":
-        url = request.getfixturevalue("address")
-        backend = Backend(url=url, headers={"Authorization": "Bearer env:TOKEN"})
-    async with connected(backend, heard, TOKEN=TOKEN) as connection:
+    async with connected(good_backend, heard, TOKEN=TOKEN) as connection:
         yield connection, heard
 
 
-@pytest.fixture(params=["stdio", "http"])
-async def everything(request: pytest.FixtureRequest) -> AsyncIterator[tuple[McpConnection, Heard]]:
+@pytest.fixture
+def good(shared_good: Connected) -> Connected:
+    """A connection that the tests of the module share, and a listener that has heard nothing."""
+    shared_good[1].clear()
+    return shared_good
+
+
+@pytest.fixture(scope="module", params=["stdio", "http"])
+async def everything(request: pytest.FixtureRequest) -> AsyncIterator[McpConnection]:
     """The reference server, in the older era."""
-    heard = Heard()
     if request.param == "stdio":
-        async with connected(Backend(command=node_program(EVERYTHING_SERVER)), heard) as connection:
-            yield connection, heard
+        async with connected(Backend(command=node_program(EVERYTHING_SERVER))) as connection:
+            yield connection
     else:
         with listening(list(node_program(EVERYTHING_SERVER, "streamableHttp"))) as (port, _):
-            async with connected(Backend(url=f"http://127.0.0.1:{port}/mcp"), heard) as connection:
-                yield connection, heard
+            async with connected(Backend(url=f"http://127.0.0.1:{port}/mcp")) as connection:
+                yield connection
 
 
 # What is offered
 
 
-async def test_what_is_offered_is_what_the_server_declares(good: tuple[McpConnection, Heard]) -> None:
+async def test_what_is_offered_is_what_the_server_declares(good: Connected) -> None:
     offered = good[0].offered
     assert good[0].protocol == "2026-07-28"
     tools = {tool.name: tool for tool in offered.tools}
@@ -117,7 +130,7 @@ async def test_what_is_offered_is_what_the_server_declares(good: tuple[McpConnec
     assert tools["picture"].output is None
 
 
-async def test_a_tool_added_later_is_offered(good: tuple[McpConnection, Heard]) -> None:
+async def test_a_tool_added_later_is_offered(good: Connected) -> None:
     connection, heard = good
     name = f"later_{os.urandom(3).hex()}"
     await call(connection, "grow", name=name)
@@ -150,7 +163,7 @@ async def test_a_hostile_list_is_cut_to_what_can_be_called() -> None:
 # Calls
 
 
-async def test_a_call_is_answered(good: tuple[McpConnection, Heard]) -> None:
+async def test_a_call_is_answered(good: Connected) -> None:
     connection, _ = good
     assert texts(await call(connection, "echo", text="hé ↯ 𝄞")) == ["hé ↯ 𝄞"]
     assert (await call(connection, "add", a=2, b=3)).structured == {"result": 5}
@@ -159,22 +172,22 @@ async def test_a_call_is_answered(good: tuple[McpConnection, Heard]) -> None:
     assert len(texts(await call(connection, "large", size=3_000_000))[0]) == 3_000_000
 
 
-async def test_a_picture_comes_as_base64(good: tuple[McpConnection, Heard]) -> None:
+async def test_a_picture_comes_as_base64(good: Connected) -> None:
     [block] = (await call(good[0], "picture")).content
     assert (block["type"], block["mimeType"]) == ("image", "image/png")
     assert base64.b64decode(block["data"]).startswith(b"\x89PNG")
 
 
-async def test_a_tool_that_fails_is_a_result_with_its_words(good: tuple[McpConnection, Heard]) -> None:
+async def test_a_tool_that_fails_is_a_result_with_its_words(good: Connected) -> None:
     result = await call(good[0], "fail", why="no such mailbox")
     assert result.is_error and "no such mailbox" in texts(result)[0]
 
 
-async def test_an_answer_that_is_not_what_its_schema_says_is_an_answer(good: tuple[McpConnection, Heard]) -> None:
+async def test_an_answer_that_is_not_what_its_schema_says_is_an_answer(good: Connected) -> None:
     assert (await call(good[0], "sloppy")).structured == {"n": "one"}
 
 
-async def test_progress_and_logs_are_heard_while_a_call_runs(good: tuple[McpConnection, Heard]) -> None:
+async def test_progress_and_logs_are_heard_while_a_call_runs(good: Connected) -> None:
     connection, heard = good
     seen: list[tuple[float, float | None, str]] = []
     result = await connection.call("work", {"steps": 3}, timeout=DEADLINE, progress=lambda *step: seen.append(step))
@@ -184,7 +197,7 @@ async def test_progress_and_logs_are_heard_while_a_call_runs(good: tuple[McpConn
     assert heard.logs == [("info", "did 1"), ("info", "did 2"), ("info", "did 3")]
 
 
-async def test_hundreds_of_calls_at_once_are_each_answered(good: tuple[McpConnection, Heard]) -> None:
+async def test_hundreds_of_calls_at_once_are_each_answered(good: Connected) -> None:
     connection, _ = good
     names = [str(number) for number in range(300)]
     async with asyncio.timeout(DEADLINE):
@@ -192,14 +205,14 @@ async def test_hundreds_of_calls_at_once_are_each_answered(good: tuple[McpConnec
     assert [texts(answer)[0] for answer in answers] == names
 
 
-async def test_a_call_past_its_time_is_cancelled_there(good: tuple[McpConnection, Heard]) -> None:
+async def test_timed_out_call_is_cancelled_in_the_backend(good: Connected) -> None:
     connection, _ = good
     with pytest.raises(CallTimeout, match=r"within 0\.2 s"):
         await call(connection, "sleep", _timeout=0.2, seconds=DEADLINE, name="late")
     await nothing_sleeps(connection)
 
 
-async def test_a_call_nobody_waits_for_is_cancelled_there(good: tuple[McpConnection, Heard]) -> None:
+async def test_cancelled_call_is_cancelled_in_the_backend(good: Connected) -> None:
     connection, _ = good
     task = asyncio.create_task(call(connection, "sleep", seconds=DEADLINE, name="given up"))
     async with asyncio.timeout(DEADLINE):
@@ -229,7 +242,7 @@ async def test_arguments_that_json_cannot_say_are_refused_here() -> None:
 # Resources and prompts
 
 
-async def test_resources_and_prompts_can_be_read(good: tuple[McpConnection, Heard]) -> None:
+async def test_resources_and_prompts_can_be_read(good: Connected) -> None:
     connection, _ = good
     listed = await connection.resources(timeout=DEADLINE)
     assert [one["uri"] for one in listed["resources"]] == ["notes://all"]
@@ -252,11 +265,11 @@ async def test_a_server_without_resources_and_prompts_has_none() -> None:
             await connection.read("x://y", timeout=DEADLINE)
 
 
-# Servers nobody here wrote
+# Third-party servers
 
 
-async def test_the_reference_server_is_understood(everything: tuple[McpConnection, Heard]) -> None:
-    connection, _ = everything
+async def test_the_reference_server_is_understood(everything: McpConnection) -> None:
+    connection = everything
     offered = connection.offered
     assert connection.protocol == "2025-11-25"
     assert {"echo", "get-sum", "get-tiny-image"} <= {tool.name for tool in offered.tools}
@@ -280,9 +293,9 @@ async def test_the_reference_server_is_understood(everything: tuple[McpConnectio
     assert "Bern" in said["messages"][0]["content"]["text"]
 
 
-async def test_the_reference_server_reports_progress(everything: tuple[McpConnection, Heard]) -> None:
+async def test_the_reference_server_reports_progress(everything: McpConnection) -> None:
     seen: list[tuple[float, float | None, str]] = []
-    await everything[0].call(
+    await everything.call(
         "trigger-long-running-operation",
         {"duration": 0.2, "steps": 4},
         timeout=DEADLINE,
@@ -334,24 +347,24 @@ async def test_junk_on_stdout_does_no_harm() -> None:
         assert [texts(await call(connection, "poke"))[0] for _ in range(3)] == ["call 1", "call 2", "call 3"]
 
 
-async def test_a_server_that_cannot_hear_of_the_newer_era_is_greeted_in_the_older() -> None:
+async def test_strict_older_server_is_greeted_in_the_older_era() -> None:
     async with connected(misbehaving("strict")) as connection:
         assert texts(await call(connection, "poke")) == ["call 1"]
 
 
-async def test_a_server_that_never_answers_what_it_does_not_know_is_greeted_in_the_older_era() -> None:
+async def test_mute_older_server_is_greeted_in_the_older_era() -> None:
     async with connected(misbehaving("mute"), timeout=6.0) as connection:
         assert texts(await call(connection, "poke")) == ["call 1"]
 
 
-async def test_an_address_that_is_none_is_refused() -> None:
+async def test_invalid_address_is_refused() -> None:
     for url in ("ftp://host/x", "nonsense", "http://", "http://[broken", "http://host:99999/mcp"):
         assert "begins with http:// or https://" in await refusal(Backend(url=url))
     assert "either a command or a url" in await refusal(Backend())
     assert "either a command or a url" in await refusal(Backend(command=("sh",), url="http://localhost"))
 
 
-async def test_an_address_nobody_listens_at_is_unreachable() -> None:
+async def test_unused_address_is_unreachable() -> None:
     said = await refusal(Backend(url=f"http://user:hidden@127.0.0.1:{free_port()}/mcp?key=hidden"))
     assert "could not be reached" in said and "hidden" not in said
 
@@ -540,7 +553,7 @@ async def test_an_answer_longer_than_any_may_be_is_refused() -> None:
             await call(connection, "poke")
 
 
-async def test_a_server_that_asks_for_a_sample_is_told_that_there_is_none() -> None:
+async def test_sampling_request_of_a_server_is_refused() -> None:
     async with connected(misbehaving("curious")) as connection:
         assert "does not offer sampling/createMessage" in texts(await call(connection, "poke"))[0]
 
@@ -548,7 +561,7 @@ async def test_a_server_that_asks_for_a_sample_is_told_that_there_is_none() -> N
 # The end
 
 
-async def test_closing_leaves_no_process_and_tells_nobody() -> None:
+async def test_close_ends_all_processes_without_a_loss_event() -> None:
     heard = Heard()
     before = set(processes_of(os.getpid()))
     connection = await backends().connect(misbehaving("deaf"), heard, timeout=CONNECT)
@@ -563,15 +576,16 @@ async def test_closing_leaves_no_process_and_tells_nobody() -> None:
         await call(connection, "poke")
 
 
-async def test_closing_ends_calls_in_flight(good: tuple[McpConnection, Heard]) -> None:
-    connection, heard = good
-    waiting = asyncio.create_task(call(connection, "sleep", seconds=500, name="closing"))
-    async with asyncio.timeout(DEADLINE):
-        while (await call(connection, "asleep")).structured != {"result": ["closing"]}:
-            await asyncio.sleep(0.02)
-        await connection.close()
-        with pytest.raises(Lost):
-            await waiting
+async def test_closing_ends_calls_in_flight(good_backend: Backend) -> None:
+    heard = Heard()
+    async with connected(good_backend, heard, TOKEN=TOKEN) as connection:
+        waiting = asyncio.create_task(call(connection, "sleep", seconds=500, name="closing"))
+        async with asyncio.timeout(DEADLINE):
+            while (await call(connection, "asleep")).structured != {"result": ["closing"]}:
+                await asyncio.sleep(0.02)
+            await connection.close()
+            with pytest.raises(Lost):
+                await waiting
     assert heard.losses == []
 
 
@@ -630,7 +644,7 @@ asyncio.run(main())
 # Secrets
 
 
-async def test_a_secret_is_resolved_for_the_backend_and_said_to_nobody() -> None:
+async def test_secret_is_resolved_for_the_backend_and_redacted() -> None:
     secret = "s3cr3t-value-77"
     heard = Heard()
     said: list[str] = []
@@ -647,7 +661,7 @@ async def test_a_secret_is_resolved_for_the_backend_and_said_to_nobody() -> None
     assert secret not in "".join(said) and "".join(said).count("[secret]") >= 6
 
 
-async def test_a_server_of_another_clients_file_is_connected_with_the_secrets_it_has_there(tmp_path: Path) -> None:
+async def test_server_of_another_clients_file_gets_its_secrets(tmp_path: Path) -> None:
     said = {
         "mcpServers": {"our-server": {"command": sys.executable, "args": [str(BACKENDS / "misbehaving.py"), "leaks"]}}
     }

@@ -1,8 +1,9 @@
-"""What every runtime promises: the same notebook, whatever language its cells are in and whatever runs them."""
+"""The contract of every runtime: notebooks behave alike in every language and kind of kernel."""
 
 from __future__ import annotations
 
 import sys
+import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,15 +81,19 @@ DIALECTS = {
 }
 
 
-@pytest.fixture(params=DIALECTS.values(), ids=DIALECTS)
+CHOICES = [pytest.param(each, marks=[pytest.mark.soak] if each is SCIENCE else []) for each in DIALECTS.values()]
+
+
+@pytest.fixture(scope="module", params=CHOICES, ids=DIALECTS)
 def words(request: pytest.FixtureRequest) -> Dialect:
     found: Dialect = request.param
     return found
 
 
-@pytest.fixture
-async def opened(tmp_path: Path, words: Dialect) -> AsyncIterator[Quire]:
-    async with quire.open(tmp_path / "data", **_settings(words)) as found:
+@pytest.fixture(scope="module")
+async def opened(tmp_path_factory: pytest.TempPathFactory, words: Dialect) -> AsyncIterator[Quire]:
+    """One app for all tests of a runtime."""
+    async with quire.open(tmp_path_factory.mktemp("runtimes") / "data", **_settings(words)) as found:
         yield found
 
 
@@ -98,8 +103,11 @@ def _settings(words: Dialect) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def book(opened: Quire, words: Dialect) -> Notebook:
-    return await opened.create("book", runtime=words.runtime)
+async def book(opened: Quire, words: Dialect) -> AsyncIterator[Notebook]:
+    """A new notebook, whose kernel ends with the test."""
+    created = await opened.create(f"book-{uuid.uuid4().hex[:8]}", runtime=words.runtime)
+    yield created
+    await created.reset()
 
 
 async def test_the_namespace_stays_and_the_last_value_is_told(book: Notebook, words: Dialect) -> None:
@@ -148,7 +156,7 @@ async def test_a_generator_half_way_and_a_closure_are_in_a_checkpoint(book: Note
 
 async def test_a_branch_goes_its_own_way(opened: Quire, book: Notebook, words: Dialect) -> None:
     await book.add_cell(words.define)
-    branch = await book.branch("branch")
+    branch = await book.branch(f"{book.name}-branch")
     await book.add_cell(words.change)
     assert await (await branch.add_cell(words.value)).text() == "42"
     assert await (await book.add_cell(words.value)).text() == "43"
@@ -198,9 +206,9 @@ async def test_the_namespace_is_there_after_a_restart(tmp_path: Path, words: Dia
 
 @pytest.mark.parametrize(
     "words",
-    [each for each in DIALECTS.values() if each is not JAVASCRIPT],
+    [choice for choice, words in zip(CHOICES, DIALECTS.values(), strict=True) if words is not JAVASCRIPT],
     indirect=True,
-    ids=lambda each: each.runtime,
+    ids=[name for name, words in DIALECTS.items() if words is not JAVASCRIPT],
 )
 async def test_what_a_first_cell_displays_is_shown(book: Notebook) -> None:
     cell = await book.add_cell("from IPython.display import HTML, display\ndisplay(HTML('<b>shown</b>'))")

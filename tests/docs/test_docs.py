@@ -1,4 +1,4 @@
-"""What the documents say is so: commands and programs run, tables equal the code, links lead somewhere."""
+"""The documents are true: commands and programs run, tables equal the code, links work."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, get_args
 
@@ -74,23 +74,11 @@ def code(text: str) -> str:
 # Commands and programs
 
 
-def programs() -> Iterator[Any]:
-    for path in DOCS:
-        for number, body in enumerate(blocks(path.read_text("utf-8"), "python")):
-            yield pytest.param(body, id=f"{name_of(path)}-{number}")
-
-
-@pytest.mark.parametrize("program", list(programs()))
-def test_a_program_in_a_document_runs(program: str, data_dir: Path, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=server_environment(data_dir, **_made(program)),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-    )
-    assert done.returncode == 0, done.stderr
+def test_every_program_in_a_document_is_an_example() -> None:
+    """So test_examples.py runs it."""
+    examples = {path.read_text("utf-8") for path in (ROOT / "examples").glob("*.py")}
+    shown = [(name_of(path), body) for path in DOCS for body in blocks(path.read_text("utf-8"), "python")]
+    assert shown and [(name, body) for name, body in shown if body not in examples] == []
 
 
 def _made(text: str) -> dict[str, Path]:
@@ -322,9 +310,9 @@ def test_every_setting_is_a_flag_of_serve() -> None:
 # Tools, resources, prompts
 
 
-@pytest.fixture
-async def server(data_dir: Path) -> AsyncIterator[Client[Any]]:
-    settings = load({"data_dir": data_dir, "toolsets": "all"}, environ={})
+@pytest.fixture(scope="module")
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Client[Any]]:
+    settings = load({"data_dir": tmp_path_factory.mktemp("server") / "data", "toolsets": "all"}, environ={})
     async with compose.app(settings, kernels=False) as app, Client(compose.mcp(app, settings)) as client:
         yield client
 
@@ -417,7 +405,7 @@ def test_the_tables_of_what_survives_are_those_that_are_tried() -> None:
 # Architecture and specification
 
 
-def test_the_page_on_the_sandbox_names_every_layer_and_every_attack_that_is_tried() -> None:
+def test_sandbox_page_names_every_layer_and_every_attack() -> None:
     page = read("docs/howto/sandbox.md")
     assert [code(name) for name, *_ in rows(section(page, "## See what stands"))] == list(LAYERS)
     tried = [[name, wall, f"`{said}`"] for name, (wall, _, said) in ATTACKS.items()]
@@ -456,7 +444,7 @@ def test_every_promise_cites_a_proof_that_exists() -> None:
             assert f'"{name}"' in read("bench/__main__.py") and (ROOT / "bench" / f"{name}.py").exists(), number
 
 
-def test_the_page_on_operating_names_every_metric_every_field_and_every_outcome() -> None:
+def test_operating_page_names_every_metric_field_and_outcome() -> None:
     page = read("docs/howto/operate.md")
     named = {name for row in rows(section(page, "## Metrics")) for name in re.findall(r"`(\w+)`", row[0])}
     assert named == metrics.HELP.keys()

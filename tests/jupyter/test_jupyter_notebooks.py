@@ -1,31 +1,38 @@
-"""Jupyter documents through the tools of every notebook: the same calls, wherever the cells are."""
+"""Jupyter documents through the tools that every notebook has."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from fastmcp import Client
 
 from quire.clients.jupyter.connecting import remote
 from tests.support.jupyter.quires import kernel_for, quire, refused, said, saved_when
 from tests.support.jupyter.servers import JupyterServer
-from tests.support.servers import call, text
+from tests.support.servers import SharedServer, call, text
+from tests.support.waiting import DEADLINE
 
 TOOLSETS = "notebook,repl,timeline,sandbox"
 
 
+@pytest.fixture(scope="module")
+def server_settings() -> dict[str, Any]:
+    return {"toolsets": TOOLSETS}
+
+
 @pytest.fixture
-async def client(tmp_path: Path, collaborating: JupyterServer) -> AsyncIterator[Client[Any]]:
-    async with quire(tmp_path, collaborating, toolsets=TOOLSETS) as connected:
-        yield connected
+async def client(shared_quire: SharedServer) -> Client[Any]:
+    return await shared_quire.client()
 
 
-async def made(client: Client[Any], path: str, name: str = "book") -> Any:
-    answer = await call(client, "create_notebook", name=name, runtime="jupyter", mirror=path)
+async def made(client: Client[Any], path: str, name: str = "") -> Any:
+    """A notebook of the document, named after it unless a name is given."""
+    stem = path.removesuffix(".ipynb")
+    answer = await call(client, "create_notebook", name=name or stem, runtime="jupyter", mirror=path)
     assert not answer.is_error, text(answer)
     return answer.structured_content
 
@@ -46,7 +53,7 @@ async def test_a_new_notebook_is_a_new_document_on_the_server(
     assert "already" in again
 
 
-async def test_a_document_that_is_there_is_edited_and_a_stale_version_is_refused_with_the_newer_source(
+async def test_stale_edit_of_a_document_is_refused_with_the_newer_source(
     client: Client[Any], collaborating: JupyterServer
 ) -> None:
     path = collaborating.notebook("a = 1", "b = 2")
@@ -58,8 +65,9 @@ async def test_a_document_that_is_there_is_edited_and_a_stale_version_is_refused
     try:
         document = await person.documents.open(path)
         await document.change("cell-0", source="a = 'typed by a person'")
-        while (await call(client, "get_cell", cell_id_or_number=0)).structured_content["version"] == version:
-            pass
+        with anyio.fail_after(DEADLINE):
+            while (await call(client, "get_cell", cell_id_or_number=0)).structured_content["version"] == version:
+                pass
         stale = await refused(client, "edit_cell", cell_id_or_number=0, code="a = 3", expected_version=version)
         assert "edited meanwhile" in stale and "a = 'typed by a person'" in stale
         await said(client, "edit_cell", cell_id_or_number="cell-1", code="b = 20", expected_version=1)
@@ -85,22 +93,20 @@ async def test_what_a_running_cell_prints_is_in_the_document_before_it_ends(
         def printed() -> str:
             return "".join(each.get("text", "") for each in document.cells()[0]["outputs"])
 
-        import anyio
-
         async with anyio.create_task_group() as group:
             group.start_soon(lambda: call(client, "execute_cell", cell_id_or_number=0, timeout=60))
-            with anyio.fail_after(60):
+            with anyio.fail_after(DEADLINE):
                 while printed() != "begun\n":
                     await anyio.sleep(0.02)
             gate.touch()
-        with anyio.fail_after(60):
+        with anyio.fail_after(DEADLINE):
             while printed() != "begun\nended\n" or document.cells()[0]["execution_count"] != 1:
                 await anyio.sleep(0.02)
     finally:
         await person.close()
 
 
-async def test_the_namespace_of_a_python_kernel_is_shown_and_a_run_is_interrupted(
+async def test_python_namespace_is_shown_and_a_run_is_interrupted(
     client: Client[Any], collaborating: JupyterServer
 ) -> None:
     await made(client, collaborating.notebook())
@@ -113,8 +119,6 @@ async def test_the_namespace_of_a_python_kernel_is_shown_and_a_run_is_interrupte
     assert state["defined_functions"] == [
         {"name": "area", "signature": "(r: float) -> float", "docstring": "Of a circle."}
     ]
-    import anyio
-
     answers: list[Any] = []
 
     async def run() -> None:
@@ -122,7 +126,7 @@ async def test_the_namespace_of_a_python_kernel_is_shown_and_a_run_is_interrupte
 
     async with anyio.create_task_group() as group:
         group.start_soon(run)
-        with anyio.fail_after(60):
+        with anyio.fail_after(DEADLINE):
             while (await call(client, "state")).structured_content["kernel"] != "running":
                 await anyio.sleep(0.02)
         await said(client, "interrupt")
@@ -163,7 +167,7 @@ async def test_a_notebook_is_found_again_by_another_quire_on_the_same_data(
     path = collaborating.notebook("y = 8")
     theirs = kernel_for(collaborating, path)
     async with quire(tmp_path, collaborating, toolsets=TOOLSETS) as client:
-        await made(client, path)
+        await made(client, path, "book")
         await said(client, "execute_cell", cell_id_or_number=0)
     async with quire(tmp_path, collaborating, toolsets=TOOLSETS) as client:
         await said(client, "use_notebook", name="book")

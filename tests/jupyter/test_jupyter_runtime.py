@@ -1,4 +1,4 @@
-"""Kernels of a Jupyter server: whose they are, how they end, and what is said when something is not there."""
+"""Kernels of a Jupyter server: who owns them, how they end, and the errors when something is missing."""
 
 from __future__ import annotations
 
@@ -8,12 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 from fastmcp import Client
 
-from tests.support.jupyter.quires import kernel_for, kernels, quire, refused, said
+from quire.clients.jupyter.connecting import remote
+from tests.support.jupyter.quires import IMPATIENT, kernel_for, kernels, quire, refused, said
 from tests.support.jupyter.servers import JupyterServer, free_port, jupyter
 from tests.support.servers import call, http_client, http_server, text
-from tests.support.waiting import wait_until
+from tests.support.waiting import DEADLINE, wait_until
+
+
+@pytest.fixture(scope="module")
+def server_settings() -> dict[str, Any]:
+    return {"command": ("-c", IMPATIENT)}
 
 
 async def use(client: Client[Any], path: str) -> None:
@@ -26,20 +33,19 @@ def own(server: JupyterServer, path: str) -> str:
     return str(found[0]["kernel"]["id"]) if found else ""
 
 
-async def test_a_kernel_that_dies_ends_the_run_at_once_and_the_next_goes_on_in_a_new_one(
-    tmp_path: Path, collaborating: JupyterServer
+async def test_dead_kernel_ends_the_run_and_the_next_run_gets_a_new_one(
+    client: Client[Any], collaborating: JupyterServer
 ) -> None:
     path = collaborating.notebook("x = 1", "import os\nos.kill(os.getpid(), 9)")
-    async with quire(tmp_path, collaborating) as client:
-        await use(client, path)
-        await said(client, "execute_cell", cell_index=0)
-        died = await refused(client, "execute_cell", cell_index=1, timeout=600)
-        assert "What it had in memory is gone" in died
-        assert "Run again: cell 0" in died
-        assert "NameError" in await refused(client, "execute_code", code="x")
+    await use(client, path)
+    await said(client, "execute_cell", cell_index=0)
+    died = await refused(client, "execute_cell", cell_index=1, timeout=600)
+    assert "What it had in memory is gone" in died
+    assert "Run again: cell 0" in died
+    assert "NameError" in await refused(client, "execute_code", code="x")
 
 
-async def test_kernels_started_here_end_with_quire_also_by_sigterm_and_others_never(
+async def test_sigterm_ends_kernels_that_quire_started_and_no_others(
     tmp_path: Path, collaborating: JupyterServer
 ) -> None:
     theirs, mine = collaborating.notebook("'theirs'"), collaborating.notebook("'mine'")
@@ -54,48 +60,42 @@ async def test_kernels_started_here_end_with_quire_also_by_sigterm_and_others_ne
         started = own(collaborating, mine)
         assert {kernel, started} <= kernels(collaborating)
         process.send_signal(signal.SIGTERM)
-        process.wait(60)
+        process.wait(DEADLINE)
     wait_until(lambda: started not in kernels(collaborating), "the kernel that Quire started is gone")
     assert kernel in kernels(collaborating)
 
 
-async def test_code_that_will_not_stop_in_a_persons_kernel_is_let_go_of_and_a_restart_ends_it(
-    tmp_path: Path, collaborating: JupyterServer
+async def test_unstoppable_code_in_a_persons_kernel_ends_only_by_restart(
+    client: Client[Any], collaborating: JupyterServer
 ) -> None:
     stubborn = "import time\nwhile True:\n    try:\n        time.sleep(1)\n    except KeyboardInterrupt:\n        pass"
     path = collaborating.notebook(stubborn, "'after'")
     kernel = kernel_for(collaborating, path)
     process = collaborating.kernel_pid(kernel)
-    async with quire(tmp_path, collaborating) as client:
-        await use(client, path)
-        late = await refused(client, "execute_cell", cell_index=0, timeout=2)
-        assert "still runs: others use its kernel" in late and "restart_notebook" in late
-        assert collaborating.kernel_pid(kernel) == process
-        assert "Nothing ran" in await refused(client, "execute_cell", cell_index=1)
-        await said(client, "restart_notebook", notebook_name="book")
-        assert (await said(client, "execute_cell", cell_index=1)).startswith("'after'")
+    await use(client, path)
+    late = await refused(client, "execute_cell", cell_index=0, timeout=2)
+    assert "still runs: others use its kernel" in late and "restart_notebook" in late
+    assert collaborating.kernel_pid(kernel) == process
+    assert "Nothing ran" in await refused(client, "execute_cell", cell_index=1)
+    await said(client, "restart_notebook", notebook_name="book")
+    assert (await said(client, "execute_cell", cell_index=1)).startswith("'after'")
     assert kernel in kernels(collaborating)
 
 
-async def test_code_that_will_not_stop_in_a_kernel_of_ours_ends_with_a_restart(
-    tmp_path: Path, collaborating: JupyterServer
-) -> None:
+async def test_unstoppable_code_in_our_kernel_is_killed(client: Client[Any], collaborating: JupyterServer) -> None:
     stubborn = "import time\nwhile True:\n    try:\n        time.sleep(1)\n    except KeyboardInterrupt:\n        pass"
     path = collaborating.notebook(stubborn, "'after'")
-    async with quire(tmp_path, collaborating) as client:
-        await use(client, path)
-        assert "was killed" in await refused(client, "execute_cell", cell_index=0, timeout=2)
-        assert (await said(client, "execute_cell", cell_index=1)).startswith("'after'")
+    await use(client, path)
+    assert "was killed" in await refused(client, "execute_cell", cell_index=0, timeout=2)
+    assert (await said(client, "execute_cell", cell_index=1)).startswith("'after'")
 
 
-async def test_a_persons_cell_is_not_interrupted_by_a_run_that_waits_behind_it(
-    tmp_path: Path, collaborating: JupyterServer
+async def test_timeout_of_a_queued_run_does_not_interrupt_a_persons_cell(
+    client: Client[Any], collaborating: JupyterServer, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     path = collaborating.notebook("'mine'")
     kernel = kernel_for(collaborating, path)
-    from quire.clients.jupyter.connecting import remote
-
     person = remote(collaborating.url, collaborating.token, agent="a person")
     try:
         connection = await person.kernels.connect(kernel)
@@ -103,21 +103,20 @@ async def test_a_persons_cell_is_not_interrupted_by_a_run_that_waits_behind_it(
         theirs = await connection.execute(code)
         while (await theirs.next()).kind != "execute_input":
             pass
-        async with quire(tmp_path, collaborating) as client:
-            await use(client, path)
-            late = await refused(client, "execute_cell", cell_index=0, timeout=2)
-            assert "It did not begin" in late
-            gate.touch()
-            with anyio.fail_after(60):
-                while (message := await theirs.next()).kind != "execute_reply":
-                    pass
-            assert message.content["status"] == "ok"
+        await use(client, path)
+        late = await refused(client, "execute_cell", cell_index=0, timeout=2)
+        assert "It did not begin" in late
+        gate.touch()
+        with anyio.fail_after(DEADLINE):
+            while (message := await theirs.next()).kind != "execute_reply":
+                pass
+        assert message.content["status"] == "ok"
     finally:
         await person.close()
 
 
-async def test_input_is_asked_of_the_person_and_refused_where_there_is_none(
-    tmp_path: Path, collaborating: JupyterServer
+async def test_input_is_asked_of_the_person_or_refused_without_one(
+    client: Client[Any], collaborating: JupyterServer, tmp_path: Path
 ) -> None:
     path = collaborating.notebook("name = input('Who? ')\nprint('Hello', name)")
 
@@ -125,17 +124,16 @@ async def test_input_is_asked_of_the_person_and_refused_where_there_is_none(
         assert "Who?" in message
         return {"value": "Ann"}
 
-    async with quire(tmp_path, collaborating, person=person) as client:
-        await use(client, path)
-        answer = await call(client, "execute_cell", cell_index=0, timeout=60)
+    async with quire(tmp_path, collaborating, person=person) as asked:
+        await use(asked, path)
+        answer = await call(asked, "execute_cell", cell_index=0, timeout=60)
         assert "Hello Ann" in text(answer)
-    async with quire(tmp_path / "b", collaborating) as client:
-        await use(client, path)
-        assert "EOFError" in await refused(client, "execute_cell", cell_index=0, timeout=60)
+    await use(client, path)
+    assert "EOFError" in await refused(client, "execute_cell", cell_index=0, timeout=60)
 
 
-async def test_a_kernel_that_misses_an_interrupt_as_it_begins_to_ask_does_not_wait_for_ever(
-    tmp_path: Path, collaborating: JupyterServer
+async def test_input_that_misses_its_interrupt_is_interrupted_again(
+    client: Client[Any], collaborating: JupyterServer
 ) -> None:
     missed = (
         "import signal\ncame = []\ndef heard(*given):\n    came.append(1)\n"
@@ -143,37 +141,35 @@ async def test_a_kernel_that_misses_an_interrupt_as_it_begins_to_ask_does_not_wa
         "signal.signal(signal.SIGINT, heard)\ninput('Who? ')"
     )
     path = collaborating.notebook(missed)
-    async with quire(tmp_path, collaborating) as client:
-        await use(client, path)
-        assert "EOFError" in await refused(client, "execute_cell", cell_index=0, timeout=600)
+    await use(client, path)
+    assert "EOFError" in await refused(client, "execute_cell", cell_index=0, timeout=600)
 
 
-async def test_what_is_wrong_with_an_address_a_token_a_path_or_a_kernel_is_said(
-    tmp_path: Path, collaborating: JupyterServer
+async def test_errors_name_a_wrong_address_token_path_or_kernel(
+    client: Client[Any], collaborating: JupyterServer
 ) -> None:
-    nobody = f"http://127.0.0.1:{free_port()}"
-    async with quire(tmp_path, collaborating) as client:
-        for given, words in (
-            ({"jupyter_url": nobody}, nobody),
-            ({"jupyter_url": collaborating.url, "jupyter_token": "wrong"}, "token"),
-            ({"jupyter_url": "ftp://example"}, "no address of a Jupyter server"),
-            ({"jupyter_url": collaborating.url, "jupyter_token": "env:NOT_SET_ANYWHERE"}, "NOT_SET_ANYWHERE"),
-        ):
-            assert words in await refused(client, "connect_to_jupyter", **given)
-        for path, words in (
-            ("no/such.ipynb", "no/such.ipynb"),
-            ("../outside.ipynb", "outside the Jupyter server's root"),
-            ("data.csv", "must end with .ipynb"),
-        ):
-            assert words in await refused(client, "use_notebook", notebook_name="b", notebook_path=path)
-        path = collaborating.notebook("1")
-        wrong = await refused(client, "use_notebook", notebook_name="b", notebook_path=path, kernel_id="none")
-        assert "'none' not found in jupyter server" in wrong
-        assert "is not connected" in await refused(client, "list_files", server="unknown")
-        assert "outside" in await refused(client, "list_files", path="../..")
+    unused = f"http://127.0.0.1:{free_port()}"
+    for given, words in (
+        ({"jupyter_url": unused}, unused),
+        ({"jupyter_url": collaborating.url, "jupyter_token": "wrong"}, "token"),
+        ({"jupyter_url": "ftp://example"}, "no address of a Jupyter server"),
+        ({"jupyter_url": collaborating.url, "jupyter_token": "env:NOT_SET_ANYWHERE"}, "NOT_SET_ANYWHERE"),
+    ):
+        assert words in await refused(client, "connect_to_jupyter", **given)
+    for path, words in (
+        ("no/such.ipynb", "no/such.ipynb"),
+        ("../outside.ipynb", "outside the Jupyter server's root"),
+        ("data.csv", "must end with .ipynb"),
+    ):
+        assert words in await refused(client, "use_notebook", notebook_name="b", notebook_path=path)
+    path = collaborating.notebook("1")
+    wrong = await refused(client, "use_notebook", notebook_name="b", notebook_path=path, kernel_id="none")
+    assert "'none' not found in jupyter server" in wrong
+    assert "is not connected" in await refused(client, "list_files", server="unknown")
+    assert "outside" in await refused(client, "list_files", path="../..")
 
 
-async def test_a_server_that_stops_answering_is_an_error_within_the_timeout_and_found_again_after(
+async def test_silent_server_is_an_error_and_is_used_again_afterwards(
     tmp_path: Path,
 ) -> None:
     with jupyter(tmp_path / "jupyter") as server:

@@ -1,8 +1,8 @@
-"""The tool set `jupyter` through a real client, on a real Jupyter server: what jupyter-mcp-server's users expect."""
+"""The tool set `jupyter` on a real Jupyter server: the answers that users of jupyter-mcp-server expect."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,17 @@ from quire.clients.jupyter.connecting import remote
 from tests.support.jupyter.quires import kernel_for, kernels, quire, refused, said, saved_when
 from tests.support.jupyter.servers import JupyterServer
 from tests.support.servers import call, http_client, http_server, text
+from tests.support.waiting import DEADLINE
 
 PEER = 41_800  # characters of jupyter-mcp-server's tools/list
 
 
-@pytest.fixture
-async def client(tmp_path: Path, collaborating: JupyterServer) -> AsyncIterator[Client[Any]]:
-    async with quire(tmp_path, collaborating) as connected:
-        yield connected
+@pytest.fixture(scope="module")
+def over_http(tmp_path_factory: pytest.TempPathFactory, collaborating: JupyterServer) -> Iterator[str]:
+    """The address of a Quire with no other tools than those of the tool set."""
+    settings = {"jupyter_url": collaborating.url, "jupyter_token": collaborating.token, "toolsets": "jupyter"}
+    with http_server(tmp_path_factory.mktemp("http") / "quire", **settings) as (url, _):
+        yield url
 
 
 async def use(client: Client[Any], server: JupyterServer, *sources: str) -> str:
@@ -31,8 +34,8 @@ async def use(client: Client[Any], server: JupyterServer, *sources: str) -> str:
     return path
 
 
-async def test_the_list_of_tools_is_at_most_half_of_the_peers(tmp_path: Path, collaborating: JupyterServer) -> None:
-    async with quire(tmp_path, collaborating, toolsets="jupyter") as client:
+async def test_the_list_of_tools_is_at_most_half_of_the_peers(over_http: str) -> None:
+    async with http_client(over_http) as client:
         tools = await client.list_tools()
     assert wire_chars(tools) <= PEER // 2
     assert {"list_files", "use_notebook", "insert_execute_code_cell", "connect_to_jupyter"} <= {
@@ -126,11 +129,12 @@ async def test_what_a_person_typed_since_a_cell_was_shown_is_not_overwritten(
         document = await person.documents.open(path)
 
         async def types(number: int, before: str, source: str) -> None:
-            while document.cells()[number]["source"] != before:  # else it would be merged with what comes meanwhile
-                await anyio.sleep(0.01)
-            await document.change(f"cell-{number}", source=source)
-            while source not in await said(client, "read_notebook", notebook_name="book"):  # shows first lines only
-                pass
+            with anyio.fail_after(DEADLINE):
+                while document.cells()[number]["source"] != before:  # else it is merged with what comes meanwhile
+                    await anyio.sleep(0.01)
+                await document.change(f"cell-{number}", source=source)
+                while source not in await said(client, "read_notebook", notebook_name="book"):  # shows first lines only
+                    pass
 
         async def overwrite(number: int, source: str) -> str:
             return await said(client, "overwrite_cell_source", cell_index=number, cell_source=source)
@@ -169,7 +173,7 @@ async def test_a_cell_runs_and_its_output_and_count_are_in_the_file(
     assert await said(client, "clear_cell_output", cell_index=0) == "Cell 0 had no output to clear."
 
 
-async def test_an_exception_and_a_timeout_are_errors_with_what_was_printed_before(
+async def test_exceptions_and_timeouts_are_errors_with_earlier_output(
     client: Client[Any], collaborating: JupyterServer
 ) -> None:
     await use(client, collaborating, "print('before')\n1/0", "import time\nprint('slow')\ntime.sleep(600)")
@@ -210,7 +214,7 @@ async def test_a_picture_comes_as_a_picture(client: Client[Any], collaborating: 
     assert [each.type for each in read.content].count("image") == 1
 
 
-async def test_a_picture_too_large_to_show_comes_as_a_smaller_copy_and_its_whole_is_in_the_file(
+async def test_large_picture_is_shown_smaller_and_saved_whole(
     client: Client[Any], collaborating: JupyterServer
 ) -> None:
     code = (
@@ -228,9 +232,7 @@ async def test_a_picture_too_large_to_show_comes_as_a_smaller_copy_and_its_whole
     assert not [mime for mime in cells[0]["outputs"][0]["data"] if "quire" in mime]
 
 
-async def test_what_says_it_is_a_large_picture_and_is_none_costs_nothing(
-    client: Client[Any], collaborating: JupyterServer
-) -> None:
+async def test_invalid_large_picture_is_not_shown(client: Client[Any], collaborating: JupyterServer) -> None:
     picture = "Image(b'\\x89PNG\\r\\n\\x1a\\n' + b'x' * 1_000_000)"
     code = f"from IPython.display import Image, display\ndisplay({picture})\n'on'"
     await use(client, collaborating, code)
@@ -245,18 +247,16 @@ async def test_long_output_is_shortened(client: Client[Any], collaborating: Jupy
     assert len(shown) < 20_000 and "characters left out" in shown
 
 
-async def test_two_clients_have_their_own_current_notebook(tmp_path: Path, collaborating: JupyterServer) -> None:
+async def test_two_clients_have_their_own_current_notebook(over_http: str, collaborating: JupyterServer) -> None:
     first, second = collaborating.notebook("'one'"), collaborating.notebook("'two'")
-    settings = {"jupyter_url": collaborating.url, "jupyter_token": collaborating.token, "toolsets": "jupyter"}
-    with http_server(tmp_path / "quire", **settings) as (url, _):
-        async with http_client(url, mode="legacy") as ann, http_client(url, mode="legacy") as ben:
-            await said(ann, "use_notebook", notebook_name="a", notebook_path=first)
-            await said(ben, "use_notebook", notebook_name="b", notebook_path=second)
-            assert "'one'" in await said(ann, "read_cell", cell_index=0)
-            assert "'two'" in await said(ben, "read_cell", cell_index=0)
+    async with http_client(over_http, mode="legacy") as ann, http_client(over_http, mode="legacy") as ben:
+        await said(ann, "use_notebook", notebook_name="a", notebook_path=first)
+        await said(ben, "use_notebook", notebook_name="b", notebook_path=second)
+        assert "'one'" in await said(ann, "read_cell", cell_index=0)
+        assert "'two'" in await said(ben, "read_cell", cell_index=0)
 
 
-async def test_without_a_notebook_it_is_said_what_to_do(client: Client[Any]) -> None:
+async def test_error_without_a_notebook_says_what_to_do(client: Client[Any]) -> None:
     assert await refused(client, "read_cell", cell_index=0) == (
         "No active notebook. Use the use_notebook tool to activate a notebook first."
     )
@@ -281,7 +281,7 @@ async def test_a_kernel_is_chosen_started_and_restarted(client: Client[Any], col
     assert theirs in kernels(collaborating) and mine not in kernels(collaborating)
 
 
-async def test_a_kernel_that_another_notebook_runs_in_goes_on_when_one_is_let_go_of(
+async def test_shared_kernel_lives_until_its_last_notebook_is_unused(
     client: Client[Any], collaborating: JupyterServer
 ) -> None:
     first, second = collaborating.notebook("kept = 41"), collaborating.notebook("kept + 1")

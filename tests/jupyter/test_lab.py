@@ -1,9 +1,8 @@
-"""A person in JupyterLab and an agent through Quire, in one notebook at once: beside the server, and inside it."""
+"""A person in JupyterLab and an agent in one notebook at once, through a separate Quire and through the extension."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from tests.support.jupyter.lab import chromium, lab
 from tests.support.jupyter.servers import JupyterServer, jupyter
 from tests.support.servers import call, http_server, text
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.soak]
 QUICK = {"preload": "", "spare_kernels": "0", "snapshot_interval": "0"}
 
 
@@ -35,21 +34,27 @@ class Way:
         return Client(StreamableHttpTransport(self.url, headers=self.headers))
 
 
-@pytest.fixture(scope="module", params=["standalone", "extension"])
-def way(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Way]:
-    folder, inside = tmp_path_factory.mktemp(request.param), request.param == "extension"
-    data = folder / "quire"
+@pytest.fixture(scope="module")
+def lab_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
+    """A Jupyter server with JupyterLab and the Quire extension."""
+    folder = tmp_path_factory.mktemp("lab")
     settings = {f"QUIRE_{name.upper()}": value for name, value in QUICK.items()}
-    environment = {**settings, "QUIRE_DATA_DIR": str(data)} if inside else {}
-    with ExitStack() as stack:
-        server = stack.enter_context(jupyter(folder / "jupyter", lab=True, quire=inside, environment=environment))
-        if inside:
-            headers = {"Authorization": f"token {server.token}"}
-            yield Way(name="extension", jupyter=server, url=f"{server.url}mcp", headers=headers)
-        else:
-            reach = {"jupyter_url": server.url, "jupyter_token": server.token, "toolsets": "jupyter"}
-            url, _ = stack.enter_context(http_server(data, **QUICK, **reach))
-            yield Way(name="standalone", jupyter=server, url=url, headers={})
+    environment = {**settings, "QUIRE_DATA_DIR": str(folder / "quire")}
+    with jupyter(folder / "jupyter", lab=True, quire=True, environment=environment) as server:
+        yield server
+
+
+@pytest.fixture(scope="module", params=["standalone", "extension"])
+def way(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, lab_server: JupyterServer
+) -> Iterator[Way]:
+    if request.param == "extension":
+        headers = {"Authorization": f"token {lab_server.token}"}
+        yield Way(name="extension", jupyter=lab_server, url=f"{lab_server.url}mcp", headers=headers)
+        return
+    reach = {"jupyter_url": lab_server.url, "jupyter_token": lab_server.token, "toolsets": "jupyter"}
+    with http_server(tmp_path_factory.mktemp("standalone") / "quire", **QUICK, **reach) as (url, _):
+        yield Way(name="standalone", jupyter=lab_server, url=url, headers={})
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +74,7 @@ async def use(agent: Client[Any], path: str) -> None:
     assert not used.is_error, text(used)
 
 
+@pytest.mark.soak(sample=True)
 async def test_a_person_sees_the_agents_cell_run_line_by_line(
     way: Way, browser: BrowserContext, agent: Client[Any], tmp_path: Path
 ) -> None:
@@ -145,7 +151,7 @@ async def test_one_kernel_is_shared_in_both_directions(way: Way, browser: Browse
         await page.prints(1, "42")
 
 
-async def test_an_agents_moves_and_deletes_are_seen_and_a_persons_new_cell_by_the_agent(
+async def test_moves_deletes_and_new_cells_are_seen_by_the_other_side(
     way: Way, browser: BrowserContext, agent: Client[Any]
 ) -> None:
     path = way.jupyter.notebook("one", "two", "three")

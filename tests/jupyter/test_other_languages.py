@@ -1,10 +1,9 @@
-"""A kernel that is not Python: started by its kernelspec, run, interrupted and restarted as any other."""
+"""Kernels in other languages than Python: started by kernelspec, run, interrupted and restarted."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator
-from pathlib import Path
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import anyio
@@ -12,31 +11,42 @@ import pytest
 from fastmcp import Client
 from fastmcp.client.transports import StreamableHttpTransport
 
-from tests.support.jupyter.quires import TOOLSETS, kernels, quire, refused, said, saved_when
+from tests.support.jupyter.quires import TOOLSETS, kernels, quire, refused, release_notebooks, said, saved_when
 from tests.support.jupyter.servers import JupyterServer, jupyter
 from tests.support.servers import call, text
-from tests.support.waiting import wait_until
+from tests.support.waiting import DEADLINE, wait_until
 
 BASH = ("bash", "bash", sys.executable, "-m", "bash_kernel", "-f")
 
 
-@pytest.fixture(params=["standalone", "extension"])
-async def reached(
-    request: pytest.FixtureRequest, tmp_path: Path, collaborating: JupyterServer
-) -> AsyncIterator[tuple[JupyterServer, Client[Any]]]:
-    """A server with a kernelspec of bash, and an agent's client."""
-    if request.param == "standalone":
-        collaborating.kernelspec(*BASH)
-        async with quire(tmp_path, collaborating) as client:
-            yield collaborating, client
-        return
-    environment = {"QUIRE_DATA_DIR": str(tmp_path / "quire"), "QUIRE_SPARE_KERNELS": "0", "QUIRE_PRELOAD": ""}
-    environment["QUIRE_TOOLSETS"] = TOOLSETS
-    with jupyter(tmp_path / "jupyter", quire=True, environment=environment) as server:
+@pytest.fixture(scope="module")
+def bash_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
+    """A Jupyter server with the Quire extension and a kernelspec of bash. It notices kernels that die at once."""
+    folder = tmp_path_factory.mktemp("bash")
+    settings = {"data_dir": folder / "quire", "toolsets": TOOLSETS, "preload": "", "spare_kernels": "0"}
+    environment = {f"QUIRE_{name.upper()}": str(value) for name, value in settings.items()}
+    options = ("--KernelRestarter.time_to_dead=0.2",)
+    with jupyter(folder / "jupyter", quire=True, environment=environment, options=options) as server:
         server.kernelspec(*BASH)
-        headers = {"Authorization": f"token {server.token}"}
-        async with Client(StreamableHttpTransport(f"{server.url}mcp", headers=headers)) as client:
-            yield server, client
+        yield server
+
+
+@pytest.fixture(scope="module", params=["standalone", "extension"])
+async def agent(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, bash_server: JupyterServer
+) -> AsyncIterator[Client[Any]]:
+    """A client of a Quire process of its own, or of the extension in the server."""
+    headers = {"Authorization": f"token {bash_server.token}"}
+    inside = Client(StreamableHttpTransport(f"{bash_server.url}mcp", headers=headers))
+    outside = quire(tmp_path_factory.mktemp("standalone"), bash_server)
+    async with outside if request.param == "standalone" else inside as client:
+        yield client
+
+
+@pytest.fixture
+async def reached(agent: Client[Any], bash_server: JupyterServer) -> AsyncIterator[tuple[JupyterServer, Client[Any]]]:
+    yield bash_server, agent
+    await release_notebooks(agent)
 
 
 async def started(client: Client[Any], server: JupyterServer, *sources: str) -> tuple[str, str]:
@@ -46,7 +56,7 @@ async def started(client: Client[Any], server: JupyterServer, *sources: str) -> 
     return path, taken.partition("Connected to kernel '")[2].partition("'")[0]
 
 
-async def test_it_is_started_by_its_kernelspec_and_its_cells_run(reached: tuple[JupyterServer, Client[Any]]) -> None:
+async def test_kernel_is_started_by_its_kernelspec_and_runs_cells(reached: tuple[JupyterServer, Client[Any]]) -> None:
     server, client = reached
     path, kernel = await started(client, server, "x=42", "echo $((x + 1))")
     assert f"{kernel}\tbash\tbash\tbash" in await said(client, "list_kernels")
@@ -58,7 +68,7 @@ async def test_it_is_started_by_its_kernelspec_and_its_cells_run(reached: tuple[
     wait_until(lambda: kernel not in kernels(server), "the kernel that was started ended")
 
 
-async def test_a_command_that_fails_is_an_error_with_what_it_printed_before(
+async def test_failed_command_is_an_error_with_earlier_output(
     reached: tuple[JupyterServer, Client[Any]],
 ) -> None:
     server, client = reached
@@ -68,7 +78,7 @@ async def test_a_command_that_fails_is_an_error_with_what_it_printed_before(
     assert (await said(client, "execute_cell", cell_index=1)).startswith("after")
 
 
-async def test_it_is_interrupted_with_its_variables_kept_and_restarted_without_them(
+async def test_interrupt_keeps_variables_and_restart_drops_them(
     reached: tuple[JupyterServer, Client[Any]],
 ) -> None:
     server, client = reached
@@ -83,7 +93,7 @@ async def test_it_is_interrupted_with_its_variables_kept_and_restarted_without_t
 
     async with anyio.create_task_group() as group:
         group.start_soon(run)
-        with anyio.fail_after(60):
+        with anyio.fail_after(DEADLINE):
             while "begun" not in text(await call(client, "get_cell", cell_id_or_number=1, notebook="book")):
                 await anyio.sleep(0.05)
         await said(client, "interrupt", notebook="book")
@@ -94,7 +104,7 @@ async def test_it_is_interrupted_with_its_variables_kept_and_restarted_without_t
     assert (await said(client, "execute_code", code="echo [$x]")).startswith("[]")
 
 
-async def test_what_it_holds_is_not_guessed_at(reached: tuple[JupyterServer, Client[Any]]) -> None:
+async def test_state_says_that_only_python_can_be_inspected(reached: tuple[JupyterServer, Client[Any]]) -> None:
     server, client = reached
     await started(client, server, "x=42")
     await said(client, "execute_cell", cell_index=0)
@@ -102,7 +112,7 @@ async def test_what_it_holds_is_not_guessed_at(reached: tuple[JupyterServer, Cli
     assert "language is bash" in text(answer) and "Python only" in text(answer), text(answer)
 
 
-async def test_a_kernelspec_whose_program_does_not_start_is_said(reached: tuple[JupyterServer, Client[Any]]) -> None:
+async def test_kernelspec_whose_program_does_not_start_is_named(reached: tuple[JupyterServer, Client[Any]]) -> None:
     server, client = reached
     server.kernelspec("broken", "nothing", "false")
     await said(client, "use_notebook", notebook_name="book", notebook_path=server.notebook("1"), kernel_id="broken")

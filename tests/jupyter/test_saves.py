@@ -1,9 +1,8 @@
-"""What is not in its file is said: a server that cannot write costs no change, and never silently."""
+"""A Jupyter server that cannot write: no change is lost, and each unsaved one is reported."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,29 +32,24 @@ class Way:
         return self.server.folder / "full"
 
 
-async def way(stack: AsyncExitStack, folder: Path, *, inside: bool, collaboration: bool) -> Way:
-    environment = {"PYTHONPATH": str(REPOSITORY)}
-    if inside:
-        given = {"data_dir": folder / "quire", "toolsets": TOOLSETS, "preload": "", "spare_kernels": "0"}
-        environment |= {f"QUIRE_{name.upper()}": str(value) for name, value in given.items()}
-    how: dict[str, Any] = {"quire": inside, "collaboration": collaboration, "options": (REFUSING,)}
-    server = stack.enter_context(jupyter(folder / "jupyter", environment=environment, **how))
-    headers = {"Authorization": f"token {server.token}"}
-    within = Client(StreamableHttpTransport(f"{server.url}mcp", headers=headers))
-    client = await stack.enter_async_context(within if inside else quire(folder, server))
-    return Way(server=server, client=client)
+@pytest.fixture(scope="module")
+def full_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
+    """A Jupyter server with the Quire extension, whose disk can be full."""
+    folder = tmp_path_factory.mktemp("saves")
+    settings = {"data_dir": folder / "quire", "toolsets": TOOLSETS, "preload": "", "spare_kernels": "0"}
+    environment = {f"QUIRE_{name.upper()}": str(value) for name, value in settings.items()}
+    how: dict[str, Any] = {"environment": {"PYTHONPATH": str(REPOSITORY), **environment}, "options": (REFUSING,)}
+    with jupyter(folder / "jupyter", quire=True, collaboration=request.param, **how) as server:
+        yield server
 
 
 @pytest.fixture(params=["standalone", "extension"])
-async def live(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Way]:
-    async with AsyncExitStack() as stack:
-        yield await way(stack, tmp_path, inside=request.param == "extension", collaboration=True)
-
-
-@pytest.fixture(params=["standalone", "extension"])
-async def plain(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Way]:
-    async with AsyncExitStack() as stack:
-        yield await way(stack, tmp_path, inside=request.param == "extension", collaboration=False)
+async def way(request: pytest.FixtureRequest, full_server: JupyterServer, tmp_path: Path) -> AsyncIterator[Way]:
+    """A client of a Quire process of its own, or of the extension in the server."""
+    headers = {"Authorization": f"token {full_server.token}"}
+    inside = Client(StreamableHttpTransport(f"{full_server.url}mcp", headers=headers))
+    async with quire(tmp_path, full_server) if request.param == "standalone" else inside as client:
+        yield Way(server=full_server, client=client)
 
 
 async def until(client: Client[Any], tool: str, *, warned: bool, **arguments: Any) -> Any:
@@ -66,11 +60,12 @@ async def until(client: Client[Any], tool: str, *, warned: bool, **arguments: An
     return answer
 
 
-async def test_a_save_that_fails_is_said_until_it_is_made_up_for(live: Way) -> None:
-    client, server = live.client, live.server
+@pytest.mark.parametrize("full_server", [True], ids=["collaborating"], indirect=True)
+async def test_failed_save_is_reported_until_a_save_succeeds(way: Way) -> None:
+    client, server = way.client, way.server
     path = server.notebook("a = 1")
     await said(client, "use_notebook", notebook_name="book", notebook_path=path)
-    live.full.touch()
+    way.full.touch()
     assert "+a = 2" in await said(client, "overwrite_cell_source", cell_index=0, cell_source="a = 2")
     await until(client, "read_cell", cell_index=0, warned=True)
     ran = await call(client, "execute", code="print('ran')", notebook="book")
@@ -79,21 +74,22 @@ async def test_a_save_that_fails_is_said_until_it_is_made_up_for(live: Way) -> N
     kept = await refused(client, "unuse_notebook", notebook_name="book")
     assert "did not write" in kept and "the disk may be full" in kept
     assert "a = 1" in "".join(server.saved(path)["cells"][0]["source"])
-    live.full.unlink()
+    way.full.unlink()
     await until(client, "read_cell", cell_index=0, warned=False)
     cells = saved_when(server, path, lambda cells: len(cells) == 2 and cells[1]["outputs"])
     assert "".join(cells[0]["source"]) == "a = 2"
     await said(client, "unuse_notebook", notebook_name="book")
 
 
-async def test_without_collaboration_an_edit_and_a_run_that_are_not_written_are_errors(plain: Way) -> None:
-    client, server = plain.client, plain.server
+@pytest.mark.parametrize("full_server", [False], ids=["plain"], indirect=True)
+async def test_unwritten_edits_and_runs_are_errors_without_collaboration(way: Way) -> None:
+    client, server = way.client, way.server
     path = server.notebook("print('ran')")
     await said(client, "use_notebook", notebook_name="book", notebook_path=path)
-    plain.full.touch()
+    way.full.touch()
     edited = await refused(client, "overwrite_cell_source", cell_index=0, cell_source="a = 2")
     assert "No space left on device" in edited and path in edited
     assert "No space left on device" in await refused(client, "execute_cell", cell_index=0)
-    plain.full.unlink()
+    way.full.unlink()
     assert (await said(client, "execute_cell", cell_index=0)).startswith("ran\n")
     assert server.saved(path)["cells"][0]["execution_count"]

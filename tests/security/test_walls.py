@@ -14,11 +14,11 @@ from fastmcp import Client
 
 from quire.core.layers import LAYERS
 from quire.runtimes.sandbox import cgroups
-from tests.support.notebooks import Book
+from tests.support.notebooks import Book, asleep
 from tests.support.processes import alive, parent
 from tests.support.security.walled_servers import NOT_ORDINARY, ORDINARY, UID, WALLS, named, walled
 from tests.support.servers import call, server_environment, text
-from tests.support.waiting import until, wait_until
+from tests.support.waiting import wait_until
 
 INSIDE = "import os\n[os.readlink(f'/proc/self/ns/{name}') for name in ('user', 'mnt', 'pid', 'net', 'ipc')]"
 
@@ -145,7 +145,7 @@ async def test_crash_hang_rollback_and_reset_stay_behind_the_walls(client: Clien
     assert not {*fresh} & {os.readlink(f"/proc/self/ns/{name}") for name in ("user", "net", "pid")}
 
 
-async def test_state_comes_back_after_a_restart_of_the_server(user: str, folder: Path) -> None:
+async def test_state_comes_back_after_a_restart_and_after_hibernation(user: str, folder: Path) -> None:
     data = folder / "restarted"
     async with walled(user, data) as client:
         book = await named(client, "kept")
@@ -153,22 +153,12 @@ async def test_state_comes_back_after_a_restart_of_the_server(user: str, folder:
         await book.protected()
         saved = await book.ask("save_state")
         assert not saved.is_error, text(saved)
-    async with walled(user, data) as client:
+    async with walled(user, data, hibernate_after=0.5) as client:
         book = Book(client=client, name="kept")
         assert await book.value("x, open('file').read()") == [{"a": [1, 2]}, "mine"]
         assert (await book.value(INSIDE))[2] != os.readlink("/proc/self/ns/pid")
-
-
-async def test_an_idle_kernel_s_state_comes_back_behind_the_walls(user: str, folder: Path) -> None:
-    async with walled(user, folder / "idle", hibernate_after=0.5) as client:
-        book = await named(client, "sleeps")
         await book.run("x = 41")
-
-        async def asleep() -> bool:
-            books = (await call(client, "list_notebooks")).structured_content["notebooks"]
-            return bool(next(each for each in books if each["name"] == "sleeps")["kernel"] != "running")
-
-        await until(asleep, "the kernel hibernates")
+        await asleep(book)
         assert await book.value("x") == 41
         assert (await book.value(INSIDE))[2] != os.readlink("/proc/self/ns/pid")
 
@@ -201,29 +191,28 @@ def groups(server: int) -> set[Path]:
 # ---- environments of their own ----
 
 
-async def test_what_a_cell_plants_in_its_environment_runs_inside_only(user: str, folder: Path) -> None:
-    async with walled(user, folder / "planted") as client:
-        made = await call(client, "create_notebook", name="own", python="venv")
-        assert not made.is_error, text(made)
-        book = Book(client=client, name="own")
-        place = await book.value("import os, sys\n[sys.prefix, os.getcwd()]")
-        assert place[0] == f"{place[1]}/.venv"
-        planted = (
-            "import os\nwith open(os.path.dirname(sys.prefix) + '/sign', 'a') as file:\n"
-            "    print(os.readlink('/proc/self/ns/user'), os.path.exists('/etc/shadow'), file=file)\n"
-        )
-        await book.value(
-            "import site\npackages = site.getsitepackages()[0]\n"
-            f"open(packages + '/sitecustomize.py', 'w').write('import sys\\n' + {planted!r})\n"
-            "open(packages + '/planted.pth', 'w').write('import sitecustomize\\n')"
-        )
-        await book.ask("reset")
-        again = await book.value(INSIDE)
-        await call(client, "create_notebook", name="another")  # of the server's own interpreter
-        assert await Book(client=client, name="another").value("1") == 1
-        signs = set((await book.value("open('sign').read()")).splitlines())
-        assert signs == {f"{again[0]} False"}
-        assert again[0] != os.readlink("/proc/self/ns/user")
+async def test_what_a_cell_plants_in_its_environment_runs_inside_only(client: Client[Any]) -> None:
+    made = await call(client, "create_notebook", name="own", python="venv")
+    assert not made.is_error, text(made)
+    book = Book(client=client, name="own")
+    place = await book.value("import os, sys\n[sys.prefix, os.getcwd()]")
+    assert place[0] == f"{place[1]}/.venv"
+    planted = (
+        "import os\nwith open(os.path.dirname(sys.prefix) + '/sign', 'a') as file:\n"
+        "    print(os.readlink('/proc/self/ns/user'), os.path.exists('/etc/shadow'), file=file)\n"
+    )
+    await book.value(
+        "import site\npackages = site.getsitepackages()[0]\n"
+        f"open(packages + '/sitecustomize.py', 'w').write('import sys\\n' + {planted!r})\n"
+        "open(packages + '/planted.pth', 'w').write('import sitecustomize\\n')"
+    )
+    await book.ask("reset")
+    again = await book.value(INSIDE)
+    await call(client, "create_notebook", name="another")  # of the server's own interpreter
+    assert await Book(client=client, name="another").value("1") == 1
+    signs = set((await book.value("open('sign').read()")).splitlines())
+    assert signs == {f"{again[0]} False"}
+    assert again[0] != os.readlink("/proc/self/ns/user")
 
 
 async def test_an_interpreter_that_a_cell_could_have_written_is_never_started(user: str, folder: Path) -> None:

@@ -33,6 +33,11 @@ class Heard:
         self.losses.append(why)
         self.news.set()
 
+    def clear(self) -> None:
+        """Forget everything, for the next test on the same connection."""
+        for events in (self.offers, self.logs, self.losses):
+            events.clear()
+
     async def until(self, true: Any) -> None:
         async with asyncio.timeout(DEADLINE):
             while not true():

@@ -17,6 +17,7 @@ from quire.core.ports import Kernel, Memory
 from quire.core.pressure import Drop, Pressure, Sleep, relief
 from quire.core.quotas import Quotas
 from quire.runtimes.machine import LinuxMachine
+from tests.support.waiting import reached
 
 
 @dataclass
@@ -66,13 +67,29 @@ class House:
         return False
 
 
+class Pauses:
+    """The watcher's anyio, which counts the pauses between its looks."""
+
+    move_on_after = staticmethod(anyio.move_on_after)
+
+    def __init__(self) -> None:
+        self.between_looks = 0
+
+    async def sleep(self, seconds: float) -> None:
+        self.between_looks += seconds == pressure._LOOK
+        await anyio.sleep(seconds)
+
+
 async def relieved(house: House, **quotas: int) -> None:
-    """One look of the watcher."""
-    watcher = Pressure(house, cast(Kernels, house), house.hibernate, Quotas(**quotas))
-    async with anyio.create_task_group() as group:
-        group.start_soon(watcher.watch)
-        await anyio.sleep(0.3)
-        group.cancel_scope.cancel()
+    """Two looks of the watcher."""
+    with pytest.MonkeyPatch.context() as patch:
+        pauses = Pauses()
+        patch.setattr(pressure, "anyio", pauses)
+        watcher = Pressure(house, cast(Kernels, house), house.hibernate, Quotas(**quotas))
+        async with anyio.create_task_group() as group:
+            group.start_soon(watcher.watch)
+            await reached(lambda: pauses.between_looks >= 3, "two looks are over")
+            group.cancel_scope.cancel()
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +98,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pressure, "_SOON", 0.0)
 
 
-def test_old_checkpoints_of_all_go_first_then_the_longest_idle_then_the_rest() -> None:
+def test_old_checkpoints_go_first_then_the_longest_idle_kernel() -> None:
     house = House(free=0)
     house.add("runs", None, "1", "2", "3")
     house.add("idle", 5.0, "1", "2", named="1")
@@ -191,7 +208,7 @@ def test_the_scarcest_of_machine_and_cgroups_counts(
     assert (memory.total, memory.available) == expected
 
 
-def test_the_memory_of_this_machine_is_read_and_where_nothing_is_nobody_is_short(tmp_path: Path) -> None:
+def test_memory_of_this_machine_is_read_and_unknown_memory_is_plenty(tmp_path: Path) -> None:
     here = LinuxMachine().memory()
     assert 0 < here.available <= here.total < 2**60
     assert LinuxMachine(tmp_path, tmp_path).memory().available > 2**60

@@ -1,4 +1,4 @@
-"""The proxy that is a kernel's one way out, over real sockets: what it lets through, what it refuses, what it bears."""
+"""The HTTP proxy of a kernel's network, over real sockets: grants, refusals and limits."""
 
 from __future__ import annotations
 
@@ -57,9 +57,11 @@ class Door:
         return await asyncio.open_connection("127.0.0.1", self.port)
 
     async def ask(self, request: str | bytes) -> str:
-        """All that comes back."""
+        """All that comes back. An empty request ends at once, without a head that the proxy would wait for."""
         reader, writer = await self.connect()
         writer.write(request.encode() if isinstance(request, str) else request)
+        if not request:
+            writer.write_eof()
         async with asyncio.timeout(DEADLINE):
             answer = await reader.read()
         writer.close()
@@ -76,7 +78,7 @@ async def opened(*granted: str) -> AsyncIterator[Door]:
         door.proxy.close()
 
 
-async def test_plain_http_to_what_was_granted(web: int) -> None:
+async def test_plain_http_to_granted_destination(web: int) -> None:
     async with opened(f"127.0.0.1:{web}") as door:
         answer = await door.ask(
             f"GET http://127.0.0.1:{web}/a/b?c=d HTTP/1.1\r\nHost: 127.0.0.1:{web}\r\n"
@@ -89,14 +91,14 @@ async def test_plain_http_to_what_was_granted(web: int) -> None:
         assert door.refused == []
 
 
-async def test_a_body_goes_through(web: int) -> None:
+async def test_request_body_is_forwarded(web: int) -> None:
     body = b"x" * 300_000
     head = f"POST http://127.0.0.1:{web}/ HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
     async with opened(f"127.0.0.1:{web}") as door:
         assert (await door.ask(head.encode() + body)).endswith("x" * 300_000)
 
 
-async def test_a_tunnel_to_what_was_granted(web: int) -> None:
+async def test_tunnel_to_granted_destination(web: int) -> None:
     async with opened(f"localhost:{web}") as door:
         reader, writer = await door.connect()
         writer.write(f"CONNECT localhost:{web} HTTP/1.1\r\n\r\n".encode())
@@ -119,7 +121,7 @@ async def test_a_tunnel_to_what_was_granted(web: int) -> None:
         "CONNECT 169.254.169.254:80 HTTP/1.1",
     ],
 )
-async def test_what_was_not_granted_is_refused_and_named(web: int, request_line: str) -> None:
+async def test_destination_not_granted_is_refused_by_name(web: int, request_line: str) -> None:
     async with opened(f"127.0.0.1:{web}") as door:
         answer = await door.ask(f"{request_line.format(web=web)}\r\nHost: 127.0.0.1:{web}\r\n\r\n")
         assert answer.startswith("HTTP/1.1 403 ") and "may not connect to" in answer and "setting `network`" in answer
@@ -129,7 +131,7 @@ async def test_what_was_not_granted_is_refused_and_named(web: int, request_line:
 @pytest.mark.parametrize(
     "host", ["localhost", "127.0.0.1", "127.1", "2130706433", "0x7f.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0"]
 )
-async def test_no_name_leads_into_the_machine_where_all_names_were_granted(web: int, host: str) -> None:
+async def test_wildcard_grant_excludes_loopback(web: int, host: str) -> None:
     async with opened("*:*") as door:
         answer = await door.ask(f"CONNECT {host}:{web} HTTP/1.1\r\n\r\n")
         assert answer.startswith(("HTTP/1.1 403 ", "HTTP/1.1 502 ")), answer
@@ -137,9 +139,7 @@ async def test_no_name_leads_into_the_machine_where_all_names_were_granted(web: 
             assert "leads into the server's own network" in answer and len(door.refused) == 1
 
 
-async def test_a_name_that_is_granted_and_leads_to_loopback_is_refused(
-    web: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_granted_name_that_resolves_to_loopback_is_refused(web: int, monkeypatch: pytest.MonkeyPatch) -> None:
     real = asyncio.get_running_loop().getaddrinfo
 
     async def found(host: Any, port: Any, **given: Any) -> Any:
@@ -165,21 +165,21 @@ async def test_a_name_that_is_granted_and_leads_to_loopback_is_refused(
         *("GET http://example.org/a b HTTP/1.1", f"CONNECT {'a' * 300}.org:443 HTTP/1.1"),
     ],
 )
-async def test_what_is_no_request_to_a_proxy_is_told_how_to_ask(head: str) -> None:
+async def test_malformed_request_is_answered_with_the_right_form(head: str) -> None:
     async with opened("*") as door:
         answer = await door.ask(f"{head}\r\n\r\n")
         assert answer.startswith("HTTP/1.1 400 ") and "CONNECT host:port" in answer
         assert door.refused == []
 
 
-async def test_bytes_that_are_no_words_end_the_connection() -> None:
+async def test_undecodable_head_and_invalid_name_are_refused() -> None:
     async with opened("*") as door:
         assert (await door.ask(b"\xff\xfe\x00 \x80 \x90\r\n\r\n")).startswith("HTTP/1.1 400 ")
         label = "a" * 70
         assert (await door.ask(f"CONNECT {label}.example:80 HTTP/1.1\r\n\r\n")).startswith("HTTP/1.1 502 ")
 
 
-async def test_what_does_not_answer_is_told_so() -> None:
+async def test_unreachable_destination_is_reported() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))  # and does not listen
         port = free.getsockname()[1]
@@ -188,7 +188,7 @@ async def test_what_does_not_answer_is_told_so() -> None:
     assert answer.startswith(f"HTTP/1.1 502 127.0.0.1:{port} could not be reached")
 
 
-async def test_a_head_without_end_is_not_kept(web: int) -> None:
+async def test_endless_head_is_not_buffered(web: int) -> None:
     async with opened(f"127.0.0.1:{web}") as door:
         reader, writer = await door.connect()
         with contextlib.suppress(ConnectionError):
@@ -201,7 +201,7 @@ async def test_a_head_without_end_is_not_kept(web: int) -> None:
         assert "200" in await door.ask(f"GET http://127.0.0.1:{web}/ HTTP/1.1\r\n\r\n")  # the next one is served
 
 
-async def test_who_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proxies, "_PATIENCE", 0.05)
     async with opened("*") as door:
         reader, writer = await door.connect()
@@ -210,7 +210,7 @@ async def test_who_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatc
         writer.close()
 
 
-async def test_so_many_connections_and_no_more(web: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connection_limit(web: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proxies, "_CONNECTIONS", 2)
     async with opened(f"127.0.0.1:{web}") as door:
         held = [await door.connect() for _ in range(2)]
@@ -226,7 +226,7 @@ async def test_so_many_connections_and_no_more(web: int, monkeypatch: pytest.Mon
         assert "200" in await door.ask(f"GET http://127.0.0.1:{web}/ HTTP/1.1\r\n\r\n")
 
 
-async def test_closing_ends_what_goes_through() -> None:
+async def test_close_ends_open_tunnels() -> None:
     ended = asyncio.Event()
 
     async def stays(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -252,7 +252,7 @@ async def test_closing_ends_what_goes_through() -> None:
             await door.connect()
 
 
-async def test_one_that_was_never_opened_closes_its_door() -> None:
+async def test_close_without_open_closes_the_socket() -> None:
     door = Door("*")
     door.proxy.close()
     with pytest.raises(ConnectionError):

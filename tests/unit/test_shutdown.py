@@ -69,12 +69,20 @@ async def main():
         block_for_ever()
 """
 CLOSES_SLOWLY = """
+class Logged(logging.Handler):
+    seen = False
+    def emit(self, record):
+        Logged.seen = True
+
+logging.getLogger().addHandler(Logged())
+
 async def main():
     print("started", flush=True)
     try:
         await asyncio.Event().wait()
     finally:
-        await asyncio.sleep(0.5)
+        while not Logged.seen:
+            await asyncio.sleep(0.01)
         print("closed", flush=True)
 """
 

@@ -26,6 +26,18 @@ async def started(place: Place) -> AsyncIterator[KernelConnection]:
         await place.jupyter.kernels.shutdown(info.id)
 
 
+@asynccontextmanager
+async def shared(place: Place) -> AsyncIterator[KernelConnection]:
+    """A kernel that several behaviours use one after the other: each leaves it idle, and none ends it."""
+    path = "shared.ipynb"
+    if not (place.server.root / path).exists():
+        place.server.notebook(name=path)
+    info = await place.jupyter.kernels.of(path) or await place.jupyter.kernels.start(path=path)
+    connection = await place.jupyter.kernels.connect(info.id)
+    yield connection
+    await connection.close()
+
+
 async def ended(execution: Execution) -> str:
     """How: the server interrupts what runs before it ends a kernel, and which is quicker is open."""
     async with asyncio.timeout(60):
@@ -38,7 +50,7 @@ async def ended(execution: Execution) -> str:
 
 
 async def code_runs_and_its_reply_comes_after_all_it_said(at: Place) -> None:
-    async with started(at) as kernel:
+    async with shared(at) as kernel:
         said = await run(kernel, "import sys\nprint('a')\nprint('b', file=sys.stderr)\n6 * 7")
         kinds = [each.kind for each in said if each.kind != "status"]
         assert kinds[0] == "execute_input" and kinds[-2:] == ["execute_result", "execute_reply"]
@@ -50,22 +62,22 @@ async def code_runs_and_its_reply_comes_after_all_it_said(at: Place) -> None:
 
 
 async def an_error_is_a_reply_like_another(at: Place) -> None:
-    async with started(at) as kernel:
+    async with shared(at) as kernel:
         said = await run(kernel, "1 / 0")
         assert said[-1].content["status"] == "error" and said[-1].content["ename"] == "ZeroDivisionError"
         assert printed(await run(kernel, "print('on')")) == "on\n"
 
 
 async def an_expression_is_answered_without_a_trace(at: Place) -> None:
-    async with started(at) as kernel:
-        await run(kernel, "x = 5")
+    async with shared(at) as kernel:
+        before = (await run(kernel, "x = 5"))[-1].content["execution_count"]
         said = await run(kernel, "", silent=True, store_history=False, user_expressions={"it": "x + 1"})
         assert said[-1].content["user_expressions"]["it"]["data"]["text/plain"] == "6"
-        assert (await run(kernel, "1"))[-1].content["execution_count"] == 2
+        assert (await run(kernel, "1"))[-1].content["execution_count"] == before + 1
 
 
 async def a_question_of_the_code_is_answered(at: Place) -> None:
-    async with started(at) as kernel:
+    async with shared(at) as kernel:
         execution = await kernel.execute("print(input('name? ') + '!')", allow_stdin=True)
         said = []
         while not said or said[-1].kind != "execute_reply":
@@ -79,7 +91,7 @@ async def a_question_of_the_code_is_answered(at: Place) -> None:
 
 
 async def buffers_of_a_message_arrive(at: Place) -> None:
-    async with started(at) as kernel:
+    async with shared(at) as kernel:
         said = await run(
             kernel,
             "k = get_ipython().kernel\n"
@@ -91,13 +103,13 @@ async def buffers_of_a_message_arrive(at: Place) -> None:
 
 
 async def two_executions_each_hear_their_own(at: Place) -> None:
-    async with started(at) as kernel:
+    async with shared(at) as kernel:
         every = await asyncio.gather(*(run(kernel, f"print({n})") for n in range(8)))
         assert [printed(said) for said in every] == [f"{n}\n" for n in range(8)]
 
 
 async def waiting_for_a_message_can_be_given_up_and_begun_again(at: Place) -> None:
-    async with started(at) as kernel:
+    async with shared(at) as kernel:
         execution = await kernel.execute("input()", allow_stdin=True)
         while (await asyncio.wait_for(execution.next(), 60)).kind != "input_request":
             pass
@@ -110,7 +122,7 @@ async def waiting_for_a_message_can_be_given_up_and_begun_again(at: Place) -> No
 
 
 async def an_interrupt_ends_what_runs(at: Place) -> None:
-    async with started(at) as kernel:
+    async with shared(at) as kernel:
         execution = await kernel.execute("print('go', flush=True)\nimport time\ntime.sleep(600)")
         while (await asyncio.wait_for(execution.next(), 60)).kind != "stream":
             pass

@@ -14,6 +14,14 @@ from tests.support.servers import call, stdio_client, text
 from tests.support.waiting import DEADLINE
 
 TOOLSETS = "jupyter,notebook,repl,timeline,sandbox"
+IMPATIENT = """
+from quire.cli import main
+from quire.runtimes.jupyter import kernel
+
+kernel._PATIENCE = 1.0
+main()
+"""
+"""A Quire that waits one second, not eight, for code in a Jupyter kernel to stop when interrupted."""
 
 
 def quire(folder: Path, *servers: JupyterServer, **settings: Any) -> Client[Any]:
@@ -37,6 +45,13 @@ async def refused(client: Client[Any], tool: str, /, **arguments: Any) -> str:
     answer = await call(client, tool, **arguments)
     assert answer.is_error, text(answer)
     return text(answer)
+
+
+async def release_notebooks(client: Client[Any]) -> None:
+    """Stop using every notebook, so that the next test starts without one; kernels that Quire started end."""
+    listed = text(await call(client, "list_notebooks")).splitlines()[1:]
+    for name in (line.split("\t")[0] for line in listed):
+        await call(client, "unuse_notebook", notebook_name=name)
 
 
 def kernel_for(server: JupyterServer, path: str) -> str:

@@ -1,4 +1,4 @@
-"""Every test of this folder runs on the plain Python guest and on the one with libraries.
+"""Every test of this folder runs on the plain Python guest and, in the soak, on the one with libraries.
 
 `@pytest.mark.plain_guest_only` is for tests of how the plain guest is built, and for tests whose limits or messages
 differ in the guest with libraries; tests/wasm/science has its own version of the latter.
@@ -18,7 +18,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "language" in metafunc.fixturenames:
         only_plain = metafunc.definition.get_closest_marker("plain_guest_only")
-        metafunc.parametrize("language", ["plain"] if only_plain else ["plain", "science"], indirect=True)
+        sampled = metafunc.module.__name__.endswith(".test_cells")
+        science = pytest.param("science", marks=pytest.mark.soak(sample=sampled))
+        metafunc.parametrize("language", ["plain"] if only_plain else ["plain", science], indirect=True)
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ from tests.support.wasm.python_guest import FULL, Make, Notebook
 
 FORGED = """
 import _host
+
+pytestmark = pytest.mark.soak
 _host.call(b's{"say":"Finished","with":{"run":"other","outcome":"success"},"parts":[]}')
 """
 MEMORY = Bounds(memory=224 << 20)

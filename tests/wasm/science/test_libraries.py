@@ -7,6 +7,8 @@ import pytest
 from quire.runtimes.wasm.host.science.language import ScienceLanguage
 from tests.support.wasm.python_guest import Make, Notebook
 
+pytestmark = pytest.mark.soak(sample=True)
+
 WORK = [
     ("import numpy as np\nfloat((np.arange(6.0).reshape(2, 3) @ np.ones((3, 2))).sum())", 30),
     ("import numpy as np\nround(float(np.linalg.det([[1.0, 2.0], [3.0, 4.0]])), 6)", -2),

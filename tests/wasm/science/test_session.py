@@ -15,6 +15,8 @@ from quire.runtimes.wasm.host.science.language import ScienceLanguage
 from tests.support.servers import call, stdio_client, text
 from tests.support.wasm.assets import science_assets_dir
 
+pytestmark = pytest.mark.soak
+
 SET: dict[str, Any] = {"toolsets": "sandbox,repl", "preload": "", "spare_kernels": 0, "wasm_python": "science"}
 
 FIT = """
