@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, get_args
 
@@ -74,11 +74,26 @@ def code(text: str) -> str:
 # Commands and programs
 
 
-def test_every_program_in_a_document_is_an_example() -> None:
-    """So test_examples.py runs it."""
+def programs() -> Iterator[Any]:
+    """All but those that are a whole example: test_examples.py runs them."""
     examples = {path.read_text("utf-8") for path in (ROOT / "examples").glob("*.py")}
-    shown = [(name_of(path), body) for path in DOCS for body in blocks(path.read_text("utf-8"), "python")]
-    assert shown and [(name, body) for name, body in shown if body not in examples] == []
+    for path in DOCS:
+        for number, body in enumerate(blocks(path.read_text("utf-8"), "python")):
+            if body not in examples:
+                yield pytest.param(body, id=f"{name_of(path)}-{number}")
+
+
+@pytest.mark.parametrize("program", list(programs()))
+def test_a_program_in_a_document_runs(program: str, data_dir: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=server_environment(data_dir, **_made(program)),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def _made(text: str) -> dict[str, Path]:
@@ -135,7 +150,13 @@ def test_the_readme_begins_with_calls() -> None:
     assert calls(ROOT / "README.md").startswith(blocks(section(read("README.md"), "## First minutes"), "text")[0])
 
 
-@pytest.mark.parametrize("path", [pytest.param(path, id=name_of(path)) for path in DOCS if calls(path)])
+def _with_calls(path: Path) -> Any:
+    """The page on the second WebAssembly Python is in the soak."""
+    marks = [pytest.mark.soak(sample=True)] if "wasm_python = science" in calls(path) else []
+    return pytest.param(path, id=name_of(path), marks=marks)
+
+
+@pytest.mark.parametrize("path", [_with_calls(path) for path in DOCS if calls(path)])
 async def test_the_calls_of_a_document_are_answered_as_shown(path: Path, data_dir: Path, science: None) -> None:
     """Where it says so, by another server that was started since. None takes snapshots by itself before its end: which
     there are would depend on the moment."""
