@@ -16,9 +16,10 @@ from fastmcp.client.elicitation import ElicitResult
 
 import quire
 from quire.core.errors import NotFound
+from tests.support.notebooks import new_book
 from tests.support.quick_backend import Quick, install
-from tests.support.servers import call, http_client, http_server, stdio_client, text
-from tests.support.waiting import DEADLINE
+from tests.support.servers import SharedServers, call, http_client, http_server, stdio_client, text
+from tests.support.waiting import DEADLINE, until
 
 WAYS = ["stdio-2026", "stdio-2025", "http-2026", "http-2025"]
 WIPE = "quick.wipe('/all')"
@@ -122,7 +123,7 @@ class connection:
         await self._client.__aexit__(*error)  # type: ignore[arg-type]
 
 
-async def test_a_yes_lets_the_call_through_and_the_question_says_what_is_called(table: Table) -> None:
+async def test_a_yes_lets_the_call_through_and_the_question_names_it(table: Table) -> None:
     table.person.answers = [True]
     assert await table.value(WIPE) == "wiped /all"
     [question] = table.person.asked
@@ -141,7 +142,7 @@ async def test_a_yes_lets_the_call_through_and_the_question_says_what_is_called(
         pytest.param(ElicitResult(action="accept", content={}), id="accepted without a yes"),
     ],
 )
-async def test_anything_but_a_yes_is_a_denial_and_nothing_is_called(table: Table, answer: Any) -> None:
+async def test_any_answer_but_yes_denies_the_call(table: Table, answer: Any) -> None:
     table.person.answers = [answer, answer, True]
     assert await table.value(DENIES.format(WIPE)) == ["quick.wipe", {"path": "/all"}]
     found = (await table.run(WIPE)).structured_content
@@ -213,7 +214,7 @@ async def test_the_persons_time_is_not_the_runs(table: Table) -> None:
     assert (found["state"], found["return_value"]) == ("SUCCESS", "wiped /all"), text(results[0])
 
 
-async def test_an_interrupt_while_the_person_thinks_ends_the_cell_and_nothing_is_called(table: Table) -> None:
+async def test_an_interrupt_before_the_answer_calls_nothing(table: Table) -> None:
     answered = anyio.Event()
 
     async def think(message: str) -> Any:
@@ -238,9 +239,7 @@ async def test_an_interrupt_while_the_person_thinks_ends_the_cell_and_nothing_is
     assert len(table.quick.calls("wipe")) == 1
 
 
-async def test_a_kernel_that_dies_while_the_person_thinks_is_said_to_have_and_nothing_is_called(
-    table: Table, tmp_path: Path
-) -> None:
+async def test_a_kernel_that_dies_before_the_answer_calls_nothing(table: Table, tmp_path: Path) -> None:
     asked, gone = tmp_path / "asked", anyio.Event()
 
     async def think(message: str) -> Any:
@@ -287,7 +286,7 @@ async def test_code_that_installs_is_asked_about(table: Table, tmp_path: Path) -
     await call(table.client, "uninstall_capability", name="other")
 
 
-async def test_a_question_names_what_would_be_done_whatever_the_code_says_beside_it(table: Table) -> None:
+async def test_a_question_names_what_would_be_done_whatever_the_code_says(table: Table) -> None:
     table.person.answers = [False, False]
     ask = "caps._known.ask"
     found = await table.run(f"{ask}('uninstall', capability='quick', method='describe', given={{'name': 'old_test'}})")
@@ -298,7 +297,7 @@ async def test_a_question_names_what_would_be_done_whatever_the_code_says_beside
     assert 'caps.install(command="x", name="other")' in table.person.asked[1]
 
 
-async def test_a_capability_of_the_notebooks_own_is_asked_about_where_it_says_so(table: Table) -> None:
+async def test_a_capability_of_the_notebook_is_asked_about_if_it_says_so(table: Table) -> None:
     table.person.answers = [True, False]
     code = "@capability(approve='always')\ndef publish(title: str) -> str:\n    return f'published {title}'\n"
     assert await table.value(f"{code}publish('news')") == "published news"
@@ -307,7 +306,7 @@ async def test_a_capability_of_the_notebooks_own_is_asked_about_where_it_says_so
     assert 'wants to call publish(title="more")' in table.person.asked[1]
 
 
-async def test_one_that_is_published_as_a_tool_is_asked_about_when_the_tool_is_called(table: Table) -> None:
+async def test_a_published_tool_is_asked_about_when_it_is_called(table: Table) -> None:
     table.person.answers = [True, False]
     name = f"publish_{table.name.replace('-', '_')}"
     code = f"@capability(approve='always', expose=True)\ndef {name}(title: str) -> str:\n    return f'has {{title}}'\n"
@@ -337,11 +336,11 @@ async def test_each_era_is_the_one_it_says(table: Table, connected: Any, request
     assert str(table.client.protocol_version).startswith(era)
 
 
-# Where nobody can be asked
+# Where no person can be asked
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_without_anybody_to_ask_it_is_denied_with_how_to_allow_it(
+async def test_without_a_person_it_is_denied_with_how_to_allow_it(
     way: str, web: tuple[str, Quick], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     async with connection(way, web, tmp_path_factory, None) as (client, quick):
@@ -353,53 +352,77 @@ async def test_without_anybody_to_ask_it_is_denied_with_how_to_allow_it(
         assert len(quick.calls("wipe")) == before
 
 
+# Each case installs the backend under a name of its own, so that cases whose rules name it share a server.
+OWN_RULES = [
+    ("{name}.wipe=never", "{name}.wipe('/all')", "called"),
+    ("{name}.*=never", "{name}.wipe('/all')", "called"),
+    ("{name}.echo=always", "{name}.echo(1)", "denied"),
+    ("{name}.*=ask", "{name}.echo(1)", "denied"),
+    ("other.*=never", "{name}.wipe('/all')", "denied"),
+    ("{name}.echo=always", "{name}.add(1)", "called"),
+    ("{name}.echo-text=always", "{name}.echo_text('a')", "denied"),
+    ("{name}.echo_text=always", "{name}.echo_text('a')", "denied"),  # by the name that code calls it by
+    ("{name}.*=always", "{name}.read('notes://all')", "denied"),
+    ("{name}.read=always", "caps._known.ask('read', capability='{name}', method='x', given={{}})", "denied"),
+]
+COMMON_RULES = ",".join(rule.format(name=f"own{number}") for number, (rule, _, _) in enumerate(OWN_RULES))
+
+
 @pytest.mark.parametrize(
-    ("rules", "code", "outcome"),
+    ("rules", "name", "code", "outcome"),
     [
-        ("quick.wipe=never", WIPE, "called"),
-        ("quick.*=never", WIPE, "called"),
-        ("*=never", WIPE, "called"),
-        ("quick.wipe=always,*=never", WIPE, "denied"),
-        ("quick.echo=always", "quick.echo(1)", "denied"),
-        ("quick.*=ask", "quick.echo(1)", "denied"),
-        ("other.*=never", WIPE, "denied"),
-        ("quick.echo=always", "quick.add(1)", "called"),
-        ("quick.echo-text=always", "quick.echo_text('a')", "denied"),
-        ("quick.echo_text=always", "quick.echo_text('a')", "denied"),  # by the name that code calls it by
-        ("quick.*=always", "quick.read('notes://all')", "denied"),
-        ("quick.read=always", "caps._known.ask('read', capability='quick', method='x', given={})", "denied"),
-        ("*=always", "quick.prompt('greet', who='a')", "denied"),
+        *((COMMON_RULES, f"own{n}", code.format(name=f"own{n}"), end) for n, (_, code, end) in enumerate(OWN_RULES)),
+        ("quick.wipe=always,*=never", "free", "free.wipe('/all')", "called"),
+        ("quick.wipe=always,*=never", "quick", WIPE, "denied"),
+        ("*=always", "quick", "quick.prompt('greet', who='a')", "denied"),
     ],
+    ids=[*(f"{rule}: {code}" for rule, code, _ in OWN_RULES), "*=never", "always before *=never", "*=always"],
 )
-async def test_the_operators_rules_decide(tmp_path: Path, rules: str, code: str, outcome: str) -> None:
+async def test_the_operators_rules_decide(
+    shared_servers: SharedServers, tmp_path: Path, rules: str, name: str, code: str, outcome: str
+) -> None:
     quick = Quick(journal=tmp_path / "journal")
-    async with stdio_client(tmp_path / "data", preload="", approve=rules) as client:
-        await install(client, "quick", quick.command)
-        found = (await call(client, "execute", code=code)).structured_content
+    async with new_book(await shared_servers.client(approve=rules)) as book:
+        await install(book.client, name, quick.command)
+        found = (await book.run(code)).structured_content
         kinds = {"called": None, "denied": "ApprovalDenied"}
         assert found["error_type"] == kinds[outcome], found
         assert len(quick.calls()) == (1 if outcome == "called" else 0)
+        await call(book.client, "uninstall_capability", name=name)
 
 
-async def test_where_the_operator_says_so_what_would_be_asked_is_called_unasked(tmp_path: Path) -> None:
+UNASKED = {"approve_unasked": "true", "approve": "quick.echo=always"}
+
+
+async def test_the_operator_can_allow_calls_that_would_be_asked_about(
+    shared_servers: SharedServers, tmp_path: Path
+) -> None:
     quick = Quick(journal=tmp_path / "journal")
-    settings = {"approve_unasked": "true", "approve": "quick.echo=always"}
-    async with stdio_client(tmp_path / "data", preload="", **settings) as client:
-        await install(client, "quick", quick.command)
-        assert not (await call(client, "execute", code=WIPE)).is_error
-        denied = (await call(client, "execute", code="quick.echo(1)")).structured_content
-        assert denied["error_type"] == "ApprovalDenied"  # always: nobody asked is no yes
+    async with new_book(await shared_servers.client(**UNASKED)) as book:
+        await install(book.client, "quick", quick.command)
+        assert not (await book.run(WIPE)).is_error
+        denied = (await book.run("quick.echo(1)")).structured_content
+        assert denied["error_type"] == "ApprovalDenied"  # always: without a question there is no yes
+        await call(book.client, "uninstall_capability", name="quick")
 
 
-async def test_a_rule_that_is_no_word_is_refused_when_the_server_starts(tmp_path: Path) -> None:
+async def test_an_unknown_rule_is_refused_when_the_server_starts(tmp_path: Path) -> None:
     with pytest.raises(Exception):  # noqa: B017 - the client's own words for a server that ends
         async with stdio_client(tmp_path / "data", preload="", approve="quick.wipe=perhaps") as client:
             await call(client, "state")
 
 
+@pytest.fixture(scope="module")
+def hurried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Quick]]:
+    """The address of a server that waits half a second for an answer, and its backend."""
+    folder = tmp_path_factory.mktemp("hurried")
+    with http_server(folder / "data", approve_timeout=0.5, grace=0.5) as (url, _):
+        yield url, Quick(journal=folder / "journal")
+
+
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_without_an_answer_in_time_it_is_denied(tmp_path: Path, mode: str) -> None:
-    quick, never = Quick(journal=tmp_path / "journal"), anyio.Event()
+async def test_without_an_answer_in_time_it_is_denied(hurried: tuple[str, Quick], mode: str) -> None:
+    (url, quick), never = hurried, anyio.Event()
 
     async def think(message: str) -> Any:
         with anyio.move_on_after(DEADLINE):
@@ -407,30 +430,29 @@ async def test_without_an_answer_in_time_it_is_denied(tmp_path: Path, mode: str)
         return True
 
     person = Person(reply=think)
-    settings = {"approve_timeout": 0.5, "grace": 0.5}
-    async with stdio_client(tmp_path / "data", mode=mode, person=person, preload="", **settings) as client:
-        await install(client, "quick", quick.command)
+    async with http_client(url, mode=mode, person=person) as client, new_book(client) as book:
+        if not (await book.ask("state")).structured_content["capabilities"]:
+            await install(client, "quick", quick.command)
         results: list[Any] = []
 
         async def run() -> None:
-            results.append(await call(client, "execute", code=f"x = 1\n{WIPE}"))
+            results.append(await book.run(f"x = 1\n{WIPE}"))
 
         async def over() -> bool:
-            shown = await call(client, "get_cell", cell_id_or_number=0)
+            shown = await book.ask("get_cell", cell_id_or_number=0)
             return not shown.is_error and shown.structured_content["state"] == "ERROR"
 
         async with anyio.create_task_group() as group:
             group.start_soon(run)
             await until(over, "the cell has failed")
             never.set()
-        shown = await call(client, "get_cell", cell_id_or_number=0)
+        shown = await book.ask("get_cell", cell_id_or_number=0)
         assert "ApprovalDenied" in text(shown) and "within 0.5 s" in text(shown)
         assert quick.calls("wipe") == []
         assert results[0].is_error and "ApprovalDenied" in text(results[0])
 
 
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_each_of_several_questions_has_its_own_time(tmp_path: Path, mode: str) -> None:
+async def test_each_of_several_questions_has_its_own_time(tmp_path: Path) -> None:
     """A person who needs most of the time for each is not too late for those that waited behind the first."""
     quick = Quick(journal=tmp_path / "journal")
 
@@ -438,26 +460,33 @@ async def test_each_of_several_questions_has_its_own_time(tmp_path: Path, mode: 
         await anyio.sleep(5)
         return True
 
-    person = Person(reply=think)
-    async with stdio_client(tmp_path / "data", mode=mode, person=person, preload="", approve_timeout=9) as client:
-        await install(client, "quick", quick.command)
-        code = "import asyncio\nfound = await asyncio.gather(*(quick.wipe.aio(each) for each in 'ab'))\nfound"
-        found = await call(client, "execute", code=code)
-        assert found.structured_content["return_value"] == ["wiped a", "wiped b"], text(found)
+    async def run(url: str, mode: str) -> None:
+        async with http_client(url, mode=mode, person=Person(reply=think)) as client, new_book(client) as book:
+            code = "import asyncio\nfound = await asyncio.gather(*(quick.wipe.aio(each) for each in 'ab'))\nfound"
+            found = await book.run(code, timeout=DEADLINE)
+            assert found.structured_content["return_value"] == ["wiped a", "wiped b"], text(found)
+
+    with http_server(tmp_path / "data", approve_timeout=9) as (url, _):
+        async with http_client(url) as client:
+            await install(client, "quick", quick.command)
+        async with anyio.create_task_group() as group:
+            group.start_soon(run, url, "auto")
+            group.start_soon(run, url, "legacy")
 
 
-async def test_one_of_the_notebooks_own_is_asked_about_as_it_says_in_its_first_cell_too(tmp_path: Path) -> None:
-    async with stdio_client(tmp_path / "data", preload="", approve_unasked="true") as client:
+async def test_a_capability_of_the_notebook_is_asked_about_in_its_first_cell_too(
+    shared_servers: SharedServers,
+) -> None:
+    async with new_book(await shared_servers.client(**UNASKED)) as book:
         code = "@capability(approve='ask')\ndef publish() -> str:\n    return 'published'\npublish()"
-        first = await call(client, "execute", code=code)
-        assert first.structured_content["return_value"] == "published", text(first)
-        assert (await call(client, "execute", code="publish()")).structured_content["return_value"] == "published"
-        stricter = await call(client, "execute", code=code.replace("'ask'", "'always'"))
+        assert await book.value(code) == "published"
+        assert await book.value("publish()") == "published"
+        stricter = await book.run(code.replace("'ask'", "'always'"))
         assert stricter.structured_content["error_type"] == "ApprovalDenied"
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_a_run_that_outlasted_its_call_has_nobody_to_ask(tmp_path: Path, mode: str) -> None:
+async def test_a_run_that_outlasted_its_call_cannot_ask(tmp_path: Path, mode: str) -> None:
     quick, person = Quick(journal=tmp_path / "journal"), Person(answers=[True])
     go = tmp_path / "go"
     async with stdio_client(tmp_path / "data", mode=mode, person=person, preload="", patience=1) as client:
@@ -536,10 +565,3 @@ def is_asked(table: Table, times: int) -> Callable[[], Awaitable[bool]]:
         return len(table.person.asked) >= times
 
     return asked
-
-
-async def until(true: Callable[[], Awaitable[bool]], what: str) -> None:
-    end = time.monotonic() + DEADLINE
-    while not await true():
-        assert time.monotonic() < end, f"not within {DEADLINE:g} s: {what}"
-        await anyio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""Every call leaves one line in the audit log, whichever way it comes and ends; and nothing of what was said."""
+"""Each call leaves one line in the audit log, with its outcome and without its contents."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,9 @@ import pytest
 from fastmcp import Client
 from mcp.shared.exceptions import MCPError
 
-from tests.support.servers import call, http_client, http_server, server_environment, stdio_client, text
-from tests.support.waiting import DEADLINE, reached
-
-MAIN_CELLS = "notebook://main/cells"
+from tests.support.notebooks import Book, new_book
+from tests.support.servers import SharedServer, call, http_client, http_server, server_environment, stdio_client, text
+from tests.support.waiting import DEADLINE, appears, reached
 
 
 def lines(data_dir: Path) -> list[dict[str, Any]]:
@@ -29,17 +29,45 @@ def lines(data_dir: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for file in files if file.exists() for line in file.read_text().splitlines()]
 
 
+class Log:
+    """The lines of a server's log since this was made."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.data_dir = data_dir
+        self._before = len(lines(data_dir))
+
+    def lines(self) -> list[dict[str, Any]]:
+        return lines(self.data_dir)[self._before :]
+
+
+@pytest.fixture
+def log(book: Book, shared_server: SharedServer) -> Log:
+    """The log of the module's server since the test began."""
+    assert shared_server.data_dir is not None
+    return Log(shared_server.data_dir)
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """The address and the data directory of a server over HTTP."""
+    data_dir = tmp_path_factory.mktemp("http") / "data"
+    with http_server(data_dir) as (url, _):
+        yield url, data_dir
+
+
 def digest(code: str) -> str:
     return hashlib.sha256(code.encode()).hexdigest()[:16]
 
 
-async def test_when_a_call_is_answered_its_line_is_there_with_how_it_ended(client: Client[Any], data_dir: Path) -> None:
+async def test_a_line_with_the_outcome_is_there_when_a_call_is_answered(
+    client: Client[Any], book: Book, log: Log
+) -> None:
     expected: list[tuple[str, str, int | None]] = []
 
     async def tried(outcome: str, cell: int | None, tool: str, **arguments: Any) -> None:
         await call(client, tool, **arguments)
         expected.append((tool, outcome, cell))
-        assert [(each["tool"], each["outcome"], each["cell"]) for each in lines(data_dir)] == expected
+        assert [(each["tool"], each["outcome"], each["cell"]) for each in log.lines()] == expected
 
     await tried("ok", 0, "execute", code="x = 1")
     await tried("error", 1, "execute", code="1/0")
@@ -51,84 +79,79 @@ async def test_when_a_call_is_answered_its_line_is_there_with_how_it_ended(clien
     await tried("ok", 0, "execute_cell", cell_id_or_number=0)
     await tried("error", 1, "execute_cell", cell_id_or_number="0-2")
     await tried("ok", None, "list_cells")
-    said = lines(data_dir)
+    said = log.lines()
     assert said[0]["digest"] == said[7]["digest"] == digest("x = 1") and said[9]["digest"] is None
-    assert [each["notebook"] for each in said] == ["main"] * 4 + [None] * 3 + ["main"] * 3
+    assert [each["notebook"] for each in said] == [book.name] * 4 + [None] * 3 + [book.name] * 3
     assert all(each["kind"] == "call" and each["who"] == "local" and each["ms"] > 0 for each in said)
     assert all(each["in"] == 5 for each in said[:1]) and all(each["out"] > 10 for each in said)
 
 
-async def test_a_line_says_which_client_came_which_way(client: Client[Any], data_dir: Path) -> None:
-    await call(client, "state")
-    said = lines(data_dir)[0]
-    way = (said["via"], said["era"])
-    assert way in {(via, era) for via in ("stdio", "http") for era in ("2025-11-25", "2026-07-28")}
-    assert said["client"].startswith("mcp/") and (said["session"] is not None) == (way == ("http", "2025-11-25"))
-
-
-async def test_resources_and_prompts_are_calls_too(client: Client[Any], data_dir: Path) -> None:
+async def test_resources_and_prompts_are_calls_too(client: Client[Any], book: Book, log: Log) -> None:
     await call(client, "execute", code="1")
-    await client.read_resource(MAIN_CELLS)
-    for uri in ("notebook://nowhere/cells", "notebook://main/cell/77", "other://thing"):
+    await client.read_resource(f"notebook://{book.name}/cells")
+    for uri in ("notebook://nowhere/cells", f"notebook://{book.name}/cell/77", "other://thing"):
         with pytest.raises(MCPError):
             await client.read_resource(uri)
     await client.get_prompt("analyse_notebook")
     with pytest.raises(MCPError):
         await client.get_prompt("no such prompt")
-    said = [(each["tool"], each["outcome"], each["notebook"]) for each in lines(data_dir)[1:]]
+    said = [(each["tool"], each["outcome"], each["notebook"]) for each in log.lines()[1:]]
     assert said == [
-        ("resources/read", "ok", "main"),
+        ("resources/read", "ok", book.name),
         ("resources/read", "refused", None),
-        ("resources/read", "refused", "main"),
+        ("resources/read", "refused", book.name),
         ("resources/read", "refused", None),
         ("prompts/get", "ok", None),
         ("prompts/get", "refused", None),
     ]
 
 
-async def test_a_call_that_is_given_up_or_interrupted_is_recorded_as_that(client: Client[Any], data_dir: Path) -> None:
+async def test_a_cancelled_and_an_interrupted_call_are_recorded_as_that(
+    client: Client[Any], book: Book, log: Log, tmp_path: Path
+) -> None:
+    def endless(mark: Path) -> str:
+        return f"import pathlib, time\npathlib.Path({str(mark)!r}).touch()\nwhile True: time.sleep(0.01)"
+
     async with anyio.create_task_group() as group:
-        code = "import pathlib, time; pathlib.Path('begun').touch(); time.sleep(60)"
-        group.start_soon(lambda: call(client, "execute", code=code))
-        await reached(lambda: list(data_dir.glob("workspaces/*/begun")), "the cell has begun")
+        group.start_soon(lambda: call(client, "execute", code=endless(tmp_path / "first"), timeout=600))
+        await appears(tmp_path / "first")
         group.cancel_scope.cancel()
-    await reached(lambda: lines(data_dir), "the line of the call that was given up")
-    assert [(each["outcome"], each["notebook"], each["cell"]) for each in lines(data_dir)] == [("cancelled", "main", 0)]
-    over = anyio.Event()
-
-    async def interrupt() -> None:
-        while not over.is_set():  # the first may still meet the run before
-            await call(client, "interrupt")
-            await anyio.sleep(0.05)
-
+    await reached(log.lines, "the line of the cancelled call")
+    assert [(each["outcome"], each["notebook"], each["cell"]) for each in log.lines()] == [("cancelled", book.name, 0)]
     async with anyio.create_task_group() as group:
-        group.start_soon(interrupt)
-        await call(client, "execute", code="import time; time.sleep(60)", timeout=50)
-        over.set()
-    said = [(each["tool"], each["outcome"]) for each in lines(data_dir)]
+        group.start_soon(lambda: call(client, "execute", code=endless(tmp_path / "second"), timeout=600))
+        await appears(tmp_path / "second")
+        await call(client, "interrupt")
+    said = [(each["tool"], each["outcome"]) for each in log.lines()]
     assert ("execute", "interrupted") in said and ("interrupt", "ok") in said
 
 
 async def test_a_call_that_is_answered_before_its_run_is_over_says_so(data_dir: Path) -> None:
-    async with stdio_client(data_dir, patience=0.3, preload="") as client:
-        await call(client, "execute", code="import time; time.sleep(2)")
+    async with stdio_client(data_dir, patience=0.3) as client:
+        await call(client, "execute", code="import time; time.sleep(1000)", timeout=1000)
         await call(client, "execute", code="'waits for its turn'")
         said = [(each["outcome"], each["cell"], each["digest"]) for each in lines(data_dir)]
         waits = digest("'waits for its turn'")
-        assert said == [("running", 0, digest("import time; time.sleep(2)")), ("running", 1, waits)]
+        assert said == [("running", 0, digest("import time; time.sleep(1000)")), ("running", 1, waits)]
+        await call(client, "interrupt")
 
 
 @pytest.mark.parametrize(("mode", "outcomes"), [("auto", ["asked", "ok"]), ("legacy", ["ok"])])
-async def test_a_call_that_ends_with_a_question_says_so(data_dir: Path, mode: str, outcomes: list[str]) -> None:
+async def test_a_call_that_ends_with_a_question_says_so(web: tuple[str, Path], mode: str, outcomes: list[str]) -> None:
+    url, data_dir = web
+
     async def person(message: str, response_type: Any, params: Any, context: Any) -> Any:
         return {"value": "Ada"}
 
-    async with stdio_client(data_dir, mode=mode, person=person, preload="") as client:
-        assert "Ada" in text(await call(client, "execute", code="input('Name?')"))
-    assert [each["outcome"] for each in lines(data_dir)] == outcomes
+    async with http_client(url, mode=mode, person=person) as client, new_book(client) as book:
+        log = Log(data_dir)
+        assert "Ada" in text(await book.run("input('Name?')"))
+        assert [each["outcome"] for each in log.lines()] == outcomes
 
 
-def test_malformed_calls_leave_a_line(data_dir: Path) -> None:
+def test_malformed_calls_leave_a_line(web: tuple[str, Path]) -> None:
+    url, data_dir = web
+    log = Log(data_dir)
     about = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": {"name": "x\ny" * 1000, "version": "1"},
@@ -139,13 +162,12 @@ def test_malformed_calls_leave_a_line(data_dir: Path) -> None:
         "MCP-Protocol-Version": "2026-07-28",
         "Mcp-Method": "tools/call",
     }
-    with http_server(data_dir, preload="") as (url, _):
-        odd = "a secret\n that is no tool's name" * 9
-        for params in ({}, {"name": 7}, {"name": "execute", "arguments": []}, {"name": odd}):
-            body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {**params, "_meta": about}}
-            named = {"Mcp-Name": str(params["name"]).replace("\n", "")} if "name" in params else {}
-            httpx2.post(url, json=body, headers={**headers, **named})
-    said = lines(data_dir)
+    odd = "a secret\n that is no tool's name" * 9
+    for params in ({}, {"name": 7}, {"name": "execute", "arguments": []}, {"name": odd}):
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {**params, "_meta": about}}
+        named = {"Mcp-Name": str(params["name"]).replace("\n", "")} if "name" in params else {}
+        httpx2.post(url, json=body, headers={**headers, **named})
+    said = log.lines()
     assert {(each["tool"], each["outcome"], each["client"]) for each in said} <= {
         ("?", "refused", "?"),
         ("execute", "refused", "?"),
@@ -171,7 +193,7 @@ async def test_no_secret_reaches_the_log_the_metrics_or_the_greeting(
     data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PLANTED", TOKEN)
-    with http_server(data_dir, preload="") as (url, process):
+    with http_server(data_dir) as (url, process):
         async with http_client(url, mode="legacy") as client:
             token = client.transport.get_session_id() if hasattr(client.transport, "get_session_id") else None
             config = {"command": sys.executable, "args": ["-c", BACKEND], "env": {"VAULT_TOKEN": "env:PLANTED"}}
@@ -198,7 +220,7 @@ async def test_no_secret_reaches_the_log_the_metrics_or_the_greeting(
 # Two servers, and one that is killed
 
 
-async def test_two_servers_write_one_log_and_one_that_is_killed_costs_it_nothing(data_dir: Path) -> None:
+async def test_two_servers_write_one_log_and_a_killed_one_loses_no_line(data_dir: Path) -> None:
     settings: dict[str, Any] = {"preload": "", "audit_bytes": 100_000}
     with http_server(data_dir, **settings) as (url, process):
         async with stdio_client(data_dir, **settings) as one, http_client(url) as other:
@@ -227,7 +249,7 @@ def shown(data_dir: Path, *arguments: str) -> list[str]:
 
 async def test_quire_audit_shows_the_calls_that_are_asked_for(data_dir: Path) -> None:
     assert shown(data_dir) == []
-    async with stdio_client(data_dir, preload="") as client:
+    async with stdio_client(data_dir) as client:
         await call(client, "execute", code="1")
         await call(client, "execute", code="1/0")
         await call(client, "create_notebook", name="other")
@@ -252,23 +274,23 @@ async def test_quire_audit_shows_the_calls_that_are_asked_for(data_dir: Path) ->
     assert [json.loads(line)["tool"] for line in shown(data_dir, "--json", "--limit", "2")] == ["execute", "list_cells"]
 
 
-async def test_quire_audit_follows_what_comes(data_dir: Path) -> None:
-    async with stdio_client(data_dir, preload="") as client:
-        await call(client, "execute", code="1")
-        command = [sys.executable, "-m", "quire", "audit", "--follow", "--tool", "execute"]
-        env = {**server_environment(data_dir), "PYTHONUNBUFFERED": "1"}
-        following = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
-        assert following.stdout is not None
-        try:
-            assert "main:0" in await anyio.to_thread.run_sync(following.stdout.readline)
-            await call(client, "list_cells")
-            await call(client, "execute", code="2")
-            assert "main:1" in await anyio.to_thread.run_sync(following.stdout.readline)
-            os.kill(following.pid, signal.SIGINT)
-            assert following.wait(DEADLINE) == 130
-        finally:
-            following.kill()
-            following.stdout.close()
+async def test_quire_audit_follows_what_comes(client: Client[Any], book: Book, log: Log) -> None:
+    await call(client, "execute", code="1")
+    filters = ["--tool", "execute", "--notebook", str(book.name)]
+    command = [sys.executable, "-m", "quire", "audit", "--follow", *filters]
+    env = {**server_environment(log.data_dir), "PYTHONUNBUFFERED": "1"}
+    following = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
+    assert following.stdout is not None
+    try:
+        assert f"{book.name}:0" in await anyio.to_thread.run_sync(following.stdout.readline)
+        await call(client, "list_cells")
+        await call(client, "execute", code="2")
+        assert f"{book.name}:1" in await anyio.to_thread.run_sync(following.stdout.readline)
+        os.kill(following.pid, signal.SIGINT)
+        assert following.wait(DEADLINE) == 130
+    finally:
+        following.kill()
+        following.stdout.close()
 
 
 @pytest.mark.parametrize(

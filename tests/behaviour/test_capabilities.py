@@ -15,7 +15,7 @@ from fastmcp import Client
 from tests.support.external_programs import EVERYTHING_SERVER, FILESYSTEM_SERVER, node_program
 from tests.support.notebooks import Book, new_book
 from tests.support.quick_backend import GOOD, Quick, install, misbehaving
-from tests.support.servers import call, stdio_client, text
+from tests.support.servers import SharedServers, call, stdio_client, text
 from tests.support.waiting import until, wait_until
 
 
@@ -41,6 +41,13 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
 @pytest.fixture
 async def book(server: Server) -> AsyncIterator[Book]:
     async with new_book(server.client) as made:
+        yield made
+
+
+@pytest.fixture
+async def other_book(shared_servers: SharedServers) -> AsyncIterator[Book]:
+    """A notebook of another server, for tests that install backends of their own."""
+    async with new_book(await shared_servers.client(approve="files.*=never")) as made:
         yield made
 
 
@@ -264,19 +271,36 @@ async def test_what_a_backend_logs_is_in_the_cells_stderr_and_its_progress_in_th
     assert any(each == "quick.work: 2 of 5 second page" for each in heard)
 
 
-async def test_a_run_makes_no_more_calls_than_one_may(tmp_path: Path) -> None:
-    quick = Quick(journal=tmp_path / "journal")
-    async with stdio_client(tmp_path / "data", preload="", max_calls=10) as client:
-        await install(client, "quick", quick.command)
-        book = Book(client=client)
-        raised(await book.run("for n in range(50):\n    quick.echo(n)"), "ToolError", "10 calls", "max_calls")
-        assert len(quick.calls("echo")) == 10
-        assert await book.value("quick.echo(1)") == "1"  # another cell may call again
+LIMITS = {"max_calls": 10, "call_chars": 1_000}
 
 
-async def test_what_a_call_may_take_is_the_operators_where_the_code_names_nothing(tmp_path: Path) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Limited:
+    """A notebook of a server with small limits, and the backend that was installed there for the test."""
+
+    book: Book
+    quick: Quick
+
+
+@pytest.fixture
+async def limited(shared_servers: SharedServers, tmp_path: Path) -> AsyncIterator[Limited]:
     quick = Quick(journal=tmp_path / "journal")
-    async with stdio_client(tmp_path / "data", preload="", call_timeout=0.3) as client:
+    async with new_book(await shared_servers.client(**LIMITS)) as book:
+        await install(book.client, "quick", quick.command)
+        yield Limited(book=book, quick=quick)
+        await call(book.client, "uninstall_capability", name="quick")
+
+
+async def test_a_run_makes_no_more_calls_than_one_may(limited: Limited) -> None:
+    book, quick = limited.book, limited.quick
+    raised(await book.run("for n in range(50):\n    quick.echo(n)"), "ToolError", "10 calls", "max_calls")
+    assert len(quick.calls("echo")) == 10
+    assert await book.value("quick.echo(1)") == "1"  # another cell may call again
+
+
+async def test_the_operators_timeout_applies_where_the_code_gives_none(tmp_path: Path) -> None:
+    quick = Quick(journal=tmp_path / "journal")
+    async with stdio_client(tmp_path / "data", call_timeout=0.3) as client:
         await install(client, "quick", quick.command)
         raised(await Book(client=client).run("quick.hold('forever')"), "ToolTimeout", "0.3 s")
 
@@ -340,26 +364,19 @@ async def test_the_good_backends_resources_and_prompts_are_readable_too(book: Bo
     raised(await book.run("good.read('nothing://here')"), "ToolError", "nothing://here")
 
 
-async def test_a_text_that_is_too_long_is_cut_and_read_whole_when_asked(tmp_path: Path) -> None:
-    quick = Quick(journal=tmp_path / "journal")
-    async with stdio_client(tmp_path / "data", preload="", call_chars=1_000) as client:
-        await install(client, "quick", quick.command)
-        book = Book(client=client)
-        code = "long = quick.large(25_000)\nwhole = long.read()\n"
-        found = await book.value(f"{code}len(long), long.truncated, long.size, len(whole), whole.startswith(long)")
-        assert found == [1_000, True, 25_000, 25_000, True]
-        assert await book.value("[int(each) for each in whole.split(',')[:-1]] == list(range(2_500))") is True
-        assert await book.value("short = quick.large(500)\nshort.truncated, short.read() == short") == [False, True]
-        assert len(quick.calls("large")) == 2
+async def test_a_text_that_is_too_long_is_cut_and_read_whole_when_asked(limited: Limited) -> None:
+    book, quick = limited.book, limited.quick
+    code = "long = quick.large(25_000)\nwhole = long.read()\n"
+    found = await book.value(f"{code}len(long), long.truncated, long.size, len(whole), whole.startswith(long)")
+    assert found == [1_000, True, 25_000, 25_000, True]
+    assert await book.value("[int(each) for each in whole.split(',')[:-1]] == list(range(2_500))") is True
+    assert await book.value("short = quick.large(500)\nshort.truncated, short.read() == short") == [False, True]
+    assert len(quick.calls("large")) == 2
 
 
-async def test_a_result_that_is_data_is_cut_as_text_where_it_is_too_long(tmp_path: Path) -> None:
-    quick = Quick(journal=tmp_path / "journal")
-    async with stdio_client(tmp_path / "data", preload="", call_chars=1_000) as client:
-        await install(client, "quick", quick.command)
-        book = Book(client=client)
-        code = "found = quick.person('x' * 5_000)\nfound.truncated, found.json().name == 'x' * 5_000"
-        assert await book.value(code) == [True, True]
+async def test_a_result_that_is_data_is_cut_as_text_where_it_is_too_long(limited: Limited) -> None:
+    code = "found = quick.person('x' * 5_000)\nfound.truncated, found.json().name == 'x' * 5_000"
+    assert await limited.book.value(code) == [True, True]
 
 
 # What lasts
@@ -383,37 +400,34 @@ async def test_a_variable_of_that_name_hides_the_capability_until_it_is_deleted(
     assert await book.value("del quick\nquick.echo(1)") == "1"
 
 
-async def test_a_tool_added_meanwhile_is_callable_in_the_same_cell_and_in_the_next(tmp_path: Path) -> None:
-    quick = Quick(journal=tmp_path / "journal")
-    async with stdio_client(tmp_path / "data", preload="") as client:
-        await install(client, "quick", quick.command)
-        book = Book(client=client)
-        code = """
-quick.grow('more')
+async def test_a_new_tool_is_callable_in_the_same_cell_and_in_the_next(other_book: Book, tmp_path: Path) -> None:
+    book = other_book
+    await install(book.client, "growing", Quick(journal=tmp_path / "journal").command)
+    code = """
+growing.grow('more')
 while True:
     try:
-        break_ = quick.more()
+        break_ = growing.more()
         break
     except AttributeError:
         pass
 break_
 """
-        assert await book.value(code) == "more was called"
-        assert await book.value("quick.more(), 'more' in dir(quick)") == ["more was called", True]
-        assert "more()" in text(await call(client, "describe_capability", name="quick"))
+    assert await book.value(code) == "more was called"
+    assert await book.value("growing.more(), 'more' in dir(growing)") == ["more was called", True]
+    assert "more()" in text(await call(book.client, "describe_capability", name="growing"))
 
 
-async def test_a_backend_of_the_older_era_that_grows_is_followed_in_the_next_cell(tmp_path: Path) -> None:
-    async with stdio_client(tmp_path / "data", preload="") as client:
-        await install(client, "grows", misbehaving("grows"))
-        book = Book(client=client)
-        await book.value("grows.poke()")
+async def test_a_new_tool_of_an_older_backend_is_callable_in_the_next_cell(other_book: Book) -> None:
+    book = other_book
+    await install(book.client, "grows", misbehaving("grows"))
+    await book.value("grows.poke()")
 
-        async def grown() -> bool:
-            return bool(await book.value("'poke1' in dir(grows)"))
+    async def grown() -> bool:
+        return bool(await book.value("'poke1' in dir(grows)"))
 
-        await until(grown, "the new tool is offered")
-        assert await book.value("grows.poke1()") == "call 2"
+    await until(grown, "the new tool is offered")
+    assert await book.value("grows.poke1()") == "call 2"
 
 
 # The audit log
@@ -449,35 +463,28 @@ def lines_of(server: Server) -> list[str]:
     return [line for line in lines if json.loads(line)["kind"] == "capability"]
 
 
-# Servers that nobody here wrote
+# Servers of other projects
 
 
-async def test_the_reference_server_is_used_as_it_is(tmp_path: Path) -> None:
-    command = " ".join(node_program(EVERYTHING_SERVER))
-    async with stdio_client(tmp_path / "data", preload="") as client:
-        done = await install(client, "every", command)
-        assert "get_sum" in done.structured_content["methods"]
-        book = Book(client=client)
-        assert "5" in await book.value("every.get_sum(2, 3)")
-        assert await book.value("found = every.get_structured_content('Chicago')\nfound.temperature") == 36
-        shown = await book.run("every.get_tiny_image()")
-        assert [block.type for block in shown.content].count("image") == 1
-        assert (
-            await book.value("links = [each for each in every.get_resource_links(3) if hasattr(each, 'uri')]\n3") == 3
-        )
-        assert await book.value("len(links), all(len(each.read()) > 0 for each in links)") == [3, True]
-        assert "simple prompt" in await book.value("every.prompt('simple-prompt')[0].content")
+async def test_the_reference_server_is_used_as_it_is(other_book: Book) -> None:
+    book = other_book
+    done = await install(book.client, "every", " ".join(node_program(EVERYTHING_SERVER)))
+    assert "get_sum" in done.structured_content["methods"]
+    assert "5" in await book.value("every.get_sum(2, 3)")
+    assert await book.value("found = every.get_structured_content('Chicago')\nfound.temperature") == 36
+    shown = await book.run("every.get_tiny_image()")
+    assert [block.type for block in shown.content].count("image") == 1
+    assert await book.value("links = [each for each in every.get_resource_links(3) if hasattr(each, 'uri')]\n3") == 3
+    assert await book.value("len(links), all(len(each.read()) > 0 for each in links)") == [3, True]
+    assert "simple prompt" in await book.value("every.prompt('simple-prompt')[0].content")
 
 
-async def test_a_folder_is_worked_on_by_the_filesystem_server(tmp_path: Path) -> None:
-    place = tmp_path / "files"
+async def test_a_folder_is_worked_on_by_the_filesystem_server(other_book: Book, tmp_path: Path) -> None:
+    book, place = other_book, tmp_path / "files"
     place.mkdir()
-    command = " ".join(node_program(FILESYSTEM_SERVER, str(place)))
-    async with stdio_client(tmp_path / "data", preload="", approve="files.*=never") as client:
-        await install(client, "files", command)
-        book = Book(client=client)
-        code = f"for n in range(5):\n    files.write_file({str(place)!r} + f'/{{n}}.txt', 'x' * n)\n"
-        assert not (await book.run(code)).is_error
-        assert sorted(each.name for each in place.iterdir()) == [f"{n}.txt" for n in range(5)]
-        assert await book.value(f"files.read_text_file({str(place / '3.txt')!r})['content']") == "xxx"
-        raised(await book.run("files.read_text_file('/etc/passwd')"), "ToolError", "outside allowed")
+    await install(book.client, "files", " ".join(node_program(FILESYSTEM_SERVER, str(place))))
+    code = f"for n in range(5):\n    files.write_file({str(place)!r} + f'/{{n}}.txt', 'x' * n)\n"
+    assert not (await book.run(code)).is_error
+    assert sorted(each.name for each in place.iterdir()) == [f"{n}.txt" for n in range(5)]
+    assert await book.value(f"files.read_text_file({str(place / '3.txt')!r})['content']") == "xxx"
+    raised(await book.run("files.read_text_file('/etc/passwd')"), "ToolError", "outside allowed")

@@ -1,4 +1,4 @@
-"""Capabilities come and go: installed in every way, refused in words, kept over resets, restarts and rollbacks."""
+"""Capabilities are installed in each way, refused with the reason, and kept over resets, restarts and rollbacks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.backends import BACKENDS
 from tests.support.notebooks import Book, new_book
 from tests.support.processes import free_port, listening
 from tests.support.quick_backend import GOOD, Quick, install, installed, misbehaving
-from tests.support.servers import call, server_environment, stdio_client, text
+from tests.support.servers import SharedServers, call, server_environment, stdio_client, text
 from tests.support.waiting import DEADLINE
 
 TOKEN = "tok-7c1e88d04ab2f9"
@@ -27,10 +27,14 @@ MARK = "98765.4321"  # an argument that their command lines are known by
 
 
 @pytest.fixture(scope="module")
-async def bare(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Client[Any]]:
-    """One server for all that is refused: nothing is installed there, before and after each case."""
-    async with stdio_client(tmp_path_factory.mktemp("bare") / "data", preload="", connect_timeout=2) as connected:
-        yield connected
+def server_settings() -> dict[str, Any]:
+    return {"connect_timeout": 20, "environment": {"MY_SECRET": TOKEN}}
+
+
+@pytest.fixture
+async def hasty(shared_servers: SharedServers) -> Client[Any]:
+    """A client of a server that waits 2 s for a backend. Nothing is installed there."""
+    return await shared_servers.client(connect_timeout=2)
 
 
 @pytest.fixture
@@ -39,9 +43,11 @@ def quick(tmp_path: Path) -> Quick:
 
 
 @pytest.fixture
-async def client(data_dir: Path) -> AsyncIterator[Client[Any]]:
-    async with stdio_client(data_dir, preload="", connect_timeout=20) as connected:
-        yield connected
+async def client(book: Book) -> AsyncIterator[Client[Any]]:
+    """A client of the module's server. Capabilities that a test installs are uninstalled after it."""
+    yield book.client
+    for name in await installed(book.client):
+        await call(book.client, "uninstall_capability", name=name)
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +99,7 @@ async def test_a_token_is_referred_to_and_is_nowhere_but_in_the_server(
 ) -> None:
     monkeypatch.setenv("GOOD_TOKEN", TOKEN)
     said: list[Any] = []
-    async with stdio_client(data_dir, preload="") as client:
+    async with stdio_client(data_dir) as client:
         headers = {"Authorization": "Bearer env:GOOD_TOKEN"}
         said.append(await call(client, "install_capability", name="good", url=guarded, headers=headers))
         assert not said[0].is_error, text(said[0])
@@ -131,42 +137,43 @@ search()
     files = [path for path in data_dir.rglob("*") if path.is_file()]
     assert len(files) > 3 and [path for path in files if TOKEN.encode() in path.read_bytes()] == []
     assert [path for path in files if path.suffix == ".json" and "env:GOOD_TOKEN" in path.read_text()] != []
-    async with stdio_client(data_dir, preload="") as client:
+    async with stdio_client(data_dir) as client:
         again = await call(client, "execute", code="good.echo('again')")
         assert again.structured_content["return_value"] == "again", text(again)
 
 
-@pytest.mark.parametrize("reference", ["${GOOD_TOKEN}", "env:GOOD_TOKEN"])
 async def test_a_variable_that_a_clients_file_refers_to_is_not_in_the_kernel(
-    data_dir: Path, quick: Quick, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reference: str
+    data_dir: Path, quick: Quick, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("GOOD_TOKEN", TOKEN)
     command, *arguments = shlex.split(quick.command)
-    entry = {"command": command, "args": arguments, "env": {"KEY": reference}}
-    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"quick": entry}}))
-    look = "import os\nos.environ.get('GOOD_TOKEN', '')"
-    for _ in range(2):  # and after a restart
-        async with stdio_client(data_dir, preload="") as client:
-            if not await installed(client):
-                done = await call(client, "install_capability", name="quick", config=str(tmp_path / "mcp.json"))
-                assert not done.is_error, text(done)
-            assert (await call(client, "execute", code="quick.echo(1)")).structured_content["return_value"] == "1"
-            assert (await call(client, "execute", code=look)).structured_content["return_value"] == ""
+    references = {"quick": ("ONE_TOKEN", "${ONE_TOKEN}"), "other": ("TWO_TOKEN", "env:TWO_TOKEN")}
+    environment = {variable: TOKEN for variable, _ in references.values()}
+    entries = {
+        name: {"command": command, "args": arguments, "env": {"KEY": reference}}
+        for name, (_, reference) in references.items()
+    }
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": entries}))
+    for start in ("first", "restart"):
+        async with stdio_client(data_dir, environment=environment) as client:
+            for name, (variable, _) in references.items():
+                if start == "first":
+                    done = await call(client, "install_capability", name=name, config=str(tmp_path / "mcp.json"))
+                    assert not done.is_error, text(done)
+                called = await call(client, "execute", code=f"{name}.echo(1)")
+                assert called.structured_content["return_value"] == "1", text(called)
+                look = f"import os\nos.environ.get({variable!r}, '')"
+                assert (await call(client, "execute", code=look)).structured_content["return_value"] == ""
 
 
-async def test_a_backend_that_says_its_token_is_not_heard_saying_it(
-    data_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MY_SECRET", TOKEN)
-    async with stdio_client(data_dir, preload="") as client:
-        await install(client, "leaks", misbehaving("leaks"), env={"SECRET": "env:MY_SECRET"})
-        tries = "try:\n        print(leaks.poke())\n    except ToolError as error:\n        print(error)"
-        code = f"for n in range(3):\n    {tries}"
-        result = await call(client, "execute", code=code)
-        assert TOKEN not in f"{text(result)}{result.structured_content}"
-        assert "[secret]" in result.structured_content["stdout"]
-        state = await call(client, "state")
-        assert TOKEN not in f"{text(state)}{state.structured_content}"
+async def test_a_secret_that_a_backend_prints_is_replaced(client: Client[Any]) -> None:
+    await install(client, "leaks", misbehaving("leaks"), env={"SECRET": "env:MY_SECRET"})
+    tries = "try:\n        print(leaks.poke())\n    except ToolError as error:\n        print(error)"
+    code = f"for n in range(3):\n    {tries}"
+    result = await call(client, "execute", code=code)
+    assert TOKEN not in f"{text(result)}{result.structured_content}"
+    assert "[secret]" in result.structured_content["stdout"]
+    state = await call(client, "state")
+    assert TOKEN not in f"{text(state)}{state.structured_content}"
 
 
 async def test_a_secret_that_is_given_as_it_is_is_pointed_out(client: Client[Any], quick: Quick) -> None:
@@ -221,7 +228,7 @@ async def test_a_server_of_another_clients_file_is_installed_by_its_name(
 
 
 async def test_code_installs_and_uninstalls_where_the_operator_allows_it(data_dir: Path, quick: Quick) -> None:
-    async with stdio_client(data_dir, preload="", approve="caps.*=never") as client:
+    async with stdio_client(data_dir, approve="caps.*=never") as client:
         code = f"made = caps.install('quick', {quick.command!r})\nmade is quick, quick.echo(1)"
         found = await call(client, "execute", code=code)
         assert found.structured_content["return_value"] == [True, "1"], text(found)
@@ -252,18 +259,16 @@ async def test_code_installs_and_uninstalls_where_the_operator_allows_it(data_di
     ],
 )
 async def test_a_name_that_cannot_be_is_refused_with_one_that_can(
-    bare: Client[Any], quick: Quick, tmp_path: Path, name: str, words: list[str]
+    client: Client[Any], quick: Quick, tmp_path: Path, name: str, words: list[str]
 ) -> None:
     before = {}
     if name == "taken":
-        await install(bare, "taken", quick.command)
-        before = await installed(bare)
+        await install(client, "taken", quick.command)
+        before = await installed(client)
     other = Quick(journal=tmp_path / "other")
-    done = await call(bare, "install_capability", name=name, server_command=other.command)
+    done = await call(client, "install_capability", name=name, server_command=other.command)
     assert done.is_error and [word for word in words if word not in text(done)] == [], text(done)
-    assert await installed(bare) == before and other.pids() == []
-    if name == "taken":
-        await call(bare, "uninstall_capability", name="taken")
+    assert await installed(client) == before and other.pids() == []
 
 
 @pytest.mark.parametrize(
@@ -280,28 +285,27 @@ async def test_a_name_that_cannot_be_is_refused_with_one_that_can(
         ({"config": {"neither": 1}}, ["command", "url"]),
     ],
 )
-async def test_a_backend_that_is_not_said_rightly_is_refused(
-    bare: Client[Any], given: dict[str, Any], words: list[str]
+async def test_an_incomplete_or_contradictory_backend_is_refused(
+    client: Client[Any], given: dict[str, Any], words: list[str]
 ) -> None:
-    done = await call(bare, "install_capability", name="new", **given)
+    done = await call(client, "install_capability", name="new", **given)
     assert done.is_error and [word for word in words if word not in text(done)] == [], text(done)
     assert "pass-w0rd" not in text(done)
-    assert await installed(bare) == {}
+    assert await installed(client) == {}
 
 
-async def test_what_is_not_there_is_named_with_what_is(bare: Client[Any], quick: Quick) -> None:
-    await install(bare, "quick", quick.command)
+async def test_what_is_not_there_is_named_with_what_is(client: Client[Any], quick: Quick) -> None:
+    await install(client, "quick", quick.command)
     for tool, given in (
         ("uninstall_capability", {"name": "quik"}),
         ("describe_capability", {"name": "quik"}),
     ):
-        done = await call(bare, tool, **given)
+        done = await call(client, tool, **given)
         assert done.is_error and "'quik'" in text(done) and "quick" in text(done)
-    near = await call(bare, "describe_capability", name="quick", method="ecko")
+    near = await call(client, "describe_capability", name="quick", method="ecko")
     assert near.is_error and "'ecko'" in text(near) and "echo" in text(near)
-    nothing = await call(bare, "search_capabilities", query="zzzz qqqq")
+    nothing = await call(client, "search_capabilities", query="zzzz qqqq")
     assert not nothing.is_error and nothing.structured_content["methods"] == [] and "quick" in text(nothing)
-    await call(bare, "uninstall_capability", name="quick")
 
 
 @pytest.mark.parametrize(
@@ -317,14 +321,14 @@ async def test_what_is_not_there_is_named_with_what_is(bare: Client[Any], quick:
     ],
 )
 async def test_a_command_that_does_not_become_a_server_leaves_nothing(
-    bare: Client[Any], command: str, words: list[str]
+    hasty: Client[Any], command: str, words: list[str]
 ) -> None:
-    done = await call(bare, "install_capability", name="bad", server_command=f"{command} {MARK}")
+    done = await call(hasty, "install_capability", name="bad", server_command=f"{command} {MARK}")
     assert done.is_error and [word for word in words if word not in text(done)] == [], text(done)
     assert marked() == []
-    assert await installed(bare) == {}
+    assert await installed(hasty) == {}
     code = "'bad' in caps, hasattr(__builtins__, 'bad')"
-    assert (await call(bare, "execute", code=code)).structured_content["return_value"] == [False, False]
+    assert (await call(hasty, "execute", code=code)).structured_content["return_value"] == [False, False]
 
 
 def marked() -> list[str]:
@@ -348,18 +352,18 @@ async def test_junk_on_stdout_costs_nothing(client: Client[Any]) -> None:
     [(None, ["401"]), ({"Authorization": "Bearer wrong-token"}, ["401"])],
 )
 async def test_a_server_that_wants_a_login_is_an_error_that_says_so(
-    bare: Client[Any], guarded: str, headers: dict[str, str] | None, words: list[str]
+    client: Client[Any], guarded: str, headers: dict[str, str] | None, words: list[str]
 ) -> None:
-    done = await call(bare, "install_capability", name="good", url=guarded, headers=headers)
+    done = await call(client, "install_capability", name="good", url=guarded, headers=headers)
     assert done.is_error and [word for word in words if word not in text(done)] == [], text(done)
-    assert "wrong-token" not in text(done) and await installed(bare) == {}
+    assert "wrong-token" not in text(done) and await installed(client) == {}
 
 
-async def test_an_address_where_nobody_listens_is_an_error_that_names_it(bare: Client[Any]) -> None:
+async def test_an_address_without_a_server_is_an_error_that_names_it(client: Client[Any]) -> None:
     address = f"http://127.0.0.1:{free_port()}/mcp"
-    done = await call(bare, "install_capability", name="good", url=address)
+    done = await call(client, "install_capability", name="good", url=address)
     assert done.is_error and address in text(done)
-    assert await installed(bare) == {}
+    assert await installed(client) == {}
 
 
 # What lasts
@@ -375,42 +379,38 @@ async def test_reset_keeps_capabilities_connected(client: Client[Any], quick: Qu
     assert len(quick.pids()) == 1
 
 
-async def test_after_a_restart_they_are_there_and_connected_when_first_used(data_dir: Path, quick: Quick) -> None:
-    async with stdio_client(data_dir, preload="") as client:
+async def test_after_a_restart_they_are_connected_on_first_use_or_said_to_be_gone(
+    data_dir: Path, quick: Quick, tmp_path: Path
+) -> None:
+    program = tmp_path / "server.py"
+    program.write_text((BACKENDS / "quick.py").read_text())
+    async with stdio_client(data_dir) as client:
         await install(client, "quick", quick.command)
+        await install(client, "gone", shlex.join([sys.executable, str(program), str(tmp_path / "other")]))
         await call(client, "execute", code="kept = quick\nfound = quick.person('Ada')")
     quick.is_over()
-    async with stdio_client(data_dir, preload="") as client:
-        assert await installed(client) == {"quick": "17 methods, not connected yet"}
+    program.unlink()
+    async with stdio_client(data_dir) as client:
+        waits = "17 methods, not connected yet"
+        assert await installed(client) == {"quick": waits, "gone": waits}
         assert "add(a: int" in text(await call(client, "describe_capability", name="quick"))
         assert len(quick.pids()) == 1
         again = await call(client, "execute", code="quick.echo(5), kept.echo(6), kept is quick, found.home.city")
         assert again.structured_content["return_value"] == ["5", "6", True, "Bern"], text(again)
-        assert await installed(client) == {"quick": "17 methods, connected"}
+        assert (await installed(client))["quick"] == "17 methods, connected"
         assert len(quick.pids()) == 2
-
-
-async def test_a_backend_that_is_gone_after_a_restart_is_said_and_can_be_removed(
-    data_dir: Path, tmp_path: Path
-) -> None:
-    program = tmp_path / "server.py"
-    program.write_text((BACKENDS / "quick.py").read_text())
-    command = shlex.join([sys.executable, str(program), str(tmp_path / "journal")])
-    async with stdio_client(data_dir, preload="") as client:
-        await install(client, "quick", command)
-    program.unlink()
-    async with stdio_client(data_dir, preload="") as client:
-        found = (await call(client, "execute", code="quick.echo(1)")).structured_content
+        found = (await call(client, "execute", code="gone.echo(1)")).structured_content
         assert found["error_type"] == "CapabilityGone", found
         assert "reinstall" in found["error_message"] and "server.py" not in found["error_message"]
-        assert "server.py" in found["stderr"]  # for whoever reads the cell, not for its code
-        assert (await installed(client))["quick"].startswith("17 methods, lost: ")
-        await call(client, "uninstall_capability", name="quick")
-        assert await installed(client) == {}
+        assert "server.py" in found["stderr"]  # for the reader of the cell, not for its code
+        assert (await installed(client))["gone"].startswith("17 methods, lost: ")
+        await call(client, "uninstall_capability", name="gone")
+        assert await installed(client) == {"quick": "17 methods, connected"}
 
 
-async def test_after_a_rollback_to_before_it_was_installed_it_is_there(client: Client[Any], quick: Quick) -> None:
-    book = Book(client=client)
+async def test_after_a_rollback_to_before_it_was_installed_it_is_there(
+    client: Client[Any], book: Book, quick: Quick
+) -> None:
     await book.value("x = 1\nx")
     await book.protected()
     await install(client, "quick", quick.command)
@@ -422,9 +422,8 @@ async def test_after_a_rollback_to_before_it_was_installed_it_is_there(client: C
     assert len(quick.pids()) == 1
 
 
-async def test_a_branch_and_a_second_notebook_have_them_too(client: Client[Any], quick: Quick) -> None:
+async def test_a_branch_and_a_second_notebook_have_them_too(client: Client[Any], book: Book, quick: Quick) -> None:
     await install(client, "quick", quick.command)
-    book = Book(client=client)
     await book.value("method = quick.echo\nmethod(1)")
     await book.protected()
     branched = await book.ask("branch_notebook", name="twin")
@@ -441,7 +440,7 @@ async def test_a_branch_and_a_second_notebook_have_them_too(client: Client[Any],
 
 
 async def test_what_one_server_installs_another_on_the_same_data_has(data_dir: Path, quick: Quick) -> None:
-    async with stdio_client(data_dir, preload="") as one, stdio_client(data_dir, preload="") as two:
+    async with stdio_client(data_dir) as one, stdio_client(data_dir) as two:
         here, there = Book(client=one, name="here"), Book(client=two, name="there")
         for book in (here, there):
             await call(book.client, "create_notebook", name=book.name)

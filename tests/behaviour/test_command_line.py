@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
@@ -25,7 +26,7 @@ def quire(data_dir: Path, *arguments: str, stdin: str = "", **environment: str) 
     return subprocess.run(command, env=env, input=stdin, capture_output=True, text=True, timeout=DEADLINE)
 
 
-def test_exec_runs_code_in_a_notebook_and_its_exit_code_says_how_it_went(data_dir: Path) -> None:
+def test_exec_runs_code_and_its_exit_code_says_how_it_went(data_dir: Path) -> None:
     first = quire(data_dir, "exec", "import sys\nprint('out')\nprint('err', file=sys.stderr)\n6 * 7")
     assert (first.returncode, first.stdout) == (0, "out\n42\n") and "err" in first.stderr
     failed = quire(data_dir, "exec", "-", stdin="1/0")
@@ -110,7 +111,7 @@ def test_a_bad_setting_is_named_in_one_line(
     assert "Traceback" not in result.stderr
 
 
-def test_a_settings_file_is_under_the_environment_and_that_under_flags(data_dir: Path, tmp_path: Path) -> None:
+def test_flags_win_over_the_environment_and_that_over_the_file(data_dir: Path, tmp_path: Path) -> None:
     file = tmp_path / "quire.toml"
     file.write_text(f'data_dir = "{tmp_path / "other"}"\ncell_timeout = 0.5\n')
     slow = quire(data_dir, "exec", "import time; time.sleep(5)", "--config", str(file))
@@ -122,24 +123,29 @@ def test_a_settings_file_is_under_the_environment_and_that_under_flags(data_dir:
     assert "There is no setting 'cell_timeot'" in quire(data_dir, "list", "--config", str(file)).stderr
 
 
-def test_a_port_that_is_taken_is_named(data_dir: Path) -> None:
-    with http_server(data_dir) as (url, _):
-        port = url.split(":")[2].split("/")[0]
-        second = quire(data_dir, "serve", "--transport", "http", "--port", port)
-        assert second.returncode == 2 and f"Port {port}" in second.stderr
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server over HTTP."""
+    with http_server(tmp_path_factory.mktemp("http") / "data") as (found, _):
+        yield found
 
 
-def test_http_answers_its_own_machine_only_by_its_own_name(data_dir: Path) -> None:
-    with http_server(data_dir) as (url, _):
-        base = url.removesuffix("/mcp")
-        assert httpx2.get(f"{base}/healthz").json() == {"status": "ok"}
-        hello = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
-        headers = {"Accept": "application/json, text/event-stream"}
-        assert httpx2.post(url, json=hello, headers={**headers, "Host": "evil.example"}).status_code in (403, 421)
-        assert httpx2.post(url, json=hello, headers={**headers, "Origin": "http://evil.example"}).status_code == 403
+def test_a_port_that_is_taken_is_named(data_dir: Path, url: str) -> None:
+    port = url.split(":")[2].split("/")[0]
+    second = quire(data_dir, "serve", "--transport", "http", "--port", port)
+    assert second.returncode == 2 and f"Port {port}" in second.stderr
 
 
-def test_the_greeting_says_where_it_is_what_it_runs_under_and_what_to_paste(data_dir: Path) -> None:
+def test_http_answers_its_own_machine_only_by_its_own_name(url: str) -> None:
+    base = url.removesuffix("/mcp")
+    assert httpx2.get(f"{base}/healthz").json() == {"status": "ok"}
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    headers = {"Accept": "application/json, text/event-stream"}
+    assert httpx2.post(url, json=hello, headers={**headers, "Host": "evil.example"}).status_code in (403, 421)
+    assert httpx2.post(url, json=hello, headers={**headers, "Origin": "http://evil.example"}).status_code == 403
+
+
+def test_the_greeting_has_the_address_the_sandbox_and_what_to_paste(data_dir: Path) -> None:
     port = free_port()
     command = [sys.executable, "-m", "quire", "serve", "--transport", "http", "--port", str(port)]
     with subprocess.Popen(command, env=server_environment(data_dir), stderr=subprocess.PIPE, text=True) as process:
@@ -177,13 +183,12 @@ def test_the_official_inspector_lists_and_calls_over_stdio(data_dir: Path) -> No
     assert result["structuredContent"]["return_value"] == 42  # type: ignore[index]
 
 
-def test_the_official_inspector_lists_and_calls_over_http(data_dir: Path) -> None:
-    with http_server(data_dir) as (url, _):
-        target = [url, "--transport", "http"]
-        tools = inspect(target, data_dir, "--method", "tools/list")["tools"]
-        assert isinstance(tools, list) and len(tools) > 10
-        result = inspect(target, data_dir, "--method", "tools/call", "--tool-name", "execute", "--tool-arg", "code=6*7")
-        assert result["structuredContent"]["return_value"] == 42  # type: ignore[index]
+def test_the_official_inspector_lists_and_calls_over_http(data_dir: Path, url: str) -> None:
+    target = [url, "--transport", "http"]
+    tools = inspect(target, data_dir, "--method", "tools/list")["tools"]
+    assert isinstance(tools, list) and len(tools) > 10
+    result = inspect(target, data_dir, "--method", "tools/call", "--tool-name", "execute", "--tool-arg", "code=6*7")
+    assert result["structuredContent"]["return_value"] == 42  # type: ignore[index]
 
 
 def test_without_wasmtime_making_the_programs_is_refused_in_one_line() -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
@@ -15,9 +14,8 @@ from quire.settings import load
 from tests import corpus
 from tests.support import ipykernel_reference
 
-_AT_ONCE = 2  # ipykernels
-
-pytestmark = pytest.mark.timeout(300)  # a test may wait for the references of those before it
+SAMPLE = {"last_expression", "display_updates", "errors", "history_variables", "magics_basic", "streams"}
+"""Short notebooks that CI runs."""
 
 
 @pytest.fixture(scope="session")
@@ -29,31 +27,32 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BlockingP
 
 
 @pytest.fixture(scope="session")
-def references(request: pytest.FixtureRequest) -> Iterator[dict[str, Future[Any]]]:
-    """What ipykernel makes of each notebook that is asked for, gathered ahead of the tests."""
-    wanted = [item.callspec.params["name"] for item in request.session.items if _of_the_corpus(item)]
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        yield {name: pool.submit(ipykernel_reference.through_ipykernel, corpus.read(name)) for name in wanted}
-        pool.shutdown(cancel_futures=True)
+def pool() -> Iterator[ThreadPoolExecutor]:
+    """Where ipykernel runs a notebook while Quire does."""
+    with ThreadPoolExecutor(1) as running:
+        yield running
 
 
-def _of_the_corpus(item: Any) -> bool:
-    return item.path.name == "test_corpus.py" and "name" in getattr(getattr(item, "callspec", None), "params", {})
-
-
-@pytest.mark.parametrize("name", corpus.NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.soak(sample=name in SAMPLE)) for name in corpus.NAMES]
+)
 def test_a_notebook_gives_what_ipykernel_gives(
-    name: str, server: tuple[BlockingPortal, App], references: dict[str, Future[Any]]
+    name: str, server: tuple[BlockingPortal, App], pool: ThreadPoolExecutor
 ) -> None:
     portal, app = server
     cells = corpus.read(name)
+    reference = pool.submit(ipykernel_reference.through_ipykernel, cells)
     ours = portal.call(ipykernel_reference.through_quire, app, name, cells)
-    found = ipykernel_reference.differences(cells, references[name].result(), ours)
+    found = ipykernel_reference.differences(cells, reference.result(), ours)
     if found:  # ipykernel itself may hear what a child process wrote only after its cell: it is given time for that
         found = ipykernel_reference.differences(
             cells, ipykernel_reference.through_ipykernel(cells, patiently=True), ours
         )
     assert not found, "\n".join(["", *found])
+
+
+def test_the_sample_is_of_the_corpus() -> None:
+    assert set(corpus.NAMES) >= SAMPLE
 
 
 def test_the_corpus_is_forty_notebooks_and_says_why_where_it_may_differ() -> None:

@@ -1,4 +1,4 @@
-"""People's notebooks in and out: opened, run, handed back; kept on disk as they change; scripts with cells."""
+"""Import and export of ipynb documents and scripts, and mirrors that are kept current on disk."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import os
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,12 @@ import pytest
 from fastmcp import Client
 
 import quire
-from quire import compose
 from quire.core.app import App
 from quire.core.errors import Failed, NotFound, Refused
 from quire.core.model import LOCAL
 from quire.notebook_format import ipynb
-from quire.settings import load
-from tests.support.servers import call, http_client, http_server, text
-from tests.support.waiting import DEADLINE
+from tests.support.servers import call, http_client, http_server, in_process_client, text
+from tests.support.waiting import DEADLINE, reached
 
 SPEC = {"kernelspec": {"name": "python3", "display_name": "Python 3"}, "language_info": {"name": "python"}}
 PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x28\x00\x00\x00\x1e\x08\x06" + bytes(90)
@@ -65,26 +63,15 @@ PERSONS = document(
 )  # fmt: skip
 
 
-@asynccontextmanager
-async def served(data_dir: Path, workspace: Path, **more: Any) -> AsyncIterator[Client[Any]]:
+def served(data_dir: Path, workspace: Path, **more: Any) -> AbstractAsyncContextManager[Client[Any]]:
     """A client of a server in this process, whose notebooks all work in one folder."""
-    settings = load({"data_dir": data_dir, "workspace": workspace, "preload": "", **more}, environ={})
-    async with compose.app(settings) as app, Client(compose.mcp(app, settings)) as client:
-        yield client
+    return in_process_client(data_dir, workspace=workspace, **more)
 
 
 @pytest.fixture
 async def quick(data_dir: Path, tmp_path: Path) -> AsyncIterator[Client[Any]]:
     async with served(data_dir, tmp_path) as client:
         yield client
-
-
-async def until(true: Any, what: str) -> Any:
-    end = time.monotonic() + DEADLINE
-    while not (found := true()):
-        assert time.monotonic() < end, f"not within {DEADLINE:g} s: {what}"
-        await anyio.sleep(0.02)
-    return found
 
 
 def sources(path: Path) -> list[str]:
@@ -143,7 +130,7 @@ async def test_what_the_caller_should_know_of_a_document_is_said(quick: Client[A
     assert said == "Imported 0 cells. Upgraded from nbformat 3. Its language is R: its cells are not Python."
 
 
-async def test_the_metadata_of_the_first_document_stay_and_others_add_to_them(app: App) -> None:
+async def test_metadata_of_the_first_document_stay_and_others_add_to_them(app: App) -> None:
     book = await app.notebooks.create(LOCAL)
     for each in (document(code("1"), mine=1, both="first"), document(code("2"), yours=2, both="second")):
         given = ipynb.loads(json.dumps(each))
@@ -227,21 +214,23 @@ async def test_a_mirror_follows_every_change(quick: Client[Any], tmp_path: Path)
     assert text(set_) == f"Wrote 1 cell to {path}, which is kept current from now on."
     assert sources(path) == ["x = 1"]
     await call(quick, "add_cell", code="print(x)")
-    await until(lambda: sources(path) == ["x = 1", "print(x)"] and shown(path, 1) == "1\n", "the new cell")
+    await reached(lambda: sources(path) == ["x = 1", "print(x)"] and shown(path, 1) == "1\n", "the new cell")
     await call(quick, "edit_cell", cell_id_or_number=0, code="x = 2")
-    await until(lambda: sources(path)[0] == "x = 2", "the edit")
+    await reached(lambda: sources(path)[0] == "x = 2", "the edit")
     await call(quick, "move_cell", cell_id_or_number=0, to_number=1)
-    await until(lambda: sources(path) == ["print(x)", "x = 2"], "the move")
+    await reached(lambda: sources(path) == ["print(x)", "x = 2"], "the move")
     await call(quick, "delete_cell", cell_id_or_number=0)
-    await until(lambda: sources(path) == ["x = 2"], "the deletion")
+    await reached(lambda: sources(path) == ["x = 2"], "the deletion")
     await call(quick, "import_ipynb", path_or_json=json.dumps(document(code("3"), own=1)))
-    await until(lambda: json.loads(path.read_text())["metadata"].get("own") == 1, "the metadata")
+    await reached(lambda: json.loads(path.read_text())["metadata"].get("own") == 1, "the metadata")
     assert [each.name for each in path.parent.iterdir()] == ["book.ipynb"]
     ended = await call(quick, "export_notebook_as_ipynb", path="sub/book.ipynb")
     assert "no longer kept current" in text(ended)
     before = path.stat().st_mtime_ns
+    other = tmp_path / "other.ipynb"
+    await call(quick, "export_notebook_as_ipynb", path="other.ipynb", mirror=True)
     await call(quick, "execute", code="4")
-    await anyio.sleep(0.6)
+    await reached(lambda: sources(other)[-1] == "4", "the change in the mirror that is kept current")
     assert path.stat().st_mtime_ns == before
 
 
@@ -251,15 +240,15 @@ async def test_a_mirror_shows_what_a_running_cell_has_printed(quick: Client[Any]
     endless = "import time\nprint('begun', flush=True)\nwhile True: time.sleep(0.01)"
     async with anyio.create_task_group() as group:
         group.start_soon(lambda: call(quick, "execute", code=endless))
-        await until(lambda: sources(path) and shown(path, 0) == "begun\n", "what it printed")
+        await reached(lambda: sources(path) and shown(path, 0) == "begun\n", "what it printed")
         await call(quick, "interrupt")
-    await until(lambda: "KeyboardInterrupt" in path.read_text(), "how it ended")
+    await reached(lambda: "KeyboardInterrupt" in path.read_text(), "how it ended")
 
 
 async def test_a_mirror_is_a_script_where_its_name_says_so(quick: Client[Any], tmp_path: Path) -> None:
     await call(quick, "export_notebook_as_ipynb", path="book.py", mirror=True)
     await call(quick, "execute", code="x = 1")
-    await until(lambda: (tmp_path / "book.py").read_text() == "# %%\nx = 1\n", "the script")
+    await reached(lambda: (tmp_path / "book.py").read_text() == "# %%\nx = 1\n", "the script")
 
 
 async def test_a_mirror_goes_on_in_the_next_servers_life(data_dir: Path, tmp_path: Path) -> None:
@@ -273,12 +262,12 @@ async def test_a_mirror_goes_on_in_the_next_servers_life(data_dir: Path, tmp_pat
         await call(client, "list_cells")
         assert path.stat() == before
         result = await call(client, "execute", code="x + 1")
-        await until(lambda: sources(path) == ["x = 1", "x + 1"], "the new cell")
+        await reached(lambda: sources(path) == ["x = 1", "x + 1"], "the new cell")
         assert "Somebody" not in str(result.structured_content.get("notice"))
         path.unlink()
     async with served(data_dir, tmp_path) as client:
         await call(client, "list_cells")
-        await until(lambda: sources(path) == ["x = 1", "x + 1"], "the file that was missing")
+        await reached(lambda: sources(path) == ["x = 1", "x + 1"], "the file that was missing")
     assert [each.name for each in tmp_path.glob("*.ipynb")] == ["book.ipynb"]
 
 
@@ -288,7 +277,7 @@ async def test_what_a_person_wrote_meanwhile_is_kept_and_said(quick: Client[Any]
     theirs = json.dumps(document(code("theirs")))
     path.write_text(theirs)
     await call(quick, "execute", code="ours = 1")
-    await until(lambda: sources(path) == ["ours = 1"], "our version")
+    await reached(lambda: sources(path) == ["ours = 1"], "our version")
     (aside,) = tmp_path.glob("book.*.theirs.ipynb")
     assert aside.read_text() == theirs
     told = None
@@ -298,7 +287,7 @@ async def test_what_a_person_wrote_meanwhile_is_kept_and_said(quick: Client[Any]
     assert told == f"Somebody changed book.ipynb: their version is kept beside it as {aside.name}."
     path.touch()  # the same content is nobody's version
     await call(quick, "execute", code="3")
-    await until(lambda: sources(path)[-1:] == ["3"], "the next cell")
+    await reached(lambda: sources(path)[-1:] == ["3"], "the next cell")
     assert list(tmp_path.glob("*.theirs.*")) == [aside]
 
 
@@ -308,7 +297,7 @@ async def test_a_link_is_written_through_and_rights_stay(quick: Client[Any], tmp
     (tmp_path / "link.ipynb").symlink_to("real.ipynb")
     await call(quick, "export_notebook_as_ipynb", path="link.ipynb", mirror=True)
     await call(quick, "execute", code="1")
-    await until(lambda: sources(tmp_path / "real.ipynb") == ["1"], "the file the link leads to")
+    await reached(lambda: sources(tmp_path / "real.ipynb") == ["1"], "the file the link leads to")
     assert (tmp_path / "link.ipynb").is_symlink()
     assert (tmp_path / "real.ipynb").stat().st_mode & 0o777 == 0o640
 
@@ -334,17 +323,20 @@ async def test_two_clients_at_once_lose_nothing(data_dir: Path, tmp_path: Path) 
     assert list(tmp_path.glob("*.theirs.*")) == []
 
 
-async def test_two_servers_on_one_mirror_do_not_take_each_other_for_persons(data_dir: Path, tmp_path: Path) -> None:
+async def test_two_servers_on_one_mirror_make_no_conflict_copies(data_dir: Path, tmp_path: Path) -> None:
     path = tmp_path / "book.ipynb"
     async with served(data_dir, tmp_path) as one, served(data_dir, tmp_path) as two:
         await call(one, "export_notebook_as_ipynb", path="book.ipynb", mirror=True)
         for number, client in enumerate((one, two, one, two)):
             await call(client, "add_cell", code=f"x = {number}", execute=False, notebook="main")
-            await until(lambda number=number: len(sources(path)) == number + 1, "the cell of either")
-        await call(one, "export_notebook_as_ipynb", path="book.ipynb")
+            await reached(lambda number=number: len(sources(path)) == number + 1, "the cell of either")
+        await call(one, "export_notebook_as_ipynb", path="other.ipynb", mirror=True)
         await call(two, "add_cell", code="later", execute=False, notebook="main")
-        await anyio.sleep(0.6)
+        await reached(
+            lambda: len(sources(tmp_path / "other.ipynb")) == 5, "the cell in the mirror that is kept current"
+        )
         assert len(sources(path)) == 4
+    (tmp_path / "other.ipynb").unlink()
     assert [each.name for each in tmp_path.glob("*.ipynb")] == ["book.ipynb"]
 
 
@@ -366,7 +358,7 @@ async def test_documents_in_a_python_program(data_dir: Path, tmp_path: Path) -> 
         assert (await book.export(str(tmp_path / "out.py"))).startswith("# %% [markdown]")
         await book.mirror(tmp_path / "mirror.ipynb")
         await book.add_cell("last = 1")
-        await until(lambda: sources(tmp_path / "mirror.ipynb")[-1] == "last = 1", "the mirror")
+        await reached(lambda: sources(tmp_path / "mirror.ipynb")[-1] == "last = 1", "the mirror")
         await book.mirror("")
         with pytest.raises(NotFound, match="There is no file"):
             await book.load(tmp_path / "none.ipynb")

@@ -1,8 +1,7 @@
-"""An environment of a notebook's own: made where it works, installed into while it runs, there again afterwards."""
+"""A notebook with its own virtual environment: made in its workspace, installed into while it runs, and kept."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,8 @@ INDEX = "pypi.org,files.pythonhosted.org"
 LOOK = "import six, sys\n[six.__name__, six.__file__.startswith(sys.prefix), sys.prefix]"
 
 
-@pytest.fixture
-async def client(data_dir: Path) -> AsyncIterator[Client[Any]]:
-    async with stdio_client(data_dir, preload="") as connected:
-        yield connected
-
-
-async def test_what_is_installed_is_there_at_once_after_a_crash_a_reset_and_a_restart(data_dir: Path) -> None:
-    async with stdio_client(data_dir, preload="", network=INDEX) as client:
+async def test_installed_packages_stay_after_a_crash_a_reset_and_a_restart(data_dir: Path) -> None:
+    async with stdio_client(data_dir, network=INDEX) as client:
         made = await call(client, "create_notebook", name="own", python="venv")
         folder = str(Path(made.structured_content["workspace"]) / ".venv")
         before = await call(client, "execute", code="import sys\nx = 41\nsys.prefix", timeout=120)
@@ -44,7 +37,7 @@ async def test_what_is_installed_is_there_at_once_after_a_crash_a_reset_and_a_re
         await call(client, "create_notebook", name="another", python="venv")
         elsewhere = await call(client, "execute", code="import six", timeout=120)
         assert elsewhere.structured_content["error_type"] == "ModuleNotFoundError"
-    async with stdio_client(data_dir, preload="", network=INDEX) as client:
+    async with stdio_client(data_dir, network=INDEX) as client:
         await call(client, "use_notebook", name="own")
         assert await value(client, LOOK) == ["six", True, folder]
         branch = await call(client, "branch_notebook", name="branch of it")
@@ -54,7 +47,7 @@ async def test_what_is_installed_is_there_at_once_after_a_crash_a_reset_and_a_re
         assert await value(client, LOOK) == ["six", True, folder]
 
 
-async def test_an_installation_that_fails_is_an_error_with_its_words_and_variables_are_kept(
+async def test_a_failed_installation_is_an_error_and_keeps_variables(
     client: Client[Any],
 ) -> None:
     await call(client, "create_notebook", name="own", python="venv")
@@ -67,20 +60,20 @@ async def test_an_installation_that_fails_is_an_error_with_its_words_and_variabl
 
 
 @pytest.mark.parametrize("python", ["/nowhere/bin/python", "/", "/bin/true"])
-async def test_an_interpreter_that_is_none_is_said_and_other_notebooks_run(client: Client[Any], python: str) -> None:
-    made = await call(client, "create_notebook", name="wrong", python=python, use=False)
+async def test_a_bad_interpreter_is_named_and_other_notebooks_run(client: Client[Any], python: str) -> None:
+    made = await call(client, "create_notebook", python=python, use=False)
     assert not made.is_error
+    wrong = made.structured_content["name"]
     for _ in range(2):
-        refused = await call(client, "execute", code="x = 41", notebook="wrong", timeout=30)
+        refused = await call(client, "execute", code="x = 41", notebook=wrong, timeout=30)
         assert refused.is_error and text(refused).endswith((".", "`python`."))
         if python != "/bin/true":
             assert f"Python could not be started ({python}: " in text(refused) and "`python`" in text(refused)
     kept = await call(client, "list_notebooks")
-    info = {each["name"]: each for each in kept.structured_content["notebooks"]}["wrong"]
+    info = {each["name"]: each for each in kept.structured_content["notebooks"]}[wrong]
     assert (info["kernel"], info["cells"], info["runs"]) == ("not started", 0, 0)
-    added = await call(client, "add_cell", code="x = 41", execute=False, notebook="wrong")
+    added = await call(client, "add_cell", code="x = 41", execute=False, notebook=wrong)
     assert not added.is_error  # it can be edited all the same
-    await call(client, "create_notebook", name="right")
     assert await value(client, "40 + 2") == 42
 
 

@@ -15,7 +15,8 @@ import quire
 from quire.core.app import App
 from quire.core.errors import NotFound, Refused
 from quire.core.model import LOCAL, Notebook, NotebookId
-from tests.support.servers import call, http_client, http_server, stdio_client, text
+from tests.support.notebooks import Book, new_book
+from tests.support.servers import SharedServer, call, http_client, http_server, in_process_client, text
 
 # one pixel
 PNG = base64.b64decode(
@@ -24,33 +25,53 @@ PNG = base64.b64decode(
 BINARY = bytes(range(256)) * 4
 
 
-@pytest.fixture(params=["stdio-2026", "http-2025"])
-async def files(request: pytest.FixtureRequest, data_dir: Path) -> AsyncIterator[Client[Any]]:
+@pytest.fixture(scope="module")
+def server_settings() -> dict[str, Any]:
+    return {"toolsets": "default,files", "max_file_bytes": 100_000}
+
+
+@pytest.fixture(scope="module", params=["stdio-2026", "http-2025"])
+async def connected(
+    request: pytest.FixtureRequest, shared_server: SharedServer, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Client[Any]]:
     """A client of a server that has the set, over each transport and in each era once."""
     if request.param == "stdio-2026":
-        async with stdio_client(data_dir, toolsets="default,files", max_file_bytes=100_000) as connected:
-            yield connected
+        yield await shared_server.client()
     else:
+        data_dir = tmp_path_factory.mktemp("http") / "data"
         with http_server(data_dir, toolsets="all", max_file_bytes=100_000) as (url, _):
-            async with http_client(url, mode="legacy") as connected:
-                yield connected
+            async with http_client(url, mode="legacy") as client:
+                yield client
+
+
+@pytest.fixture
+async def book(connected: Client[Any]) -> AsyncIterator[Book]:
+    async with new_book(connected, use=True) as made:
+        yield made
+
+
+@pytest.fixture
+def files(book: Book) -> Client[Any]:
+    """A client whose current notebook is new."""
+    return book.client
 
 
 def encoded(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
 
 
-async def test_the_set_is_offered_to_those_who_ask_for_it(stdio: Client[Any], data_dir: Path) -> None:
-    assert "read_file" not in {tool.name for tool in await stdio.list_tools()}
-    assert not [each for each in await stdio.list_resource_templates() if "files" in each.uri_template]
-    async with stdio_client(data_dir, toolsets="files") as alone:
+async def test_the_set_is_offered_only_where_it_is_asked_for(data_dir: Path) -> None:
+    async with in_process_client(data_dir) as default:
+        assert "read_file" not in {tool.name for tool in await default.list_tools()}
+        assert not [each for each in await default.list_resource_templates() if "files" in each.uri_template]
+    async with in_process_client(data_dir, toolsets="files") as alone:
         assert {tool.name for tool in await alone.list_tools()} == {"list_files", "read_file", "write_file"}
 
 
-async def test_a_file_goes_in_is_used_by_a_cell_and_comes_out(files: Client[Any]) -> None:
+async def test_a_file_goes_in_is_used_by_a_cell_and_comes_out(files: Client[Any], book: Book) -> None:
     wrote = await call(files, "write_file", path="in/data.csv", text="a,b\n1,2\n")
     assert text(wrote) == "Wrote 8 bytes; in/data.csv has 8 bytes." and not wrote.is_error
-    assert wrote.structured_content["uri"] == "notebook://main/files/in/data.csv"
+    assert wrote.structured_content["uri"] == f"notebook://{book.name}/files/in/data.csv"
     ran = await call(files, "execute", code="open('out.txt', 'w').write(open('in/data.csv').read().upper())")
     assert not ran.is_error, text(ran)
     more = await call(files, "execute", code="open('in/data.csv', 'a').write('3,4\\n'); open('in/new', 'w').close()")
@@ -66,13 +87,13 @@ async def test_a_file_goes_in_is_used_by_a_cell_and_comes_out(files: Client[Any]
     ]
 
 
-async def test_bytes_go_in_and_come_out_as_they_are(files: Client[Any]) -> None:
+async def test_bytes_go_in_and_come_out_as_they_are(files: Client[Any], book: Book) -> None:
     assert not (await call(files, "write_file", path="x.bin", base64=encoded(BINARY))).is_error
     read = await call(files, "read_file", path="x.bin")
     (blob,) = [block for block in read.content if block.type == "resource"]
     assert base64.b64decode(blob.resource.blob) == BINARY
     assert read.structured_content["kind"] == "binary" and "text" not in read.structured_content
-    for uri in ("notebook://files/x.bin", "notebook://main/files/x.bin", "notebook://current/files/x.bin"):
+    for uri in ("notebook://files/x.bin", f"notebook://{book.name}/files/x.bin", "notebook://current/files/x.bin"):
         assert base64.b64decode((await files.read_resource(uri))[0].blob) == BINARY
     part = await call(files, "read_file", path="x.bin", start=10, limit=5)
     assert base64.b64decode(part.content[0].resource.blob) == BINARY[10:15]
@@ -87,11 +108,11 @@ async def test_a_picture_is_shown_as_one(files: Client[Any]) -> None:
     assert (await call(files, "read_file", path="no.png")).content[0].text == "not a picture"
 
 
-async def test_a_long_text_comes_in_parts_that_say_where_to_go_on(files: Client[Any]) -> None:
+async def test_a_long_text_comes_in_parts_that_say_where_to_go_on(files: Client[Any], book: Book) -> None:
     whole = "".join(f"{number} äöü€\n" for number in range(3_000))
     await call(files, "write_file", path="long.txt", text=whole)
     part = await call(files, "read_file", path="long.txt")
-    assert part.structured_content["end"] <= 8_000 and "whole: notebook://main/files/long.txt" in text(part)
+    assert part.structured_content["end"] <= 8_000 and f"whole: notebook://{book.name}/files/long.txt" in text(part)
     read, place = "", 0
     while place < len(whole.encode()):
         part = (await call(files, "read_file", path="long.txt", start=place, limit=9_999)).structured_content
@@ -118,11 +139,11 @@ async def test_a_name_with_signs_and_spaces_has_an_address(files: Client[Any]) -
 
 
 async def test_another_notebooks_files_are_its_own(files: Client[Any]) -> None:
-    await call(files, "write_file", path="x", text="of main")
+    await call(files, "write_file", path="x", text="of this")
     await call(files, "create_notebook", name="other", use=False)
     assert (await call(files, "read_file", path="x", notebook="other")).is_error
     await call(files, "write_file", path="x", text="of other", notebook="other")
-    assert (await call(files, "read_file", path="x")).content[0].text == "of main"
+    assert (await call(files, "read_file", path="x")).content[0].text == "of this"
     assert (await files.read_resource("notebook://other/files/x"))[0].text == "of other"
 
 
@@ -158,17 +179,17 @@ async def test_an_absolute_path_inside_is_taken_as_cells_print_it(files: Client[
     ],
 )
 async def test_what_cannot_be_done_is_said_and_changes_nothing(
-    data_dir: Path, tool: str, arguments: dict[str, Any], says: str
+    shared_server: SharedServer, tool: str, arguments: dict[str, Any], says: str
 ) -> None:
-    async with stdio_client(data_dir, toolsets="files", preload="") as client:
-        await call(client, "write_file", path="x", text="old")
-        await call(client, "write_file", path="f/y", text="")
-        answer = await call(client, tool, **arguments)
+    async with new_book(await shared_server.client(), use=True) as book:
+        await book.ask("write_file", path="x", text="old")
+        await book.ask("write_file", path="f/y", text="")
+        answer = await book.ask(tool, **arguments)
         assert answer.is_error and says in text(answer), text(answer)
-        assert (await call(client, "read_file", path="x")).content[0].text == "old"
+        assert (await book.ask("read_file", path="x")).content[0].text == "old"
 
 
-async def test_a_notebook_called_files_from_before_is_found_and_no_new_one_is_made(app: App) -> None:
+async def test_an_old_notebook_called_files_is_found_and_a_new_one_refused(app: App) -> None:
     older = Notebook(id=NotebookId("1" * 32), name="files", owner=LOCAL, runtime="python", created_at=0)
     await app.notebooks._store.create_notebook(older)
     assert (await app.notebooks.named(LOCAL, "files")).id == older.id

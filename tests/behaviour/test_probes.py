@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
 
@@ -15,7 +17,7 @@ from quire.frontends.http import metrics
 from quire.frontends.http.probes import may_see_metrics
 from tests.support.http_users import Users, bearer
 from tests.support.servers import call, http_client, http_server, stdio_client
-from tests.support.waiting import reached
+from tests.support.waiting import DEADLINE, reached
 
 SAMPLE = re.compile(r'([a-z_]+)(?:\{((?:[a-z_]+="[^"]*",?)*)\})? (\S+)')
 
@@ -35,17 +37,26 @@ def parsed(text: str) -> dict[str, float]:
     return found
 
 
-async def test_metrics_count_calls_runs_kernels_and_checkpoints(data_dir: Path) -> None:
-    with http_server(data_dir, preload="") as (url, _):
-        async with http_client(url) as client:
-            for code in ("x = 1", "x", "1/0"):
-                await call(client, "execute", code=code)
-            await call(client, "execute", code="1", notebook="nowhere")
-            await call(client, "what is this")
-            await client.get_prompt("analyse_notebook")
-            await reached(lambda: seen(url)["quire_checkpoints"] >= 1, "a checkpoint is counted")
-            await reached(lambda: seen(url)["quire_kernels_spare"] == 1, "the spare kernel is counted")
-        found = seen(url)
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server. Only one test calls its tools, and counts the calls."""
+    with http_server(tmp_path_factory.mktemp("http") / "data") as (found, _):
+        yield found
+
+
+async def test_metrics_count_calls_runs_kernels_and_checkpoints(url: str) -> None:
+    async with http_client(url) as client:
+        for code in ("x = 1", "x", "1/0"):
+            await call(client, "execute", code=code)
+        await call(client, "execute", code="1", notebook="nowhere")
+        await call(client, "what is this")
+        await client.get_prompt("analyse_notebook")
+        await reached(lambda: seen(url)["quire_checkpoints"] >= 1, "a checkpoint is counted")
+        await reached(lambda: seen(url)["quire_kernels_spare"] == 1, "the spare kernel is counted")
+    found = seen(url)
+    named = dict(re.findall(r"# HELP (\S+) (.+)", httpx2.get(url.replace("/mcp", "/metrics")).text))
+    assert named.items() <= metrics.HELP.items()  # each says what it is
+    assert metrics.HELP.keys() - named.keys() == {"quire_capability_calls_total", "quire_capability_call_seconds"}
     assert found['quire_calls_total{tool="execute",outcome="ok"}'] == 2
     assert found['quire_calls_total{tool="execute",outcome="error"}'] == 1
     assert found['quire_calls_total{tool="execute",outcome="refused"}'] == 1
@@ -72,16 +83,6 @@ def written(end: float) -> str:
     return "+Inf" if end == float("inf") else f"{end:g}"
 
 
-async def test_every_metric_says_what_it_is(data_dir: Path) -> None:
-    with http_server(data_dir, preload="") as (url, _):
-        async with http_client(url) as client:
-            await call(client, "execute", code="1")
-        told = httpx2.get(url.replace("/mcp", "/metrics")).text
-    named = dict(re.findall(r"# HELP (\S+) (.+)", told))
-    assert named.items() <= metrics.HELP.items()
-    assert metrics.HELP.keys() - named.keys() == {"quire_capability_calls_total", "quire_capability_call_seconds"}
-
-
 def test_without_authentication_metrics_are_for_this_machine() -> None:
     def asked(host: str | None) -> bool:
         app, client = Starlette(), (host, 1) if host is not None else None
@@ -92,28 +93,24 @@ def test_without_authentication_metrics_are_for_this_machine() -> None:
     assert not asked("10.0.0.7") and not asked("2001:db8::1") and not asked("testclient")
 
 
-def test_a_server_that_can_work_is_ready_and_one_without_an_interpreter_says_why_not(
-    data_dir: Path, tmp_path: Path
-) -> None:
-    with http_server(data_dir, preload="") as (url, _):
-        ready = httpx2.get(url.replace("/mcp", "/readyz"), timeout=30)
-        assert (ready.status_code, ready.json()) == (200, {"status": "ready"})
+def test_a_server_without_an_interpreter_is_not_ready_and_says_why(url: str, tmp_path: Path) -> None:
+    ready = httpx2.get(url.replace("/mcp", "/readyz"), timeout=DEADLINE)
+    assert (ready.status_code, ready.json()) == (200, {"status": "ready"})
     with http_server(tmp_path / "other", python=str(tmp_path / "no-python")) as (url, _):
-        answer = httpx2.get(url.replace("/mcp", "/readyz"), timeout=30)
+        answer = httpx2.get(url.replace("/mcp", "/readyz"), timeout=DEADLINE)
         assert answer.status_code == 503 and answer.json()["status"] == "not ready"
         assert "no-python" in answer.json()["why"]["runtime"] and "store" not in answer.json()["why"]
         assert httpx2.get(url.replace("/mcp", "/healthz")).status_code == 200  # it is there all the same
 
 
-def test_who_calls_the_server_by_another_name_is_answered_by_none_of_them(data_dir: Path) -> None:
-    with http_server(data_dir, preload="") as (url, _):
-        for path in ("/metrics", "/readyz"):
-            answer = httpx2.get(url.replace("/mcp", path), headers={"Host": "evil.example"})
-            assert answer.status_code in (403, 421)
+def test_a_request_with_another_host_name_is_refused(url: str) -> None:
+    for path in ("/metrics", "/readyz"):
+        answer = httpx2.get(url.replace("/mcp", path), headers={"Host": "evil.example"})
+        assert answer.status_code in (403, 421)
 
 
-async def test_with_authentication_metrics_are_for_admins_and_lines_say_who_called(data_dir: Path) -> None:
-    with http_server(data_dir, preload="", auth="tokens") as (url, _):
+async def test_with_authentication_only_admins_see_metrics(data_dir: Path) -> None:
+    with http_server(data_dir, auth="tokens") as (url, _):
         users = Users(url, data_dir)
         asked = url.replace("/mcp", "/metrics")
         admin = bearer(users.token("root", admin=True))
@@ -123,7 +120,7 @@ async def test_with_authentication_metrics_are_for_admins_and_lines_say_who_call
         assert "admin" in httpx2.get(asked, headers=bearer("quire_wrong")).text
         assert "quire_calls_total" in httpx2.get(asked, headers=admin).text
         for path in ("/healthz", "/readyz"):
-            assert httpx2.get(url.replace("/mcp", path), timeout=30).status_code == 200
+            assert httpx2.get(url.replace("/mcp", path), timeout=DEADLINE).status_code == 200
     assert [json.loads(line)["who"] for line in (data_dir / "audit.jsonl").read_text().splitlines()] == ["alice"]
 
 
@@ -148,7 +145,7 @@ main()
 async def test_a_span_of_a_call_has_the_notebook_the_run_and_the_outcome(data_dir: Path, tmp_path: Path) -> None:
     spans = tmp_path / "spans"
     command = ("-c", TRACED.format(spans=str(spans)))
-    async with stdio_client(data_dir, preload="", command=command) as client:
+    async with stdio_client(data_dir, command=command) as client:
         done = await call(client, "execute", code="secret = 'not in a span'")
         await call(client, "execute", code="1", notebook="nowhere")
         await call(client, "list_notebooks")

@@ -1,30 +1,69 @@
-"""The `sandbox` tool set as a client sees it, over real transports."""
+"""The `sandbox` tool set as a client sees it."""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fastmcp import Client
 
-from tests.support.processes import processes_of
+from tests.support.processes import alive, processes_of
 from tests.support.quick_backend import Quick, install, misbehaving
-from tests.support.servers import call, http_client, http_server, stdio_client, text
-from tests.support.waiting import until
+from tests.support.servers import SharedServers, call, http_client, http_server, stdio_client, text
+from tests.support.waiting import until, wait_until
 from tests.support.wasm.assets import assets_dir
 
-SET: dict[str, Any] = {"toolsets": "sandbox", "preload": "", "spare_kernels": 0}
+SET: dict[str, Any] = {"toolsets": "sandbox", "spare_kernels": 0}
+
+
+async def without_sessions(client: Client[Any]) -> AsyncIterator[Client[Any]]:
+    """The client; its sessions are destroyed when the test is over, so that the next one finds none."""
+    yield client
+    for session in (await call(client, "list_sessions")).structured_content["sessions"]:
+        await call(client, "destroy_session", session_id=session["session_id"])
 
 
 @pytest.fixture
-async def client(data_dir: Path) -> AsyncIterator[Client[Any]]:
-    async with stdio_client(data_dir, assets_dir=assets_dir(), **SET) as connected:
+async def client(shared_servers: SharedServers) -> AsyncIterator[Client[Any]]:
+    async for connected in without_sessions(await shared_servers.client(assets_dir=assets_dir(), **SET)):
         yield connected
+
+
+@pytest.fixture
+async def impatient(shared_servers: SharedServers) -> AsyncIterator[Client[Any]]:
+    """A client of a server that answers before a long run is over."""
+    async for connected in without_sessions(await shared_servers.client(assets_dir=assets_dir(), patience=2, **SET)):
+        yield connected
+
+
+@pytest.fixture
+async def beside(shared_servers: SharedServers) -> AsyncIterator[Client[Any]]:
+    """A client of a server that has other tool sets, too."""
+    settings = {**SET, "toolsets": "sandbox,repl,notebook,capabilities"}
+    async for connected in without_sessions(await shared_servers.client(assets_dir=assets_dir(), **settings)):
+        yield connected
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The workspace of the server of `in_folder`. It is not there unless a test makes it."""
+    return tmp_path_factory.mktemp("workspace") / "project"
+
+
+@pytest.fixture
+async def in_folder(shared_servers: SharedServers, folder: Path) -> AsyncIterator[Client[Any]]:
+    """A client of a server whose sessions all work in one folder."""
+    settings = {"assets_dir": assets_dir(), "workspace": folder, **SET}
+    async for connected in without_sessions(await shared_servers.client(**settings)):
+        yield connected
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 async def test_code_runs_in_the_clients_own_session_of_each_language(client: Client[Any]) -> None:
@@ -50,7 +89,7 @@ async def test_without_a_session_nothing_stays(client: Client[Any]) -> None:
     assert (await call(client, "list_sessions")).structured_content["sessions"] == []
 
 
-async def test_sessions_are_made_listed_and_destroyed_with_their_files(client: Client[Any]) -> None:
+async def test_sessions_are_made_listed_and_destroyed_with_files(client: Client[Any]) -> None:
     made = await call(client, "create_session", language="javascript", memory_bytes=2**27)
     name, place = made.structured_content["session_id"], Path(made.structured_content["workspace"])
     assert name == "javascript-1"
@@ -75,33 +114,31 @@ async def test_a_session_is_there_before_its_first_run(client: Client[Any], lang
     assert ran.structured_content["return_value"] == 2 and "notice" not in ran.structured_content
 
 
-async def test_a_session_that_cannot_begin_is_made_and_its_first_run_says_why(data_dir: Path, tmp_path: Path) -> None:
-    place = tmp_path / "place"
-    async with stdio_client(data_dir, assets_dir=assets_dir(), workspace=place, **SET) as client:
-        place.write_text("no folder")
-        made = await call(client, "create_session", session_id="s")
-        assert not made.is_error and made.structured_content["state"] == "not started"
-        failed = await call(client, "execute_code", code="1", session_id="s")
-        assert failed.is_error and "cannot be made" in text(failed)
-        place.unlink()
-        assert (await call(client, "execute_code", code="1", session_id="s")).structured_content["return_value"] == 1
+async def test_the_first_run_of_a_session_that_cannot_begin_says_why(in_folder: Client[Any], folder: Path) -> None:
+    client = in_folder
+    folder.write_text("no folder")
+    made = await call(client, "create_session", session_id="s")
+    assert not made.is_error and made.structured_content["state"] == "not started"
+    failed = await call(client, "execute_code", code="1", session_id="s")
+    assert failed.is_error and "cannot be made" in text(failed)
+    folder.unlink()
+    assert (await call(client, "execute_code", code="1", session_id="s")).structured_content["return_value"] == 1
 
 
 @pytest.mark.parametrize("destroy", ["once", "by name"])
-async def test_a_folder_that_is_a_persons_is_never_deleted(data_dir: Path, tmp_path: Path, destroy: str) -> None:
-    mine = tmp_path / "project"
-    mine.mkdir()
-    (mine / "work.txt").write_text("mine")
-    async with stdio_client(data_dir, assets_dir=assets_dir(), workspace=mine, **SET) as client:
-        if destroy == "once":
-            ran = await call(client, "execute_code", code="open('work.txt').read()", session_id="none")
-            assert ran.structured_content["return_value"] == "mine"
-        else:
-            await call(client, "create_session", session_id="s")
-            await call(client, "execute_code", code="1", session_id="s")
-            assert "its files stay" in text(await call(client, "destroy_session", session_id="s"))
-        assert (await call(client, "list_sessions")).structured_content["sessions"] == []
-    assert (mine / "work.txt").read_text() == "mine"
+async def test_a_folder_that_is_a_persons_is_never_deleted(in_folder: Client[Any], folder: Path, destroy: str) -> None:
+    client = in_folder
+    folder.mkdir()
+    (folder / "work.txt").write_text("mine")
+    if destroy == "once":
+        ran = await call(client, "execute_code", code="open('work.txt').read()", session_id="none")
+        assert ran.structured_content["return_value"] == "mine"
+    else:
+        await call(client, "create_session", session_id="s")
+        await call(client, "execute_code", code="1", session_id="s")
+        assert "its files stay" in text(await call(client, "destroy_session", session_id="s"))
+    assert (await call(client, "list_sessions")).structured_content["sessions"] == []
+    assert (folder / "work.txt").read_text() == "mine"
 
 
 async def test_an_error_has_a_type_a_message_and_guidance(client: Client[Any]) -> None:
@@ -115,23 +152,20 @@ async def test_an_error_has_a_type_a_message_and_guidance(client: Client[Any]) -
 
 
 @pytest.mark.parametrize("language", ["python", "javascript"])
-async def test_a_host_that_is_killed_costs_what_ran_in_it_and_no_session(data_dir: Path, language: str) -> None:
-    async with stdio_client(data_dir, assets_dir=assets_dir(), **SET) as client:
-        keep = {"python": "x = [1]; x.append(x); len(x)", "javascript": "let x = [1]; x.push(x); x.length"}[language]
-        assert (await call(client, "execute_code", code=keep, language=language)).structured_content[
-            "return_value"
-        ] == 2
-        await until(lambda: is_protected(client), "a checkpoint is taken")
-        for pid in hosts():
-            os.kill(pid, signal.SIGKILL)
-        again = "x[1] is x" if language == "python" else "x[1] === x"
+async def test_a_killed_host_costs_what_ran_in_it_and_no_session(client: Client[Any], language: str) -> None:
+    keep = {"python": "x = [1]; x.append(x); len(x)", "javascript": "let x = [1]; x.push(x); x.length"}[language]
+    ran = await call(client, "execute_code", code=keep, language=language)
+    assert ran.structured_content["return_value"] == 2
+    await until(lambda: is_protected(client), "a checkpoint is taken")
+    kill_hosts()
+    again = "x[1] is x" if language == "python" else "x[1] === x"
+    found = await call(client, "execute_code", code=again, language=language)
+    if found.structured_content["state"] == "CRASHED":  # the server had not noticed yet
         found = await call(client, "execute_code", code=again, language=language)
-        if found.structured_content["state"] == "CRASHED":  # sent before the system had ended it
-            found = await call(client, "execute_code", code=again, language=language)
-        assert found.structured_content["return_value"] is True, text(found)
+    assert found.structured_content["return_value"] is True, text(found)
 
 
-async def test_each_http_session_has_a_sandbox_of_its_own_and_those_without_share_one(data_dir: Path) -> None:
+async def test_each_http_session_has_its_own_sandbox_and_others_share_one(data_dir: Path) -> None:
     with http_server(data_dir, assets_dir=assets_dir(), **SET) as (url, _):
         async with http_client(url, mode="legacy") as one, http_client(url, mode="legacy") as two:
             await call(one, "execute_code", code="x = 1")
@@ -161,13 +195,12 @@ async def test_runtimes_say_what_they_are(client: Client[Any]) -> None:
     assert "Python 3.14" in listed[1]["version"] and "QuickJS" in listed[2]["version"]
 
 
-async def test_a_notebook_of_another_runtime_is_no_session(data_dir: Path) -> None:
-    async with stdio_client(data_dir, assets_dir=assets_dir(), **{**SET, "toolsets": "sandbox,notebook"}) as client:
-        await call(client, "create_notebook", name="book")
-        refused = await call(client, "execute_code", code="1", session_id="book")
-        assert refused.is_error and "runtime python, no sandbox session" in text(refused)
-        refused = await call(client, "create_notebook", name="b", runtime="wasm-python", shell="ipython")
-        assert refused.is_error and "shell is for the runtime python" in text(refused)
+async def test_a_notebook_of_another_runtime_is_no_session(beside: Client[Any]) -> None:
+    await call(beside, "create_notebook", name="book")
+    refused = await call(beside, "execute_code", code="1", session_id="book")
+    assert refused.is_error and "runtime python, no sandbox session" in text(refused)
+    refused = await call(beside, "create_notebook", name="b", runtime="wasm-python", shell="ipython")
+    assert refused.is_error and "shell is for the runtime python" in text(refused)
 
 
 class Person:
@@ -182,37 +215,39 @@ class Person:
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-@pytest.mark.parametrize("language", ["python", "javascript"])
-async def test_a_person_is_asked_about_a_call_that_needs_it(
-    data_dir: Path, tmp_path: Path, mode: str, language: str
-) -> None:
+async def test_a_person_is_asked_about_a_call_that_needs_it(data_dir: Path, tmp_path: Path, mode: str) -> None:
     person, quick = Person(), Quick(journal=tmp_path / "journal")
     settings = {**SET, "toolsets": "sandbox,capabilities"}
     async with stdio_client(data_dir, mode=mode, person=person, assets_dir=assets_dir(), **settings) as client:
         await install(client, "quick", quick.command)
-        before = "open('f', 'w').close()\n" if language == "python" else "files.write('f', '')\n"
-        wipe = {"python": "str(quick.wipe('/all'))", "javascript": "await quick.wipe({path: '/all'})"}[language]
-        ran = await call(client, "execute_code", code=before + wipe, language=language)
-        assert ran.structured_content["return_value"] == "wiped /all", text(ran)
-        assert len(person.asked) == 1 and 'quick.wipe(path="/all")' in person.asked[0]
-        once = await call(client, "execute_code", code=wipe, language=language, session_id="none")
-        assert once.is_error and len(person.asked) == 1 and len(quick.calls("wipe")) == 1
-        assert once.structured_content["error"]["type"] == "ApprovalDenied"
-        assert 'the session is not "none"' in text(once)
+        for number, language in enumerate(("python", "javascript"), start=1):
+            before = "open('f', 'w').close()\n" if language == "python" else "files.write('f', '')\n"
+            wipe = {"python": "str(quick.wipe('/all'))", "javascript": "await quick.wipe({path: '/all'})"}[language]
+            ran = await call(client, "execute_code", code=before + wipe, language=language)
+            assert ran.structured_content["return_value"] == "wiped /all", text(ran)
+            assert len(person.asked) == number and 'quick.wipe(path="/all")' in person.asked[-1]
+            once = await call(client, "execute_code", code=wipe, language=language, session_id="none")
+            assert once.is_error and len(person.asked) == number and len(quick.calls("wipe")) == number
+            assert once.structured_content["error"]["type"] == "ApprovalDenied"
+            assert 'the session is not "none"' in text(once)
 
 
-async def test_alone_it_names_no_tool_that_is_not_there_for_a_run_that_goes_on(data_dir: Path) -> None:
-    async with stdio_client(data_dir, assets_dir=assets_dir(), patience=0.3, **SET) as client:
-        code = "print('begun')\nimport time\ntime.sleep(1000)"
-        going = text(await call(client, "execute_code", code=code))
-        found = re.search(r"It goes on: (notebook://\S+) shows it, destroy_session ends it\.", going)
-        assert found, going
-        shown = await client.read_resource(found[1])
-        assert "begun" in shown[0].text and "RUNNING" in shown[0].text
-        behind = text(await call(client, "execute_code", code="1"))
-        assert "Call again later: what you run then comes after it." in behind
-        await client.call_tool("destroy_session", {"session_id": "python-session"})
-        assert text(await call(client, "execute_code", code="1 + 1")).startswith("2\n")
+async def test_the_answer_for_a_run_that_goes_on_names_tools_of_this_set(impatient: Client[Any]) -> None:
+    client = impatient
+    code = "print('begun')\nimport time\ntime.sleep(1000)"
+    going = text(await call(client, "execute_code", code=code, timeout=1000))
+    found = re.search(r"It goes on: (notebook://\S+) shows it, destroy_session ends it\.", going)
+    assert found, going
+
+    async def begun() -> bool:
+        return "begun" in (await client.read_resource(found[1]))[0].text
+
+    await until(begun, "the run has printed")
+    assert "RUNNING" in (await client.read_resource(found[1]))[0].text
+    behind = text(await call(client, "execute_code", code="1"))
+    assert "Call again later: what you run then comes after it." in behind
+    await client.call_tool("destroy_session", {"session_id": "python-session"})
+    assert text(await call(client, "execute_code", code="1 + 1")).startswith("2\n")
 
 
 CAUGHT = {
@@ -222,19 +257,18 @@ CAUGHT = {
 
 
 @pytest.mark.parametrize("language", CAUGHT)
-async def test_code_hears_of_a_lost_backend_nothing_that_it_printed_and_whoever_reads_the_result_does(
-    data_dir: Path, language: str
+async def test_what_a_lost_backend_printed_is_in_the_result_and_not_told_to_code(
+    beside: Client[Any], language: str
 ) -> None:
-    settings = {**SET, "toolsets": "sandbox,capabilities"}
-    async with stdio_client(data_dir, assets_dir=assets_dir(), **settings) as client:
-        await install(client, "frail", misbehaving("dies", "1"))
-        done = (await call(client, "execute_code", code=CAUGHT[language], language=language)).structured_content
-        assert "Its server" in done["return_value"], done
-        assert "/" not in done["return_value"] and "out of memory" not in done["return_value"]
-        assert "out of memory" in done["stderr"]
+    await install(beside, "frail", misbehaving("dies", "1"))
+    done = (await call(beside, "execute_code", code=CAUGHT[language], language=language)).structured_content
+    assert "Its server" in done["return_value"], done
+    assert "/" not in done["return_value"] and "out of memory" not in done["return_value"]
+    assert "out of memory" in done["stderr"]
+    await call(beside, "uninstall_capability", name="frail")
 
 
-async def test_what_a_session_s_own_code_publishes_is_a_tool_while_it_has_it(client: Client[Any]) -> None:
+async def test_a_function_that_a_session_publishes_is_a_tool_while_it_lasts(client: Client[Any]) -> None:
     async def area() -> bool:
         return "area" in {tool.name for tool in await client.list_tools()}
 
@@ -243,10 +277,9 @@ async def test_what_a_session_s_own_code_publishes_is_a_tool_while_it_has_it(cli
     assert await area()
     assert (await call(client, "area", w=3)).structured_content["return_value"] == 21
     await until(lambda: is_protected(client), "a checkpoint is taken")
-    for pid in hosts():
-        os.kill(pid, signal.SIGKILL)
+    kill_hosts()
     again = await call(client, "area", w=3)
-    if again.structured_content["state"] == "CRASHED":  # sent before the system had ended it
+    if again.structured_content["state"] == "CRASHED":  # the server had not noticed yet
         again = await call(client, "area", w=3)
     assert again.structured_content["return_value"] == 21 and await area()
     await call(client, "execute_code", code="caps.unregister('area')")
@@ -268,27 +301,36 @@ async def is_protected(client: Client[Any]) -> bool:
     return not session["protection"].startswith("unprotected")
 
 
-def hosts() -> list[int]:
-    below = processes_of(os.getpid())
-    return [pid for pid in below if b"quire.runtimes.wasm.host" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+def is_host(pid: int) -> bool:
+    with suppress(OSError):
+        return b"quire.runtimes.wasm.host" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False  # it is gone
 
 
-async def test_a_call_that_waits_for_its_turn_has_not_failed(data_dir: Path) -> None:
+def kill_hosts() -> None:
+    """Kill every process below this one in which WebAssembly runs, and wait until they are gone."""
+    hosts = [pid for pid in processes_of(os.getpid()) if is_host(pid)]
+    assert hosts
+    for pid in hosts:
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not any(map(alive, hosts)), "the hosts are gone")
+
+
+async def test_a_call_that_waits_for_its_turn_has_not_failed(impatient: Client[Any]) -> None:
     told: list[str | None] = []
 
     async def heard(progress: float, total: float | None, message: str | None) -> None:
         told.append(message)
 
-    async with stdio_client(data_dir, assets_dir=assets_dir(), patience=2, **SET) as client:
-        first = await call(client, "execute_code", code="import time\ntime.sleep(30)", timeout=60)
-        assert (first.structured_content["state"], first.is_error) == ("RUNNING", False)
-        second = await client.call_tool("execute_code", {"code": "2"}, progress_handler=heard)
-        assert "waiting to begin" in told
-        assert (second.structured_content["state"], second.is_error) == ("IDLE", False)
-        assert "error" not in second.structured_content and "It waits for its turn" in text(second)
+    first = await call(impatient, "execute_code", code="import time\ntime.sleep(1000)", timeout=1000)
+    assert (first.structured_content["state"], first.is_error) == ("RUNNING", False)
+    second = await impatient.call_tool("execute_code", {"code": "2"}, progress_handler=heard)
+    assert "waiting to begin" in told
+    assert (second.structured_content["state"], second.is_error) == ("IDLE", False)
+    assert "error" not in second.structured_content and "It waits for its turn" in text(second)
 
 
-async def test_a_session_of_another_language_and_one_that_could_not_be_named_are_refused(client: Client[Any]) -> None:
+async def test_sessions_with_another_language_or_a_bad_name_are_refused(client: Client[Any]) -> None:
     await call(client, "create_session", session_id="mine")
     other = await call(client, "execute_code", code="let a = 1", language="javascript", session_id="mine")
     assert other.is_error and "Session 'mine' runs python, not javascript. Nothing was run." in text(other)
@@ -302,19 +344,16 @@ async def test_a_session_of_another_language_and_one_that_could_not_be_named_are
 
 
 @pytest.mark.parametrize("often", ["time.sleep(0.001)", "await asyncio.sleep(0.001)", "print('.', end='')"])
-async def test_python_is_stopped_softly_where_it_sleeps_shortly_or_prints_without_lines(
-    client: Client[Any], often: str
-) -> None:
+async def test_a_timeout_keeps_variables_of_code_that_sleeps_or_prints(client: Client[Any], often: str) -> None:
     code = f"import asyncio, time\nkept = 41\nwhile True: {often}"
     stopped = await call(client, "execute_code", code=code, timeout=2)
     assert stopped.structured_content["state"] == "TIMEOUT" and "Variables are kept." in text(stopped)
     assert (await call(client, "execute_code", code="kept + 1")).structured_content["return_value"] == 42
 
 
-async def test_functions_of_javascript_are_said_in_its_own_words(data_dir: Path) -> None:
-    async with stdio_client(data_dir, assets_dir=assets_dir(), **{**SET, "toolsets": "sandbox,repl"}) as client:
-        code = "function plain(a) {}\nclass Kind {}\nasync function later() {}"
-        await call(client, "execute_code", code=code, language="javascript")
-        lines = text(await call(client, "state", notebook="javascript-session")).splitlines()
+async def test_functions_of_javascript_are_said_in_its_own_words(beside: Client[Any]) -> None:
+    code = "function plain(a) {}\nclass Kind {}\nasync function later() {}"
+    await call(beside, "execute_code", code=code, language="javascript")
+    lines = text(await call(beside, "state", notebook="javascript-session")).splitlines()
     assert {"class Kind", "async function later()"} <= {line.strip() for line in lines}
     assert not any(line.startswith("def Kind") for line in lines)

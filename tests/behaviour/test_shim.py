@@ -1,22 +1,29 @@
-"""Notebooks in an environment without IPython: its syntax, magics and display classes work all the same."""
+"""Notebooks in an environment without IPython: its syntax, magics and display classes work there, too."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from fastmcp import Client
 
-from tests.support.servers import call, stdio_client, text
+from tests.support.servers import SharedServer, call, text
+
+
+@pytest.fixture(scope="module")
+async def bare(shared_server: SharedServer) -> Client[Any]:
+    """A client whose current notebook has an environment of its own, without IPython."""
+    client = await shared_server.client()
+    made = await call(client, "create_notebook", name="bare", python="venv")
+    assert not made.is_error, text(made)
+    return client
 
 
 @pytest.fixture
-async def client(data_dir: Path) -> AsyncIterator[Client[Any]]:
-    async with stdio_client(data_dir, preload="") as connected:
-        await call(connected, "create_notebook", name="bare", python="venv")
-        yield connected
+async def client(bare: Client[Any]) -> Client[Any]:
+    """The same client. Its namespace is empty."""
+    await call(bare, "reset")
+    return bare
 
 
 async def run(client: Client[Any], code: str) -> dict[str, Any]:

@@ -202,6 +202,11 @@ class ActiveRuns:
         begun = sum(run.begun.is_set() for run in runs)
         return begun, len(runs) - begun
 
+    def stop(self, notebook: NotebookId, why: Stop) -> None:
+        """Stop what runs there and what waits to."""
+        for run in self.of(notebook):
+            run.stop(why)
+
     def add(self, active: ActiveRun, *, first: bool = False) -> None:
         runs = self._runs.setdefault(active.notebook.id, [])
         runs.insert(0 if first else len(runs), active)

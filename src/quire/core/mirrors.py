@@ -201,16 +201,21 @@ class Mirrors:
             return any(cell.state is CellState.RUNNING for cell in cells)
 
     async def _is_on(self, mirror: _Mirror) -> bool:
-        """Whether it was not ended meanwhile, here or by another server."""
+        """Whether it was not ended meanwhile, here or by another server. One that another server moved is followed."""
         if self._mirrors.get(mirror.notebook.id) is not mirror:
             return False
         try:
-            on = (await self._documents.fresh(mirror.notebook)).mirror == str(mirror.path)
+            fresh = await self._documents.fresh(mirror.notebook)
         except NotFound:
-            on = False
-        if not on:
             del self._mirrors[mirror.notebook.id]
-        return on
+            return False
+        if fresh.mirror == str(mirror.path):
+            return True
+        del self._mirrors[mirror.notebook.id]
+        moved = self._adopt(fresh)
+        if moved is not None:
+            self._change(moved)
+        return False
 
     async def _text(self, notebook: Notebook, cells: list[Cell]) -> bytes:
         text = await anyio.to_thread.run_sync(self._dumps, notebook, cells)

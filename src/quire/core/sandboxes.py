@@ -10,6 +10,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from quire.core.access import Access
+from quire.core.active import ActiveRuns, Stop
 from quire.core.current import Client
 from quire.core.durable import Durable
 from quire.core.errors import NotFound, Refused
@@ -37,6 +38,7 @@ class Sandboxes:
         store: Store,
         notebooks: Notebooks,
         kernels: Kernels,
+        active: ActiveRuns,
         sharing: Sharing,
         folders: Folders,
         feed: Feed,
@@ -48,6 +50,7 @@ class Sandboxes:
         self._store = store
         self._notebooks = notebooks
         self._kernels = kernels
+        self._active = active
         self._sharing = sharing
         self._folders = folders
         self._feed = feed
@@ -94,8 +97,9 @@ class Sandboxes:
         return [each for each in await self._notebooks.of(client.principal) if each.runtime in RUNTIMES.values()]
 
     async def destroy(self, session: Notebook) -> bool:
-        """End it and delete it: its cells, what was saved of it, and its files, unless somebody else works there too or
-        the folder is a person's; whether the files are gone."""
+        """Stop its runs, end it and delete its cells, its saved states and its files. Returns whether the files are
+        gone: they stay where another notebook works in the same folder, and where Quire did not make the folder."""
+        self._active.stop(session.id, Stop.INTERRUPT)
         await self._kernels.forget(session)
         if self._durable is not None:
             await self._durable.drop(session)
