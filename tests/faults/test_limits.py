@@ -14,7 +14,7 @@ from mcp import MCPError
 
 from tests.support.http_users import Users
 from tests.support.notebooks import Book, asleep, good, kernel, made, new_book, notice, waits_for
-from tests.support.servers import QUICK, call, http_server, roomy_client, text
+from tests.support.servers import QUICK, ROOMY, call, http_server, roomy_client, stdio_client, text
 from tests.support.waiting import appears, until
 
 
@@ -52,8 +52,13 @@ async def test_where_no_kernel_can_sleep_one_more_is_refused_until_one_ends(data
         assert await third.value("1") == 1
 
 
+IMPATIENT = ROOMY.replace("main()", "from quire.core import room\nroom._WAIT = 1.0\nmain()")
+"""A server that does not wait long until a busy kernel makes room."""
+
+
 async def test_a_branch_needs_room_too(data_dir: Path) -> None:
-    async with roomy_client(data_dir, max_kernels=1) as client, new_book(client) as book:
+    impatient = stdio_client(data_dir, command=("-c", IMPATIENT), max_kernels=1, **QUICK)
+    async with impatient as client, new_book(client) as book:
         await good(book, "x = 1")
         refused = await book.ask("branch_notebook", name="twin")
         assert refused.is_error and "max_kernels" in text(refused)
