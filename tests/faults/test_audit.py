@@ -45,7 +45,7 @@ def lost(url: str) -> int:
 
 
 @pytest.mark.usefixtures("namespaces")
-async def test_on_a_full_disk_calls_are_answered_and_the_loss_is_in_metrics_log_and_readiness(data_dir: Path) -> None:
+async def test_full_disk_is_in_metrics_log_and_readiness_and_calls_go_on(data_dir: Path) -> None:
     with small_server(data_dir) as (url, process):
         async with http_client(url) as client:
             await call(client, "execute", code="x = 41")
@@ -67,7 +67,7 @@ async def test_on_a_full_disk_calls_are_answered_and_the_loss_is_in_metrics_log_
 
 
 @pytest.mark.usefixtures("namespaces")
-async def test_where_the_log_is_required_calls_are_refused_until_it_can_be_written_again(data_dir: Path) -> None:
+async def test_a_required_log_refuses_calls_until_it_can_be_written(data_dir: Path) -> None:
     with small_server(data_dir, audit_required=True) as (url, process):
         async with http_client(url) as client:
             await call(client, "execute", code="x = 41")

@@ -175,7 +175,7 @@ async def test_what_may_not_be_written_is_not_overwritten(data_dir: Path, tmp_pa
 SAW = "import json\n[''.join(c['source']) for c in json.load(open('book.ipynb'))['cells']][-1][:9]"
 
 
-async def test_a_full_disk_leaves_the_last_version_and_is_said_and_with_space_it_goes_on(
+async def test_full_disk_leaves_the_last_version_and_with_space_it_goes_on(
     namespaces: None,
     data_dir: Path,
     tmp_path: Path,

@@ -131,7 +131,7 @@ async def test_with_both_times_zero_nothing_sleeps(data_dir: Path) -> None:
         assert await kernel(book) == "idle" and await book.value("__import__('os').getpid()") == pid
 
 
-@pytest.mark.parametrize("count", [4, pytest.param(30, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("count", [4, pytest.param(30, marks=pytest.mark.soak(sample=True))])
 async def test_many_notebooks_sleep_and_all_come_back(data_dir: Path, count: int) -> None:
     async with roomy_client(data_dir, **SLEEPY, **NO_SANDBOX) as client:
         books = [await made(client, f"book {number}") for number in range(count)]
@@ -153,7 +153,7 @@ async def test_many_notebooks_sleep_and_all_come_back(data_dir: Path, count: int
             assert await Book(client=client, name=f"book {number}").value("x") == {"number": 2 * number}
 
 
-@pytest.mark.parametrize("times", [10, pytest.param(100, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("times", [10, pytest.param(100, marks=pytest.mark.soak(sample=True))])
 async def test_a_run_that_comes_while_it_is_put_to_sleep_is_not_lost(data_dir: Path, times: int) -> None:
     choose = random.Random(5)
     async with roomy_client(data_dir, **{**SLEEPY, "hibernate_after": 0.05}, **NO_SANDBOX) as client:

@@ -1,4 +1,4 @@
-"""Requests no decent client sends, over HTTP and stdio: each is answered or cut off, and nobody else notices."""
+"""Hostile requests over HTTP and stdio: each is answered or cut off, and other clients are not disturbed."""
 
 from __future__ import annotations
 
@@ -68,6 +68,21 @@ async def answers(port: int) -> None:
     assert json.loads(answer[2])["result"]["structuredContent"]["return_value"] == 42
 
 
+@pytest.fixture(scope="module")
+async def patient(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[str, int, int]]:
+    with server(tmp_path_factory.mktemp("hostile") / "data") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+async def strict(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[str, int, int]]:
+    """A server that cuts off slow clients after a second."""
+    settings = {"request_timeout": 1, "result_chars": 50_000_000, "max_output_bytes": 50_000_000}
+    with server(tmp_path_factory.mktemp("strict") / "data", max_connections=40, **settings) as running:
+        yield running
+
+
+@pytest.mark.soak(sample=True)
 async def test_fuzzed_requests_are_all_answered_without_a_fault(data_dir: Path) -> None:
     seen = fuzz.Seen()
     with server(data_dir, requests_per_minute=0) as (url, port, pid):
@@ -80,11 +95,11 @@ async def test_fuzzed_requests_are_all_answered_without_a_fault(data_dir: Path) 
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "gnu_get_libc_version"), reason="arenas are glibc's")
-async def test_threads_keep_no_memory_of_their_own(data_dir: Path) -> None:
-    with server(data_dir) as (_, port, pid):
-        await answers(port)
-        assert len(list(Path(f"/proc/{pid}/task").iterdir())) > 1
-        assert arenas(pid) == []
+async def test_threads_keep_no_memory_of_their_own(patient: tuple[str, int, int]) -> None:
+    _, port, pid = patient
+    await answers(port)
+    assert len(list(Path(f"/proc/{pid}/task").iterdir())) > 1
+    assert arenas(pid) == []
 
 
 def arenas(pid: int) -> list[int]:
@@ -126,12 +141,6 @@ REFUSED = {
 }
 
 
-@pytest.fixture(scope="module")
-async def patient(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[str, int, int]]:
-    with server(tmp_path_factory.mktemp("hostile") / "data") as running:
-        yield running
-
-
 @pytest.mark.parametrize("what", REFUSED)
 async def test_a_bad_request_is_refused_and_the_next_is_answered(patient: tuple[str, int, int], what: str) -> None:
     request, status = REFUSED[what]
@@ -142,32 +151,33 @@ async def test_a_bad_request_is_refused_and_the_next_is_answered(patient: tuple[
     await answers(patient[1])
 
 
-async def test_a_cell_as_long_as_one_may_be_goes_through_however_it_is_written(data_dir: Path) -> None:
+async def test_a_cell_as_long_as_one_may_be_goes_through_however_it_is_written(
+    patient: tuple[str, int, int], data_dir: Path
+) -> None:
     code = "x = '" + "é" * 490_000 + "'"
-    with server(data_dir) as (url, port, _):
-        sound = SOUND.replace(b"6 * 7", json.dumps(code)[1:-1].encode())
-        assert len(sound) > 2_900_000
-        wire = fuzz.Wire(port)
-        answer = await wire.send(post(sound))
-        wire.close()
-        assert answer is not None and answer[0] == 200, answer
-        assert json.loads(answer[2])["result"]["structuredContent"]["state"] == "SUCCESS"
+    sound = SOUND.replace(b"6 * 7", json.dumps(code)[1:-1].encode())
+    assert len(sound) > 2_900_000
+    wire = fuzz.Wire(patient[1])
+    answer = await wire.send(post(sound))
+    wire.close()
+    assert answer is not None and answer[0] == 200, answer
+    assert json.loads(answer[2])["result"]["structuredContent"]["state"] == "SUCCESS"
     with server(data_dir, max_request_bytes=10_000_000, max_code_bytes=8_000_000) as (url, _, _):
         async with http_client(url) as client:  # past the SDK's own limit of 4 MiB
             result = await call(client, "execute", code="x = '" + "a" * 6_000_000 + "'\nlen(x)")
             assert result.structured_content["return_value"] == 6_000_000
 
 
-async def test_slow_clients_are_cut_off_and_nobody_waits_for_them(data_dir: Path) -> None:
-    with server(data_dir, request_timeout=1, max_connections=40) as (_, port, _):
-        silent, head, body, trickle = [socket.create_connection(("127.0.0.1", port), DEADLINE) for _ in range(4)]
-        head.sendall(b"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\n")
-        body.sendall(post(SOUND).data[:-5])
-        trickle.sendall(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\nGET /hea")  # a second one that never ends
-        await answers(port)
-        said = [await asyncio.to_thread(_until_closed, each) for each in (silent, head, body, trickle)]
-        assert [each.split(b" ")[1] for each in said[:3]] == [b"408"] * 3
-        assert said[3].startswith(b"HTTP/1.1 200") and b"ok" in said[3]
+async def test_slow_clients_are_cut_off_and_others_do_not_wait(strict: tuple[str, int, int]) -> None:
+    port = strict[1]
+    silent, head, body, trickle = [socket.create_connection(("127.0.0.1", port), DEADLINE) for _ in range(4)]
+    head.sendall(b"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\n")
+    body.sendall(post(SOUND).data[:-5])
+    trickle.sendall(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\nGET /hea")  # a second one that never ends
+    await answers(port)
+    said = [await asyncio.to_thread(_until_closed, each) for each in (silent, head, body, trickle)]
+    assert [each.split(b" ")[1] for each in said[:3]] == [b"408"] * 3
+    assert said[3].startswith(b"HTTP/1.1 200") and b"ok" in said[3]
 
 
 def _until_closed(sock: socket.socket) -> bytes:
@@ -178,16 +188,16 @@ def _until_closed(sock: socket.socket) -> bytes:
     return said
 
 
-async def test_a_client_that_stops_reading_is_cut_off(data_dir: Path) -> None:
-    with server(data_dir, request_timeout=1, result_chars=50_000_000, max_output_bytes=50_000_000) as (_, port, pid):
-        sock = socket.socket()
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        sock.connect(("127.0.0.1", port))
-        wait_until(lambda: _sockets(pid) == 1, "it is connected")
-        sock.sendall(post(SOUND.replace(b"6 * 7", b"print('x' * 20_000_000)")).data)
-        wait_until(lambda: _sockets(pid) == 0, "its connection is closed")
-        sock.close()
-        await answers(port)
+async def test_a_client_that_stops_reading_is_cut_off(strict: tuple[str, int, int]) -> None:
+    _, port, pid = strict
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    sock.connect(("127.0.0.1", port))
+    wait_until(lambda: _sockets(pid) == 1, "it is connected")
+    sock.sendall(post(SOUND.replace(b"6 * 7", b"print('x' * 20_000_000)")).data)
+    wait_until(lambda: _sockets(pid) == 0, "its connection is closed")
+    sock.close()
+    await answers(port)
 
 
 def _sockets(pid: int) -> int:
@@ -197,7 +207,7 @@ def _sockets(pid: int) -> int:
     return sum(f"socket:[{line.split()[9]}]" in mine and line.split()[3] != "0A" for line in lines)
 
 
-async def test_more_connections_than_may_be_are_told_so_and_leave_room_when_they_end(data_dir: Path) -> None:
+async def test_too_many_connections_are_refused_until_one_ends(data_dir: Path) -> None:
     with server(data_dir, max_connections=5) as (_, port, _):
         held = [socket.create_connection(("127.0.0.1", port), DEADLINE) for _ in range(5)]
         held[0].sendall(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")

@@ -85,7 +85,7 @@ async def test_the_same_state_is_restored_any_number_of_times(book: Book) -> Non
     await state_is_as_before(book)
 
 
-async def test_a_crash_in_the_first_cell_leaves_an_empty_namespace_in_the_same_folder(book: Book) -> None:
+async def test_a_crash_in_the_first_cell_leaves_an_empty_namespace(book: Book) -> None:
     result = await book.run("import os\nprint(os.getcwd())\nown = 1\nos.chdir('/')\nos.abort()")
     assert (result.structured_content["state"], AS_BEFORE in text(result)) == ("CRASHED", True)
     after = await book.run("import os\nprint(os.getcwd())\n'own' in globals()")
@@ -300,7 +300,7 @@ async def test_a_memory_bomb_is_a_memory_error_and_the_rest_is_kept(server: Clie
         assert await book.value("[x + 1, 0 < len(kept) < 6]") == [42, True]
 
 
-async def test_a_memory_bomb_of_small_pieces_is_a_memory_error_and_the_rest_is_kept(server: Client[Any]) -> None:
+async def test_a_memory_bomb_of_small_pieces_is_a_memory_error(server: Client[Any]) -> None:
     async with new_book(server, limits={"memory_bytes": 300 * 2**20}) as book:
         await book.run("x = 41\ngenerator = (n for n in range(10))\nnext(generator)")
         found = (await book.run("print('before')\nkept = []\nwhile True: kept.append(b'x' * 2**20)")).structured_content
@@ -421,7 +421,7 @@ async def test_a_killed_keeper_costs_the_variables_and_that_is_said(book: Book) 
     await is_fresh(book)
 
 
-async def test_a_keeper_killed_between_two_cells_costs_the_variables_and_that_is_said(book: Book) -> None:
+async def test_a_keeper_killed_between_cells_costs_variables_and_is_said(book: Book) -> None:
     await have_state(book)
     keeper = await book.keeper()
     await book.protected()
@@ -445,7 +445,7 @@ async def test_a_killed_zygote_costs_no_notebook_anything(server: Client[Any], b
             assert not alive(zygote) and await fourth.zygote() != zygote
 
 
-async def test_without_the_newest_checkpoint_an_older_one_is_restored_and_what_is_lost_is_said(book: Book) -> None:
+async def test_without_the_newest_checkpoint_an_older_one_is_restored(book: Book) -> None:
     await have_state(book)
     await book.run("later = 1")
     await book.protected()
@@ -629,7 +629,7 @@ async def test_a_forged_checkpoint_is_not_kept(book: Book) -> None:
     await is_undone(book, await attack(book, "os.abort()"), "CRASHED", "SIGABRT")
 
 
-async def test_a_notebook_whose_checkpoints_fail_runs_on_and_says_what_a_crash_costs(book: Book) -> None:
+async def test_a_notebook_without_checkpoints_says_what_a_crash_costs(book: Book) -> None:
     await have_state(book)
     await book.protected()
     await book.run("import os\nheld = []\ntry:\n    while True: held.append(os.dup(0))\nexcept OSError: pass")
@@ -654,9 +654,7 @@ async def test_a_notebook_whose_checkpoints_fail_runs_on_and_says_what_a_crash_c
         pytest.param("import os\nos.listdir = None", id="os.listdir"),
     ],
 )
-async def test_a_cell_that_breaks_the_taking_of_checkpoints_keeps_what_it_did_and_that_is_said(
-    book: Book, patch: str
-) -> None:
+async def test_a_cell_that_breaks_checkpoints_keeps_its_effects(book: Book, patch: str) -> None:
     await have_state(book)
     await book.protected()
     broken = await book.run(f"{patch}\ny = 5")
@@ -672,7 +670,7 @@ async def test_a_cell_that_breaks_the_taking_of_checkpoints_keeps_what_it_did_an
     await state_is_as_before(book)
 
 
-async def test_a_process_that_dies_while_its_checkpoint_is_taken_is_restored_and_what_is_gone_is_said(
+async def test_a_process_that_dies_in_its_checkpoint_is_restored(
     book: Book,
 ) -> None:
     await have_state(book)
@@ -703,7 +701,7 @@ async def test_a_process_that_dies_any_moment_after_its_cell_loses_nothing_unsai
         expected = found
 
 
-async def test_a_keeper_killed_while_a_checkpoint_is_taken_costs_the_variables_and_that_is_said(book: Book) -> None:
+async def test_a_keeper_killed_in_a_checkpoint_costs_variables_and_is_said(book: Book) -> None:
     await have_state(book)
     await book.protected()
     code = "import os, random\nkeeper = os.getppid()\nrandom.getstate = lambda: os.kill(keeper, 9)\nkeeper"
@@ -731,7 +729,7 @@ async def test_checkpoints_listed_by_many_at_once_have_their_sizes(book: Book) -
         assert [found["bytes"] > 0 for found in each] == [True] * 3
 
 
-async def test_a_cell_that_leaves_no_descriptors_costs_the_protection_and_no_later_cell(book: Book) -> None:
+async def test_a_cell_that_uses_all_descriptors_costs_only_checkpoints(book: Book) -> None:
     await have_state(book)
     await book.protected()
     await book.run("import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (5, 5))\nlater = 1")

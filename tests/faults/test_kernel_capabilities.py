@@ -8,10 +8,11 @@ from typing import Any
 
 import anyio
 import pytest
+from fastmcp import Client
 
-from tests.support.notebooks import Book, asleep, made
+from tests.support.notebooks import Book, asleep, made, new_book
 from tests.support.quick_backend import Quick, install
-from tests.support.servers import SLEEPY, call, roomy_client, text
+from tests.support.servers import SLEEPY, roomy_client, text
 
 NATIVE = """
 class Notes:
@@ -30,20 +31,31 @@ notes.add("first")
 """
 
 
-@pytest.fixture
-def quick(tmp_path: Path) -> Quick:
-    return Quick(journal=tmp_path / "journal")
-
-
-@pytest.fixture
-async def book(data_dir: Path, quick: Quick) -> AsyncIterator[Book]:
-    async with roomy_client(data_dir) as client:
+@pytest.fixture(scope="module")
+async def home(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Client[Any], Quick]]:
+    """A server with the quick backend."""
+    folder = tmp_path_factory.mktemp("home")
+    quick = Quick(journal=folder / "journal")
+    async with roomy_client(folder / "data") as client:
         await install(client, "quick", quick.command)
-        yield await made(client, "main")
+        yield client, quick
     quick.is_over()
 
 
-async def test_after_a_rollback_what_was_under_way_ends_and_the_next_call_is_answered(book: Book, quick: Quick) -> None:
+@pytest.fixture
+def quick(home: tuple[Client[Any], Quick]) -> Quick:
+    """With an empty journal, but for its processes that run."""
+    home[1].journal.write_text("".join(f"started {pid}\n" for pid in home[1].running()))
+    return home[1]
+
+
+@pytest.fixture
+async def book(home: tuple[Client[Any], Quick], quick: Quick) -> AsyncIterator[Book]:
+    async with new_book(home[0]) as made:
+        yield made
+
+
+async def test_a_rollback_ends_calls_under_way_and_the_next_is_answered(book: Book, quick: Quick) -> None:
     await book.value(
         "import asyncio\nheld = asyncio.create_task(quick.hold.aio('it'))\n"
         "await asyncio.sleep(0)\nawait quick.add.aio(1)"
@@ -72,7 +84,8 @@ async def test_after_a_rollback_and_in_a_branch_native_ones_are_as_they_were_the
         assert any(line.startswith("notes:") for line in state["capabilities"])
 
 
-async def test_a_kernel_that_slept_on_disk_has_its_capabilities_and_their_results(data_dir: Path, quick: Quick) -> None:
+async def test_a_kernel_that_slept_on_disk_has_its_capabilities_and_their_results(data_dir: Path) -> None:
+    quick = Quick(journal=data_dir.parent / "journal")
     async with roomy_client(data_dir, **SLEEPY) as client:
         await install(client, "quick", quick.command)
         book = await made(client, "main")
@@ -116,7 +129,7 @@ async def test_an_interrupt_ends_the_call_here_and_at_the_backend(book: Book, qu
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(run)
         await quick.is_called("hold")
-        await call(book.client, "interrupt", notebook="main")
+        await book.ask("interrupt")
     assert results[0].structured_content["state"] == "INTERRUPTED"
     assert await book.value("quick.add(1, 2)") == "3"
     await quick.is_told_to_stop("it")

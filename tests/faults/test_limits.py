@@ -1,62 +1,31 @@
-"""Limits of users and of the server, met through a real one: what waits, what sleeps, what is refused and how."""
+"""Limits of users and of the server: what waits, what sleeps, what is refused and how."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import subprocess
-import sys
-import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from fastmcp import Client
-from fastmcp.client.transports import StreamableHttpTransport
 from mcp import MCPError
 
+from tests.support.http_users import Users
 from tests.support.notebooks import Book, asleep, good, kernel, made, new_book, notice, waits_for
-from tests.support.servers import QUICK, call, roomy_client, server_environment, text
-from tests.support.waiting import DEADLINE, appears, until
+from tests.support.servers import QUICK, ROOMY, call, http_server, roomy_client, stdio_client, text
+from tests.support.waiting import appears, until
 
 
 @contextlib.contextmanager
-def server_of_many(data_dir: Path, **settings: Any) -> Iterator[Many]:
-    """A server over HTTP with users ann and ben."""
-    env = server_environment(data_dir, **{**QUICK, "auth": "tokens", **settings})
-    command = [sys.executable, "-m", "quire", "serve", "--transport", "http", "--port", "0"]
-    add = [sys.executable, "-m", "quire", "token", "add"]
-    tokens = {name: subprocess.check_output([*add, name], env=env, text=True).strip() for name in ("ann", "ben")}
-    log = data_dir.parent / "log"
-    with log.open("wb") as file, subprocess.Popen(command, env=env, stderr=file) as process:
-        try:
-            while b"\n" not in log.read_bytes():
-                assert process.poll() is None, log.read_text()
-                time.sleep(0.05)
-            yield Many(log.read_text().splitlines()[0].split()[-1], tokens)
-        finally:
-            process.terminate()
-            process.wait(DEADLINE)
+def server_of_many(data_dir: Path, **settings: Any) -> Iterator[Users]:
+    """A server over HTTP with several users."""
+    with http_server(data_dir, **{**QUICK, "auth": "tokens", **settings}) as (url, _):
+        yield Users(url, data_dir)
 
 
-@dataclass
-class Many:
-    """Where it listens, and by which token each user is known."""
-
-    url: str
-    tokens: dict[str, str]
-
-    @asynccontextmanager
-    async def user(self, name: str) -> AsyncIterator[Client[Any]]:
-        async with Client(StreamableHttpTransport(self.url, auth=self.tokens[name])) as client:
-            yield client
-
-
-async def test_one_kernel_too_many_puts_the_longest_idle_to_sleep_and_it_comes_back(data_dir: Path) -> None:
+async def test_over_the_limit_the_kernel_idle_longest_sleeps_and_wakes(data_dir: Path) -> None:
     async with roomy_client(data_dir, max_kernels_per_user=2, snapshot_interval=0.05) as client:
         books = [await made(client, name) for name in "abc"]
         for number, book in enumerate(books):
@@ -83,8 +52,13 @@ async def test_where_no_kernel_can_sleep_one_more_is_refused_until_one_ends(data
         assert await third.value("1") == 1
 
 
+IMPATIENT = ROOMY.replace("main()", "from quire.core import room\nroom._WAIT = 1.0\nmain()")
+"""A server that does not wait long until a busy kernel makes room."""
+
+
 async def test_a_branch_needs_room_too(data_dir: Path) -> None:
-    async with roomy_client(data_dir, max_kernels=1) as client, new_book(client) as book:
+    impatient = stdio_client(data_dir, command=("-c", IMPATIENT), max_kernels=1, **QUICK)
+    async with impatient as client, new_book(client) as book:
         await good(book, "x = 1")
         refused = await book.ask("branch_notebook", name="twin")
         assert refused.is_error and "max_kernels" in text(refused)
@@ -95,7 +69,7 @@ async def test_a_branch_needs_room_too(data_dir: Path) -> None:
 async def test_users_have_kernels_each_and_the_one_with_most_makes_room(data_dir: Path) -> None:
     settings = {"max_kernels": 3, "snapshot_interval": 0.05, "spare_kernels": 0}
     with server_of_many(data_dir, **settings) as many:
-        async with many.user("ann") as ann, many.user("ben") as ben:
+        async with many.client("ann") as ann, many.client("ben") as ben:
             mine = [await made(ann, name) for name in "abc"]
             for book in mine:
                 await good(book, "x = 1")
@@ -150,7 +124,7 @@ async def test_a_run_that_waits_can_be_given_up(data_dir: Path, tmp_path: Path) 
 async def test_a_user_with_many_runs_does_not_keep_another_waiting(data_dir: Path) -> None:
     order: list[str] = []
     with server_of_many(data_dir, max_runs=1) as many:
-        async with many.user("ann") as ann, many.user("ben") as ben:
+        async with many.client("ann") as ann, many.client("ben") as ben:
             hers = [await made(ann, f"n{number}") for number in range(6)]
             his = await made(ben, "n")
             for book in (*hers, his):
@@ -170,7 +144,7 @@ async def test_a_user_with_many_runs_does_not_keep_another_waiting(data_dir: Pat
 
 async def test_notebooks_are_counted_for_each_user(data_dir: Path) -> None:
     with server_of_many(data_dir, max_notebooks_per_user=2) as many:
-        async with many.user("ann") as ann, many.user("ben") as ben:
+        async with many.client("ann") as ann, many.client("ben") as ben:
             for name in "ab":
                 await made(ann, name)
             refused = await call(ann, "create_notebook", name="c")
@@ -182,7 +156,7 @@ async def test_notebooks_are_counted_for_each_user(data_dir: Path) -> None:
 
 async def test_too_many_requests_are_refused_with_how_long_to_wait(data_dir: Path) -> None:
     with server_of_many(data_dir, requests_per_minute=60, requests_burst=20) as many:
-        async with many.user("ann") as ann, many.user("ben") as ben:
+        async with many.client("ann") as ann, many.client("ben") as ben:
             with pytest.raises(MCPError, match=r"60 a minute.*requests_per_minute.*Call again in [0-9.]+ s"):
                 for _ in range(1000):  # more than a busy machine answers while some are given back
                     await call(ann, "list_notebooks")
@@ -212,9 +186,7 @@ async def test_kernels_that_hold_too_much_together_sleep_and_one_more_is_refused
         assert await first.value("len(x)") == 50 * 2**20
 
 
-async def test_when_memory_is_scarce_checkpoints_go_and_idle_kernels_sleep_but_no_run_ends(
-    data_dir: Path, tmp_path: Path
-) -> None:
+async def test_low_memory_drops_checkpoints_and_idle_kernels_but_no_run(data_dir: Path, tmp_path: Path) -> None:
     """A machine of which more is to stay free than it has is always short of memory."""
     settings = {"min_free_bytes": 2**60, "snapshot_interval": 0.05, "hibernate_after": 0, "idle_timeout": 0}
     async with roomy_client(data_dir, **settings) as client:

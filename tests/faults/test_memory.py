@@ -36,9 +36,7 @@ def group() -> Iterator[Path]:
     made.rmdir()
 
 
-async def test_a_cell_the_system_ends_for_memory_is_said_to_be_and_variables_are_as_before_it(
-    tmp_path: Path, group: Path
-) -> None:
+async def test_a_cell_killed_for_memory_is_undone_and_the_cause_is_said(tmp_path: Path, group: Path) -> None:
     async with stdio_client(tmp_path / "data", **QUICK, max_memory_bytes=0, **NO_SANDBOX) as client:
         book = Book(client=client)
         await book.run("kept = (n for n in range(9)); next(kept)")

@@ -1,4 +1,4 @@
-"""No lost output: whoever writes, however, and whatever the bytes are."""
+"""No output is lost, whichever way it is written and whatever its bytes are."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ async def test_a_thread_that_prints_on_and_on_survives_many_cells(book: Book) ->
     assert await book.value("go_on = False\nthread.join()\n40 + 2") == 42
 
 
-async def test_a_thread_that_floods_while_a_checkpoint_is_taken_does_not_hold_it_up(book: Book) -> None:
+async def test_a_thread_that_floods_does_not_delay_a_checkpoint(book: Book) -> None:
     """What it prints meanwhile is more than is kept: it must be taken all the same, or it waits holding stdout."""
     await book.run(
         "import os, threading, time\ngo_on = True\nos.register_at_fork(before=lambda: time.sleep(2))\n"

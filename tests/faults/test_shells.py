@@ -221,7 +221,7 @@ async def test_a_cell_that_spoils_the_shell_harms_itself_only(book: Book) -> Non
         assert [each["text"] for each in shown.structured_content["outputs"]] == ["x"], code
 
 
-async def test_names_of_the_kernels_own_that_were_deleted_are_back_in_the_next_cell(book: Book) -> None:
+async def test_deleted_names_of_the_kernel_are_back_in_the_next_cell(book: Book) -> None:
     for code in ("del In, Out, get_ipython", "globals().clear()"):
         await good(book, "1 + 1")
         await book.run(code)

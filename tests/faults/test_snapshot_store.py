@@ -125,7 +125,7 @@ def empty(pack: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [remove, cut, empty])
-async def test_a_pack_that_lacks_something_is_said_and_is_no_base_and_the_next_snapshot_is_whole(
+async def test_an_incomplete_pack_is_said_and_is_no_base(
     store: FileSnapshots, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     kept = await keep(store, SMALL)
@@ -719,7 +719,7 @@ asyncio.run(main(Path(sys.argv[1])))
 """
 
 
-def test_small_snapshots_fill_the_disk_in_the_end_and_those_acknowledged_stay(namespaces: None, tmp_path: Path) -> None:
+def test_acknowledged_snapshots_stay_when_small_ones_fill_the_disk(namespaces: None, tmp_path: Path) -> None:
     folder = tmp_path / "tiny"
     folder.mkdir()
     command = with_mount(

@@ -1,5 +1,5 @@
-"""Snapshots through the whole system: what comes back after a restart, what is said of the rest, and what no damage,
-no full disk and no hostile object can cost."""
+"""Snapshots of a running server: what a restart brings back, how the rest is reported, and that damage, a full disk and
+hostile objects cost nothing else."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from quire.wire import chunks
 from tests.support.disks import with_mount
 from tests.support.notebooks import Book, good, indented, info, made, new_book, notice, waits_for
 from tests.support.processes import alive, left_over, parent, processes_of
+from tests.support.restarts import Playing, Restarts
 from tests.support.servers import (
     NO_SANDBOX,
     QUICK,
@@ -44,8 +45,12 @@ from tests.support.servers import (
 from tests.support.waiting import until, wait_until
 
 SOON: dict[str, Any] = {"snapshot_interval": 0.05}
-IMPATIENT = ROOMY.replace("main()", "from quire.runtimes.python import writing\nwriting._STUCK = 1.0\nmain()")
-"""A server that does not wait long for a snapshot that does not get on."""
+IMPATIENT = ROOMY.replace(
+    "main()",
+    "from quire.runtimes.python import writing\nwriting._STUCK = 1.0\n"
+    "from quire.core import saving\nsaving._REST = 0\nmain()",
+)
+"""A server that does not wait long for a snapshot without progress, nor after a long one."""
 
 
 class Long:
@@ -77,6 +82,20 @@ async def served(data_dir: Path, **settings: Any) -> AsyncIterator[Book]:
             yield Book(client=client, name=None)
         finally:
             end(data_dir, signal.SIGKILL)
+
+
+RESTARTS = Restarts()
+
+
+@pytest.fixture(scope="module")
+async def restarted(tmp_path_factory: pytest.TempPathFactory) -> Restarts:
+    @contextlib.asynccontextmanager
+    async def start(folder: Path) -> AsyncIterator[Client[Any]]:
+        async with served(folder) as book:
+            yield book.client
+
+    await RESTARTS.play(tmp_path_factory.mktemp("restarted") / "data", start)
+    return RESTARTS
 
 
 async def durable(book: Book) -> None:
@@ -139,30 +158,28 @@ both['items'] is items, items[2] is both, first is shapes[0], total(shapes), cou
 """
 
 
-async def test_after_kill_9_all_is_back_and_the_first_answer_says_so_in_one_line(data_dir: Path) -> None:
-    async with served(data_dir) as book:
-        await good(book, EVERYTHING)
-        await good(book, "squares = (n * n for n in range(5))\nnext(squares)")
-        await good(
-            book, "import threading, time\nthread = threading.Thread(target=time.sleep, args=(1000,), daemon=True)"
-        )
-        await good(book, "thread.start()\nextra = 2")
-        await durable(book)
-    async with served(data_dir) as book:
-        answer = await good(book, SAME)
-        assert answer.structured_content["return_value"] == [True, True, True, 15, 2, 2, "2", math.pi]
-        said = notice(answer)
-        assert said.startswith("Restored from disk, as after cell 3 (saved 20") and "\n" not in said
-        assert "Not restored: " in said and "not in it" not in said
-        assert "squares (a suspended generator: " in said and "; cell 1 makes it)" in said
-        assert "thread (" in said and "; cell 2 makes it)" in said
-        assert text(answer).startswith("Note: Restored from disk")
-        used = await book.run("next(squares)")
-        assert used.is_error and "cell 1" in text(used) and "generator" in text(used), text(used)
-        assert "notice" not in used.structured_content  # it was said
-        await good(book, "squares = iter([4])\nnext(squares)")
-        cells = (await book.ask("list_cells")).structured_content["cells"]
-        assert [cell["state"] for cell in cells[:4]] == ["SUCCESS"] * 4
+@RESTARTS.scenario
+async def test_kill_9_loses_no_state_and_the_first_answer_says_so(book: Book, folder: Path) -> Playing:
+    await good(book, EVERYTHING)
+    await good(book, "squares = (n * n for n in range(5))\nnext(squares)")
+    await good(book, "import threading, time\nthread = threading.Thread(target=time.sleep, args=(1000,), daemon=True)")
+    await good(book, "thread.start()\nextra = 2")
+    await durable(book)
+    book = yield
+    answer = await good(book, SAME)
+    assert answer.structured_content["return_value"] == [True, True, True, 15, 2, 2, "2", math.pi]
+    said = notice(answer)
+    assert said.startswith("Restored from disk, as after cell 3 (saved 20") and "\n" not in said
+    assert "Not restored: " in said and "not in it" not in said
+    assert "squares (a suspended generator: " in said and "; cell 1 makes it)" in said
+    assert "thread (" in said and "; cell 2 makes it)" in said
+    assert text(answer).startswith("Note: Restored from disk")
+    used = await book.run("next(squares)")
+    assert used.is_error and "cell 1" in text(used) and "generator" in text(used), text(used)
+    assert "notice" not in used.structured_content  # it was said
+    await good(book, "squares = iter([4])\nnext(squares)")
+    cells = (await book.ask("list_cells")).structured_content["cells"]
+    assert [cell["state"] for cell in cells[:4]] == ["SUCCESS"] * 4
 
 
 async def test_after_a_restart_views_are_views_again(science: None, book: Book) -> None:
@@ -180,7 +197,7 @@ async def test_after_a_restart_views_are_views_again(science: None, book: Book) 
     assert await book.value("frozen.flags.writeable, array.flags.writeable") == [False, True]
 
 
-async def test_a_notebook_nobody_calls_costs_no_kernel_and_no_load(data_dir: Path) -> None:
+async def test_a_notebook_without_calls_costs_no_kernel_and_no_load(data_dir: Path) -> None:
     async with served(data_dir, spare_kernels=0) as book:
         for name in ("one", "two"):
             await call(book.client, "create_notebook", name=name)
@@ -203,13 +220,16 @@ async def test_a_notebook_nobody_calls_costs_no_kernel_and_no_load(data_dir: Pat
     assert pack.exists()
 
 
-@pytest.mark.parametrize("policy", [{"isolation": "cell"}, {"on_error": "rollback"}], ids=str)
-async def test_notebooks_of_every_policy_survive_a_restart(data_dir: Path, policy: dict[str, str]) -> None:
+POLICIES: dict[str, dict[str, str]] = {"isolated": {"isolation": "cell"}, "rolled back": {"on_error": "rollback"}}
+
+
+@RESTARTS.scenario
+async def test_notebooks_of_every_policy_survive_restarts(book: Book, folder: Path) -> Playing:
+    for name, policy in POLICIES.items():
+        await made(book.client, name, **policy)
     for round_ in range(3):
-        async with served(data_dir) as book:
-            if round_ == 0:
-                await call(book.client, "create_notebook", name="own", **policy)
-            own = Book(client=book.client, name="own")
+        for name, policy in POLICIES.items():
+            own = Book(client=book.client, name=name)
             if round_:
                 answer = await good(own, "numbers")
                 assert "Restored from disk" in notice(answer)
@@ -220,6 +240,8 @@ async def test_notebooks_of_every_policy_survive_a_restart(data_dir: Path, polic
             assert failed.is_error and (await own.value("'failed' in numbers")) is kept
             await good(own, f"numbers = numbers[:{round_ + 1}]")
             await durable(own)
+        if round_ < 2:
+            book = yield
 
 
 SLOWLY_REPLACED = ROOMY.replace(
@@ -316,7 +338,7 @@ async def test_without_checkpoints_there_are_snapshots_all_the_same(data_dir: Pa
         assert answer.structured_content["return_value"] == [1, 2] and "as after cell 1 " in notice(answer)
 
 
-async def test_auto_restore_may_be_turned_off_and_saved_states_are_there_all_the_same(data_dir: Path) -> None:
+async def test_saved_states_are_there_with_auto_restore_off(data_dir: Path) -> None:
     async with served(data_dir) as book:
         await good(book, "x = 1")
         await book.ask("save_state", name="kept")
@@ -454,7 +476,7 @@ def newer(folder: Path, row: dict[str, Any]) -> None:
     ],
     ids=lambda each: getattr(each, "__name__", ""),
 )
-async def test_of_a_snapshot_that_cannot_be_loaded_the_one_before_is_and_that_is_said_once(
+async def test_a_broken_snapshot_falls_back_to_the_one_before_it(
     long: Long, book: Book, damage: Callable[[Path, dict[str, Any]], None], word: str
 ) -> None:
     keeper = await book.keeper()
@@ -568,7 +590,7 @@ async def small(namespaces: None, data_dir: Path) -> AsyncIterator[Book]:
         yield Book(client=client, name=None)
 
 
-async def test_a_disk_that_is_full_during_a_snapshot_is_said_once_and_with_space_it_goes_on(small: Book) -> None:
+async def test_full_disk_during_a_snapshot_is_reported_once(small: Book) -> None:
     await good(small, "x = 'before'")
     await durable(small)
     await good(small, "with open('fill', 'wb') as file: file.write(b'f' * (50 << 20))")
@@ -707,7 +729,7 @@ x = 1
 """
 
 
-async def test_more_bad_objects_than_are_tried_are_said_and_the_last_snapshot_stands(book: Book) -> None:
+async def test_too_many_bad_objects_leave_the_last_snapshot(book: Book) -> None:
     await good(book, "x = 0")
     await durable(book)
     await good(book, MANY.format(n=40))
@@ -835,27 +857,27 @@ async def test_rollback_goes_to_disk_where_the_live_checkpoint_is_gone(data_dir:
         assert await book.value("x, 'large2' in globals()") == [[1, "on"], False]
 
 
-async def test_after_a_restart_rollback_goes_to_states_of_before(data_dir: Path) -> None:
-    async with served(data_dir) as book:
-        for number in range(3):
-            await good(book, f"x = [{number}]")
-            await durable(book)
-    async with served(data_dir) as book:
-        moved = await book.ask("rollback", to=1)  # the first call of all
-        assert not moved.is_error and moved.structured_content["stale_cells"] == [2], text(moved)
-        answer = await good(book, "x")
-        assert answer.structured_content["return_value"] == [1]
-        assert "as after cell 2" not in notice(answer), notice(answer)
-        moved = await book.ask("rollback", to=2)  # and forth again
-        assert not moved.is_error, text(moved)
-        assert await book.value("x") == [2]
-        moved = await book.ask("rollback", to="before 1")
-        assert not moved.is_error, text(moved)
-        assert await book.value("x") == [0]
+@RESTARTS.scenario
+async def test_after_a_restart_rollback_goes_to_states_of_before(book: Book, folder: Path) -> Playing:
+    for number in range(3):
+        await good(book, f"x = [{number}]")
         await durable(book)
-    async with served(data_dir) as book:  # it stays rolled back
-        answer = await good(book, "x")
-        assert answer.structured_content["return_value"] == [0], notice(answer)
+    book = yield
+    moved = await book.ask("rollback", to=1)  # the first call of all
+    assert not moved.is_error and moved.structured_content["stale_cells"] == [2], text(moved)
+    answer = await good(book, "x")
+    assert answer.structured_content["return_value"] == [1]
+    assert "as after cell 2" not in notice(answer), notice(answer)
+    moved = await book.ask("rollback", to=2)  # and forth again
+    assert not moved.is_error, text(moved)
+    assert await book.value("x") == [2]
+    moved = await book.ask("rollback", to="before 1")
+    assert not moved.is_error, text(moved)
+    assert await book.value("x") == [0]
+    await durable(book)
+    book = yield  # it stays rolled back
+    answer = await good(book, "x")
+    assert answer.structured_content["return_value"] == [0], notice(answer)
 
 
 async def test_a_state_that_is_nowhere_is_refused_and_those_there_are_named(data_dir: Path) -> None:
@@ -869,34 +891,33 @@ async def test_a_state_that_is_nowhere_is_refused_and_those_there_are_named(data
         assert await book.value("x") == 1
 
 
-async def test_branches_of_states_on_disk_survive_a_second_restart(data_dir: Path) -> None:
-    async with served(data_dir) as book:
-        await good(book, "x = ['saved']\ny = x")
-        await book.ask("save_state", name="kept")
-        await good(book, "x.append('more')")
-        await durable(book)
-        await good(book, "x.append('last')")
-        await durable(book)
-    async with served(data_dir) as book:
-        main = Book(client=book.client, name="main")
-        for name, at in (("of a name", "kept"), ("of a cell", 1), ("of now", None)):
-            made = await main.ask("branch_notebook", name=name, use=False, **({"at": at} if at is not None else {}))
-            assert not made.is_error, text(made)
-        await good(Book(client=book.client, name="of a cell"), "x.append('own')")
-        await durable(Book(client=book.client, name="of a cell"))
-        for name in ("of a name", "of now"):
-            await saved_untouched(data_dir, name)
+@RESTARTS.scenario
+async def test_branches_of_states_on_disk_survive_a_second_restart(book: Book, folder: Path) -> Playing:
+    await good(book, "x = ['saved']\ny = x")
+    await book.ask("save_state", name="kept")
+    await good(book, "x.append('more')")
+    await durable(book)
+    await good(book, "x.append('last')")
+    await durable(book)
+    book = yield
+    for name, at in (("of a name", "kept"), ("of a cell", 1), ("of now", None)):
+        branched = await book.ask("branch_notebook", name=name, use=False, **({"at": at} if at is not None else {}))
+        assert not branched.is_error, text(branched)
+    await good(Book(client=book.client, name="of a cell"), "x.append('own')")
+    await durable(Book(client=book.client, name="of a cell"))
+    for name in ("of a name", "of now"):
+        await saved_untouched(folder, name)
+    book = yield
     expected = {
         "of a name": ["saved"],
         "of a cell": ["saved", "more", "own"],
         "of now": ["saved", "more", "last"],
-        "main": ["saved", "more", "last"],
+        book.name: ["saved", "more", "last"],
     }
-    async with served(data_dir) as book:
-        for name, value in expected.items():
-            answer = await good(Book(client=book.client, name=name), "x, x is y")
-            assert answer.structured_content["return_value"] == [value, True], (name, notice(answer))
-            assert "not in it" not in notice(answer), notice(answer)
+    for name, value in expected.items():
+        answer = await good(Book(client=book.client, name=name), "x, x is y")
+        assert answer.structured_content["return_value"] == [value, True], (name, notice(answer))
+        assert "not in it" not in notice(answer), notice(answer)
 
 
 async def saved_untouched(data_dir: Path, name: str) -> None:
@@ -942,26 +963,31 @@ def packs_size(folder: Path) -> int:
     return sum(each.stat().st_size for each in (folder / "snapshots" / "packs").iterdir())
 
 
-@pytest.mark.parametrize("tool", ["reset", "clear_notebook"])
-@pytest.mark.parametrize("named", [False, True], ids=["without a name", "with a name"])
-async def test_a_namespace_that_was_given_up_does_not_come_back(data_dir: Path, tool: str, named: bool) -> None:
-    async with served(data_dir) as book:
-        await good(book, "x = 1")
-        if named:
-            saved = await book.ask("save_state", name="kept")
+GIVEN_UP = [(f"{tool} {name}".strip(), tool, name) for tool in ("reset", "clear_notebook") for name in ("", "kept")]
+
+
+@RESTARTS.scenario
+async def test_a_namespace_that_was_given_up_does_not_come_back(book: Book, folder: Path) -> Playing:
+    for notebook, tool, name in GIVEN_UP:
+        own = await made(book.client, notebook)
+        await good(own, "x = 1")
+        if name:
+            saved = await own.ask("save_state", name=name)
             assert not saved.is_error, text(saved)
-        await durable(book)
-        await good(book, "x = 2")
-        done = await book.ask(tool)
+        await durable(own)
+        await good(own, "x = 2")
+        done = await own.ask(tool)
         assert not done.is_error, text(done)
-    async with served(data_dir) as book:
-        assert (await book.ask("state")).structured_content["variables"] == {}
-        answer = await good(book, "'x' in globals()")
+    book = yield
+    for notebook, tool, name in GIVEN_UP:
+        own = Book(client=book.client, name=notebook)
+        assert (await own.ask("state")).structured_content["variables"] == {}
+        answer = await good(own, "'x' in globals()")
         assert answer.structured_content["return_value"] is False, notice(answer)
-        if named and tool == "reset":  # asked for, it does
-            back = await book.ask("restore_state", name="kept")
+        if name and tool == "reset":  # asked for, it does
+            back = await own.ask("restore_state", name=name)
             assert not back.is_error, text(back)
-            assert await book.value("x") == 1
+            assert await own.value("x") == 1
 
 
 async def test_reset_while_a_snapshot_is_written_is_not_undone(data_dir: Path) -> None:
@@ -975,14 +1001,14 @@ async def test_reset_while_a_snapshot_is_written_is_not_undone(data_dir: Path) -
         assert answer.structured_content["return_value"] is False, notice(answer)
 
 
-async def test_rolled_back_to_the_start_it_is_empty_after_a_restart(data_dir: Path) -> None:
-    async with served(data_dir) as book:
-        await good(book, "x = 1")
-        await durable(book)
-        await book.ask("rollback", to="start")
-    async with served(data_dir) as book:
-        answer = await good(book, "'x' in globals()")
-        assert answer.structured_content["return_value"] is False, notice(answer)
+@RESTARTS.scenario
+async def test_rolled_back_to_the_start_it_is_empty_after_a_restart(book: Book, folder: Path) -> Playing:
+    await good(book, "x = 1")
+    await durable(book)
+    await book.ask("rollback", to="start")
+    book = yield
+    answer = await good(book, "'x' in globals()")
+    assert answer.structured_content["return_value"] is False, notice(answer)
 
 
 # Saved and restored by name

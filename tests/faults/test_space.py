@@ -1,10 +1,10 @@
-"""A workspace past its quota: who fills it is stopped, and told why, by how much, and what to do."""
+"""A workspace past its quota: a cell that fills it is stopped and told why, by how much, and what to do."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -13,16 +13,15 @@ from tests.support.notebooks import Book
 from tests.support.servers import QUICK, stdio_client, text
 from tests.support.waiting import DEADLINE
 
-LIMITS = {"toolsets": "all", "workspace_bytes": 5_000_000, "workspace_files": 2_000, **QUICK}
+LIMITS: dict[str, Any] = {"toolsets": "all", "workspace_bytes": 5_000_000, "workspace_files": 2_000}
 FILL = "import time\nn = 0\nwhile True:\n    open(f'{n}', 'wb').write(b'x' * 100_000); n += 1; time.sleep(0.01)"
 MANY = "import time\nn = 0\nwhile True:\n    open(f'{n}', 'w').close(); n += 1; time.sleep(0.0005)"
 EMPTY = "import os, shutil\nfor f in os.listdir():\n    shutil.rmtree(f) if os.path.isdir(f) else os.remove(f)"
 
 
-@pytest.fixture
-async def book(data_dir: Path) -> AsyncIterator[Book]:
-    async with stdio_client(data_dir, **LIMITS) as client:
-        yield Book(client=client)
+@pytest.fixture(scope="module")
+def server_settings() -> dict[str, Any]:
+    return LIMITS
 
 
 @pytest.mark.parametrize(
@@ -30,9 +29,7 @@ async def book(data_dir: Path) -> AsyncIterator[Book]:
     [(FILL, "over its quota of 4.8 MiB (setting workspace_bytes)"), (MANY, "2,000 (setting workspace_files)")],
     ids=["bytes", "files"],
 )
-async def test_a_cell_that_fills_the_disk_is_stopped_and_all_are_told_until_there_is_room(
-    book: Book, code: str, limit: str
-) -> None:
+async def test_a_cell_that_fills_the_workspace_is_stopped_and_that_is_said(book: Book, code: str, limit: str) -> None:
     await book.run("kept = 41")
     filled = await book.run(code, timeout=DEADLINE)
     assert filled.is_error and filled.structured_content["state"] == "INTERRUPTED", text(filled)
@@ -47,7 +44,7 @@ async def test_a_cell_that_fills_the_disk_is_stopped_and_all_are_told_until_ther
     assert not (await book.ask("write_file", path="more", text="x")).is_error
 
 
-async def test_past_the_quota_a_cell_may_go_on_that_writes_nothing_and_one_that_does_is_stopped(book: Book) -> None:
+async def test_past_the_quota_only_a_cell_that_writes_is_stopped(book: Book) -> None:
     await book.run(FILL, timeout=DEADLINE)
     patient = await book.run("import time; time.sleep(4); 'slept'", timeout=DEADLINE)
     assert patient.structured_content["return_value"] == "slept", text(patient)
@@ -56,11 +53,11 @@ async def test_past_the_quota_a_cell_may_go_on_that_writes_nothing_and_one_that_
 
 
 async def test_a_cell_that_found_it_full_after_a_restart_may_make_room(data_dir: Path) -> None:
-    async with stdio_client(data_dir, **LIMITS) as client:
+    async with stdio_client(data_dir, **QUICK, **LIMITS) as client:
         await Book(client=client).run("1")
     (folder,) = (data_dir / "workspaces").iterdir()
     (folder / "big").write_bytes(bytes(8_000_000))
-    async with stdio_client(data_dir, **LIMITS) as client:
+    async with stdio_client(data_dir, **QUICK, **LIMITS) as client:
         slow = "import os, time; time.sleep(3); os.remove('big'); 'done'"
         done = await Book(client=client).run(slow, timeout=DEADLINE)
         assert done.structured_content["return_value"] == "done", text(done)
@@ -112,7 +109,7 @@ async def test_folders_nested_too_deeply_to_be_counted_are_past_the_quota(book: 
     assert refused.is_error and "nested too deeply" in text(refused)
 
 
-async def test_a_folder_the_operator_named_is_not_counted_unless_they_say_so(data_dir: Path, tmp_path: Path) -> None:
+async def test_a_folder_the_operator_named_is_counted_only_if_asked(data_dir: Path, tmp_path: Path) -> None:
     project = tmp_path / "project"
     project.mkdir()
     for number in range(3_000):

@@ -123,7 +123,7 @@ async def test_where_it_stands_already_nothing_is_changed_and_that_is_said(book:
         assert ("already" in text(begun)) is expected
 
 
-async def test_a_state_that_was_dropped_for_memory_is_named_as_not_kept_and_nothing_changes(
+async def test_rollback_to_a_dropped_state_is_refused_and_changes_nothing(
     pruned: Client[Any],
 ) -> None:
     async with new_book(pruned) as book:
