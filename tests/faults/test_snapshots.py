@@ -45,12 +45,11 @@ from tests.support.servers import (
 from tests.support.waiting import until, wait_until
 
 SOON: dict[str, Any] = {"snapshot_interval": 0.05}
-IMPATIENT = ROOMY.replace(
-    "main()",
-    "from quire.runtimes.python import writing\nwriting._STUCK = 1.0\n"
-    "from quire.core import saving\nsaving._REST = 0\nmain()",
-)
-"""A server that does not wait long for a snapshot without progress, nor after a long one."""
+EAGER = ROOMY.replace("main()", "from quire.core import saving\nsaving._REST = 0\nmain()")
+"""A server that does not pause after a snapshot that took long."""
+
+IMPATIENT = EAGER.replace("main()", "from quire.runtimes.python import writing\nwriting._STUCK = 1.0\nmain()")
+"""A server that does not wait long for a snapshot without progress either."""
 
 
 class Long:
@@ -77,7 +76,8 @@ async def book(long: Long) -> AsyncIterator[Book]:
 @contextlib.asynccontextmanager
 async def served(data_dir: Path, **settings: Any) -> AsyncIterator[Book]:
     """The notebook `main` of a server that is killed in the end, if it did not end before."""
-    async with cut_off(roomy_client(data_dir, **{**SOON, **settings}, **NO_SANDBOX)) as client:
+    settings = {**QUICK, **SOON, **NO_SANDBOX, **settings}
+    async with cut_off(stdio_client(data_dir, command=("-c", EAGER), **settings)) as client:
         try:
             yield Book(client=client, name=None)
         finally:
@@ -583,7 +583,7 @@ async def small(namespaces: None, data_dir: Path) -> AsyncIterator[Book]:
     """The notebook of a server whose data directory has 64 megabytes."""
     data_dir.mkdir()
     mount = 'mount -t tmpfs -o size=64m,mode=700 quire "$0"'
-    program, *arguments = with_mount(mount, data_dir, sys.executable, "-c", ROOMY)
+    program, *arguments = with_mount(mount, data_dir, sys.executable, "-c", EAGER)
     environment = server_environment(data_dir, **QUICK, **SOON, **NO_SANDBOX)
     transport = StdioTransport(program, arguments, env=environment, keep_alive=False)
     async with Client(transport) as client:
@@ -914,9 +914,9 @@ async def test_branches_of_states_on_disk_survive_a_second_restart(book: Book, f
         "of now": ["saved", "more", "last"],
         book.name: ["saved", "more", "last"],
     }
-    for name, value in expected.items():
-        answer = await good(Book(client=book.client, name=name), "x, x is y")
-        assert answer.structured_content["return_value"] == [value, True], (name, notice(answer))
+    for notebook, value in expected.items():
+        answer = await good(Book(client=book.client, name=notebook), "x, x is y")
+        assert answer.structured_content["return_value"] == [value, True], (notebook, notice(answer))
         assert "not in it" not in notice(answer), notice(answer)
 
 
