@@ -54,7 +54,7 @@ def users(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Users]:
 # Tokens
 
 
-def test_without_a_token_and_with_a_wrong_one_the_answer_is_401_and_says_how(users: Users) -> None:
+def test_a_missing_or_wrong_token_is_answered_with_401(users: Users) -> None:
     without, wrong = post(users.url), post(users.url, Authorization="Bearer quire_wrong")
     assert (without.status_code, without.headers["www-authenticate"]) == (401, "Bearer")
     assert wrong.status_code == 401 and wrong.headers["www-authenticate"].startswith('Bearer error="invalid_token"')
@@ -180,9 +180,7 @@ def test_with_auth_other_machines_may_call(data_dir: Path) -> None:
         (["--auth", "everybody"], "Setting 'auth' cannot be 'everybody'"),
     ],
 )
-def test_settings_that_let_nobody_or_anybody_in_by_mistake_are_refused(
-    data_dir: Path, settings: list[str], says: str
-) -> None:
+def test_incomplete_authentication_settings_are_refused(data_dir: Path, settings: list[str], says: str) -> None:
     with serve(data_dir, *settings) as refused:
         _, said = refused.communicate(timeout=DEADLINE)
     assert refused.returncode == 2 and says in said and "Traceback" not in said and "hunter2" not in said

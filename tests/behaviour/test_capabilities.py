@@ -241,7 +241,7 @@ async def test_a_call_may_take_as_long_as_it_is_given(book: Book, quick: Quick) 
     assert await book.value("isinstance(ToolTimeout('x'), ToolError), int(quick.echo(1))") == [True, 1]
 
 
-async def test_what_a_backend_logs_is_in_the_cells_stderr_and_its_progress_in_the_calls(
+async def test_logs_of_a_backend_go_to_stderr_and_progress_to_the_call(
     server: Server, book: Book, quick: Quick
 ) -> None:
     heard: list[str] = []

@@ -90,7 +90,7 @@ async def test_an_update_in_a_running_cell_is_seen_at_once(book: Book, tmp_path:
     assert await kept(book, 0) == ["'end'"]
 
 
-async def test_an_update_of_an_id_that_nobody_showed_shows_nothing(book: Book) -> None:
+async def test_an_update_of_an_unknown_id_shows_nothing(book: Book) -> None:
     await outputs(book, "display('stays', display_id='a');")
     assert await read(book, "from IPython.display import update_display\nupdate_display('x', display_id='none')") == []
     assert await kept(book, 0) == ["'stays'"]
@@ -345,7 +345,7 @@ async def test_a_styled_or_grouped_frame_and_a_series_are_read_by_their_words(bo
 # Widgets
 
 
-async def test_a_widget_is_read_as_it_is_now_and_goes_into_the_document_with_its_state(book: Book) -> None:
+async def test_a_widget_is_read_as_it_is_now_and_exported_with_its_state(book: Book) -> None:
     await outputs(book, "import ipywidgets as w\nslider = w.IntSlider(value=3, description='n')\nslider")
     assert "value=3" in (await kept(book, 0))[0]
     await outputs(book, "slider.value = 42")
@@ -389,7 +389,7 @@ async def test_an_output_widget_keeps_what_is_shown_inside_it(book: Book) -> Non
     assert [each["output_type"] for each in inside] == ["stream", "display_data", "error"]
 
 
-async def test_a_cell_that_dies_inside_an_output_widget_leaves_the_next_ones_theirs(book: Book) -> None:
+async def test_a_crash_inside_an_output_widget_leaves_later_outputs_alone(book: Book) -> None:
     await outputs(book, "import ipywidgets as w\nout = w.Output()")
     with anyio.fail_after(DEADLINE):
         await book.run(

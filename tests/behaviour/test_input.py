@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +13,7 @@ from fastmcp import Client
 from fastmcp.client.elicitation import ElicitResult
 
 from tests.support.servers import call, http_client, http_server, stdio_client, text
-from tests.support.waiting import DEADLINE
+from tests.support.waiting import until
 
 WAYS = ["stdio-2026", "stdio-2025", "http-2026", "http-2025"]
 
@@ -135,7 +134,7 @@ async def test_no_answer_is_an_error_in_the_cell_which_can_go_on(table: Table, a
     assert (await table.run(code)).structured_content["return_value"] == [41, "Ada"]
 
 
-async def test_an_interrupt_while_the_person_thinks_ends_the_cell_and_variables_are_kept(table: Table) -> None:
+async def test_an_interrupt_before_the_answer_ends_the_cell_and_keeps_variables(table: Table) -> None:
     answered = anyio.Event()
 
     async def think(message: str) -> Any:
@@ -274,10 +273,3 @@ def is_asked(table: Table, times: int) -> Callable[[], Awaitable[bool]]:
         return len(table.person.asked) >= times
 
     return asked
-
-
-async def until(true: Callable[[], Awaitable[bool]], what: str) -> None:
-    end = time.monotonic() + DEADLINE
-    while not await true():
-        assert time.monotonic() < end, f"not within {DEADLINE:g} s: {what}"
-        await anyio.sleep(0.02)

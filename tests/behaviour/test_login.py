@@ -107,7 +107,7 @@ def logged_in(url: str) -> str:
         return str(given.json()["access_token"])
 
 
-async def test_a_person_who_logs_in_is_a_user_by_the_name_their_issuer_vouches_for(tmp_path: Path) -> None:
+async def test_a_login_makes_a_user_with_the_name_from_the_issuer(tmp_path: Path) -> None:
     keys, port, where = RSAKeyPair.generate(), free_port(), [""]
     (tmp_path / "secret").write_text("a-client-secret-that-is-long-enough")
     with issuer(pages(where, keys, "alice")) as where[0]:

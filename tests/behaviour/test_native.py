@@ -130,7 +130,7 @@ async def test_the_tools_tell_of_them_as_of_the_others(client: Client[Any], book
         assert await other.value("list(caps)") == ["quick"]
 
 
-async def test_they_are_registered_anew_and_let_go(client: Client[Any], book: Book) -> None:
+async def test_they_can_be_registered_again_and_uninstalled(client: Client[Any], book: Book) -> None:
     await book.value(f"{DOUBLE}1")
     assert await book.value(f"{DOUBLE.replace('2 *', '3 *')}double(4)") == 12
     assert len(await installed(client, book.name)) == 2

@@ -106,7 +106,7 @@ async def test_a_figure_that_cannot_be_drawn_says_why_and_the_next_ones_are_fine
     assert len((await show(book, "plt.plot([1])\nNone")).images) == 1
 
 
-async def test_a_figure_that_was_closed_is_not_shown_and_one_named_last_is_shown_once(book: Book) -> None:
+async def test_a_closed_figure_is_not_shown_and_one_named_last_is_shown_once(book: Book) -> None:
     assert (await show(book, "plt.plot([1])\nplt.close()")).images == []
     once = await show(book, "figure, axes = plt.subplots()\naxes.plot([1])\nfigure")
     assert len(once.images) in (1, 2)  # as under ipykernel: the value, and the figure that is open

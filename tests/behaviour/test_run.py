@@ -99,7 +99,7 @@ def text_of(cell: Any) -> str:
 # Outputs and files
 
 
-def test_without_a_file_to_write_outputs_are_printed_and_the_notebook_stays_as_it_is(tmp_path: Path) -> None:
+def test_without_an_output_file_outputs_are_printed_and_the_notebook_stays(tmp_path: Path) -> None:
     source = notebook(
         tmp_path / "n.ipynb",
         "import sys\nprint('out', end='')\nprint('err', file=sys.stderr)\n6 * 7",
@@ -140,7 +140,7 @@ def test_code_works_in_the_folder_of_the_file(tmp_path: Path) -> None:
     assert run(tmp_path, "there/n.ipynb").stdout == f"{there} found\n"
 
 
-def test_from_standard_input_to_standard_output_goes_a_document_and_nothing_else(tmp_path: Path) -> None:
+def test_a_document_goes_from_standard_input_to_standard_output(tmp_path: Path) -> None:
     source = notebook(tmp_path / "n.ipynb", "import os\nos.system('echo loud')\nprint(os.getcwd())").read_text()
     done = run(tmp_path, "-", "-o", "-", stdin=source)
     (cell,) = opened(done.stdout)
@@ -332,13 +332,13 @@ def test_a_reader_who_has_read_enough_ends_it(tmp_path: Path) -> None:
 # As it goes
 
 
-def test_each_cell_is_a_line_where_nobody_watches(tmp_path: Path) -> None:
+def test_each_cell_is_a_line_without_a_terminal(tmp_path: Path) -> None:
     done = run(tmp_path, "-", "-o", "out.ipynb", stdin="# %%\n1\n# %%\n1/0\n")
     first, second, *_ = done.stderr.splitlines()
     assert re.fullmatch(r"cell 1/2: SUCCESS, [\d.e-]+ s", first) and second.startswith("cell 2/2: ERROR, ")
 
 
-def test_in_a_terminal_a_line_shows_the_cell_the_time_the_memory_and_what_was_printed(tmp_path: Path) -> None:
+def test_a_terminal_shows_the_cell_the_time_the_memory_and_the_last_line(tmp_path: Path) -> None:
     (tmp_path / "n.py").write_text(
         "# %%\nkept = bytearray(300_000_000)\n# %%\nimport time\nprint('[bold]so far')\ntime.sleep(3)\n# %%\n1/0"
     )
@@ -403,7 +403,8 @@ def test_a_cell_that_does_not_stop_is_killed_when_told_again(tmp_path: Path) -> 
 
 def test_told_to_stop_before_anything_began_it_says_so(tmp_path: Path) -> None:
     slow = tmp_path / "python"
-    slow.write_text("#!/bin/sh\nsleep 1\nexec " + sys.executable + ' "$@"\n')
+    go = tmp_path / "go"
+    slow.write_text(f'#!/bin/sh\nwhile [ ! -e {go} ]; do sleep 0.05; done\nexec {sys.executable} "$@"\n')
     slow.chmod(0o755)
     (tmp_path / "n.py").write_text("print('ran')")
     env = server_environment(tmp_path / "data", python=slow)
@@ -411,6 +412,7 @@ def test_told_to_stop_before_anything_began_it_says_so(tmp_path: Path) -> None:
     with subprocess.Popen(command, env=env, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
         wait_until(lambda: processes_of(process.pid), "the kernel's Python")
         process.send_signal(signal.SIGINT)
+        go.touch()
         assert process.wait(DEADLINE) == 130
         assert process.stderr is not None and process.stderr.read() == "quire: nothing was run.\n"
     assert not (tmp_path / "out.ipynb").exists()

@@ -96,7 +96,7 @@ def arguments(tool: Any, notebook: str) -> dict[str, Any]:
     }
 
 
-async def test_every_tool_answers_for_anothers_notebook_as_for_one_that_is_not_there(bob: Client[Any]) -> None:
+async def test_each_tool_treats_anothers_notebook_as_one_that_is_not_there(bob: Client[Any]) -> None:
     tools = [tool for tool in await bob.list_tools() if "notebook" in tool.input_schema["properties"]]
     assert len(tools) > 15
     for tool in tools:
@@ -119,7 +119,7 @@ async def test_every_resource_answers_so_too(bob: Client[Any]) -> None:
         assert said[0].replace("diary", "nothing") == said[1], filled
 
 
-async def test_nobodys_notebooks_are_listed_or_completed_but_ones_own(alice: Client[Any], bob: Client[Any]) -> None:
+async def test_only_own_notebooks_are_listed_and_completed(alice: Client[Any], bob: Client[Any]) -> None:
     await call(bob, "execute", code="1")
     listed = (await call(bob, "list_notebooks")).structured_content["notebooks"]
     assert {"main"} <= {each["name"] for each in listed} and "diary" not in str(listed)
@@ -332,7 +332,7 @@ async def test_an_admin_reaches_every_notebook_by_its_owner_and_name(
 
 
 @pytest.mark.parametrize("whom", ["", "a b", "../x", "x" * 300, "a/b", "local user"])
-async def test_a_notebook_is_shared_with_somebody_who_can_be(alice: Client[Any], whom: str) -> None:
+async def test_a_notebook_cannot_be_shared_with_a_bad_name(alice: Client[Any], whom: str) -> None:
     refused = await call(alice, "share_notebook", notebook="diary", with_whom=whom)
     assert refused.is_error and "cannot name a user" in text(refused)
 
@@ -364,7 +364,7 @@ PUBLIC = "http://203.0.113.7/mcp"  # an address for documents, at which nobody i
         ({"config": {"url": "http://192.168.0.1/mcp"}}, "inside the server's own network"),
     ],
 )
-async def test_a_user_installs_no_program_no_secret_and_no_address_of_the_servers_own(
+async def test_a_user_cannot_install_a_program_a_secret_or_an_address_of_the_server(
     bob: Client[Any], given: dict[str, Any], says: str
 ) -> None:
     refused = await call(bob, "install_capability", name="shop", **given)
