@@ -120,8 +120,8 @@ async def test_an_interrupt_ends_the_calls_and_the_kernel_lives(
 @pytest.mark.parametrize(("code", "names"), WAYS)
 async def test_a_timeout_ends_the_calls_and_the_kernel_lives(book: Book, quick: Quick, code: str, names: str) -> None:
     pid = await book.value("import os\nos.getpid()")
-    found = (await book.run(code, timeout=2)).structured_content
-    assert found["state"] == "TIMEOUT" and "Stopped after 2 s" in found["error_message"], found
+    found = (await book.run(code, timeout=5)).structured_content
+    assert found["state"] == "TIMEOUT" and "Stopped after 5 s" in found["error_message"], found
     assert len(quick.calls("hold")) == len(names)
     await quick.is_told_to_stop(*names)
     await is_as_before(book)
