@@ -150,12 +150,8 @@ class Kernels:
         return self._slots[notebook.id].line if self.live(notebook) is not None else None
 
     async def wait_replaced(self, notebook: Notebook) -> None:
-        """If the kernel's process has ended, wait until the run that replaces it is done: with isolation per cell there
-        is no process for a moment after every run."""
-        slot = self._slots.get(notebook.id)
-        if slot is not None and slot.kernel is not None and not slot.kernel.alive:
-            async with slot.turn:
-                pass
+        """If the kernel's process has ended, wait until another takes its place."""
+        await self._slot(notebook).wait_replaced()
 
     def held(self, notebook: Notebook) -> bool:
         """Reserve the notebook for this process; False where another one has it."""

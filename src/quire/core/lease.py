@@ -37,6 +37,13 @@ class Slot:
             self.kernel is not None and self.kernel.alive and head is not None and head not in self.kernel.checkpoints
         )
 
+    async def wait_replaced(self) -> None:
+        """If the kernel's process has ended, wait until the run that replaces it is done: with isolation per cell there
+        is no process for a moment after every run."""
+        if self.kernel is not None and not self.kernel.alive:
+            async with self.turn:
+                pass
+
     async def undisturbed(self, seconds: float) -> bool:
         """Whether nobody asked for the turn for so long; where somebody did, that is why there is no checkpoint."""
         if not self.waiting:

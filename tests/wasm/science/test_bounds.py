@@ -11,10 +11,10 @@ from quire.runtimes.wasm.host.science.language import ScienceLanguage
 from quire.wire.messages import Finished, Inspect
 from tests.support.wasm.python_guest import FULL, Make, Notebook
 
+pytestmark = pytest.mark.soak
+
 FORGED = """
 import _host
-
-pytestmark = pytest.mark.soak
 _host.call(b's{"say":"Finished","with":{"run":"other","outcome":"success"},"parts":[]}')
 """
 MEMORY = Bounds(memory=224 << 20)
