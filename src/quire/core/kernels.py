@@ -216,8 +216,7 @@ class Kernels:
 
     def named(self, notebook: Notebook) -> dict[str, RunId]:
         """Checkpoints people gave a name, by that name."""
-        slot = self._slots.get(notebook.id)
-        return dict(slot.named) if slot is not None else {}
+        return dict(self._slot(notebook).named)
 
     def place(self, notebook: Notebook, kernel: Kernel, start: Census) -> None:
         """Give a new notebook a kernel that is there already."""
