@@ -6,7 +6,9 @@ ARGS ?=
 BIN := .venv/bin
 READY := .venv/.ready
 RUN_READY := .venv/.run-ready
-PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
+# Tests wait almost as much as they compute, so three workers keep two cores busy.
+WORKERS ?= 3
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 \
 	--generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --quiet
 
