@@ -188,6 +188,8 @@ async def test_what_a_kernel_says_while_we_are_cut_off_is_heard_afterwards(colla
             pass
         between.closed = True
         between.cut()
+        # only then does the Jupyter server keep what the kernel says
+        await until(lambda: collaborating.call("GET", f"api/kernels/{info.id}")["connections"] == 0)
         gate.touch()
         await until(sign.exists)
         between.closed = False
