@@ -85,8 +85,8 @@ async def test_interrupt_keeps_variables_and_restart_drops_them(
     await started(client, server, "x=42")
     await said(client, "execute_cell", cell_index=0)
     answers: list[Any] = []
-    # in a process of its own that says it: bash ignores an interrupt that comes while it makes one
-    code = "bash -c 'echo begun; sleep 600'"
+    # bash ignores an interrupt that comes while it forks: after "begun" nothing is forked any more
+    code = "bash -c 'echo begun; exec sleep 600'"
 
     async def run() -> None:
         answers.append(await call(client, "execute", code=code, timeout=120, notebook="book"))
