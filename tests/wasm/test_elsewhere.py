@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -72,7 +73,7 @@ async def test_without_what_only_linux_or_posix_has_the_whole_server_works(data_
         assert "below" in text(await client.call_tool("list_files", {}))
         await client.call_tool("rollback", {"to": 0})
         await client.call_tool("save_state", {"name": "one"})
-        backend = f"{sys.executable} {BACKENDS / 'good.py'}"
+        backend = shlex.join([sys.executable, str(BACKENDS / "good.py")])
         await client.call_tool("install_capability", {"name": "good", "server_command": backend})
         assert "3" in text(await client.call_tool("execute", {"code": "good.add(1, 2)"}))
         await client.call_tool("uninstall_capability", {"name": "good"})
