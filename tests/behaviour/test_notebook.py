@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from pathlib import Path
@@ -80,6 +81,12 @@ async def test_two_sessions_of_one_user_do_not_share_a_current_notebook(data_dir
             await call(two, "create_notebook", name="two")
             for client, name in ((one, "one"), (two, "two")):
                 assert (await call(client, "execute", code="1")).structured_content["notebook"] == name
+
+
+async def test_notebooks_created_at_once_without_a_name_get_different_names(client: Client[Any]) -> None:
+    made = await asyncio.gather(*(call(client, "create_notebook", use=False) for _ in range(8)))
+    assert not [text(each) for each in made if each.is_error]
+    assert len({each.structured_content["name"] for each in made}) == 8
 
 
 async def test_clearing_takes_cells_and_variables(client: Client[Any]) -> None:

@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import resource
+import shlex
 import signal
 import struct
 import subprocess
@@ -324,7 +325,7 @@ def test_a_disk_that_is_full_is_named_and_the_run_goes_on(tmp_path: Path) -> Non
 
 def test_a_reader_who_has_read_enough_ends_it(tmp_path: Path) -> None:
     (tmp_path / "n.py").write_text("while True: print('line')")
-    command = f"{sys.executable} -m quire run n.py | head -1; echo ${{PIPESTATUS[0]}}"
+    command = f"{shlex.quote(sys.executable)} -m quire run n.py | head -1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=DEADLINE)
     assert (done.stdout, done.stderr) == ("line\n141\n", "")
 
@@ -404,7 +405,7 @@ def test_a_cell_that_does_not_stop_is_killed_when_told_again(tmp_path: Path) -> 
 def test_told_to_stop_before_anything_began_it_says_so(tmp_path: Path) -> None:
     slow = tmp_path / "python"
     go = tmp_path / "go"
-    slow.write_text(f'#!/bin/sh\nwhile [ ! -e {go} ]; do sleep 0.05; done\nexec {sys.executable} "$@"\n')
+    slow.write_text(f'#!/bin/sh\nwhile [ ! -e {go} ]; do sleep 0.05; done\nexec {shlex.quote(sys.executable)} "$@"\n')
     slow.chmod(0o755)
     (tmp_path / "n.py").write_text("print('ran')")
     env = server_environment(tmp_path / "data", python=slow)

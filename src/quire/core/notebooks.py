@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from uuid import uuid4
 
+import anyio
+
 from quire.core.active import STOP_IT
 from quire.core.errors import NotFound, Refused
 from quire.core.feed import Change, Feed
@@ -52,6 +54,7 @@ class Notebooks:
         self._limits = limits
         self._runtimes = runtimes
         self._place = place
+        self._naming = anyio.Lock()
 
     async def create(
         self,
@@ -61,10 +64,13 @@ class Notebooks:
         policy: Policy | None = None,
         document: Place | None = None,
     ) -> Notebook:
+        if name is None:
+            async with self._naming:  # two callers at once must not choose the same free name
+                return await self.create(who, await self._free_name(who), runtime, policy, document)
         runtime = self._runtimes[0] if runtime is None else runtime
         if runtime not in self._runtimes:
             raise Refused(f"There is no runtime {runtime!r}; there is {', '.join(self._runtimes)}.")
-        name = check_name(name) if name is not None else await self._free_name(who)
+        name = check_name(name)
         policy = check_policy(policy or Policy(), self._limits, runtime)
         if runtime == RUNTIME and document is None and self._place is not None:
             await self._refuse_taken(who, name)

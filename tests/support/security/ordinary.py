@@ -29,24 +29,25 @@ def closed(path: Path) -> Path | None:
     return next((each for each in way if not each.stat().st_mode & stat.S_IXOTH), None)
 
 
-def show(path: Path) -> None:
-    """Have others reach it: a folder they may not enter is covered with one that shows nothing else."""
-    door = closed(path)
-    if door is None:
-        return
-    held = os.open(path, os.O_PATH)
-    mount("none", str(door), "tmpfs", 0, "mode=755")
-    path.mkdir(parents=True, exist_ok=True)
-    mount(f"/proc/self/fd/{held}", str(path), None, _BIND | _REC)
-    os.close(held)
+def show(paths: list[Path]) -> None:
+    """Have others reach them: a folder they may not enter is covered with one that shows nothing else."""
+    hidden = {path: door for path in sorted(paths) if (door := closed(path)) is not None}
+    held = {path: os.open(path, os.O_PATH) for path in hidden}  # before a cover hides them
+    doors = set(hidden.values())
+    for door in doors:
+        if doors.isdisjoint(door.parents):  # the cover of a folder above it is enough
+            mount("none", str(door), "tmpfs", 0, "mode=755")
+    for path, descriptor in held.items():
+        path.mkdir(parents=True, exist_ok=True)
+        mount(f"/proc/self/fd/{descriptor}", str(path), None, _BIND | _REC)
+        os.close(descriptor)
 
 
 def main(uid: int, arguments: list[str]) -> None:
     if _libc.unshare(_NEWNS):
         raise OSError(ctypes.get_errno(), "unshare")
     mount("none", "/", None, _REC | _PRIVATE)
-    for place in {sys.prefix, sys.base_prefix, str(Path(__file__).parents[3])}:
-        show(Path(place))
+    show([Path(place) for place in {sys.prefix, sys.base_prefix, str(Path(__file__).parents[3])}])
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
