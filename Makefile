@@ -23,7 +23,7 @@ setup: $(READY) ## create .venv with every pinned package (done by the others wh
 run: $(RUN_READY) ## serve over HTTP; installs only what a server needs
 	$(BIN)/quire serve --transport http $(ARGS)
 
-test: $(READY) ## run the tests: all behaviour, at most 12 minutes on 2 cores
+test: $(READY) ## run the tests: all behaviour
 	tools/install-node-programs
 	QUIRE_WASM_PYTHON=plain $(BIN)/quire assets >/dev/null  # once, not by tests side by side
 	$(PYTEST) --durations=20 --durations-min=10 $(ARGS)
