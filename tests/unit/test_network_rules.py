@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from quire.core.errors import Refused
 from quire.core.limits import Limits, check_policy
 from quire.core.model import Policy
-from quire.core.network import Rule, covering, literal, near, rules, still_granted, within
+from quire.core.network import Rule, covering, is_internal, literal, rules, still_granted, within
 
 LABEL = st.from_regex(r"[a-z][a-z0-9]{0,5}", fullmatch=True)
 NAME = st.lists(LABEL, min_size=1, max_size=4).map(".".join)
@@ -105,17 +105,31 @@ def test_all_names_are_not_the_machine_itself(place: str) -> None:
     assert within(rules([f"{place}:8080"]), rules([f"{place}:*"]))
 
 
+INTERNAL = """
+    127.0.0.1 127.9.9.9 0.0.0.0 0.1.2.3 10.1.2.3 172.16.0.1 172.31.255.255 192.168.1.1 169.254.169.254 100.64.0.1
+    100.100.100.200 192.0.0.192 168.63.129.16 198.18.0.1 198.19.255.255 240.0.0.1 255.255.255.255 224.0.0.1 239.1.1.1
+    ::1 :: fe80::1%eth0 fd12::1 fd00:ec2::254 fec0::1 feff::1 ff02::1 ff0e::1 2001:db8::1 100::1 2001::1
+    ::127.0.0.1 ::10.0.0.1 ::8.8.8.8 ::ffff:127.0.0.1 ::ffff:10.0.0.1 ::ffff:168.63.129.16 ::ffff:240.0.0.1
+    64:ff9b::a00:1 64:ff9b::7f00:1 64:ff9b::a83f:8110 64:ff9b:1::1 64:ff9b:1:ffff::8.8.8.8
+    2002:7f00:1:: 2002:a00:1::1 2002:808:808::1
+"""
+PUBLIC = """
+    1.1.1.1 8.8.8.8 172.15.255.255 172.32.0.1 192.167.255.255 100.63.255.255 100.128.0.1 168.63.129.15 168.63.129.17
+    198.17.255.255 198.20.0.1 223.255.255.255 2606:4700::1111 2a00:1450:4001::1 ::ffff:8.8.8.8 64:ff9b::808:808
+"""
+NAMES = ("a.test", "localhost", "127.1", "0x7f.0.0.1", "2130706433", "[::1]", "")
+
+
 @pytest.mark.parametrize(
-    ("address", "is_near"),
+    ("address", "internal"),
     [
-        *(("127.0.0.1", True), ("127.9.9.9", True), ("0.0.0.0", True), ("10.1.2.3", True), ("172.16.0.1", True)),
-        *(("192.168.1.1", True), ("169.254.169.254", True), ("100.64.0.1", True), ("224.0.0.1", True), ("::1", True)),
-        *(("::", True), ("fe80::1%eth0", True), ("fd12::1", True), ("::ffff:10.0.0.1", True), ("64:ff9b::a00:1", True)),
-        *(("8.8.8.8", False), ("172.32.0.1", False), ("2606:4700::1111", False), ("::ffff:8.8.8.8", False)),
+        *((address, True) for address in INTERNAL.split()),
+        *((address, False) for address in PUBLIC.split()),
+        *((name, False) for name in NAMES),
     ],
 )
-def test_which_addresses_are_of_this_machine_or_its_neighbourhood(address: str, is_near: bool) -> None:
-    assert near(address) is is_near
+def test_addresses_outside_the_public_internet_are_internal(address: str, internal: bool) -> None:
+    assert is_internal(address) is internal
 
 
 def test_a_place_is_named_by_its_address_alone() -> None:

@@ -22,8 +22,8 @@ from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 from quire.capabilities import wording
 from quire.capabilities.lines import LONGEST
 from quire.core.capability import address
-from quire.core.confines import is_private
 from quire.core.errors import Failed, Lost
+from quire.core.network import is_internal
 
 UNREACHABLE = "Quire could not reach the server."
 _LOST = (UNREACHABLE, "Connection closed", "SSE stream ended", "SSE stream failed", "Session terminated")
@@ -140,7 +140,7 @@ async def _pin(request: httpx2.Request) -> None:
     except OSError as error:
         raise httpx2.ConnectError(str(error)) from error
     addresses = [str(place[0]) for *_, place in found]
-    if not addresses or any(map(is_private, addresses)):
+    if not addresses or any(map(is_internal, addresses)):
         raise httpx2.ConnectError(
             "it is inside the server's own network; hosts the operator allows (setting capability_hosts) are reached"
         )

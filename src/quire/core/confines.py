@@ -3,7 +3,6 @@ interpreters of the server's own machine. Pure; each refusal says what would be 
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,6 +13,7 @@ from quire.core.capability import REFERENCE, Backend
 from quire.core.capability_request import backend_of
 from quire.core.errors import Refused
 from quire.core.model import KernelLimits, Policy
+from quire.core.network import is_internal
 
 _PYTHONS = ("", "venv")
 _NO_LIMITS = KernelLimits()
@@ -55,7 +55,7 @@ class Confines:
 
     def _check_host(self, url: str) -> None:
         host = urlsplit(url).hostname or ""
-        if not allowed(url, self.hosts) and (is_local_name(host) or is_private(host)):
+        if not allowed(url, self.hosts) and (is_local_name(host) or is_internal(host)):
             raise Refused(
                 f"{host} is an address inside the server's own network: only admins, and hosts the operator allows "
                 "(setting capability_hosts), are reached there."
@@ -101,12 +101,3 @@ def allowed(url: str, hosts: tuple[str, ...]) -> bool:
 def is_local_name(host: str) -> bool:
     return host.lower().rstrip(".").rpartition(".")[2] in ("localhost", "local", "internal")
 
-
-def is_private(address: str) -> bool:
-    """Whether it is an address, and not one of the public network."""
-    try:
-        found = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return False
-    inner = getattr(found, "ipv4_mapped", None) or getattr(found, "sixtofour", None)
-    return not found.is_global or found.is_multicast or (inner is not None and not inner.is_global)

@@ -9,11 +9,16 @@ from dataclasses import dataclass
 
 _ENTRY = re.compile(r"(?P<host>\*|(?:\*\.)?[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::(?P<port>\d{1,5}|\*))?", re.IGNORECASE)
 _PORTS = (80, 443)
-_NEAR = tuple(
-    ipaddress.ip_network(each)
-    for each in (
-        *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16", "192.0.0.0/24"),
-        *("::/128", "fc00::/7", "64:ff9b::/96"),
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")  # whose last 32 bits are an IPv4 address
+_ALSO_INTERNAL = tuple(  # which `is_global` takes for public, in some versions of Python
+    ipaddress.ip_network(network)
+    for network in (
+        "192.0.0.0/24",  # for protocols; Oracle's cloud has its metadata there
+        "168.63.129.16/32",  # services of Azure for its own machines
+        "::/96",  # IPv4 addresses as IPv6, deprecated
+        "64:ff9b:1::/48",  # NAT64 inside one network
+        "2002::/16",  # 6to4, deprecated
+        "fec0::/10",  # site-local, deprecated
     )
 )
 
@@ -61,11 +66,16 @@ def still_granted(own: Iterable[str], granted: Iterable[str]) -> tuple[str, ...]
     return tuple(entry for entry in own if within(rules([entry]), today))
 
 
-def near(address: str) -> bool:
-    """This machine, or its neighbourhood, where services trust whoever can reach them."""
-    ip = ipaddress.ip_address(address.partition("%")[0])
-    ip = getattr(ip, "ipv4_mapped", None) or ip
-    return ip.is_loopback or ip.is_link_local or ip.is_multicast or any(ip in net for net in _NEAR)
+def is_internal(address: str) -> bool:
+    """Whether this is an IP address that is not on the public internet: of this machine or of its network, where
+    services trust every caller that reaches them, or of no single machine. A name is never one."""
+    try:
+        ip = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    if isinstance(ip, ipaddress.IPv6Address):
+        ip = ip.ipv4_mapped or (ipaddress.IPv4Address(int(ip) & 0xFFFF_FFFF) if ip in _NAT64 else ip)
+    return not ip.is_global or ip.is_multicast or any(ip in network for network in _ALSO_INTERNAL)
 
 
 def literal(host: str) -> bool:
@@ -82,7 +92,7 @@ def _covers(asked: Rule, rule: Rule) -> bool:
         return False
     if rule.host == asked.host:
         return True
-    if literal(asked.host) and (asked.host == "localhost" or near(asked.host)):
+    if asked.host == "localhost" or is_internal(asked.host):
         return False  # who grants all names has not granted the machine itself
     name = asked.host.removeprefix("*")
     return rule.host == "*" or (rule.host.startswith("*.") and name.endswith(rule.host[1:]))

@@ -100,7 +100,7 @@ class Proxy:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         addresses = [str(address[0]) for *_, address in found]
         if not network.literal(rule.host):
-            addresses = [address for address in addresses if not network.near(address)]
+            addresses = [address for address in addresses if not network.is_internal(address)]
         if not addresses:
             raise _Denied(f"{host} leads into the server's own network; only the address itself can be allowed there.")
         return await asyncio.open_connection(addresses[0], port, limit=_CHUNK)
