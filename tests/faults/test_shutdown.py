@@ -81,7 +81,7 @@ class Server:
         pid = self.process.pid
         wait_until(lambda: not [child for child in self.children if alive(child)], "its processes are gone")
         wait_until(lambda: not workers_of(pid), "its workers are gone")
-        assert not list(Path("/sys/fs/cgroup").rglob(f"quire-{pid}-*"))
+        assert not list(Path("/sys/fs/cgroup").rglob(f"quire_{pid}_*"))
         assert os.listdir(self.tmp) == []
         assert not [path for path in self.data_dir.rglob("*") if path.is_socket()]
 

@@ -185,7 +185,7 @@ def groups(server: int) -> set[Path]:
     """A server's control groups, in every tree."""
     own, mounts = Path("/proc/self/cgroup").read_text(), Path("/proc/self/mountinfo").read_text()
     folders = {place for folder, _ in cgroups._trees(own, mounts) for place in (folder, folder.parent)}
-    return {group for folder in folders for group in folder.glob(f"quire-{server}-*")}
+    return {group for folder in folders for group in folder.glob(f"quire_{server}_*")}
 
 
 # ---- environments of their own ----

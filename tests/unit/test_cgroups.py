@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -91,48 +96,103 @@ def test_a_tree_is_given_only_the_limits_it_knows(tmp_path: Path) -> None:
 
 
 def test_a_group_for_each_kernel_and_none_left(tmp_path: Path) -> None:
-    groups = Cgroups(((tmp_path, 1),))
+    groups, own = Cgroups([(tmp_path, 1)], "quire_1_a"), tmp_path / "quire_1_a"
     one, two = groups.make(), groups.make()
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["kernel-1", "kernel-2"]
+    assert sorted(each.name for each in own.iterdir()) == ["kernel-1", "kernel-2"]
     busy = one.folders[0][0] / "a process that is not yet gone"
     busy.mkdir()
     groups.give_back(one)
     groups.give_back(two)
-    assert [each.name for each in tmp_path.iterdir()] == ["kernel-1"]
+    assert [each.name for each in own.iterdir()] == ["kernel-1"]
     busy.rmdir()
     three = groups.make()  # looks again for those that were left
-    assert [each.name for each in tmp_path.iterdir()] == ["kernel-3"]
+    assert [each.name for each in own.iterdir()] == ["kernel-3"]
     groups.give_back(three)
     groups.close()
-    assert not tmp_path.exists()
+    assert not own.exists()
 
 
 def test_a_group_that_cannot_be_made_is_a_failed_kernel(tmp_path: Path) -> None:
+    (tmp_path / "trees").mkdir()
+    groups = Cgroups([(tmp_path / "trees", 1)], "quire_1_a")
+    shutil.rmtree(tmp_path / "trees")
     with pytest.raises(Failed, match="could not be given a control group"):
-        Cgroups(((tmp_path / "gone", 1),)).make()
+        groups.make()
+    groups.close()
 
 
-def test_what_a_killed_server_left_is_swept_and_what_lives_is_not(tmp_path: Path) -> None:
-    dead = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True, check=True).stdout.strip()
-    (tmp_path / f"quire-{dead}-b" / "kernel-7").mkdir(parents=True)
-    living = tmp_path / f"quire-{os.getppid()}-c" / "kernel-1"
-    living.mkdir(parents=True)
-    mine, _ = cgroups._begin(tmp_path, 1, f"quire-{os.getpid()}-a")
-    assert mine == tmp_path / f"quire-{os.getpid()}-a"
-    assert sorted(each.name for each in tmp_path.iterdir()) == sorted([mine.name, living.parent.name])
-    assert living.exists()
+@contextmanager
+def held_by_another_process(group: Path) -> Iterator[None]:
+    """Another server's group, as long as this lasts."""
+    group.mkdir(parents=True)
+    hold = "import fcntl, os, sys; fcntl.flock(os.open(sys.argv[1], 0), fcntl.LOCK_EX); print(flush=True); input()"
+    command = [sys.executable, "-c", hold, str(group)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        server.stdout.readline()
+        try:
+            yield
+        finally:
+            server.kill()
+
+
+def test_only_groups_that_no_server_holds_are_swept(tmp_path: Path) -> None:
+    """Whatever process ids they are named after: those of another container are not known here."""
+    ended = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True, check=True).stdout.strip()
+    left, held = tmp_path / "quire_1_left", tmp_path / f"quire_{ended}_held"
+    (left / "kernel-7").mkdir(parents=True)
+    with held_by_another_process(held):
+        cgroups._sweep(tmp_path)
+        assert list(tmp_path.iterdir()) == [held]
+    cgroups._sweep(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_groups_of_two_servers_of_one_process_are_not_swept(tmp_path: Path) -> None:
+    servers = [Cgroups([(tmp_path, 1)], f"quire_1_{name}") for name in "ab"]
+    cgroups._sweep(tmp_path)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["quire_1_a", "quire_1_b"]
+    for server in servers:
+        server.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_many_servers_that_start_at_once_keep_their_groups(tmp_path: Path) -> None:
+    def start(number: int) -> Cgroups:
+        cgroups._sweep(tmp_path)
+        return Cgroups([(tmp_path, 1)], f"quire_1_{number}")
+
+    with ThreadPoolExecutor(20) as threads:
+        servers = list(threads.map(start, range(200)))
+    assert len(list(tmp_path.iterdir())) == 200
+    for server in servers:
+        server.make()
+
+
+def test_groups_that_another_program_removed_are_made_again(tmp_path: Path) -> None:
+    groups = Cgroups([(tmp_path, 1)], "quire_1_a")
+    own = tmp_path / "quire_1_a"
+    own.rmdir()
+    group = groups.make()
+    assert [folder for folder, _ in group.folders] == [own / "kernel-1"]
+    cgroups._sweep(tmp_path)  # it is locked again
+    shutil.rmtree(own)
+    groups.add(group, 4321)
+    assert (own / "kernel-1" / "cgroup.procs").read_text() == "4321"
+    groups.close()
 
 
 def test_in_one_tree_kernels_are_beside_the_server_which_cannot_be_divided(tmp_path: Path) -> None:
     own = tmp_path / "server"
     own.mkdir()
     (own / "cgroup.type").write_text("domain")
-    made = tmp_path / "quire-1-a"
+    made = tmp_path / "quire_1_a"
     made.mkdir()
     (made / "cgroup.controllers").write_text("cpu io memory pids\n")  # which the system puts there
-    mine, _ = cgroups._begin(own, 2, made.name)
-    assert mine == made
-    assert (mine / "cgroup.subtree_control").read_text() == "+memory +pids +cpu"
+    assert cgroups._above(own, 2) == tmp_path
+    groups = Cgroups([(tmp_path, 2)], made.name)
+    assert (made / "cgroup.subtree_control").read_text() == "+memory +pids +cpu"
+    groups.close()
 
 
 def test_a_tree_that_cannot_be_divided_is_left_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +201,7 @@ def test_a_tree_that_cannot_be_divided_is_left_as_it_was(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(cgroups, "_write", refuse)
     with pytest.raises(OSError, match="No such file"):
-        cgroups._begin(tmp_path, 2, "quire-1-a")
+        Cgroups([(tmp_path, 2)], "quire_1_a")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -159,7 +219,7 @@ def test_two_servers_of_one_process_have_groups_of_their_own() -> None:
     assert all(folder.exists() for folder, _ in groups[1].folders)
     other.give_back(groups[1])
     other.close()
-    assert not any(folder.exists() for folder, _ in (*one._folders, *other._folders))
+    assert not any(folder.parent.exists() for group in groups for folder, _ in group.folders)
 
 
 def test_a_real_group_is_made_holds_a_process_and_goes() -> None:
@@ -187,4 +247,30 @@ def test_a_real_group_is_made_holds_a_process_and_goes() -> None:
         sleeper.wait()
     wait_until(group.remove, "the group is gone with its last process")
     groups.close()
-    assert not any(folder.exists() for folder, _ in [*group.folders, *groups._folders])
+    assert not any(folder.parent.exists() for folder, _ in group.folders)
+
+
+def test_a_kernel_starts_after_its_real_groups_were_removed() -> None:
+    if os.getuid() != 0:
+        pytest.skip("whoever runs these tests is not root")
+    groups = Cgroups.open()
+    if isinstance(groups, str):
+        missing("control groups", groups)
+        return
+    first = groups.make()
+    assert first.remove()
+    for folder, _ in first.folders:
+        folder.parent.rmdir()
+    group = groups.make()
+    assert group.remove()
+    for folder, _ in group.folders:
+        folder.parent.rmdir()
+    with subprocess.Popen(["sleep", "1000"]) as sleeper:
+        try:
+            groups.add(group, sleeper.pid)
+            for folder, _ in group.folders:
+                assert str(sleeper.pid) in (folder / "cgroup.procs").read_text().split()
+        finally:
+            sleeper.kill()
+    wait_until(group.remove, "the group is gone with its last process")
+    groups.close()

@@ -2,27 +2,40 @@
 fair share of the processors, however many processes it has.
 
 Both kinds of Linux are known: one tree of groups (v2), or one for each resource (v1).
+
+A server locks its groups for as long as it runs, and removes groups that no server holds locked. Process ids would not
+do: those of a server in another container mean nothing here, and process 1 is always there.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
+import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from quire import systems
 from quire.core.errors import Failed
 
-_PREFIX = "quire-"
+_PREFIX = "quire_"
 _FILES = {1: ("memory.limit_in_bytes", "pids.max", "cgroup.procs"), 2: ("memory.max", "pids.max", "cgroup.procs")}
 _SHARES = 1024  # of a processor: what a process outside of any group has
 _SPARE = 500  # processes beyond a notebook's own: its checkpoints, its keeper
+_LOCK_TRIES = 100
+_LOCK_PAUSE_S = 0.001  # a server that starts holds a group locked while it finds out whose it is
 
 
 @dataclass(frozen=True)
 class Cgroup:
     folders: tuple[tuple[Path, int], ...]  # each with the kind of tree it lies in
+
+    def create(self) -> None:
+        for folder, _ in self.folders:
+            folder.mkdir(exist_ok=True)
 
     def limit(self, *, memory: int, processes: int) -> None:
         """0 is no limit."""
@@ -51,12 +64,22 @@ class Cgroup:
 
 
 class Cgroups:
-    """The server's own group in each tree, made once, with one below for each kernel."""
+    """The server's own group in each tree, with one below for each kernel. What another program removes of them while
+    they are empty is made again."""
 
-    def __init__(self, folders: tuple[tuple[Path, int], ...]) -> None:
-        self._folders = folders
+    def __init__(self, places: list[tuple[Path, int]], name: str) -> None:
+        """`places` are where the server's groups of this name belong, each with its kind of tree. Raises OSError."""
+        self._own: list[_ServerGroup] = []
+        self._name = name
         self._number = 0
         self._left: list[Cgroup] = []  # some process of theirs was not yet gone
+        self._making = threading.Lock()
+        try:
+            for above, kind in places:
+                self._own.append(_ServerGroup.create(above / name, kind))
+        except OSError:
+            self.close()
+            raise
 
     @classmethod
     def open(cls) -> Cgroups | str:
@@ -65,21 +88,41 @@ class Cgroups:
             trees = _trees(Path("/proc/self/cgroup").read_text(), Path("/proc/self/mountinfo").read_text())
             if not trees:
                 return "no control groups for memory and processes are mounted"
-            name = f"{_PREFIX}{os.getpid()}-{secrets.token_hex(4)}"  # one process may hold several servers
-            return cls(tuple(_begin(folder, kind, name) for folder, kind in trees))
+            places = [(_above(folder, kind), kind) for folder, kind in trees]
+            for above, _ in places:
+                _sweep(above)
+            return cls(places, f"{_PREFIX}{os.getpid()}_{secrets.token_hex(4)}")  # one process may hold several servers
         except OSError as error:
             return f"its control group cannot be divided ({error.strerror}: {error.filename})"
 
     def make(self) -> Cgroup:
         self._number += 1
         self._left = [group for group in self._left if not group.remove()]
-        made = Cgroup(tuple((folder / f"kernel-{self._number}", kind) for folder, kind in self._folders))
-        for folder, _ in made.folders:
-            try:
-                folder.mkdir(exist_ok=True)
-            except OSError as error:
-                raise Failed(f"A kernel could not be given a control group: {error}.") from error
+        made = Cgroup(tuple((own.folder / f"kernel-{self._number}", own.kind) for own in self._own))
+        try:
+            self._create(made)
+        except OSError as error:
+            raise Failed(f"A kernel could not be given a control group: {error}.") from error
         return made
+
+    def add(self, group: Cgroup, pid: int) -> None:
+        """Put a process into a group, with all that it will start. Raises OSError."""
+        try:
+            group.add(pid)
+        except FileNotFoundError:
+            self._create(group)
+            group.add(pid)
+
+    def _create(self, group: Cgroup) -> None:
+        with self._making:
+            try:
+                group.create()
+            except FileNotFoundError:
+                for at, own in enumerate(self._own):
+                    if not own.exists():
+                        self._own[at] = _ServerGroup.create(own.folder, own.kind)
+                        os.close(own.lock)
+                group.create()
 
     def give_back(self, group: Cgroup) -> None:
         if not group.remove():
@@ -88,9 +131,40 @@ class Cgroups:
     def close(self) -> None:
         for group in self._left:
             group.remove()
-        for folder, _ in self._folders:
+        for own in self._own:
+            with contextlib.suppress(OSError):
+                own.folder.rmdir()
+            os.close(own.lock)
+        self._own = []
+
+
+@dataclass(frozen=True)
+class _ServerGroup:
+    """The group for all kernels of this server, in one tree."""
+
+    folder: Path
+    kind: int
+    lock: int  # descriptor of the folder; others remove the group when it is no longer locked
+
+    @classmethod
+    def create(cls, folder: Path, kind: int) -> _ServerGroup:
+        made = cls(folder, kind, _locked(folder))
+        try:
+            if kind == 2:
+                there = (folder / "cgroup.controllers").read_text().split()
+                wanted = [f"+{name}" for name in ("memory", "pids", "cpu") if name in there]
+                _write(folder / "cgroup.subtree_control", " ".join(wanted))
+            if (shares := folder / "cpu.shares").exists():  # of all kernels together, against what else runs here
+                _write(shares, str(_SHARES * (os.cpu_count() or 1)))
+        except OSError:
+            os.close(made.lock)
             with contextlib.suppress(OSError):
                 folder.rmdir()
+            raise
+        return made
+
+    def exists(self) -> bool:
+        return _is_open_folder(self.folder, self.lock)
 
 
 def _trees(own: str, mounts: str) -> list[tuple[Path, int]]:
@@ -118,32 +192,52 @@ def _trees(own: str, mounts: str) -> list[tuple[Path, int]]:
     return counting + sharing if counting else []
 
 
-def _begin(own: Path, kind: int, name: str) -> tuple[Path, int]:
-    """A group for all kernels of this server. In one tree it lies beside the server's, which cannot be divided while
-    the server is in it, unless it is the root of the tree."""
-    above = own if kind == 1 or not (own / "cgroup.type").exists() else own.parent
-    for old in above.glob(f"{_PREFIX}*"):
-        if not Path("/proc", old.name.removeprefix(_PREFIX).partition("-")[0]).exists():
-            _sweep(old)
-    mine = above / name
-    mine.mkdir(exist_ok=True)
+def _above(own: Path, kind: int) -> Path:
+    """Where the group for all kernels belongs, by the server's own. In one tree it lies beside the server's, which
+    cannot be divided while the server is in it, unless it is the root of the tree."""
+    return own if kind == 1 or not (own / "cgroup.type").exists() else own.parent
+
+
+def _locked(folder: Path) -> int:
+    """Make a group and lock it: the descriptor that holds the lock. Raises OSError."""
+    for _ in range(_LOCK_TRIES):
+        folder.mkdir(exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):  # a server that starts was quicker, and removed it
+            lock = _open(folder)
+            if systems.try_lock(lock) and _is_open_folder(folder, lock):
+                return lock
+            os.close(lock)
+        time.sleep(_LOCK_PAUSE_S)
+    raise OSError(errno.EBUSY, "another program holds it locked", str(folder))
+
+
+def _open(folder: Path) -> int:
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def _is_open_folder(folder: Path, descriptor: int) -> bool:
+    """Whether the folder is there, and the one that is open."""
     try:
-        if kind == 2:
-            there = (mine / "cgroup.controllers").read_text().split()
-            wanted = [f"+{name}" for name in ("memory", "pids", "cpu") if name in there]
-            _write(mine / "cgroup.subtree_control", " ".join(wanted))
-        if (shares := mine / "cpu.shares").exists():  # of all kernels together, against what else runs here
-            _write(shares, str(_SHARES * (os.cpu_count() or 1)))
-    except OSError:
-        mine.rmdir()
-        raise
-    return mine, kind
+        return os.path.samestat(folder.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
-def _sweep(group: Path) -> None:
-    """What a server left that was killed."""
-    for below in [*group.glob("*/"), group]:
+def _sweep(above: Path) -> None:
+    """Remove the groups of servers that were killed: those that no server holds locked."""
+    for group in above.glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
+            lock = _open(group)
+            try:
+                if systems.try_lock(lock):
+                    _remove(group)
+            finally:
+                os.close(lock)
+
+
+def _remove(group: Path) -> None:
+    for below in [*group.glob("*/"), group]:
+        with contextlib.suppress(OSError):  # a process in it has not yet ended
             below.rmdir()
 
 

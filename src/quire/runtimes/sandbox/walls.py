@@ -29,6 +29,10 @@ class Sandbox:
         group = self._cgroups.make() if self._cgroups is not None else None
         return Walls(self, group, network or _Network())
 
+    def add(self, group: Cgroup, pid: int) -> None:
+        if self._cgroups is not None:
+            self._cgroups.add(group, pid)
+
     def give_back(self, group: Cgroup) -> None:
         if self._cgroups is not None:
             self._cgroups.give_back(group)
@@ -66,7 +70,8 @@ class Walls:
         """Put a process, with all that it will start, into the kernel's control group. Raises Failed."""
         if self._group is not None:
             try:
-                await asyncio.to_thread(self._group.add, pid)  # the system may wait for every processor of the machine
+                # in a thread: the system may wait for every processor of the machine
+                await asyncio.to_thread(self._sandbox.add, self._group, pid)
             except OSError as error:
                 raise Failed(f"A kernel could not be put into its control group: {error}.") from error
 
