@@ -218,7 +218,7 @@ async def test_what_a_first_cell_displays_is_shown(book: Notebook) -> None:
 async def test_elsewhere_than_on_linux_notebooks_are_in_webassembly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = {"preload": "", "spare_kernels": 0, "assets_dir": assets_dir()}
+    settings = {"preload": "", "spare_kernels": 0, "assets_dir": assets_dir(), "wasm_python": "plain"}
     async with quire.open(tmp_path / "data", **settings) as opened:
         await opened.create("old")
     monkeypatch.setattr(sys, "platform", "darwin")  # of which no test runner is
