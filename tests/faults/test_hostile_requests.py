@@ -253,24 +253,69 @@ LINES = {
     "utf-8": b"\xff" * 1000,
     "number": SOUND.replace(b'"id": 1', b'"id": ' + b"9" * 5000),
     "answer to nothing": b'{"jsonrpc": "2.0", "id": 77, "result": {}}',
+    "bad answer to nothing": b'{"jsonrpc": "2.0", "id": 77, "result": 5}',
     "wrong types": b'{"jsonrpc": 2, "id": [], "method": {}, "params": 5}',
 }
 
 
-def test_garbage_on_stdio_costs_nothing_but_itself(data_dir: Path) -> None:
-    env = server_environment(data_dir, **QUICK)
+LONG = "x" * 5_000_000
+CUT = {
+    "id first": {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": LONG}},
+    "id last": {"method": "tools/call", "params": {"id": 5, "name": LONG}, "jsonrpc": "2.0", "id": "seven"},
+}
+UNREADABLE = {  # what is said of each, and which id it names
+    "deep": (-32700, None),
+    "long": (-32600, 1),
+    "batch": (-32600, None),
+    "nul": (-32700, None),
+    "utf-8": (-32700, None),
+    "number": (-32700, None),
+    "wrong types": (-32600, None),
+}
+
+
+@contextlib.contextmanager
+def stdio_server(data_dir: Path) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-m", "quire"]
+    env = server_environment(data_dir, **QUICK)
     with subprocess.Popen(
         command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:
-        assert process.stdin is not None and process.stdout is not None
-        for number, line in enumerate(LINES.values()):
-            process.stdin.write(line + b"\n" + SOUND.replace(b'"id": 1', b'"id": %d' % (1000 + number)) + b"\n")
-            process.stdin.flush()
-            for said in process.stdout:
-                answer = json.loads(said)
-                if answer.get("id") == 1000 + number:
-                    assert answer["result"]["structuredContent"]["return_value"] == 42
-                    break
+        assert process.stdin is not None
+        yield process
         process.stdin.close()
         assert process.wait(DEADLINE) == 0
+
+
+def answers_to(process: subprocess.Popen[bytes], line: bytes) -> list[Any]:
+    """What the server says to this line before it answers a sound request that follows."""
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(line + b"\n" + SOUND.replace(b'"id": 1', b'"id": "sound"') + b"\n")
+    process.stdin.flush()
+    said = []
+    for each in process.stdout:
+        said.append(json.loads(each))
+        if said[-1].get("id") == "sound":
+            assert said.pop()["result"]["structuredContent"]["return_value"] == 42
+            return said
+    raise AssertionError(f"the server ended; it said {said}")
+
+
+def test_stdio_answers_a_message_that_is_too_long_with_the_limit(data_dir: Path) -> None:
+    with stdio_server(data_dir) as process:
+        for what, message in CUT.items():
+            [answer] = answers_to(process, json.dumps(message).encode())
+            assert answer["id"] == message["id"] and answer["error"]["code"] == -32600, (what, answer)
+            assert "4,048,576 bytes (setting max_request_bytes)" in answer["error"]["message"]
+        [answer] = answers_to(process, LONG.encode())
+        assert answer["id"] is None and "max_request_bytes" in answer["error"]["message"]
+        silent = {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"message": LONG}}
+        assert answers_to(process, json.dumps(silent).encode()) == []
+
+
+def test_garbage_on_stdio_costs_nothing_but_itself(data_dir: Path) -> None:
+    with stdio_server(data_dir) as process:
+        for what, line in LINES.items():
+            found = [(each["error"]["code"], each["id"]) for each in answers_to(process, line) if "error" in each]
+            assert found == ([UNREADABLE[what]] if what in UNREADABLE else []), (what, found)
+        assert answers_to(process, b"\n\r\n") == []  # blank lines are no messages

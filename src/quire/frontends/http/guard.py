@@ -12,6 +12,8 @@ from mcp_types import INVALID_REQUEST, PARSE_ERROR
 from pydantic_core import from_json
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from quire.frontends.mcp.lines import too_long
+
 _TOGETHER = 16  # times the longest body: what all that are being read may hold
 _LONG = 64 * 2**20  # bytes of the longest body, where there is no limit
 _LINGER = 1.0  # seconds
@@ -80,12 +82,8 @@ class Guard:
 
     async def _read(self, scope: Scope, receive: Receive, body: bytearray) -> tuple[int, int, str] | tuple[()] | None:
         """Fill `body`; why it is refused, or nothing; None where the client left."""
-        too_long = (
-            f"The request has more than {self._most:,} bytes (setting max_request_bytes). Nothing was done. Put data "
-            "into a file of the workspace and read it from there."
-        )
         if self._most and _declared(scope) > self._most:
-            return 413, INVALID_REQUEST, too_long
+            return 413, INVALID_REQUEST, too_long(self._most)
         with anyio.move_on_after(self._timeout):
             while True:
                 message = await receive()
@@ -95,7 +93,7 @@ class Guard:
                 body += piece
                 self._reading += len(piece)
                 if self._most and len(body) > self._most:
-                    return 413, INVALID_REQUEST, too_long
+                    return 413, INVALID_REQUEST, too_long(self._most)
                 if not message.get("more_body", False):
                     return ()
                 if self._reading > _TOGETHER * (self._most or _LONG):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import queue
 import stat
@@ -23,13 +24,16 @@ from fastmcp.server.context import reset_transport, set_transport
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
+from quire.frontends.mcp.lines import LineReader, LongLine, refusal
+
+_log = logging.getLogger(__name__)
 _MAX_LINE_BYTES = 64 * 2**20  # where no limit is set
 _CHUNK_BYTES = 1 << 16
 _FLUSH_S = 1.0  # for the last answers to be written
 
 
 async def serve(server: FastMCP[Any], max_bytes: int) -> None:
-    """Serve until the client closes stdin. A message of more than `max_bytes` is a bad one; 0 means 64 MiB."""
+    """Serve until the client closes stdin. A message of more than `max_bytes` is refused; 0 means 64 MiB."""
     token = set_transport("stdio")
     low = server._mcp_server  # run_stdio_async takes no streams
     try:
@@ -60,7 +64,8 @@ async def _streams(max_bytes: int) -> AsyncIterator[tuple[_Incoming, _Outgoing]]
         else:
             writer = _ThreadWriter(stdout)
             stack.push_async_callback(_flush, writer)
-        yield _Incoming(reader), _Outgoing(writer)
+        outgoing = _Outgoing(writer)
+        yield _Incoming(reader, max_bytes, outgoing), outgoing
 
 
 def _loop_can_wait_for(fd: int) -> bool:
@@ -162,10 +167,12 @@ class _Stream:
 
 
 class _Incoming(_Stream):
-    """Messages; bytes that are not a message come as the error they cause."""
+    """Messages. A line that is none is answered with an error, and the next line is read."""
 
-    def __init__(self, reader: asyncio.StreamReader) -> None:
-        self._reader = reader
+    def __init__(self, reader: asyncio.StreamReader, max_bytes: int, outgoing: _Outgoing) -> None:
+        self._lines = LineReader(reader)
+        self._max_bytes = max_bytes
+        self._outgoing = outgoing
 
     def __aiter__(self) -> Self:
         return self
@@ -177,13 +184,32 @@ class _Incoming(_Stream):
             raise StopAsyncIteration from None
 
     async def receive(self) -> SessionMessage | Exception:
-        try:
-            line = await self._reader.readline()
-            if not line:
+        while True:
+            line = await self._lines.next()
+            if line == b"":
                 raise anyio.EndOfStream
-            return SessionMessage(jsonrpc_message_adapter.validate_json(line.decode("utf-8", "replace"), by_name=False))
-        except ValueError as error:  # the parser's, or the line is longer than a message may be
-            return error
+            if isinstance(line, LongLine):
+                message = await self._refuse(line)
+            elif line.strip():
+                try:
+                    text = line.decode("utf-8", "replace")
+                    message = SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
+                except ValueError:
+                    message = await self._refuse(line)
+            else:
+                continue
+            if message is not None:
+                return message
+
+    async def _refuse(self, line: bytes | LongLine) -> SessionMessage | None:
+        """Answer with an error; the message that stands for the line where a request of this server waits for it."""
+        refused = refusal(line, self._max_bytes)
+        _log.warning("A message of the client was refused: %s", refused.error.error.message)
+        if refused.is_answer:
+            return SessionMessage(refused.error)
+        if not refused.is_notification:
+            await self._outgoing.send(SessionMessage(refused.error))
+        return None
 
 
 class _Outgoing(_Stream):
