@@ -457,6 +457,36 @@ async def test_each_call_is_a_line_of_the_audit_log_without_its_arguments(server
     assert all(len(each["digest"]) == 16 and each["ms"] >= 0 and each["at"] > "2026" for each in said)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "'approve', capability='caps', method='install'",
+        "'approve', capability='caps.install', method='x'",
+        "'approve', capability='quick', method='add'",
+        "'prompt', capability='quick', method='add'",
+        "'tool', capability='caps', method='install'",
+        "'tool', capability='quick.add', method=''",
+    ],
+)
+async def test_no_forged_message_makes_the_audit_log_tell_a_call_as_made(
+    server: Server, book: Book, words: str
+) -> None:
+    before = len(lines_of(server))
+    forged = f"try:\n    caps._known.relay.call({words}, given={{}}, declared='never')\nexcept ToolError as error:\n"
+    ran = await book.run(f"{forged}    print('refused:', error)")
+    assert "refused:" in text(ran), text(ran)
+    [line] = [json.loads(line) for line in lines_of(server)[before:]]
+    assert line["outcome"] in ("refused", "gone", "error"), line
+    assert line["tool"] == "quick.prompt:add" or line["outcome"] != "error"
+
+
+async def test_an_approved_call_of_own_code_is_not_told_as_made(server: Server, book: Book) -> None:
+    before = len(lines_of(server))
+    await book.value("caps._known.relay.call('approve', capability='mine', method='send', declared='never')")
+    [line] = [json.loads(line) for line in lines_of(server)[before:]]
+    assert (line["tool"], line["outcome"]) == ("mine.send", "approved")
+
+
 def lines_of(server: Server) -> list[str]:
     """What the audit log says of capabilities."""
     lines = (server.data / "audit.jsonl").read_text().splitlines()

@@ -17,6 +17,7 @@ from quire.core.tally import Tally
 
 OUTCOMES = (
     "ok",
+    "approved",  # code of a notebook may make a call of its own; whether it does is not known here
     "error",
     "crashed",
     "timeout",

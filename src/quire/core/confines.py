@@ -100,4 +100,3 @@ def allowed(url: str, hosts: tuple[str, ...]) -> bool:
 
 def is_local_name(host: str) -> bool:
     return host.lower().rstrip(".").rpartition(".")[2] in ("localhost", "local", "internal")
-

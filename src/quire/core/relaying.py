@@ -12,12 +12,14 @@ from weakref import WeakKeyDictionary
 
 import anyio
 
+from quire.core import errors
 from quire.core.access import Caller
 from quire.core.active import ActiveRun, ActiveRuns
 from quire.core.approvals import Approvals, named
 from quire.core.audit import Calls, Record, digest, size
 from quire.core.capabilities import Capabilities
 from quire.core.capability import Approve, Capability, Catalog, Result, Tool
+from quire.core.capability_names import OURS
 from quire.core.capability_ports import Backends, Connection
 from quire.core.capability_request import approve_of
 from quire.core.confines import Confines
@@ -118,7 +120,7 @@ class Relaying:
             value = await self._within(active, spec, called)
             if not messages.shallow(value):
                 raise Failed("The answer is nested too deeply to be handed to a cell.")
-            outcome = "ok"
+            outcome = "approved" if called.do == "approve" else "ok"
             return Returned(call=called.call, value=value)
         except QuireError as error:
             outcome = _kind(error)
@@ -173,6 +175,7 @@ class Relaying:
             case "catalog":
                 await self._capabilities.refresh(owner)
             case "approve":
+                await self._check_native(owner, called.capability)
                 await self._approve(active, spec, called, Approve(called.declared or Approve.ALWAYS))
                 return {}
             case "install":
@@ -235,6 +238,16 @@ class Relaying:
             if active is not None:
                 active.doing = ""
 
+    async def _check_native(self, owner: Principal, name: str) -> None:
+        """Raises Refused for a name that only Quire or an installed capability can have: code cannot have a call of
+        these approved without making it."""
+        installed = {entry["name"] for entry in (await self._capabilities.catalog(owner)).entries}
+        if not name.isidentifier() or name in OURS or name in installed:
+            raise errors.Refused(
+                f"{name!r} is not a capability of this notebook's own code, so its calls cannot be approved that way. "
+                "Nothing was called. Register your own capability under another name."
+            )
+
     async def _approve(
         self,
         active: ActiveRun | None,
@@ -258,6 +271,12 @@ def _say(active: ActiveRun | None, called: Called, level: str, text: str) -> Non
     if active is not None and not active.done.is_set():
         line = f"[{called.capability} {level}] {text}\n"
         active.transcript.add(messages.Printed(stream="stderr", data=line.encode("utf-8", "replace")))
+
+
+def _recorded_name(called: Called) -> str:
+    """What the audit log calls it. A prompt is named as one: it could have the name of a tool."""
+    prefix = "prompt:" if called.do == "prompt" else ""
+    return f"{called.capability[:_NAME]}.{prefix}{_method(called)[:_NAME]}"
 
 
 def _method(called: Called) -> str:
@@ -312,7 +331,7 @@ def _record(spec: KernelSpec, active: ActiveRun | None, called: Called, outcome:
         kind="capability",
         who=spec.owner,
         via="cell",
-        tool=f"{called.capability[:_NAME]}.{_method(called)[:_NAME]}",
+        tool=_recorded_name(called),
         notebook=spec.name,
         cell=cell.number if cell is not None else None,
         run=cell.run.id if cell is not None and cell.run is not None else None,
