@@ -268,7 +268,8 @@ class Notebooks:
             return f"No cell {which!r}: notebook {notebook.name!r} has no cells yet. add_cell makes one."
         some = ", ".join(f"{cell.number} ({cell.id})" for cell in last)
         more = f" {last[0].number} more before them; list_cells shows all." if last[0].number else ""
-        return f"No cell {which!r} in notebook {notebook.name!r}. Its last cells: {some}.{more}"
+        numbers = f"Numbers go from 0 to {last[-1].number}." if len(last) > 1 or more else "The only number is 0."
+        return f"No cell {which!r} in notebook {notebook.name!r}. Its last cells: {some}.{more} {numbers}"
 
 
 def picture(output: Output) -> tuple[str, Data, str | None] | None:

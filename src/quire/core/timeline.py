@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ from quire.core.tasks import background
 
 _BEFORE = "before "
 _CELL = "cell "
+_SHOWN = 100  # characters of a place that is refused
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,7 +284,13 @@ class Timeline:
         if text in saved:
             return saved[RunId(text)]
         before = text.startswith(_BEFORE)
-        cell = await self._notebooks.cell(notebook, text.removeprefix(_BEFORE).removeprefix(_CELL))
+        named = text.removeprefix(_BEFORE).removeprefix(_CELL)
+        try:
+            cell = await self._notebooks.cell(notebook, named)
+        except NotFound as error:
+            if re.fullmatch(r"-?\d+", named):  # a cell is meant, and the error says which there are
+                raise
+            raise NotFound(_no_place(text, [*slot.named, *(each.name for each in snapshots)])) from error
         if cell.run is None:
             raise Refused(f"Cell {cell.number} has not run: there is no state {'before' if before else 'after'} it.")
         name = slot.line.around(cell.run.id, before=before)
@@ -333,3 +341,13 @@ class Timeline:
             for cell in await self._store.list_cells(notebook.id, 0, None)
             if cell.run is None or cell.run.id in way or not (cell.run.stale or {cell.run.id, cell.run.parent} & off)
         ]
+
+
+def _no_place(text: str, names: list[str]) -> str:
+    """What is said of a word that means no state."""
+    known = ", ".join(map(repr, dict.fromkeys(filter(None, names))))
+    saved = f"the name of a saved state ({known or 'there is none yet'})"
+    return (
+        f"{text[:_SHOWN]!r} names no state of this notebook. Nothing was changed. Give a cell (its number or id), "
+        f'"before" and a cell, as in "before 3", "start", a checkpoint that list_checkpoints shows, or {saved}.'
+    )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fastmcp.exceptions import FastMCPError, ToolError
@@ -34,7 +34,16 @@ _NAME = 64
 
 
 class Exposed(Middleware):
-    def __init__(self, desk: Desk, notices: Notices, tools: Sequence[Tool], hidden: Sequence[Tool] = ()) -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        notices: Notices,
+        tools: Sequence[Tool],
+        hidden: Sequence[Tool],
+        unknown: Callable[[str, list[str]], str],
+    ) -> None:
+        """`unknown` is what is said of a tool that is not there, given the names of those that are."""
+        self._unknown = unknown
         self._desk = desk
         self._notices = notices
         self._hidden = {tool.name for tool in hidden}  # which the framework does not know
@@ -85,8 +94,11 @@ class Exposed(Middleware):
         if published is not None:
             return await published.run(arguments)
         tool = self._ours.get(name)
+        if tool is None:
+            listed = [each for each in self._ours if each not in self._hidden]
+            raise Refused(self._unknown(name, [*listed, *self._own()]))
         traced = trace.get_current_span().is_recording() and name not in self._hidden
-        if tool is None or traced:  # the framework says more of it in its span
+        if traced:  # the framework says more of it in its span
             return await call_next(context)
         return await _run(tool, arguments)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import difflib
+import re
+from collections.abc import Collection, Mapping
 
 _STAYS = """\
 A place to run {what} that keeps its state: variables stay between calls and come back from disk after a restart (the
@@ -24,6 +26,7 @@ install_capability makes any MCP server an object that code calls, `caps` in cod
 _FAILED = """\
 After an error, variables are kept; after a crash or a kill they are as before that cell, and the answer says what is
 not."""
+_NAME_CHARS = 100  # of an unknown tool's name that are repeated
 _CUT = "Long outputs are shown shortened with the address of the whole."
 
 
@@ -61,3 +64,27 @@ class Guidance:
         if "repl" in self._sets:
             return "interrupt ends it"
         return "destroy_session ends it" if "sandbox" in self._sets and session else "its timeout ends it"
+
+
+def unknown_tool(name: str, offered: Collection[str], elsewhere: Mapping[str, Collection[str]]) -> str:
+    """What is said of a tool that is not offered; `elsewhere` has the tool sets of those that could be."""
+    name = name[:_NAME_CHARS]
+    near = _nearest(name, offered if name in elsewhere else [*offered, *elsewhere])
+    near = [tool for tool in near if tool in offered] or near
+    said = [f"Unknown tool {name!r}, nothing was called."]
+    if near:
+        said.append(f"Did you mean {' or '.join(near)}?")
+    for tool in (name, *near):
+        if tool in elsewhere:
+            sets = " and ".join(elsewhere[tool])
+            many = "s" if len(elsewhere[tool]) > 1 else ""
+            said.append(f"{tool} is in the tool set{many} {sets}, not offered by this server (setting toolsets).")
+    if len(said) == 1:
+        said.append(f"There are: {', '.join(offered)}.")
+    return " ".join(said)
+
+
+def _nearest(name: str, known: Collection[str]) -> list[str]:
+    """Two at most; also of a name with the server's before it, as `quire_execute`."""
+    ends = [each for each in known if re.search(rf"[^a-z]{each}$", name)]
+    return [max(ends, key=len)] if ends else difflib.get_close_matches(name, known, n=2)

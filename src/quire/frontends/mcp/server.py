@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
@@ -18,11 +19,22 @@ from quire.core.errors import Refused
 from quire.frontends.mcp import prompts, resources
 from quire.frontends.mcp.desk import Desk
 from quire.frontends.mcp.exposed import Exposed
-from quire.frontends.mcp.guidance import Guidance
+from quire.frontends.mcp.guidance import Guidance, unknown_tool
 from quire.frontends.mcp.notices import Notices
 from quire.frontends.mcp.rates import Paced
 from quire.frontends.mcp.recorded import Recording, current
-from quire.frontends.mcp.toolsets import Shelf, capabilities, files, jupyter, notebook, repl, sandbox, timeline, users
+from quire.frontends.mcp.toolsets import (
+    NameList,
+    Shelf,
+    capabilities,
+    files,
+    jupyter,
+    notebook,
+    repl,
+    sandbox,
+    timeline,
+    users,
+)
 
 _SETS = {
     "notebook": notebook.register,
@@ -59,7 +71,7 @@ def build(app: App, *, toolsets: tuple[str, ...], result_chars: int, version: st
     shelf = Shelf(server)
     for name in toolsets:
         _SETS[name](shelf, desk)
-    lifespan = _lifespan(app, desk, recording, shelf)
+    lifespan = _lifespan(app, desk, recording, shelf, functools.partial(_unknown, desk, toolsets))
     resources.register(server, desk, files="files" in toolsets)
     resources.register_completions(server, desk)
     prompts.register(server)
@@ -67,14 +79,14 @@ def build(app: App, *, toolsets: tuple[str, ...], result_chars: int, version: st
 
 
 def _lifespan(
-    app: App, desk: Desk, recording: Recording, shelf: Shelf
+    app: App, desk: Desk, recording: Recording, shelf: Shelf, unknown: Callable[[str, list[str]], str]
 ) -> Callable[[FastMCP[Any]], AbstractAsyncContextManager[dict[str, Any]]]:
     @asynccontextmanager
     async def lifespan(server: FastMCP[Any]) -> AsyncIterator[dict[str, Any]]:
         tools = await server.list_tools()  # the first listing imports lazily: better now than in a client's face
         recording.own = frozenset(tool.name for tool in (*tools, *shelf.hidden))
         desk.notices = Notices(server, app.sharing)
-        exposed = Exposed(desk, desk.notices, tools, shelf.hidden)
+        exposed = Exposed(desk, desk.notices, tools, shelf.hidden, unknown)
         # over HTTP the SDK looks the schema up on every call, by listing all tools unless told another way
         server._mcp_server.get_tool_input_schema = exposed.schema
         server.add_middleware(exposed)
@@ -87,6 +99,17 @@ def _lifespan(
                 server.middleware.remove(exposed)
 
     return lifespan
+
+
+def _unknown(desk: Desk, toolsets: tuple[str, ...], name: str, offered: list[str]) -> str:
+    """What is said of a tool that is not there: it may be in a tool set that is not offered."""
+    elsewhere: dict[str, list[str]] = {}
+    for each in (each for each in _SETS if each not in toolsets):
+        listed = NameList()
+        _SETS[each](listed, desk)
+        for tool in listed.names:
+            elsewhere.setdefault(tool, []).append(each)
+    return unknown_tool(name, offered, elsewhere)
 
 
 class _PlainRefusals(Middleware):

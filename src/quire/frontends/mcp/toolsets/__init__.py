@@ -60,6 +60,17 @@ class Shelf:
             self._server.add_tool(made)
 
 
+class NameList(Shelf):
+    """What a tool set puts here is noted by its name, and offered to nobody."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def put(self, tool: Callable[..., Any], title: str, result: Any, *, hidden: bool = False, **hints: bool) -> None:
+        if not hidden:
+            self.names.append(tool.__name__)
+
+
 def _in_context(tool: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
     """The tool without `ctx`, its first parameter: the framework would work out at every call what is to be there."""
     signature, hints = inspect.signature(tool), get_type_hints(tool, include_extras=True)

@@ -1,0 +1,52 @@
+"""What an answer says to do next, when a call or a cell is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fastmcp import Client
+
+from tests.support.servers import call, text
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("exekute", "Did you mean execute?"),
+        ("quire_execute", "Did you mean execute?"),
+        ("read_file", "read_file is in the tool set files, not offered by this server (setting toolsets)."),
+        ("execute_code", "execute_code is in the tool sets sandbox and jupyter, not offered by this server"),
+        ("execute_code", "Did you mean execute_cell or execute?"),
+        ("get_workspace_inf", "Did you mean get_workspace_info?"),
+        ("get_workspace_inf", "get_workspace_info is in the tool set sandbox"),
+        ("zzzz", "There are: create_notebook, "),
+        ("z" * 5_000, "There are: create_notebook, "),
+    ],
+)
+async def test_an_unknown_tool_is_answered_with_where_it_is(client: Client[Any], name: str, says: str) -> None:
+    unknown = await call(client, name)
+    assert unknown.is_error and text(unknown).startswith("Unknown tool '") and says in text(unknown), text(unknown)
+    assert len(text(unknown)) < 1_000
+
+
+async def test_a_cell_that_is_not_there_is_answered_with_the_numbers(client: Client[Any]) -> None:
+    await call(client, "execute", code="1")
+    for which in (-1, 9):
+        assert "The only number is 0." in text(await call(client, "get_cell", cell_id_or_number=which))
+    await call(client, "execute", code="2")
+    assert "Numbers go from 0 to 1." in text(await call(client, "get_cell", cell_id_or_number=-1))
+
+
+async def test_a_place_that_is_no_place_is_answered_with_what_is(client: Client[Any]) -> None:
+    await call(client, "execute", code="x = 1")
+    for tool, given in (("rollback", {"to": "yesterday"}), ("branch_notebook", {"at": "yesterday", "name": "other"})):
+        refused = await call(client, tool, **given)
+        assert refused.is_error and "'yesterday' names no state of this notebook. Nothing was changed." in text(refused)
+        assert '"before 3", "start"' in text(refused) and "list_checkpoints" in text(refused)
+        assert "there is none yet" in text(refused)
+    await call(client, "save_state", name="good")
+    assert "a saved state ('good')" in text(await call(client, "rollback", to="yesterday"))
+    assert "Numbers go" in text(await call(client, "rollback", to=99)) or "only number" in text(
+        await call(client, "rollback", to=99)
+    )
