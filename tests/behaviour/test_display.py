@@ -197,6 +197,13 @@ async def test_colours_are_not_read(book: Book) -> None:
     assert (await book.whole(0))[0].text == "\x1b[1;31mred\x1b[0m\n"
 
 
+async def test_answers_hold_no_8_bit_terminal_codes(book: Book) -> None:
+    assert await read(book, "print('\\x9b31mred\\x9b0m \\x9d0;title\\x07text')") == ["red text\n"]
+    failed = await book.run("raise ValueError('\\x9b2Jgone')")
+    assert "gone" in text(failed) and "\x9b" not in text(failed)
+    assert failed.structured_content["error_message"] == "gone"
+
+
 async def test_stderr_is_marked_and_apart(book: Book) -> None:
     done = await book.run("import sys\nprint('out')\nprint('err', file=sys.stderr)\nprint('out again')")
     assert done.structured_content["stdout"] == "out\nout again\n" and done.structured_content["stderr"] == "err\n"

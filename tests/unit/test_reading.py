@@ -39,6 +39,14 @@ def of(bundle: dict[str, Any]) -> Output:
         ("\x1b]0;title\x07text", "text"),
         ("\x1b]8;;https://a.b\x1b\\link\x1b]8;;\x1b\\", "link"),
         ("\x1b[2K\x1b[1Aline", "line"),
+        ("\x9b31mred\x9b0m \x1b[1mbold\x9bm", "red bold"),
+        ("working\r\x9bKdone\n", "done\n"),
+        ("\x9d0;title\x07text\x9d0;title\x9ctext", "texttext"),
+        ("\x9d8;;https://a.b\x1b\\link\x9d8;;\x1b\\", "link"),
+        ("\x1bPq#0;2\x1b\\text\x90q#0;2\x9ctext\x1b_x\x1b\\\x1b^x\x1b\\", "texttext"),
+        ("a\x9b", "a"),
+        ("a\x9dtitle", "atitle"),  # it never ends: only what begins it goes
+        ("a\x8db\x84c\x9bé", "abcé"),
         ("abc\b\bXY", "aXY"),
         ("|\b/\b-\b\\\bok", "ok"),
         ("\b\b\bstart", "start"),
@@ -49,7 +57,10 @@ def test_a_stream_is_read_as_a_terminal_leaves_it(printed: str, read: str) -> No
     assert settled(printed) == read
 
 
-@pytest.mark.parametrize("flood", ["\b", "x\b", "x\r", "xxxx\b\b\b", "\x1b[", "\x1b]", "\r\n", "\x1b[1m"])
+@pytest.mark.parametrize(
+    "flood",
+    ["\b", "x\b", "x\r", "xxxx\b\b\b", "\x1b[", "\x1b]", "\r\n", "\x1b[1m", "\x9b", "\x9d", "\x90", "\x9b1", "\x1bP"],
+)
 def test_a_flood_of_control_characters_costs_little(flood: str) -> None:
     begun = time.process_time()
     settled(flood * 200_000)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 
+from quire.core.reading import without_codes
+
 _TAIL = 4096  # characters shown of what a process printed
-_CONTROL = re.compile(
-    r"\x1b\[[0-9;?]*[ -/]*[@-~]"  # colours and the like
-    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # titles and links
-    r"|[\x00-\x08\x0b-\x1f\x7f]"
-)
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _WORDS = 4000  # characters of an error of the backend's
 
 
@@ -24,7 +22,11 @@ def printed(errors: str, junk: str) -> str:
 
 
 def _clean(text: str) -> str:
-    return _CONTROL.sub("", text).strip()[-_TAIL:]
+    return _plain(text)[-_TAIL:]
+
+
+def _plain(text: str) -> str:
+    return _CONTROL.sub("", without_codes(text)).strip()
 
 
 def exited(program: str, status: str, errors: str, junk: str) -> str:
@@ -85,7 +87,7 @@ def no_server(what: str, why: str, errors: str = "", junk: str = "") -> str:
 
 def words(said: str) -> str:
     """A backend's own words, which end as a sentence does."""
-    said = _CONTROL.sub("", said).strip()
+    said = _plain(said)
     if len(said) > _WORDS:
         said = said[:_WORDS] + " …"
     return said if said.endswith((".", "!", "?", "…")) else said + "."

@@ -14,9 +14,16 @@ NOW = "text/vnd.quire.now"
 TABLE = "text/vnd.quire.table"
 """A data frame in few characters."""
 
-_ESCAPE = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])"
-_SPECIAL = re.compile("[\x1b\r\b]")
-_TOKEN = re.compile(f"{_ESCAPE}|\x1b|\r|\b|[^\x1b\r\b]+".replace("\b", r"\x08"))
+_C1 = "\x80-\x9f"  # of which some are 8-bit forms of what begins with ESC
+_SEQUENCE = (
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, moves of the cursor
+    # OSC, DCS and others that end with ST: titles, links
+    rf"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b{_C1}]*(?:\x07|\x1b\\|\x9c)"
+    rf"|\x1b[@-Z\\-_]|\x1b|[{_C1}]"
+)
+_CODES = re.compile(_SEQUENCE)
+_SPECIAL = re.compile(rf"[\x1b\r\x08{_C1}]")
+_TOKEN = re.compile(rf"{_SEQUENCE}|\r|\x08|[^\x1b\r\x08{_C1}]+")
 _NOTHING = re.compile(r"<[\w.<>]+ (?:object(?: at 0x[0-9a-f]+)?|at 0x[0-9a-f]+)>")
 _UNSEEN = re.compile(r"<(?:script|style|head)(?=[\s>])|<!--", re.IGNORECASE)
 _ENDS = {
@@ -49,6 +56,11 @@ def as_text(mime: str, text: str) -> str:
     return from_html(text) if mime == "text/html" else text
 
 
+def without_codes(text: str) -> str:
+    """The text without what a terminal obeys and does not show, in the 7-bit and the 8-bit form."""
+    return _CODES.sub("", text)
+
+
 def settled(text: str) -> str:
     """A stream as a terminal leaves it: colours gone, and of a line that was overwritten what stayed."""
     if not _SPECIAL.search(text):
@@ -62,7 +74,7 @@ def _line(line: str) -> str:
     shown: list[str] = []
     at = 0
     for token in _TOKEN.finditer(line):
-        match token[0]:
+        match token[0].replace("\x9b", "\x1b["):
             case "\r":
                 at = 0
             case "\b":
@@ -71,7 +83,7 @@ def _line(line: str) -> str:
                 del shown[at:]
             case "\x1b[2K":
                 shown = [" "] * at
-            case said if not said.startswith("\x1b"):
+            case said if not _CODES.match(said):
                 shown[at : at + len(said)] = said
                 at += len(said)
     return "".join(shown).rstrip() if "\r" in line or "\b" in line else "".join(shown)

@@ -20,6 +20,7 @@ from quire.core.batches import Batch
 from quire.core.current import Client
 from quire.core.errors import QuireError, Refused
 from quire.core.model import LOCAL, Cell, CellState, Notebook, RunId, Snapshot
+from quire.core.reading import settled
 from quire.core.saving import Saving
 from quire.frontends.mcp import callers, elicitation, recorded
 from quire.frontends.mcp.guidance import Guidance
@@ -95,8 +96,9 @@ class Desk:
         async def tick(run: ActiveRun) -> None:
             elapsed = anyio.current_time() - run.started_at if run.started_at else 0.0
             doing = run.waits if run.queued is not None else run.doing or run.transcript.last_line()
+            said = settled(doing) or ("running" if elapsed else "waiting to begin")
             with anyio.move_on_after(_SAY):
-                await ctx.report_progress(elapsed, run.timeout, doing or ("running" if elapsed else "waiting to begin"))
+                await ctx.report_progress(elapsed, run.timeout, said)
 
         with active.listening() if asks else contextlib.nullcontext():
             if reply:
@@ -118,7 +120,7 @@ class Desk:
         """Run these in order until one fails, telling the client every second how far it is."""
 
         async def tick(batch: Batch) -> None:
-            last = batch.active.transcript.last_line() if batch.active is not None else ""
+            last = settled(batch.active.transcript.last_line()) if batch.active is not None else ""
             with anyio.move_on_after(_SAY):
                 await ctx.report_progress(len(batch.ran), len(cells), last or "running")
 

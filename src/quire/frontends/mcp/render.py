@@ -260,7 +260,7 @@ def stale(moved: Moved) -> str:
 def _failure(error: Output | None, seen: _Seen) -> tuple[str | None, str | None]:
     """The kind and the words of what a run failed with; a magic's misuse is said on stderr alone."""
     if error is not None:
-        return error.name, str(error.about.get("message", ""))
+        return error.name, reading.settled(str(error.about.get("message", "")))
     name, _, message = seen.streams["stderr"].rstrip().rpartition("\n")[2].partition(": ")
     return (name, message) if message else (None, None)
 

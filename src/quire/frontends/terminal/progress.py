@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,11 +17,11 @@ from quire.core.active import ActiveRun
 from quire.core.images import FORMATS
 from quire.core.model import Cell, CellState, Output, OutputType
 from quire.core.notebooks import picture
+from quire.core.reading import without_codes
 from quire.frontends.terminal import saved
 from quire.wire.messages import Displayed, Event, Printed, Raised
 
 _TICK = 0.25  # seconds between two looks
-_CODES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 
 
 class Watching(Protocol):
@@ -228,9 +227,9 @@ def _in_words(output: Output) -> str:
 
 def _for(stream: IO[str], text: str) -> str:
     """Colours are for terminals."""
-    return text if stream.isatty() else _CODES.sub("", text)
+    return text if stream.isatty() else without_codes(text)
 
 
 def _plain(text: str) -> str:
     """One line that moves nothing on a terminal."""
-    return "".join(each if each.isprintable() else " " for each in _CODES.sub("", text))
+    return "".join(each if each.isprintable() else " " for each in without_codes(text))
