@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import anyio
 import httpx2
@@ -47,7 +47,7 @@ def post(url: str, **headers: str) -> httpx2.Response:
 @pytest.fixture(scope="module")
 def users(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Users]:
     data_dir = tmp_path_factory.mktemp("auth") / "data"
-    with http_server(data_dir, auth="tokens", allowed_hosts="quire.test", **QUICK) as (url, _):
+    with http_server(data_dir, auth="tokens", allowed_hosts="quire.test,localhost:6274", **QUICK) as (url, _):
         yield Users(url, data_dir)
 
 
@@ -69,6 +69,15 @@ def test_a_missing_or_wrong_token_is_answered_with_401(users: Users) -> None:
     [
         ({"Host": "evil.test"}, 421),
         ({"Origin": "http://evil.test"}, 403),
+        ({"Origin": "http://{own}"}, 200),
+        ({"Origin": "https://{own}"}, 200),  # behind a proxy that speaks TLS
+        ({"Origin": "http://127.0.0.1:1"}, 403),  # a page of another program of this machine
+        ({"Origin": "http://127.0.0.1"}, 403),
+        ({"Origin": "http://localhost:1"}, 403),
+        ({"Origin": "http://[::1]:1"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://["}, 403),
+        ({"Origin": "http://localhost:6274"}, 200),  # named in allowed_hosts
         ({"Host": "quire.test"}, 200),
         ({"Host": "quire.test", "Origin": "https://quire.test"}, 200),
         ({"Host": "quire.test", "Origin": "https://evil.test"}, 403),
@@ -76,7 +85,9 @@ def test_a_missing_or_wrong_token_is_answered_with_401(users: Users) -> None:
     ],
 )
 def test_host_and_origin_are_checked_with_a_token_too(users: Users, headers: dict[str, str], status: int) -> None:
-    assert post(users.url, **headers, **users.headers("alice")).status_code == status
+    own = urlsplit(users.url).netloc
+    given = {name: value.format(own=own) for name, value in headers.items()}
+    assert post(users.url, **given, **users.headers("alice")).status_code == status
 
 
 async def test_a_removed_token_is_refused_at_once_and_what_it_listens_to_ends(users: Users) -> None:

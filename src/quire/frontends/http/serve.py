@@ -22,6 +22,7 @@ from quire.core.errors import Failed, Refused
 from quire.frontends.http import sessions
 from quire.frontends.http.connections import be_quiet, bounded
 from quire.frontends.http.guard import Guard
+from quire.frontends.http.origins import LoopbackOriginGuard
 
 PATH = "/mcp"
 _GRACE = 3  # seconds open requests have when the server ends
@@ -65,14 +66,16 @@ async def serve(
     server.auth = doors.auth
     with _bind(host, port) as sock:
         address = _url(host, sock.getsockname()[1])
+        # behind a proxy that speaks TLS the server does not see under which scheme it is called
+        origins = [f"{scheme}://{name}" for name in doors.hosts for scheme in ("http", "https")]
         app = asgi(
             server,
             bounds,
+            Middleware(LoopbackOriginGuard, allowed=origins),
             *_middleware(doors),
             host_origin_protection=True,
             allowed_hosts=[host, *doors.hosts],
-            # behind a proxy that speaks TLS the server does not see under which scheme it is called
-            allowed_origins=[f"{scheme}://{name}" for name in doors.hosts for scheme in ("http", "https")],
+            allowed_origins=origins,
         )
         config = uvicorn.Config(
             app,
