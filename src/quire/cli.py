@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from quire import __version__
 from quire.core.errors import QuireError
+from quire.frontends.terminal.usage import Parser
 from quire.settings import BadSetting, Settings, config_file, load
 from quire.shutdown import Shutdown
 
@@ -35,27 +36,27 @@ def main(argv: list[str] | None = None) -> None:
     """`quire` alone serves MCP over stdio: what a client's configuration starts."""
     arguments = sys.argv[1:] if argv is None else argv
     try:
-        parsed = parser().parse_args(arguments or ["serve", "--transport", "stdio"])
+        parsed = parser().parse(arguments or ["serve", "--transport", "stdio"])
         code = parsed.command(parsed)
     except (BadSetting, QuireError) as error:
-        print(f"quire: {error}", file=sys.stderr)
+        print(f"quire: {error.for_person if isinstance(error, QuireError) else error}", file=sys.stderr)
         code = 2
     except KeyboardInterrupt:
         code = 130
     sys.exit(code or 0)
 
 
-def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(prog="quire", description="A place for AI agents to run code that is never lost.")
+def parser() -> Parser:
+    top = Parser(prog="quire", description="A place for AI agents to run code that is never lost.")
     top.add_argument("--version", action="version", version=f"quire {__version__}")
     commands = top.add_subparsers(metavar="COMMAND")
-    common = argparse.ArgumentParser(add_help=False)
+    common = Parser(add_help=False)
     common.add_argument("--data-dir", type=Path, metavar="DIR", help=_help("data_dir"))
     common.add_argument("--config", type=Path, metavar="FILE", help="Settings file instead of the default one")
 
     def command(name: str, run: Callable[[argparse.Namespace], int | None], text: str) -> argparse.ArgumentParser:
         each = commands.add_parser(name, help=text, description=text, parents=[common])
-        each.set_defaults(command=run)
+        each.set_defaults(command=run, parser=each)
         return each
 
     serve = command("serve", _serve, "Serve MCP, over stdio or HTTP")
@@ -64,22 +65,24 @@ def parser() -> argparse.ArgumentParser:
             {"nargs": "?", "const": "true"} if Settings.model_fields[flag].annotation is bool else {}
         )
         serve.add_argument(f"--{flag.replace('_', '-')}", metavar=flag.upper(), help=_help(flag), **alone)
-    commands.add_parser("demo", help="A tour in the terminal, through a real MCP client").set_defaults(command=_demo)
+    demo = commands.add_parser("demo", help="A tour in the terminal, through a real MCP client")
+    demo.set_defaults(command=_demo, parser=demo)
     execute = command("exec", _exec, "Run code in a notebook")
     execute.add_argument("code", help="Python source, or - to read it from standard input")
     execute.add_argument("--notebook", default="main", metavar="NAME")
     execute.add_argument("--timeout", type=float, metavar="SECONDS")
     run = commands.add_parser("run", help=_RUN, description=_RUN)
-    run.set_defaults(command=_run_file)
+    run.set_defaults(command=_run_file, parser=run)
     run.add_argument("file", metavar="NOTEBOOK.ipynb|SCRIPT.py", help="What to run; - reads it from standard input")
     run.add_argument("-o", "--output", metavar="OUT", help="File to write, saved as it goes; - for standard output")
     run.add_argument("-p", "--parameter", action="append", default=[], metavar="NAME=VALUE", help="Set a parameter")
     run.add_argument("--timeout", type=float, metavar="SECONDS", help="What each cell may take; no limit unless set")
     run.add_argument("--allow-errors", action="store_true", help="Go on after a cell that raised an exception")
     command("list", _list, "List notebooks")
-    export = command("export", _export, "Write a notebook as ipynb")
+    export = command("export", _export, "Write a notebook as ipynb, script, Markdown or HTML")
     export.add_argument("name")
-    export.add_argument("-o", "--output", type=Path, metavar="FILE", help="File to write; standard output unless set")
+    written = "File to write; its ending names the format: .ipynb, .py, .md or .html. Unset, ipynb to standard output"
+    export.add_argument("-o", "--output", type=Path, metavar="FILE", help=written)
     state = command("state", _state, "Show what of a notebook is on disk")
     state.add_argument("name")
     save = command("save", _save, "Save a notebook's namespace under a name")

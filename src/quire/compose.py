@@ -78,14 +78,14 @@ def runtimes(settings: Settings) -> list[str]:
 async def app(settings: Settings, *, kernels: bool = True, jupyter: Links | None = None) -> AsyncIterator[App]:
     """Everything a frontend needs, started; leaving it ends every process and closes every file. Without `kernels`
     nothing is started: it can read and edit but not run. `jupyter`: ways to Jupyter servers, by name."""
+    rules.check(settings, kernels=kernels)
     async with AsyncExitStack() as stack:
         (kept, blobs, installed, shares), feed = _stores(settings), Feed()
         store = (abroad := elsewhere(settings, stack, kept, blobs, feed, jupyter)).store
         snapshots = _snapshots(settings, stack)
         await store.mark_unfinished()
-        place = rules.workspace(settings)
+        place, calls = rules.workspace(settings), records.calls(settings, stack)
         active, approvals, limits = ActiveRuns(), Approvals(rules.approvals(settings)), rules.limits(settings)
-        calls = records.calls(settings, stack)
         notebooks = Notebooks(store, blobs, feed, limits, runtimes(settings), abroad.room.place)
         sharing, confines = Sharing(shares, notebooks), _confines(settings)
         backends, capabilities, relay = await _capabilities(

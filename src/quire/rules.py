@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,18 @@ from quire.core.quotas import Quotas
 from quire.core.saving import SavingRules
 from quire.core.space import SpaceRules
 from quire.settings import Settings
+
+
+def check(settings: Settings, *, kernels: bool) -> None:
+    """Raises Refused for settings that cannot work together or on this machine, before anything is started."""
+    workspace(settings)
+    if not kernels:
+        return
+    for mount in mounts(settings):
+        if not os.path.lexists(mount.path):
+            raise Refused(f"Setting 'mounts' cannot name {mount.path!r}: there is no such folder.")
+    if "python" in settings.model_fields_set and shutil.which(settings.python) is None:
+        raise Refused(f"Setting 'python' cannot be {settings.python!r}: there is no such program.")
 
 
 def limits(settings: Settings) -> Limits:

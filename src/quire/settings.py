@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from quire import systems
 from quire.core import layers, network
+from quire.core.phrases import suggestion
 
 DEFAULT_TOOLSETS = ("notebook", "repl", "capabilities", "timeline")
 TOOLSETS = (*DEFAULT_TOOLSETS, "files", "sandbox", "users", "jupyter")
@@ -279,6 +280,13 @@ class Settings(BaseModel):
     def _absolute(cls, value: Path | None) -> Path | None:
         return value.expanduser().resolve() if value is not None else None
 
+    @field_validator("workspace")
+    @classmethod
+    def _is_folder(cls, value: Path | None) -> Path | None:
+        if value is not None and not value.is_dir():
+            raise ValueError("there is no such folder")
+        return value
+
 
 def load(
     flags: Mapping[str, Any] | None = None,
@@ -291,7 +299,9 @@ def load(
     file = config_file(config, environ)
     must = config is not None or CONFIG in environ
     given = {**_from_file(file, must), **_from_environment(environ)}
-    given.update({name: value for name, value in (flags or {}).items() if value is not None})
+    flags = {name: value for name, value in (flags or {}).items() if value is not None}
+    _refuse_unknown(flags, "in the call")
+    given.update(flags)
     try:
         return Settings(**given)
     except ValidationError as error:
@@ -334,14 +344,20 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
 def _refuse_unknown(found: Mapping[str, Any], where: str) -> None:
     for name in found:
         if name not in Settings.model_fields:
-            known = ", ".join(Settings.model_fields)
-            raise BadSetting(f"There is no setting {name!r} ({where}). There are: {known}.")
+            near = suggestion(name, list(Settings.model_fields))
+            raise BadSetting(f"There is no setting {name!r} ({where}).{near} `quire serve --help` lists all.")
 
 
 def _sentence(error: ValidationError) -> str:
     parts = []
     for each in error.errors():
+        if each["type"] == "default_factory_not_called":
+            continue  # it follows from another setting, and that is reported
         name = ".".join(map(str, each["loc"][:1])) or "settings"
-        value = "what it is" if "secret" in name or "token" in name else repr(each["input"])
-        parts.append(f"Setting {name!r} cannot be {value}: {each['msg']}.")
+        value = "what it is" if "secret" in name or "token" in name else _shown(each["input"])
+        parts.append(f"Setting {name!r} cannot be {value}: {each['msg'].removeprefix('Value error, ')}.")
     return " ".join(parts)
+
+
+def _shown(value: Any) -> str:
+    return repr(str(value) if isinstance(value, Path) else value)

@@ -45,6 +45,46 @@ def test_export_writes_a_valid_notebook(data_dir: Path, tmp_path: Path) -> None:
     assert unknown.returncode == 2 and "There are: work" in unknown.stderr
 
 
+def test_export_writes_the_format_that_the_ending_names(data_dir: Path, tmp_path: Path) -> None:
+    quire(data_dir, "exec", "print('kept')\n6 * 7", "--notebook", "work")
+
+    def exported(name: str) -> str:
+        done = quire(data_dir, "export", "work", "-o", str(tmp_path / name))
+        assert (done.returncode, done.stderr) == (0, f"Wrote 1 cell to {tmp_path / name}.\n")
+        return (tmp_path / name).read_text()
+
+    assert exported("work.py") == "# %%\nprint('kept')\n6 * 7\n"
+    assert exported("work.md") == "```python\nprint('kept')\n6 * 7\n```\n\n```text\nkept\n```\n\n```text\n42\n```\n"
+    page = exported("work.HTML")
+    assert page.startswith("<!DOCTYPE html>") and "<title>work</title>" in page and "kept" in page
+    for name in ("work.ipynb", "work"):
+        nbformat.validate(nbformat.reads(exported(name), as_version=4))
+    refused = quire(data_dir, "export", "work", "-o", str(tmp_path / "work.pdf"))
+    assert refused.returncode == 2 and not (tmp_path / "work.pdf").exists()
+    assert "the ending '.pdf'; use .ipynb, .py, .md, .html. Nothing was written." in refused.stderr
+    program = tmp_path / "script.py"
+    program.write_text("print(2)\n")
+    assert "Nothing was written" in quire(data_dir, "run", str(program), "-o", str(tmp_path / "out.txt")).stderr
+    assert quire(data_dir, "run", str(program), "-o", str(tmp_path / "out.md")).returncode == 0
+    assert (tmp_path / "out.md").read_text() == "```python\nprint(2)\n```\n\n```text\n2\n```\n"
+
+
+def test_without_nbconvert_html_is_refused_in_one_line(data_dir: Path, tmp_path: Path) -> None:
+    target = tmp_path / "work.html"
+    refused = without("nbconvert", ["export", "main", "-o", str(target)], server_environment(data_dir))
+    assert refused.returncode == 2 and not target.exists()
+    assert refused.stderr.startswith(
+        "quire: HTML is written by nbconvert, which is not installed: pip install nbconvert."
+    )
+
+
+def without(module: str, arguments: list[str], env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """The command where this module is not installed."""
+    hide = f"find = u.find_spec; u.find_spec = lambda name, *given: None if name == {module!r} else find(name, *given)"
+    program = f"import importlib.util as u; {hide}; from quire.cli import main; main({arguments!r})"
+    return subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=DEADLINE)
+
+
 def test_the_demo_takes_its_tour(data_dir: Path) -> None:
     tour = quire(data_dir, "demo")
     assert tour.returncode == 0, tour.stdout + tour.stderr
@@ -93,8 +133,21 @@ def test_version_and_help(data_dir: Path) -> None:
     ("environment", "arguments", "says"),
     [
         ({"QUIRE_COLOUR": "red"}, ["list"], "There is no setting 'colour'"),
+        ({"QUIRE_CELL_TIMEOT": "3"}, ["list"], "The nearest is 'cell_timeout'. `quire serve --help` lists all."),
         ({"QUIRE_PORT": "many"}, ["list"], "Setting 'port' cannot be 'many'"),
         ({"QUIRE_CELL_TIMEOUT": "-1"}, ["list"], "Setting 'cell_timeout'"),
+        ({"QUIRE_MAX_CODE_BYTES": "x", "QUIRE_PORT": "y"}, ["list"], "Setting 'port' cannot be 'y'"),
+        ({"QUIRE_WORKSPACE": "/nonexistent/folder"}, ["serve"], "'/nonexistent/folder': there is no such folder."),
+        ({}, ["serve", "--python", "/usr/bin/nopy"], "'/usr/bin/nopy': there is no such program."),
+        ({"QUIRE_MOUNTS": "/nonexistent/data"}, ["serve"], "'/nonexistent/data': there is no such folder."),
+        (
+            {},
+            ["serve", "--cell-timeot", "3"],
+            "'quire serve' has no option --cell-timeot. The nearest is '--cell-timeout'.",
+        ),
+        ({}, ["lsit"], "'lsit' is no command. The nearest is 'list'."),
+        ({}, ["list", "main"], "'quire list' does not take 'main'."),
+        ({}, ["exec"], "the following arguments are required: code. `quire exec --help`"),
         ({"QUIRE_CONFIG": "/nonexistent.toml"}, ["list"], "/nonexistent.toml cannot be read"),
         ({}, ["serve", "--toolsets", "notebook,poetry"], "there is no tool set 'poetry'"),
         ({}, ["serve", "--transport", "http", "--host", "0.0.0.0"], "not this machine alone"),
@@ -108,7 +161,9 @@ def test_a_bad_setting_is_named_in_one_line(
 ) -> None:
     result = quire(data_dir, *arguments, **environment)
     assert result.returncode == 2 and says in result.stderr
-    assert "Traceback" not in result.stderr
+    assert result.stderr.startswith("quire: ") and result.stderr.count("\n") == 1
+    assert "Traceback" not in result.stderr and "Undefined" not in result.stderr
+    assert len(result.stderr) < 400 and not Path("/nonexistent").exists()
 
 
 def test_flags_win_over_the_environment_and_that_over_the_file(data_dir: Path, tmp_path: Path) -> None:
@@ -193,10 +248,6 @@ def test_the_official_inspector_lists_and_calls_over_http(data_dir: Path, url: s
 
 
 def test_without_wasmtime_making_the_programs_is_refused_in_one_line() -> None:
-    without = (
-        "find = u.find_spec; u.find_spec = lambda name, *given: None if name == 'wasmtime' else find(name, *given)"
-    )
-    program = f"import importlib.util as u; {without}; from quire.cli import main; main(['assets'])"
-    tried = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    tried = without("wasmtime", ["assets"])
     assert tried.returncode == 2
     assert tried.stderr == "quire: The programs are compiled by wasmtime: pip install 'quire[wasm]'.\n"

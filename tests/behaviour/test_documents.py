@@ -141,7 +141,7 @@ async def test_metadata_of_the_first_document_stay_and_others_add_to_them(app: A
 
 
 async def test_a_document_that_is_too_much_changes_nothing(data_dir: Path) -> None:
-    async with served(data_dir, data_dir, max_cells=2) as client:
+    async with served(data_dir, data_dir.parent, max_cells=2) as client:
         refused = await call(client, "import_ipynb", path_or_json=json.dumps(document(*[code("1")] * 3, own=1)))
         assert refused.is_error and "max_cells" in text(refused)
         assert "own" not in text(await call(client, "export_notebook_as_ipynb"))
@@ -167,6 +167,9 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("import_ipynb", {"path_or_json": "pipe"}, "There is no file"),
     ("import_ipynb", {"path_or_json": "latin.ipynb"}, "is not UTF-8 text: byte 2 cannot be read"),
     ("export_notebook_as_ipynb", {"mirror": True}, "mirror needs a path"),
+    ("export_notebook_as_ipynb", {"path": "x.html"}, "has the ending '.html'; use .ipynb, .py, .md."),
+    ("export_notebook_as_ipynb", {"path": "x.txt", "mirror": True}, "has the ending '.txt'"),
+    ("create_notebook", {"name": "never made", "mirror": "x.txt"}, "has the ending '.txt'"),
     ("export_notebook_as_ipynb", {"path": "../x.ipynb", "mirror": True}, "outside the notebook's workspace"),
     ("export_notebook_as_ipynb", {"path": "out/x.ipynb", "mirror": True}, "outside the notebook's workspace"),
     ("export_notebook_as_ipynb", {"path": "folder", "mirror": True}, "it is there and is no file"),

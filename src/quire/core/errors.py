@@ -19,7 +19,11 @@ from __future__ import annotations
 
 
 class QuireError(Exception):
-    """The root; catch it to catch all of ours."""
+    """The root; catch it to catch all of ours. What to do next may differ: `agent` names tools, `person` commands."""
+
+    def __init__(self, message: str = "", *, agent: str = "", person: str = "") -> None:
+        super().__init__(f"{message} {agent}" if agent else message)
+        self.for_person = " ".join(filter(None, (message, person)))
 
 
 class Refused(QuireError):
@@ -44,6 +48,13 @@ class OverLimit(QuireError):
 
 class HeldElsewhere(QuireError):
     """The notebook's kernel lives in another server process on the same data directory."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"Notebook {name!r} is being run by another Quire server on this data directory.",
+            agent="Use another notebook (create_notebook), or end that server.",
+            person="Use another notebook (`quire exec --notebook NAME`), or end that server.",
+        )
 
 
 class Failed(QuireError):

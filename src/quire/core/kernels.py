@@ -284,10 +284,7 @@ class Kernels:
     async def _begin(self, notebook: Notebook, slot: Slot, *, empty: bool) -> tuple[Back | None, list[str]]:
         """Start a kernel, and unless it is to be empty bring back what was saved last."""
         if not self._store.hold(notebook.id):
-            raise HeldElsewhere(
-                f"Notebook {notebook.name!r} is being run by another Quire server on this data directory. "
-                "Use another notebook (create_notebook), or end that server."
-            )
+            raise HeldElsewhere(notebook.name)
         try:
             async with self.one_more(notebook):
                 slot.kernel = await self._runtimes[notebook.runtime].start(self.spec(notebook))

@@ -1,13 +1,16 @@
-"""A document by the name of its file: `.py` is a script in percent format, anything else an ipynb."""
+"""A document by the name of its file: `.ipynb`, `.py` for a script in percent format, `.md` to read. A name without an
+ending is an ipynb's."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import PurePath
 
 import anyio.to_thread
 
+from quire.core.errors import Refused
 from quire.core.model import Cell, Notebook
-from quire.notebook_format import ipynb, percent
+from quire.notebook_format import ipynb, markdown, percent
 from quire.notebook_format.document import Document
 
 
@@ -25,7 +28,22 @@ def loads(name: str, text: str) -> Document:
 
 
 def dumps(name: str, notebook: Notebook, cells: list[Cell]) -> str:
-    return percent.dumps(notebook, cells) if is_script(name) else ipynb.dumps(notebook, cells)
+    """Raises Refused for an ending of no format."""
+    check_ending(name)
+    return _WRITERS[ending(name)](notebook, cells)
+
+
+def check_ending(name: str, more: Sequence[str] = ()) -> None:
+    """Raises Refused for an ending of no format; `more`: endings that the caller writes itself."""
+    if ending(name) not in _WRITERS:
+        known = [each for each in (*_WRITERS, *more) if each]
+        raise Refused(
+            f"No format of notebooks has the ending {ending(name)!r}; use {', '.join(known)}. Nothing was written."
+        )
+
+
+def ending(name: str) -> str:
+    return PurePath(name).suffix.lower()
 
 
 def mirrored(notebook: Notebook, cells: list[Cell]) -> str:
@@ -33,4 +51,12 @@ def mirrored(notebook: Notebook, cells: list[Cell]) -> str:
 
 
 def is_script(name: str) -> bool:
-    return name.lower().endswith(".py")
+    return ending(name) == ".py"
+
+
+_WRITERS: dict[str, Callable[[Notebook, list[Cell]], str]] = {
+    ".ipynb": ipynb.dumps,
+    ".py": percent.dumps,
+    ".md": markdown.dumps,
+    "": ipynb.dumps,
+}

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import anyio
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -16,8 +15,9 @@ from quire.core.app import App
 from quire.core.errors import Refused
 from quire.core.model import LOCAL, OutputType
 from quire.core.notebooks import picture
+from quire.core.phrases import count
+from quire.frontends.terminal import documents, tables
 from quire.frontends.terminal import install as clients
-from quire.notebook_format import ipynb
 
 _OVERTIME = 60.0  # seconds past its timeout a run is waited for
 
@@ -50,13 +50,15 @@ async def show_notebooks(app: App) -> None:
     table = Table("name", "cells", "runs", "runtime", "workspace", box=None, header_style="bold")
     for each in notebooks:
         table.add_row(Text(each.name), str(each.cells), str(each.runs), each.runtime, Text(app.workspace(each)))
-    Console(soft_wrap=True).print(table)
+    tables.show(table)
 
 
 async def export(app: App, name: str, output: Path | None) -> None:
+    """Write it in the format that the ending of `output` names; as ipynb to standard output where there is none."""
+    documents.check_ending(str(output or ""))
     notebook = await app.notebooks.named(LOCAL, name)
     cells = [await app.notebooks.loaded(cell) for cell in await app.notebooks.cells(notebook)]
-    text = ipynb.dumps(notebook, cells)
+    text = documents.dumps(str(output or ""), notebook, cells)
     if output is None:
         print(text, end="")
         return
@@ -64,7 +66,7 @@ async def export(app: App, name: str, output: Path | None) -> None:
         await anyio.Path(output).write_text(text, "utf-8")
     except OSError as error:
         raise Refused(f"{output} cannot be written: {error.strerror}.") from error
-    print(f"Wrote {len(cells)} cells to {output}.", file=sys.stderr)
+    print(f"Wrote {count(len(cells), 'cell')} to {output}.", file=sys.stderr)
 
 
 def install(client: str, name: str, data_dir: Path | None, *, only_print: bool) -> int:

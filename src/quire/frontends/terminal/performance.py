@@ -18,7 +18,7 @@ from quire.core.errors import QuireError
 from quire.core.model import Cell, CellState, Notebook
 from quire.core.tasks import background
 from quire.core.transcript import Transcript
-from quire.frontends.terminal import parameters
+from quire.frontends.terminal import documents, parameters
 from quire.frontends.terminal.progress import Watching
 from quire.frontends.terminal.saved import Saved
 from quire.wire.messages import Event
@@ -108,13 +108,7 @@ class Performance:
         """The document as it is this moment."""
         cells = [self._app.runs.live(self._notebook, cell) for cell in await self._app.notebooks.cells(self._notebook)]
         whole = [_timed(await self._app.notebooks.loaded(cell)) for cell in cells]
-        if self._output is not None and self._output.suffix.lower() == ".py":
-            from quire.notebook_format import percent
-
-            return percent.dumps(self._notebook, whole)
-        from quire.notebook_format import ipynb
-
-        return ipynb.dumps(self._notebook, whole)
+        return documents.dumps(str(self._output or ""), self._notebook, whole)
 
     async def _kill(self) -> None:
         kernel = self._app.kernels.live(self._notebook)

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from quire.core.app import App
 from quire.core.errors import Failed, Refused
 from quire.core.model import LOCAL, Cell, CellKind, CellState, NewCell
+from quire.core.phrases import count
 from quire.core.tasks import background
-from quire.frontends.terminal import parameters, progress, saved
+from quire.frontends.terminal import documents, parameters, progress, saved
 from quire.frontends.terminal.performance import READ_ENOUGH, Performance, Stopping
 
 if TYPE_CHECKING:
@@ -65,10 +66,15 @@ def job(
         script=suffix == ".py" or (suffix != ".ipynb" and not text.lstrip().startswith("{")),
         folder=path.absolute().parent if file != STDIN and path.is_file() else Path.cwd(),
         values=parameters.parse(given),
-        output=saved.checked(output) if output is not None else None,
+        output=_checked(output) if output is not None else None,
         allow_errors=allow_errors,
         timeout=timeout,
     )
+
+
+def _checked(output: str) -> Path:
+    documents.check_ending(output)
+    return saved.checked(output)
 
 
 def _read(file: str) -> str:
@@ -154,7 +160,7 @@ def _conclude(done: Performance, total: int, job: Job, watching: progress.Watchi
         watching.say(f"quire: {_failures(done.failed, total)}{rest}{where}")
         return 1
     if job.output is not None:
-        watching.say(f"quire: ran {total} cell{'s' * (total != 1)}.{where}")
+        watching.say(f"quire: ran {count(total, 'cell')}.{where}")
     return 0
 
 

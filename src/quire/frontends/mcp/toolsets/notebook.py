@@ -15,6 +15,7 @@ from quire.core.current import Client
 from quire.core.errors import Refused
 from quire.core.jupyter import RUNTIME as JUPYTER
 from quire.core.model import Cell, CellKind, Edit, Notebook, Place, Policy
+from quire.core.phrases import count
 from quire.frontends.mcp import render
 from quire.frontends.mcp.desk import Desk
 from quire.frontends.mcp.results import (
@@ -72,6 +73,8 @@ def _notebooks(shelf: Shelf, desk: Desk) -> None:
         place = None
         if runtime == JUPYTER:
             place, python, mirror = await _place(desk, caller, name, mirror, python or ""), None, None
+        if mirror is not None:
+            _check_ending(mirror)
         asked = _policy(isolation, on_error, python, shell, limits or {}, network)
         policy = desk.app.confines.policy(caller, asked, runtime)
         book = await desk.app.notebooks.create(caller.principal, name, runtime, policy, place)
@@ -121,8 +124,14 @@ async def _place(desk: Desk, caller: Client, name: str | None, path: str | None,
 
 
 def _row(info: NotebookInfo, shared: Access | None) -> str:
-    row = f"{'*' if info['current'] else ' '} {info['name']}: {info['cells']} cells, kernel {info['kernel']}"
+    row = f"{'*' if info['current'] else ' '} {info['name']}: {count(info['cells'], 'cell')}, kernel {info['kernel']}"
     return f"{row}, shared with you to {shared}" if shared else row
+
+
+def _check_ending(path: str) -> None:
+    from quire.notebook_format import files
+
+    files.check_ending(path)
 
 
 async def _mirror(desk: Desk, book: Notebook, path: str) -> None:
@@ -259,7 +268,7 @@ def _documents(shelf: Shelf, desk: Desk) -> None:
     async def export_notebook_as_ipynb(
         ctx: Context, path: str | None = None, mirror: bool = False, notebook: str | None = None
     ) -> ToolResult:
-        """The notebook as Jupyter's ipynb: its text, or written to a path in the workspace (.py: as a script). mirror
+        """The notebook as Jupyter's ipynb: its text, or written to a path in the workspace (.py: a script; .md). mirror
         keeps the file current."""
         book = await desk.notebook(ctx, notebook, Access.READ if path is None else Access.WRITE)
         found: Document = {"notebook": book.title, "cells": book.cells, "uri": render.ipynb_uri(book)}
@@ -267,7 +276,7 @@ def _documents(shelf: Shelf, desk: Desk) -> None:
             target = workspaces.inside(desk.app.workspace(book), path)
             kept = await _keep(desk, book, str(target), mirror=mirror)
             found["path"] = str(target)
-            text = f"Wrote {render.count(book.cells, 'cell')} to {target}{kept}."
+            text = f"Wrote {count(book.cells, 'cell')} to {target}{kept}."
         elif mirror:
             raise Refused("mirror needs a path: the file that is to be kept current. Nothing was written.")
         elif len(text := await document(desk, book)) > _DOCUMENT_CHARS:
@@ -285,7 +294,7 @@ def _documents(shelf: Shelf, desk: Desk) -> None:
         where = desk.app.workspace(book)
         given = await files.document(path_or_json, lambda path: workspaces.read(where, path))
         added = await desk.app.documents.bring_in(book, given.cells, given.metadata)
-        done = f"Imported {render.count(len(added), 'cell')}"
+        done = f"Imported {count(len(added), 'cell')}"
         notes = "".join(f" {note[0].upper()}{note[1:]}." for note in given.notes)
         found: Document = {"notebook": book.title, "cells": len(added), "uri": render.ipynb_uri(book)}
         ran, failed = await _run_all(desk, ctx, book, added) if execute else (0, None)

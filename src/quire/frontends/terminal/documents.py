@@ -1,0 +1,20 @@
+"""A notebook in the format that the ending of a file's name asks for. Only commands write HTML: nbconvert is slow."""
+
+from __future__ import annotations
+
+from quire.core.model import Cell, Notebook
+from quire.notebook_format import files, html
+
+
+def check_ending(name: str) -> None:
+    """Raises Refused for an ending of no format, and for HTML that cannot be written here."""
+    if files.ending(name) == html.ENDING:
+        html.check_installed()
+    else:
+        files.check_ending(name, more=(html.ENDING,))
+
+
+def dumps(name: str, notebook: Notebook, cells: list[Cell]) -> str:
+    if files.ending(name) == html.ENDING:
+        return html.dumps(notebook, cells)
+    return files.dumps(name, notebook, cells)

@@ -1,0 +1,30 @@
+"""Notebooks as pages to look at, made by nbconvert."""
+
+from __future__ import annotations
+
+import importlib.util
+
+from quire.core.errors import Refused
+from quire.core.model import Cell, Notebook
+from quire.notebook_format import ipynb
+
+ENDING = ".html"
+
+
+def check_installed() -> None:
+    if importlib.util.find_spec("nbconvert") is None:
+        raise Refused(
+            "HTML is written by nbconvert, which is not installed: pip install nbconvert. Nothing was written; "
+            ".ipynb, .py and .md need nothing more."
+        )
+
+
+def dumps(notebook: Notebook, cells: list[Cell]) -> str:
+    """The page, as nbconvert writes it; scripts of outputs run in it."""
+    import nbformat  # each takes half a second
+    from nbconvert import HTMLExporter
+
+    document = nbformat.reads(ipynb.dumps(notebook, cells), as_version=4)  # type: ignore[no-untyped-call]
+    exporter = HTMLExporter()  # type: ignore[no-untyped-call]
+    page, _ = exporter.from_notebook_node(document, {"metadata": {"name": notebook.name}})
+    return str(page)

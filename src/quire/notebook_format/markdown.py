@@ -1,0 +1,66 @@
+"""Notebooks as Markdown to read: code in fences, outputs as text, pictures inside. It cannot be imported again."""
+
+from __future__ import annotations
+
+import base64
+import re
+
+from quire.core import reading
+from quire.core.images import FORMATS
+from quire.core.model import Cell, CellKind, Data, Notebook, Output, OutputType
+from quire.notebook_format.bundles import text_of
+
+
+def dumps(notebook: Notebook, cells: list[Cell]) -> str:
+    language = _language(notebook)
+    return "\n\n".join(part for cell in cells for part in _cell(cell, language) if part.strip()) + "\n"
+
+
+def _language(notebook: Notebook) -> str:
+    info = notebook.metadata.get("language_info")
+    name = info.get("name") if isinstance(info, dict) else None
+    return name if isinstance(name, str) and re.fullmatch(r"[\w.+#-]{1,50}", name) else "python"
+
+
+def _cell(cell: Cell, language: str) -> list[str]:
+    match cell.kind:
+        case CellKind.CODE:
+            code = _fenced(cell.source, language) if cell.source.strip() else ""
+            return [code, *map(_output, cell.outputs)]
+        case CellKind.MARKDOWN:
+            return [_with_attachments(cell)]
+        case _:
+            return [_fenced(cell.source, "")]
+
+
+def _with_attachments(cell: Cell) -> str:
+    text = cell.source
+    for name, bundle in cell.attachments.items():
+        for mime, data in bundle.items():
+            if mime in FORMATS:
+                text = text.replace(f"(attachment:{name})", f"({_address(mime, data)})")
+    return text
+
+
+def _output(output: Output) -> str:
+    if output.type is not OutputType.STREAM:
+        for mime in FORMATS:
+            if mime in output.bundle:
+                return f"![]({_address(mime, output.bundle[mime])})"
+        if "text/markdown" in output.bundle:
+            return text_of(output.bundle["text/markdown"])
+    mime = reading.best(output)
+    text = reading.settled(reading.as_text(mime, text_of(output.bundle.get(mime, ""))))
+    return _fenced(text.rstrip("\n"), "text") if text.strip() else ""
+
+
+def _address(mime: str, data: Data) -> str:
+    whole = data if isinstance(data, bytes) else text_of(data).encode()
+    return f"data:{mime};base64,{base64.b64encode(whole).decode('ascii')}"
+
+
+def _fenced(text: str, language: str) -> str:
+    """In a fence longer than any in the text."""
+    longest = max((len(ticks) for ticks in re.findall("`{3,}", text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}{language}\n{text}\n{fence}"
