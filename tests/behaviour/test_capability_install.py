@@ -66,7 +66,9 @@ async def test_a_command_is_installed_described_searched_and_removed(client: Cli
     assert "echo_text(text: str)" in text(done) and "inputSchema" not in text(done)
     assert await installed(client) == {"quick": "17 methods, connected"}
     whole = await call(client, "describe_capability", name="quick")
-    assert "add(a: int, b: int = 1) -> Text  # The sum of two numbers" in text(whole)
+    assert "quick.add(a: int, b: int = 1) -> Text\n\nThe sum of two numbers." in text(whole)
+    assert text(whole).count("where that is JSON, .json() reads it") == 1
+    assert not {line for line in text(done).splitlines() if "(" in line} & set(text(whole).splitlines())
     one = await call(client, "describe_capability", name="quick", method="echo_text")
     assert text(one).startswith("quick.echo_text(text: str) -> Text") and "'echo-text'" in text(one)
     same = await call(client, "describe_capability", name="quick", method="echo-text")
@@ -302,6 +304,7 @@ async def test_what_is_not_there_is_named_with_what_is(client: Client[Any], quic
     ):
         done = await call(client, tool, **given)
         assert done.is_error and "'quik'" in text(done) and "quick" in text(done)
+        assert text(done).endswith("install_capability adds one.")
     near = await call(client, "describe_capability", name="quick", method="ecko")
     assert near.is_error and "'ecko'" in text(near) and "echo" in text(near)
     nothing = await call(client, "search_capabilities", query="zzzz qqqq")

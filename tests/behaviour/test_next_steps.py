@@ -50,3 +50,9 @@ async def test_a_place_that_is_no_place_is_answered_with_what_is(client: Client[
     assert "Numbers go" in text(await call(client, "rollback", to=99)) or "only number" in text(
         await call(client, "rollback", to=99)
     )
+
+
+async def test_cells_are_listed_by_their_first_statement(client: Client[Any]) -> None:
+    await call(client, "add_cell", execute=False, code="# Load the data\nimport json\n\nrows = json.loads('[]')")
+    listed = text(await call(client, "list_cells"))
+    assert listed.endswith("| rows = json.loads('[]')")

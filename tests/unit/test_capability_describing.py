@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from quire.core.describing import describe, entries, search
+from quire.core.describing import brief, describe, entries, search
 from quire.core.errors import NotFound
 
-MAIL = {
+MAIL: dict[str, Any] = {
     "name": "mail",
     "about": "Mail of a person. Use search first.\n\nMore.",
     "tools": [
@@ -33,11 +35,38 @@ NOTES = {
 EVERY = entries([MAIL], [NOTES])
 
 
-def test_all_of_one_is_a_line_each_and_its_instructions() -> None:
-    lines = describe(EVERY, "mail", None).splitlines()
-    assert lines[0] == "mail: Mail of a person"
-    assert lines[1:3] == ["  search_mail(query: str) -> Text  # Find messages", "  send() -> Text  # Send a message"]
-    assert lines[-1] == "More."
+def many(count: int) -> dict[str, Any]:
+    """A capability with so many methods that they do not fit into one answer in full."""
+    words = {**MAIL["tools"][0], "description": "Find messages. " + "Of anybody. " * 20}
+    return {**MAIL, "tools": [{**words, "name": f"search_{number}"} for number in range(count)]}
+
+
+def test_an_installation_says_a_line_of_each_method() -> None:
+    assert brief(EVERY[0]).splitlines() == [
+        "mail: Mail of a person",
+        "  search_mail(query: str) -> Text  # Find messages",
+        "  send() -> Text  # Send a message",
+    ]
+
+
+def test_a_description_says_more_than_the_installation() -> None:
+    said = describe(EVERY, "mail", None)
+    assert said.startswith(
+        "mail: Mail of a person. Use search first.\n\nMore.\n\n---\nmail.search_mail(query: str) -> Text"
+    )
+    assert "Newest first." in said and "Parameters\n    query: str" in said and "mail.send() -> Text" in said
+    assert not set(brief(EVERY[0]).splitlines()) & set(said.splitlines())
+
+
+def test_many_methods_are_named_by_the_installation_and_then_a_line_each() -> None:
+    installed, said = brief(many(200)), describe([many(200)], "mail", None)
+    assert installed.startswith("It has 200 methods: search_0, search_1, ") and len(installed) < 4_000
+    assert "describe_capability" in installed and "search_capabilities" in installed
+    lines = said.splitlines()
+    assert lines[:2] == ["mail: 200 methods", "  search_0(query: str) -> Text  # Find messages"]
+    assert "Use search first." in said
+    assert lines[-1].startswith("describe_capability(name='mail', method=...) shows one in full")
+    assert len(said) < 16_000
 
 
 @pytest.mark.parametrize("name", ["search_mail", "search-mail"])
@@ -48,16 +77,17 @@ def test_one_method_by_either_name(name: str) -> None:
 
 
 def test_a_native_one_is_described_alike() -> None:
-    assert "add(text: str) -> int  # Keep a note" in describe(EVERY, "notes", None)
+    assert brief(EVERY[1]).endswith("add(text: str) -> int  # Keep a note")
+    assert "notes.add(text: str) -> int\n\nKeep a note." in describe(EVERY, "notes", None)
     assert "Keep a note." in describe(EVERY, "notes", "add")
 
 
 @pytest.mark.parametrize(
     ("name", "method", "words"),
     [
-        ("mial", None, ["'mial'", "mail, notes"]),
-        ("mail", "serch_mail", ["'serch_mail'", "search_mail"]),
-        ("mail", "zzz", ["'zzz'", "search_mail", "send"]),
+        ("mial", None, ["'mial'", "Did you mean mail?", "mail, notes", "install_capability"]),
+        ("mail", "serch_mail", ["'serch_mail'", "Did you mean search_mail?"]),
+        ("mail", "zzz", ["'zzz'", "It has search_mail, send.", "search_capabilities"]),
     ],
 )
 def test_what_is_not_there_is_said_with_what_is(name: str, method: str | None, words: list[str]) -> None:
@@ -67,7 +97,7 @@ def test_what_is_not_there_is_said_with_what_is(name: str, method: str | None, w
 
 
 def test_without_any_it_says_none() -> None:
-    with pytest.raises(NotFound, match="none"):
+    with pytest.raises(NotFound, match=r"There are none\. install_capability adds one\."):
         describe([], "mail", None)
 
 
@@ -86,6 +116,6 @@ def test_two_tools_that_are_alike_in_python_are_both_found() -> None:
 def test_one_of_the_notebooks_own_stands_before_an_installed_one_of_its_name() -> None:
     own = {**NOTES, "name": "mail"}
     both = entries([MAIL], [own])
-    assert describe(both, "mail", None).splitlines()[0] == "mail: Keeps notes"
+    assert describe(both, "mail", None).splitlines()[0] == "mail: Keeps notes."
     assert search(both, "find messages", 5) == []
     assert search(both, "keep a note", 5) == ["mail.add(text: str) -> int  # Keep a note"]

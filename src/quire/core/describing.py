@@ -8,6 +8,10 @@ from typing import Any
 from quire.core.errors import NotFound
 from quire.wire import tools
 
+_WHOLE = 12_000  # characters of all methods in full that one answer may have
+_RULE = "\n\n---\n"
+_NAMED = 20  # methods that a refusal names
+
 
 def entries(catalog: list[dict[str, Any]], native: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Native ones told as a catalog tells the others, and in place of one of the same name, as code finds them."""
@@ -16,20 +20,65 @@ def entries(catalog: list[dict[str, Any]], native: list[dict[str, Any]]) -> list
     return [*relayed, *({**each, "tools": each.get("methods", [])} for each in native)]
 
 
+def brief(entry: dict[str, Any]) -> str:
+    """What the answer to an installation says: a line for each method, or names only where there are many."""
+    if _whole(entry) is not None:
+        return tools.overview(entry)
+    names = list(tools.methods(entry))
+    return (
+        f"It has {len(names)} methods: {', '.join(names)}\n"
+        "describe_capability shows a line for each, or one in full; search_capabilities finds one."
+    )
+
+
 def describe(every: list[dict[str, Any]], name: str, method: str | None) -> str:
-    """All methods of a capability in a line each, or one with all there is to know of it."""
+    """A capability one step further than `brief` says it, or one method with all there is to know of it."""
     entry = next((each for each in every if each["name"] == name), None)
     if entry is None:
-        known = ", ".join(each["name"] for each in every) or "none"
-        raise NotFound(f"There is no capability {name!r}; there are: {known}.")
-    if method is None:
-        return "\n\n".join(filter(None, (tools.overview(entry), str(entry.get("about") or "").strip())))
+        raise NotFound(_no_capability(name, [each["name"] for each in every]))
     methods = tools.methods(entry)
+    if method is None:
+        about = str(entry.get("about") or "").strip()
+        whole = _whole(entry)
+        if whole is not None:
+            return _RULE.join(filter(None, (f"{name}: {about}" if about else name, *whole)))
+        lines = [f"  {tools.line(tool, python)}" for python, tool in methods.items()]
+        one = f"describe_capability(name={name!r}, method=...) shows one in full; search_capabilities finds one."
+        return "\n\n".join(filter(None, ("\n".join([f"{name}: {len(lines)} methods", *lines]), about, one)))
     found = method if method in methods else next((py for py, tool in methods.items() if tool["name"] == method), None)
     if found is None:
-        near = difflib.get_close_matches(method, methods, n=3) or list(methods)[:10]
-        raise NotFound(f"{name} has no method {method!r}; near it: {', '.join(near) or 'none'}.")
+        raise NotFound(_no_method(name, method, list(methods)))
     return tools.document(name, methods[found], found)
+
+
+def _whole(entry: dict[str, Any]) -> list[str] | None:
+    """All methods in full; None where that is too much for one answer. What is said of several is said once."""
+    found, size, returns = list[str](), 0, f"\n\n{tools.RETURNS_TEXT}"
+    for python, tool in tools.methods(entry).items():
+        found.append(tools.document(str(entry["name"]), tool, python))
+        size += len(found[-1].replace(returns, ""))
+        if size > _WHOLE:
+            return None
+    if sum(returns in text for text in found) > 1:
+        found = [text.replace(returns, "") for text in found]
+        found.append(f"A method that returns Text: {tools.RETURNS_TEXT[:1].lower()}{tools.RETURNS_TEXT[1:]}")
+    return found
+
+
+def _no_capability(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    said = f"There is no capability {name!r}. {f'Did you mean {near[0]}? ' if near else ''}"
+    said += f"There are: {', '.join(known)}." if known else "There are none."
+    return f"{said} install_capability adds one."
+
+
+def _no_method(name: str, method: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(method, known, n=3)
+    if near:
+        return f"{name} has no method {method!r}. Did you mean {' or '.join(near)}?"
+    more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
+    there = f"It has {', '.join(known[:_NAMED])}{more}." if known else "It has none."
+    return f"{name} has no method {method!r}. {there} search_capabilities finds a method by what it does."
 
 
 def search(every: list[dict[str, Any]], query: str, limit: int) -> list[str]:

@@ -22,6 +22,7 @@ _DEFAULT = 40  # characters of a default
 _PARAMETERS = 200
 _NAME = 100  # characters
 _DOCUMENT = 20_000  # characters
+RETURNS_TEXT = "Returns its text; where that is JSON, .json() reads it. Pictures and resources come as objects."
 _HINTS = {
     "readOnlyHint": "It only reads.",
     "destructiveHint": "It may destroy or overwrite something.",
@@ -216,7 +217,7 @@ def document(capability: str, tool: Any, name: str = "") -> str:
     if shape is not None and (said := typed(shape)):
         whole.append(said)
     elif shape is None and "signature" not in tool:
-        whole.append("Returns its text; where that is JSON, .json() reads it. Pictures and resources come as objects.")
+        whole.append(RETURNS_TEXT)
     hints = tool.get("hints")
     told = [words for key, words in _HINTS.items() if isinstance(hints, dict) and hints.get(key) is True]
     if told:

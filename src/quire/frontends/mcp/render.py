@@ -19,6 +19,7 @@ from quire.core.notebooks import Notebooks, picture
 from quire.core.sandboxes import RUNTIMES
 from quire.core.timeline import Moved
 from quire.frontends.mcp.guidance import Guidance
+from quire.frontends.mcp.headlines import headline
 from quire.frontends.mcp.results import CellInfo, ExecutionResult, OutputInfo, ShownCell
 
 _MUCH = 200_000  # characters
@@ -198,7 +199,7 @@ def footer(notebook: Notebook, cell: Cell) -> str:
 
 def row(cell: Cell) -> str:
     """A cell as one line of a list."""
-    first = next((line.strip() for line in cell.source.splitlines() if line.strip()), "")
+    first = headline(cell)
     shown = first if len(first) <= 60 else first[:59] + "…"
     kind = "" if cell.kind is CellKind.CODE else f" {cell.kind}"
     outputs = ", ".join(dict.fromkeys(output.type.value for output in cell.outputs))

@@ -33,7 +33,7 @@ def register(shelf: Shelf, desk: Desk) -> None:
         backend, owner = desk.app.confines.backend(caller, name, given, desk.app.backends.described), caller.principal
         capability = await desk.app.capabilities.install(owner, name, backend)
         entry = next(each for each in (await desk.app.capabilities.catalog(owner)).entries if each["name"] == name)
-        said = [f"Installed {name} ({capability.offered.server or backend.how}).", tools.overview(entry)]
+        said = [f"Installed {name} ({capability.offered.server or backend.how}).", describing.brief(entry)]
         if (secrets := plain_secrets(backend)) and not backend.confined:
             said.append(
                 f"{', '.join(secrets)} is kept as given; to keep it out of the data directory install with "
@@ -61,7 +61,7 @@ def _register_reading(shelf: Shelf, desk: Desk) -> None:
     async def describe_capability(
         ctx: Context, name: str, method: str | None = None, notebook: str | None = None
     ) -> ToolResult:
-        """A capability's methods in a line each, or one method in full."""
+        """A capability's methods in full, or in a line each where there are many; or one method."""
         described: Described = {"text": describing.describe(await every(ctx, notebook), name, method)}
         return ToolResult(content=described["text"], structured_content=dict(described))
 

@@ -245,7 +245,7 @@ def _views(shelf: Shelf, desk: Desk) -> None:
     async def list_cells(
         ctx: Context, start: int = 0, limit: int | None = None, notebook: str | None = None
     ) -> ToolResult:
-        """The cells, a line each: number, id, state, first line, kinds of output."""
+        """The cells, a line each: number, id, state, first statement, kinds of output."""
         book = await desk.notebook(ctx, notebook, Access.READ)
         kept = await desk.app.notebooks.cells(book, start, limit or _PAGE)
         cells = [desk.app.runs.live(book, cell) for cell in kept]  # what is not on disk yet has not ended

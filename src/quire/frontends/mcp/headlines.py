@@ -1,0 +1,51 @@
+"""The line of a cell that says most about it, for a list of cells. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from quire.core.model import Cell, CellKind
+
+_CHARS = 10_000  # of a cell that are looked at
+_LOW = (  # kinds of lines that are shown only where nothing better follows, the best of them first
+    re.compile(r"@"),  # a decorator
+    re.compile(r"import\b|from\s+\S+\s+import\b"),
+    re.compile(r"%|!pip3?\s"),
+    re.compile(r"#|//"),  # a comment in Python, in JavaScript
+)
+_IMPORT = _LOW[1]
+
+
+def headline(cell: Cell) -> str:
+    """Of code the first statement; where there is none the first import, magic or comment. Of other cells the first
+    line. A cell magic stands before what it is applied to: `%%time df.sum()`."""
+    lines = [line.strip() for line in cell.source[:_CHARS].splitlines()]
+    lines = [line for line in lines if line]
+    if not lines or cell.kind is not CellKind.CODE:
+        return next(iter(lines), "")
+    if lines[0].startswith("%%"):
+        return f"{lines[0]} {_best(lines[1:])}".rstrip()
+    return _best(lines)
+
+
+def _best(lines: list[str]) -> str:
+    """The first of those that say most."""
+    ranked = [(_rank(line), at, line) for at, line in enumerate(_beginnings(lines))]
+    return min(ranked)[2] if ranked else ""
+
+
+def _rank(line: str) -> int:
+    return next((rank for rank, kind in enumerate(_LOW, 1) if kind.match(line)), 0)
+
+
+def _beginnings(lines: list[str]) -> list[str]:
+    """Without the lines in which an import goes on."""
+    found, inside = [], ""
+    for line in lines:
+        if not inside:
+            found.append(line)
+        if inside == ")":
+            inside = "" if ")" in line else inside
+        elif inside or _IMPORT.match(line):
+            inside = ")" if "(" in line and ")" not in line else "\\" if line.endswith("\\") else ""
+    return found
