@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from quire.worker import event_loop
 from quire.worker.evaluation import Evaluation
 
 
@@ -40,8 +41,8 @@ async def later() -> str:
 def test_an_expression_is_run_and_its_value_shown(shown: list[Any], source: str, value: Any) -> None:
     evaluation = Evaluation({"x": [1, 2], "notx": 1, "later": later})
     assert evaluation.run_expression(source, "<cell 1>") and shown == [value]
-    if evaluation._loop is not None:
-        evaluation._loop.close()
+    if event_loop.existing() is not None:
+        event_loop.existing().close()
 
 
 @pytest.mark.parametrize(

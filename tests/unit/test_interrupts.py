@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from quire.worker.evaluation import Evaluation
+from quire.worker import event_loop
 from quire.worker.interrupts import Interrupts
 from tests.support.relay_server import DEADLINE, Pair, echo
 
@@ -61,26 +61,30 @@ def test_wherever_an_interrupt_comes_the_next_call_is_answered(pair: Pair) -> No
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # a coroutine that was interrupted before it began
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_wherever_an_interrupt_comes_the_next_cell_has_a_loop_that_works(pair: Pair) -> None:
+@pytest.mark.parametrize("offered", [False, True])
+def test_wherever_an_interrupt_comes_the_next_cell_has_a_loop_that_works(pair: Pair, offered: bool) -> None:
     pair.serve(echo)
-    evaluation, lines = Evaluation({}), 0
+    lines = 0
 
     async def call(given: int) -> Any:
         async with asyncio.timeout(DEADLINE):
             return await pair.client.call_async("tool", given={"at": given})
 
-    evaluation.wait_for(call(0))  # the loop is there
+    event_loop.wait_for(call(0))  # the loop is there
     while True:
         lines += 1
+        if offered:
+            event_loop.offer()
         with At(lines, pair.interrupts) as at:
-            came = interrupted(pair.interrupts, evaluation.wait_for, call(lines))
+            came = interrupted(pair.interrupts, event_loop.wait_for, call(lines))
+        event_loop.withdraw()
         if not at.reached:
             break
         assert came, at.reached
-        assert evaluation.wait_for(call(-lines)) == {"back": {"at": -lines}}, at.reached
-        assert not asyncio.all_tasks(evaluation._loop), at.reached
+        assert event_loop.wait_for(call(-lines)) == {"back": {"at": -lines}}, at.reached
+        assert not asyncio.all_tasks(event_loop.existing()), at.reached
     assert lines > 300
-    evaluation._loop.close()  # type: ignore[union-attr]
+    event_loop.existing().close()
 
 
 def interrupted(interrupts: Interrupts, run: Callable[[Any], Any], cell: Any) -> bool:

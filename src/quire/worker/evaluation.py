@@ -4,8 +4,6 @@ from __future__ import annotations
 import __future__
 
 import ast
-import asyncio
-import contextlib
 import inspect
 import keyword
 import re
@@ -15,12 +13,11 @@ from collections.abc import Callable
 from typing import Any
 
 from quire.wire.messages import Run
+from quire.worker import event_loop
 
 _ATOMS = frozenset((int, float, bool, str, bytes, complex))
 _SHORT = 20  # items of a container that may be said by its repr
 _WIDTH = 75  # characters of one, well within a line
-_NEEDS_LOOP = re.compile(r"\b(asyncio|aio\w+|create_task|ensure_future|get_(running|event)_loop|current_task)\b")
-_HAS_LOOP = re.compile(r"\b(asyncio\.run|run_until_complete|run_forever|Runner)\b")
 _WARNS = re.compile(r"""\\[^\n\\'"abfnrtv0-7xNuU]|\bis\s+(?:not\s+)?[\d'"]|[\d'"]\s+is\b|\bassert\s*\(""")
 # neither a statement, which begins with a keyword or has one of these, nor what may be IPython's
 _PLAIN = re.compile(rf"(?!(?:{'|'.join(keyword.kwlist)})\b)[\w'\"(\[{{][^=:;\n\r\\%!?@]*")
@@ -30,12 +27,11 @@ _FUTURES = sum(getattr(__future__, name).compiler_flag for name in __future__.al
 class Evaluation:
     def __init__(self, namespace: dict[str, Any]) -> None:
         self._namespace = namespace
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._futures = 0  # what `from __future__ import` turned on, for all cells after
 
-    def run(self, tree: ast.Module, source: str, name: str, mode: str) -> None:
+    def run(self, tree: ast.Module, name: str, mode: str) -> None:
         """`mode` says which statements' values are shown, as IPython's ast_node_interactivity does."""
-        self._evaluate([self._compiled(part, name) for part in _parts(tree, mode)], source)
+        self._evaluate([self._compiled(part, name) for part in _parts(tree, mode)])
 
     def run_expression(self, source: str, name: str) -> bool:
         """Run a cell that is one plain expression, in one step from its text; False where it is not, or may not be."""
@@ -45,31 +41,15 @@ class Evaluation:
             code = self._compiled(source, name)
         except SyntaxError:
             return False
-        self._evaluate([code], source)
+        self._evaluate([code])
         return True
 
-    def _evaluate(self, codes: list[types.CodeType], source: str) -> None:
-        if any(code.co_flags & inspect.CO_COROUTINE for code in codes) or _needs_loop(source):
-            self.wait_for(self._awaiting(codes))
+    def _evaluate(self, codes: list[types.CodeType]) -> None:
+        if any(code.co_flags & inspect.CO_COROUTINE for code in codes):
+            event_loop.wait_for(self._awaiting(codes))
             return
         for code in codes:
             eval(code, self._namespace)  # noqa: S307 - the user's own code
-
-    def wait_for(self, coroutine: Any) -> Any:
-        if self._loop is None or self._loop.is_closed():
-            self._loop = asyncio.new_event_loop()  # one for all cells: what a cell opened stays open
-            asyncio.set_event_loop(self._loop)
-        task = self._loop.create_task(coroutine)
-        try:
-            return self._loop.run_until_complete(task)
-        except KeyboardInterrupt:
-            if not task.done():  # or it would go on in the next cell that awaits
-                task.cancel()
-                with contextlib.suppress(RuntimeError):  # stopped by that task's own end
-                    self._loop.run_until_complete(asyncio.wait([task], timeout=1))
-            self._loop.stop()  # what was due in that turn, or it would stop the next cell's
-            self._loop.run_forever()
-            raise
 
     def _compiled(self, part: ast.Module | ast.Interactive | str, name: str) -> types.CodeType:
         mode = "exec" if isinstance(part, ast.Module) else "single"
@@ -117,11 +97,6 @@ def warn_as_ipython(code: str) -> None:
     if _WARNS.search(code) is not None:
         for _ in range(2):
             compile(code, "<>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
-
-
-def _needs_loop(source: str) -> bool:
-    """Code that may ask for the running loop without awaiting: notebooks have one. Code that starts one must not."""
-    return _NEEDS_LOOP.search(source) is not None and _HAS_LOOP.search(source) is None
 
 
 def ends_quietly(tree: ast.Module, code: str) -> bool:

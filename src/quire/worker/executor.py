@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from quire.wire.messages import Finished, Raised, Run
-from quire.worker import errors, evaluation, figures, namespace, reserve, tracking
+from quire.worker import errors, evaluation, event_loop, figures, namespace, reserve, tracking
 from quire.worker.display import Display
 from quire.worker.errors import raised
 from quire.worker.history import History
@@ -49,7 +49,7 @@ class Executor:
     def _set_up(self, shell: Any) -> None:
         shell.report = self._report
         shell.show_result = self._show
-        shell.loop_runner = self._evaluation.wait_for
+        shell.loop_runner = event_loop.wait_for
 
     def execute(self, run: Run) -> Finished:
         """Run the cell; whatever it raises is reported, and only a dying process escapes."""
@@ -60,8 +60,10 @@ class Executor:
         self.history.begin(run.count, run.code)
         sys.displayhook = self._hook
         try:
+            event_loop.offer()
             self._before(run)
             self._run(run, cell)
+            event_loop.begin_tasks()
         except BaseException as error:
             reserve.spend()  # there may be no memory left even to say so
             if os.getpid() != process:
@@ -71,7 +73,10 @@ class Executor:
             self._raised(error)
         if os.getpid() != process:
             _end_child(None)
-        self._after(run, cell)
+        try:
+            self._after(run, cell)
+        finally:
+            event_loop.withdraw()
         if self._reported is not None and outcome == "success":
             outcome = "error"
         return Finished(run=run.run, outcome=outcome, value=self._value, imports=cell.imports, functions=cell.functions)
@@ -131,12 +136,12 @@ class Executor:
         self._quiet = evaluation.ends_quietly(tree, code)
         shell = self.shells.made
         if shell is None:
-            self._evaluation.run(tree, code, name, "last_expr")
+            self._evaluation.run(tree, name, "last_expr")
             return
         shell.quiet = self._quiet
         tree = shell.transform_ast(tree)
         with shell.display_trap:  # its own code runs cells within ours
-            self._evaluation.run(tree, code, name, shell.ast_node_interactivity)
+            self._evaluation.run(tree, name, shell.ast_node_interactivity)
 
     def _run_by_ipython(self, run: Run) -> None:
         shell = self.shells.get()

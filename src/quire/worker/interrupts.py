@@ -7,6 +7,8 @@ import asyncio
 import threading
 import types
 
+from quire.worker import event_loop
+
 _OF_LOOPS = ("asyncio", "selectors")
 
 
@@ -52,10 +54,9 @@ class Interrupts:
 def _at_work(frame: types.FrameType | None) -> asyncio.AbstractEventLoop | None:
     """The running loop, where the code that was reached is the loop's own."""
     name = frame.f_globals.get("__name__") if frame is not None else None
-    if type(name) is not str or name.partition(".")[0] not in _OF_LOOPS:  # a cell may have called itself anything
+    if type(name) is not str:  # a cell may have called itself anything
         return None
-    try:
-        loop = asyncio.get_running_loop()
-    except RuntimeError:
+    if name.partition(".")[0] not in _OF_LOOPS and name != event_loop.__name__:
         return None
-    return None if loop.is_closed() else loop
+    loop = event_loop.turning()
+    return None if loop is None or loop.is_closed() else loop

@@ -13,6 +13,8 @@ import sys
 import threading
 from typing import Any
 
+from quire.worker import event_loop
+
 
 def after_waking(loop: Any) -> None:
     """Pools start anew at the next task, and the event loop hears again."""
@@ -27,8 +29,9 @@ def after_waking(loop: Any) -> None:
             _renew_thread_pool(pool)
     if loop is not None and not loop.is_closed():
         asyncio.set_event_loop(loop)  # newer Pythons forget it in a fork
-        with contextlib.suppress(AttributeError):
-            _renew_loop(loop)
+    for each in {id(each): each for each in (loop, event_loop.existing())}.values():
+        with contextlib.suppress(AttributeError):  # there is none, or it is closed
+            _renew_loop(each)
 
 
 def current_loop() -> Any:

@@ -112,6 +112,8 @@ def test_a_cell_can_await(notebook: Notebook) -> None:
         2,
     ]
     assert notebook.run("asyncio.run(f(3))").value == 3
+    assert notebook.run("task = asyncio.create_task(f(4))").finished.outcome == "success"
+    assert notebook.run("await task").value == 4
     assert notebook.run("await asyncio.to_thread(sum, [1, 2])").value == 3
     assert "TimeoutError" in notebook.run("async with asyncio.timeout(0.01): await asyncio.sleep(5)").raised
     assert "Deadlock" in notebook.run("await asyncio.Event().wait()").raised

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from quire.worker import commands
+from quire.worker import commands, event_loop
 from quire.worker.shim import magics, running
 from quire.worker.shim.events import Events
 from quire.worker.shim.expansion import expanded
@@ -206,9 +206,7 @@ class Shell(_Surface):
 
     def wait_for(self, coroutine: Any) -> Any:
         """What it gives, by the kernel's loop; where that is busy with this very cell, by one of its own."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
+        if event_loop.turning() is None:
             return self.loop_runner(coroutine)
         with ThreadPoolExecutor(1) as pool:
             return pool.submit(asyncio.run, coroutine).result()

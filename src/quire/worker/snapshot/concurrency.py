@@ -12,6 +12,7 @@ import sys
 import threading
 from typing import Any
 
+from quire.worker import event_loop
 from quire.worker.snapshot import tombstones
 from quire.worker.snapshot.reducers import (
     Context,
@@ -284,18 +285,16 @@ def reduce_async(context: Context, thing: Any) -> Any:
 
 @reduces(asyncio.SelectorEventLoop, derived=True)
 def reduce_loop(context: Context, loop: Any) -> Any:
-    policy: Any = getattr(asyncio.events, "_get_event_loop_policy", asyncio.get_event_loop_policy)()
-    local = getattr(policy, "_local", None)
-    return (make_loop, (context.on_main(lambda: getattr(local, "_loop", None)) is loop, loop.is_closed()))
+    return (make_loop, (loop is event_loop.existing(), loop.is_closed()))
 
 
 @rebuilds
 def make_loop(current: bool, closed: bool) -> Any:
+    if current and not closed:
+        return event_loop.current()
     loop = asyncio.new_event_loop()
     if closed:
         loop.close()
-    elif current:
-        asyncio.set_event_loop(loop)
     return loop
 
 

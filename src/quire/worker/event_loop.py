@@ -1,0 +1,145 @@
+"""The event loop of a kernel's cells: every cell finds it running, and it turns while a cell awaits.
+
+Code that runs in a notebook expects a running loop: `asyncio.create_task()` works in a plain function. A cell that does
+not await is run without turning the loop, which costs nothing. Meanwhile the loop is *offered*: `get_running_loop()`
+finds it, and it says that it is running. Code written as a script starts a loop of its own: `asyncio.run()` and
+`run_until_complete()` ask asyncio whether a loop runs, and an offered one does not count for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import functools
+import os
+import threading
+from asyncio import events
+from collections.abc import Iterator
+from typing import Any
+
+_get_running_loop, _set_running_loop = events._get_running_loop, events._set_running_loop
+_UNSET = object()
+_current: Any = None  # the loop, once there was a cell
+_offered_in = 0  # the thread in which it is offered
+
+
+def existing() -> Any:
+    """The loop of this kernel's cells; None before the first."""
+    return _current
+
+
+def current() -> Any:
+    """The loop of this kernel's cells, made anew where a cell has closed it."""
+    global _current
+    if _current is None or _current.is_closed():
+        _current = _loop_class()()  # one for all cells: what a cell opened stays open
+        asyncio.set_event_loop(_current)
+    return _current
+
+
+def offer() -> None:
+    """A cell begins."""
+    global _offered_in
+    loop = current()
+    _offered_in = threading.get_ident()
+    loop.offered = True
+    _set_running_loop(loop)
+
+
+def withdraw() -> None:
+    """A cell has ended."""
+    if _current is not None:
+        _current.offered = False
+    _set_running_loop(None)
+
+
+def turning() -> asyncio.AbstractEventLoop | None:
+    """The loop that runs in this thread, unless it is only offered. asyncio asks this before it starts a loop."""
+    loop: Any = _get_running_loop()
+    return None if getattr(loop, "offered", False) else loop
+
+
+def wait_for(coroutine: Any) -> Any:
+    """Turn the loop until the coroutine has ended. Context variables that it sets stay set."""
+    loop, context = current(), contextvars.copy_context()
+    task = loop.create_task(coroutine, context=context)
+    try:
+        return loop.run_until_complete(task)
+    except KeyboardInterrupt:
+        withdraw()  # it may have come in the midst of that
+        if not task.done():  # or it would go on in the next cell that awaits
+            task.cancel()
+            with contextlib.suppress(RuntimeError):  # stopped by that task's own end
+                loop.run_until_complete(asyncio.wait([task], timeout=1))
+        loop.stop()  # what was due in that turn, or it would stop the next cell's
+        loop.run_forever()
+        raise
+    finally:
+        _adopt(context)
+
+
+def begin_tasks() -> None:
+    """What a cell scheduled begins when the cell ends, as where the loop goes on between cells."""
+    if _current is not None and _current._ready:
+        wait_for(_nothing())
+
+
+async def _nothing() -> None:
+    pass
+
+
+def _adopt(context: contextvars.Context) -> None:
+    for variable, value in context.items():
+        if variable.get(_UNSET) is not value:
+            variable.set(value)
+
+
+@functools.cache
+def _loop_class() -> Any:
+    """Made with the first loop: in WebAssembly asyncio's own class is replaced after this module is imported."""
+    events._get_running_loop, events._set_running_loop = turning, _set_or_offer
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=withdraw)  # a child process of a cell has no loop
+
+    class EventLoop(asyncio.SelectorEventLoop):
+        offered = False
+
+        def is_running(self) -> bool:
+            return self.offered or super().is_running()
+
+        def run_forever(self) -> None:
+            with _not_offered(self):
+                super().run_forever()
+
+        def run_until_complete(self, future: Any) -> Any:
+            with _not_offered(self):
+                return super().run_until_complete(future)
+
+        def close(self) -> None:
+            with _not_offered(self):
+                super().close()
+
+    return EventLoop
+
+
+@contextlib.contextmanager
+def _not_offered(loop: Any) -> Iterator[None]:
+    """While it is really run."""
+    running: Any = _get_running_loop()
+    if not loop.offered or running is not loop:
+        yield
+        return
+    withdraw()
+    try:
+        yield
+    finally:
+        if not loop.is_closed():
+            offer()
+
+
+def _set_or_offer(loop: Any) -> None:
+    """In place of asyncio's: where a loop that a cell started ends, the cell has its own again."""
+    if loop is None and _current is not None and _current.offered and _offered_in == threading.get_ident():
+        loop = _current
+    _set_running_loop(loop)
