@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.fuzz import Wire
-from bench.hostile import MODERN, Sent
+from bench.hostile_requests import MODERN, Sent
 from bench.servers import p
 
 CLIENTS, USERS = 100, 10

@@ -20,7 +20,7 @@ from typing import Any
 from fastmcp import Client
 from fastmcp.client.transports import StreamableHttpTransport
 
-from bench.hostile import LEGACY, Hostile, Sent
+from bench.hostile_requests import LEGACY, Hostile, Sent
 from bench.processes import resident
 
 REQUESTS = int(os.environ.get("FUZZ_REQUESTS", "100000"))

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from bench import fuzz
-from bench.hostile import LEGACY, MODERN, Sent
+from bench.hostile_requests import LEGACY, MODERN, Sent
 
 from tests.support.processes import alive
 from tests.support.servers import QUICK, call, http_client, server_environment

@@ -14,6 +14,7 @@ import pytest
 from fastmcp import Client
 
 from tests.support.notebooks import Book, indented, new_book, waits_for
+from tests.support.processes import forget_peak, resident
 from tests.support.servers import QUICK, stdio_client, text
 from tests.support.waiting import appears, until
 
@@ -309,7 +310,7 @@ async def test_a_character_that_arrives_in_pieces_is_shown_whole(book: Book, tmp
 
 async def test_a_flood_is_capped_with_what_was_dropped_and_the_server_stays_small(book: Book) -> None:
     server = await book.server()
-    Path(f"/proc/{server}/clear_refs").write_text("5")  # the peak counts from now on
+    forget_peak(server)
     before = resident(server)
     result = await book.run("for n in range(100):\n    print(str(n) * 500_000 if n < 10 else 'x' * 1_000_000)", 60)
     assert result.structured_content["state"] == "SUCCESS"
@@ -397,10 +398,3 @@ def kept(whole: str) -> int:
 
 def dropped(whole: str) -> int:
     return sum(int(count.replace(",", "")) for count in NOTE.findall(whole))
-
-
-def resident(pid: int, what: str = "VmRSS") -> int:
-    """Bytes of memory a process has, or (VmHWM) had at its largest."""
-    found = re.search(rf"{what}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
-    assert found is not None
-    return int(found[1]) * 1024

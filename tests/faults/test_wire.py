@@ -27,6 +27,7 @@ from quire.wire.messages import (
 )
 
 SEED = 20260401
+LIMITS = frames.FROM_CODE
 
 EVENTS = [
     Ready(version=1, python="3.11.7"),
@@ -104,7 +105,7 @@ def test_a_torn_frame_says_nothing_until_it_is_whole() -> None:
         (b"HTTP/1.1 200 OK\r\n", "not a frame"),
         (b"\0" * 12, "not a frame"),
         (frames.PREFIX.pack(b"QW", messages.VERSION, 1, 2, 0) + b"{}", "not a frame"),
-        (frame({}, version=messages.VERSION + 1), "protocol version 2"),
+        (frame({}, version=messages.VERSION + 1), f"protocol version {messages.VERSION + 1}"),
         (frame({}, version=0), "protocol version 0"),
         (frames.PREFIX.pack(b"QW", messages.VERSION, 0, 2**32 - 1, 0), "over the limit"),
         (frames.PREFIX.pack(b"QW", messages.VERSION, 0, 0, 2**32 - 1), "over the limit"),
@@ -206,8 +207,8 @@ def test_messages_with_wrong_fields_give_value_errors_only() -> None:
 def test_a_forged_length_costs_no_memory() -> None:
     tracemalloc.start()
     try:
-        for header, body in [(2**32 - 1, 0), (0, 2**32 - 1), (frames.HEADER_LIMIT, frames.PARTS_LIMIT)]:
-            decoder = Decoder(messages.EVENTS)
+        for header, body in [(2**32 - 1, 0), (0, 2**32 - 1), (LIMITS.header, LIMITS.parts)]:
+            decoder = Decoder(messages.EVENTS, LIMITS)
             with pytest.raises(BadFrame) if max(header, body) == 2**32 - 1 else nothing():
                 decoder.feed(frames.PREFIX.pack(b"QW", messages.VERSION, 0, header, body))
         assert tracemalloc.get_traced_memory()[1] < 2**20
@@ -230,8 +231,78 @@ def test_a_long_stream_of_frames_is_not_kept() -> None:
 
 
 def test_a_message_too_large_is_refused_before_it_is_sent() -> None:
-    with pytest.raises(BadFrame, match="16,777"):
-        frames.encode(Raised(name="E", message="", traceback="x" * (frames.HEADER_LIMIT + 1)))
+    with pytest.raises(frames.TooLarge, match=f"{LIMITS.parts:,} of text"):
+        frames.encode(Raised(name="E", message="", traceback="x" * (LIMITS.parts + 1)))
+    with pytest.raises(frames.TooLarge, match=f"{LIMITS.values:,} values"):
+        frames.encode(Value(value=[[[]] * LIMITS.values], what=""))
+
+
+def test_long_texts_come_back_wherever_they_were() -> None:
+    long = "é\U0001f600," * frames.LONG_TEXT * 20
+    messages_with_long_texts: list[Any] = [
+        Raised(name="E", message=long, traceback=long + "2"),
+        Displayed(kind="html", bundle={"text/html": long, "image/png": b"png"}, metadata={"a": [{"$": long}, long]}),
+        Finished(run="r", outcome="success", value=[{"texts": [[long]], "0": "short"}]),
+    ]
+    for event in messages_with_long_texts:
+        whole = frames.encode(event)
+        assert frames.PREFIX.unpack_from(whole)[3] < 1_000, "the header is short"
+        assert Decoder(messages.EVENTS, LIMITS).feed(whole) == [event]
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [7, "x", {"a": 1}, [[]], [[0]], [7], [["0", "traceback"]], [[9, "traceback"]], [[0, "traceback", "deep"]],
+     [[0, "traceback"], [0, "message"]], [[True, "traceback"]], [[0, *["a"] * 100]], [[0, {}]],
+     [[0, "metadata", 10**30]]],
+)  # fmt: skip
+def test_long_text_in_a_forged_place_is_refused(texts: Any) -> None:
+    fields = {"name": "E", "message": "", "traceback": "", "metadata": []}
+    header = {"say": "Raised", "with": fields, "parts": [1], "texts": texts}
+    refused(frame(header, b"x"))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b'{"say":"Value","with":{"value":[' + b"{}," * LIMITS.values + b'{}],"what":""},"parts":[]}',
+        b'{"say":"Value","with":{"value":[' + b"1," * LIMITS.values + b'1],"what":""},"parts":[]}',
+        b'{"say":"Value","with":{"value":["' + b"x" * LIMITS.header + b'"],"what":""},"parts":[]}',
+    ],
+)
+def test_slow_header_is_refused_before_it_is_parsed(header: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    def loads(text: str) -> Any:
+        raise AssertionError("the header was parsed")
+
+    monkeypatch.setattr(json, "loads", loads)
+    with pytest.raises(BadFrame, match="over the limit"):
+        Decoder(messages.EVENTS, LIMITS).feed(frame(header))
+
+
+def test_decoder_counts_what_a_message_takes() -> None:
+    decoder = Decoder(messages.EVENTS, LIMITS)
+    sizes = []
+    for event in (
+        Value(value=[], what=""),
+        Raised(name="E", message="", traceback="x" * 10**6),
+        Value(value=[[{}] * 10**4], what=""),
+    ):
+        decoder.add(frames.encode(event))
+        taken = decoder.take()
+        assert taken is not None and taken[0] == event
+        sizes.append(taken[1])
+    assert sizes[0] < 1_000 and sizes[1] > 10**6 and sizes[2] > 10**6
+
+
+def test_nesting_is_measured_to_the_limit() -> None:
+    def nested(levels: int) -> Any:
+        return [nested(levels - 1)] if levels else 1
+
+    assert messages.shallow(nested(50)) and not messages.shallow(nested(51))
+    assert messages.shallow({"a": [1, {"b": (2,)}]}, 4) and not messages.shallow({"a": [1, {"b": (2,)}]}, 3)
+    endless: list[Any] = []
+    endless += [endless, endless]
+    assert not messages.shallow(endless)
 
 
 def attempt(data: bytes, chance: random.Random) -> None:

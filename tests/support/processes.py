@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -89,3 +90,15 @@ def left_over(data_dir: Path) -> list[int]:
             if entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0"):
                 found.append(int(entry.name))
     return [pid for pid in found if alive(pid)]
+
+
+def resident(pid: int, what: str = "VmRSS") -> int:
+    """Bytes of memory a process has, or (VmHWM) had at its largest."""
+    found = re.search(rf"{what}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+def forget_peak(pid: int) -> None:
+    """The largest memory of a process counts from now on."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 from quire.runtimes.python.calls import Calls
 from quire.wire import frames, relay
-from quire.wire.relay import Answer, Called, GivenUp, Refused, Returned
+from quire.wire.relay import Answer, Called, Refused, Returned
 
 DEADLINE = 60.0
 
@@ -59,14 +60,11 @@ async def test_a_kernel_that_ends_with_an_answer_half_sent_leaves_nothing_in_the
     number = calls._sock.fileno()
     kernel.sendall(called(1))
     await loop.run_in_executor(None, kernel.recv, 100)  # it is being sent
-    kernel.sendall(frames.encode(GivenUp(call=1)))
-    async with asyncio.timeout(DEADLINE):
-        while not calls._tasks[1].cancelling():
-            await asyncio.sleep(0.01)
-    tasks = list(calls._tasks.values())
+    sending = calls._sending
+    assert sending is not None
     calls.close()
     async with asyncio.timeout(DEADLINE):
-        await asyncio.wait(tasks)
+        await asyncio.wait([sending])
     kernel.close()
     pairs = [socket.socketpair() for _ in range(20)]
     again = [one for pair in pairs for one in pair if one.fileno() == number]
@@ -94,6 +92,23 @@ async def test_calls_past_the_limit_are_refused_and_the_others_go_on() -> None:
     release.set()
     assert len(await asyncio.to_thread(answers, kernel, 1_000)) == 1_000
     calls.close()
+    kernel.close()
+
+
+async def test_kernel_that_never_reads_its_answers_is_given_up() -> None:
+    async def large(call: Called) -> Answer:
+        return Returned(call=call.call, value={"text": "x" * 1_000_000 if call.call <= 100 else "x"})
+
+    _, kernel, broken = opened(large)
+    kernel.setblocking(False)
+    number = 0
+    async with asyncio.timeout(DEADLINE):
+        while not broken:
+            number += 1
+            with suppress(BlockingIOError, BrokenPipeError):
+                await asyncio.get_running_loop().sock_sendall(kernel, called(number))
+            await asyncio.sleep(0)
+    assert broken == ["it makes calls and does not read the answers"]
     kernel.close()
 
 

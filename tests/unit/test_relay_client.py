@@ -121,7 +121,7 @@ def test_a_refusal_is_raised_as_its_kind(pair: Pair, kind: str, raised: type[Too
 def test_what_cannot_be_sent_is_refused_before_it_is(pair: Pair) -> None:
     server = pair.serve(echo)
     with pytest.raises(ValueError, match="too large"):
-        pair.client.call("tool", given={"text": "x" * (frames.HEADER_LIMIT + 1)})
+        pair.client.call("tool", given={"text": "x" * (frames.FROM_CODE.parts + 1)})
     deep: Any = []
     for _ in range(60):
         deep = [deep]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from dataclasses import replace
 from typing import Any
@@ -32,6 +33,7 @@ class Transcript:
         self._gap = -1  # the place between head and tail, where it is said what was dropped
         self._new: dict[int, _Entry] = {}  # by place, what changed since the news were asked for
         self.updates: dict[str, Displayed] = {}  # by display id, the last one: other cells may show it too
+        self._updates_size = 0  # bytes of them
         self.finished: Finished | None = None
 
     def add(self, event: Event) -> None:
@@ -43,8 +45,11 @@ class Transcript:
             case Displayed(update=True):
                 if event.display_id:
                     self._update(event)
-            case Displayed() | Raised():
+            case Displayed():
                 self._shown(event)
+            case Raised(name=name, message=message, traceback=traceback):
+                texts = (_middle_left_out(text, self._half // 2) for text in (name, message, traceback))
+                self._shown(Raised(**dict(zip(("name", "message", "traceback"), texts, strict=True))))
             case Cleared(wait=True):
                 self._clear_next = True
             case Cleared():
@@ -119,8 +124,11 @@ class Transcript:
 
     def _update(self, event: Displayed) -> None:
         """In place of what was shown under its id; where that was in another cell is for others to find."""
-        if event.display_id in self.updates or len(self.updates) < _UPDATES:
+        if (last := self.updates.pop(event.display_id, None)) is not None:
+            self._updates_size -= _size(last)
+        if len(self.updates) < _UPDATES and self._updates_size + _size(event) <= 2 * self._half:
             self.updates[event.display_id] = event
+            self._updates_size += _size(event)
         for entry in (*self._head, *self._tail):
             if isinstance(entry.what, Displayed) and entry.what.display_id == event.display_id:
                 before = entry.size
@@ -202,10 +210,10 @@ class _Entry:
         match self.what:
             case bytearray():
                 return _OVERHEAD + len(self.what)
-            case Displayed(bundle=bundle):
-                return _OVERHEAD + sum(len(data) for data in bundle.values())
-            case Raised(traceback=traceback):
-                return _OVERHEAD + len(traceback)
+            case Displayed():
+                return _OVERHEAD + _size(self.what)
+            case Raised(name=name, message=message, traceback=traceback):
+                return _OVERHEAD + len(name) + len(message) + len(traceback)
 
     def output(self) -> Output:
         match self.what:
@@ -215,6 +223,12 @@ class _Entry:
                 return display(self.what)
             case Raised(name=name, message=message, traceback=traceback):
                 return error(clean(name), clean(message), clean(traceback))
+
+
+def _size(event: Displayed) -> int:
+    """Bytes of what was shown, with what is said about it."""
+    data = sum(map(len, event.bundle.values()))
+    return data + (len(json.dumps(event.metadata)) if event.metadata else 0) + sum(map(len, event.about.values()))
 
 
 def _joined(entries: list[_Entry]) -> list[_Entry]:
@@ -230,6 +244,14 @@ def _joined(entries: list[_Entry]) -> list[_Entry]:
         else:
             joined.append(_Entry(entry.name, bytearray(entry.what)))  # a copy, to be lengthened
     return joined
+
+
+def _middle_left_out(text: str, limit: int) -> str:
+    """The text; of one over the limit its beginning and its end."""
+    if len(text) <= limit:
+        return text
+    note = f"\n[... {len(text) - limit:,} characters left out here ...]\n"
+    return text[: limit // 2] + note + text[len(text) - limit // 2 :]
 
 
 def _before_character(data: bytes, cut: int) -> int:

@@ -6,11 +6,11 @@ What comes from a worker is hostile: `parse` raises `BadMessage` on anything tha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, get_args
 
-VERSION = 1
+VERSION = 2
 
 Bundle = dict[str, str | bytes]
 """A MIME bundle: text as str, binary as bytes."""
@@ -50,11 +50,19 @@ def _named(value: Any, below: str = "") -> bool:
 
 def shallow(value: Any, depth: int = 50) -> bool:
     """JSON that is nested no deeper than whoever keeps or shows it can follow."""
-    if isinstance(value, dict):
-        return depth > 0 and all(shallow(item, depth - 1) for item in value.values())
-    if isinstance(value, (list, tuple)):
-        return depth > 0 and all(shallow(item, depth - 1) for item in value)
-    return True
+    level = _containers([value])
+    for _ in range(depth):
+        if not level:
+            return True
+        level = _containers(
+            item for nested in level for item in (nested.values() if isinstance(nested, dict) else nested)
+        )
+    return not level
+
+
+def _containers(items: Iterable[Any]) -> list[Any]:
+    """Those that hold others; each once, however often it is among them."""
+    return list({id(item): item for item in items if isinstance(item, (dict, list, tuple))}.values())
 
 
 def says(check: Callable[[Any], bool], **given: Any) -> Any:

@@ -12,24 +12,23 @@ from quire.wire.messages import BadMessage
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-def dump(message: Any) -> str:
+def dump(message: Any, limits: frames.Limits = frames.FROM_CODE) -> str:
+    """The text of a message. Raises TooLarge where it is over the limits as a frame."""
     said, parts = messages.dump(message)
     said["parts"] = [len(part) for part in parts]
     # a lone surrogate is no text: it goes as "?"
     header = frames.as_json(said).encode("utf-8", "replace").decode()
     body = b"".join(parts).decode("latin-1")
-    if len(header) > frames.HEADER_LIMIT or len(body) > frames.PARTS_LIMIT:
-        raise frames.BadFrame(
-            f"{len(header) + len(body):,} characters at once are more than a cell can show ({frames.HEADER_LIMIT:,} of "
-            f"text, {frames.PARTS_LIMIT:,} of pictures). Write them to a file in the workspace instead."
-        )
+    if len(header) > frames.LONG_TEXT or len(body) > frames.LONG_TEXT:
+        frames.encode(message, limits)  # raises
     return f"{header}\n{body}" if parts else header
 
 
-def load(words: dict[str, type], text: str) -> Any:
+def load(words: dict[str, type], text: str, limits: frames.Limits = frames.FROM_SERVER) -> Any:
     """The message, of the given vocabulary, with every field checked. Raises BadMessage."""
     header, _, body = text.partition("\n")
-    if len(header) > frames.HEADER_LIMIT or len(body) > frames.PARTS_LIMIT:
+    values = header.count(",") + header.count("{") + header.count("[")
+    if len(text) > limits.header + limits.parts or values > limits.values:
         raise BadMessage(f"a message of {len(text):,} characters is over the limit")
     try:
         said = json.loads(header)

@@ -62,6 +62,6 @@ def test_what_is_said_outside_a_run_is_not_heard(notebook: Notebook) -> None:
 
 def test_what_is_too_large_to_show_is_an_error_of_the_cell(make: Make) -> None:
     notebook = make()
-    ran = notebook.run("from IPython.display import HTML\nHTML('x' * 20_000_000)")
+    ran = notebook.run("from IPython.display import HTML\nHTML('x' * 40_000_000)")
     assert ran.finished.outcome == "error"
     assert notebook.run("1 + 1").value == 2

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from fastmcp.exceptions import FastMCPError, ToolError
@@ -53,9 +54,10 @@ class Exposed(Middleware):
 
     def heard(self, spec: KernelSpec, native: list[dict[str, Any]]) -> None:
         """A notebook's code offers something else now."""
-        offers = [tool for each in native if each.get("expose") is True for tool in self._tools(spec, each)]
+        offered = (tool for each in native if each.get("expose") is True for tool in self._tools(spec, each))
+        offers = list(islice(offered, _MOST))
         every = self._offers.setdefault(spec.owner, {})
-        every[spec.notebook] = offers[:_MOST]
+        every[spec.notebook] = offers
         if not offers:
             del every[spec.notebook]
         wanted: dict[str, Tool] = {}
@@ -106,8 +108,8 @@ class Exposed(Middleware):
         """What the notebooks of whoever calls now publish: nobody else sees it."""
         return self._published.get(callers.principal(), {}) if self._published else {}
 
-    def _tools(self, spec: KernelSpec, native: dict[str, Any]) -> list[Tool]:
-        name, found = str(native.get("name", "")), list[Tool]()
+    def _tools(self, spec: KernelSpec, native: dict[str, Any]) -> Iterator[Tool]:
+        name = str(native.get("name", ""))
         for method in native.get("methods", []):
             own = str(method.get("name", ""))
             alone = own == name  # a function: it is its own method
@@ -122,8 +124,7 @@ class Exposed(Middleware):
             )
             tool._desk, tool._spec = self._desk, spec
             tool._call = f"caps[{name!r}]" if alone else f"caps[{name!r}].{own}"
-            found.append(tool)
-        return found
+            yield tool
 
 
 async def _run(tool: Tool, arguments: dict[str, Any]) -> ToolResult:

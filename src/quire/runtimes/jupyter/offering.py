@@ -16,7 +16,7 @@ from quire.core.errors import Failed
 from quire.core.model import KernelSpec
 from quire.core.ports import Relay
 from quire.runtimes.jupyter import asking
-from quire.wire import relay, texts
+from quire.wire import frames, relay, texts
 from quire.wire.messages import BadMessage
 
 log = logging.getLogger(__name__)
@@ -76,14 +76,14 @@ class Offering:
 
     async def _answer(self, said: str, execution: Execution) -> None:
         try:
-            called = texts.load(relay.ASKING, said)
+            called = texts.load(relay.ASKING, said, frames.FROM_CODE)
             if not isinstance(called, relay.Called):
                 raise BadMessage("no call")
             answer = await self._calls.call(self._spec, called)
         except BadMessage as error:
             answer = relay.Refused(call=0, kind="refused", message=f"What was called could not be read: {error}.")
         try:
-            await execution.reply(texts.dump(answer))
+            await execution.reply(texts.dump(answer, frames.FROM_SERVER))
         except JupyterError as error:
             log.warning("answering a call from notebook %r: %s", self._spec.name, error)
 

@@ -12,12 +12,13 @@ import fcntl
 import os
 import signal
 import socket
-from collections import deque
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 from quire.core.errors import Failed
 from quire.core.model import Died
+from quire.runtimes.events import EventQueue, LatestCapabilities, LoopShare, SetAside, Slice
+from quire.runtimes.python import waiting
 from quire.runtimes.python.calls import Calls
 from quire.runtimes.python.exits import Exit, exit_reason, hung_up, protocol_broken
 from quire.runtimes.python.keeper import Keeper
@@ -27,7 +28,6 @@ from quire.wire.messages import (
     BadMessage,
     Checkpoint,
     Checkpointed,
-    Displayed,
     Enter,
     Entered,
     Event,
@@ -45,9 +45,8 @@ from quire.wire.messages import (
 )
 
 _CHUNK = 1 << 20
-_PIPE_BYTES = 1 << 20
 _QUIET = 0.01  # seconds: how long printed bytes may lie before this side fetches them
-_BACKLOG = 4 << 20  # bytes of events waiting to be taken before the worker is left to wait
+_EVENT_BYTES = 500  # that any event takes at least
 _DYING = 0.1  # seconds between the end of a process's socket and of the process
 _START = 30.0  # seconds a new kernel has to say it is ready
 _WAKE = 10.0  # seconds a checkpoint has
@@ -67,12 +66,15 @@ class Live:
         self._keeper = keeper
         self._owner = owner
         self._loop = asyncio.get_running_loop()
-        self._events: deque[Event | Died] = deque()
-        self._backlog = 0  # bytes of them
-        self._full = False  # so many that the socket is not read
+        self._events = EventQueue()
+        self._share = LoopShare.of(self._loop)
+        self._offered = LatestCapabilities(owner.native)
         self._run: str | None = None  # what the worker runs now
-        self._arrived = asyncio.Event()
-        self._decoder = frames.Decoder(messages.EVENTS)
+        self._decoder = frames.Decoder(messages.EVENTS, frames.FROM_CODE)
+        self._reading = False  # the socket; not while messages that arrived wait
+        self._full = False  # they wait for room
+        self._continuing: asyncio.Handle | None = None  # or for time: the turn in which they are taken
+        self._printed: list[Printed] = []  # what was in the pipes after those
         self._broken: Died | None = None
         self._gone = asyncio.Event()
         self._fetching: asyncio.TimerHandle | None = None
@@ -114,9 +116,7 @@ class Live:
         self._pipes = (("stdout", out_read), ("stderr", err_read))
         ours.setblocking(False)
         for _, pipe in self._pipes:
-            os.set_blocking(pipe, False)
-            with contextlib.suppress(OSError):  # a user may hold only so much pipe memory
-                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+            waiting.prepare_pipe(pipe)
         try:
             self._pid, self._pidfd = await self._keeper.launch(
                 order, [theirs.fileno(), out_write, out_read, err_write, err_read, lock, relay_theirs.fileno(), *more]
@@ -130,7 +130,7 @@ class Live:
             os.close(out_write)
             os.close(err_write)
         self._loop.add_reader(self._pidfd, self._on_death)
-        self._loop.add_reader(self._sock.fileno(), self._on_frames)
+        self._read_frames()
         self._watch_pipes()
 
     @property
@@ -146,22 +146,22 @@ class Live:
         await self.send(run)
 
     async def event(self) -> Event | Died:
-        while not self._events:
-            self._arrived.clear()
-            await self._arrived.wait()
-        if isinstance(self._events[0], Died):
-            return self._events[0]  # it stays: whoever asks again hears it again
-        event = self._events.popleft()
-        self._backlog -= _weight(event)
-        if self._full and self._backlog < _BACKLOG and self._ending is None:
+        return (await self._next())[0]
+
+    async def _next(self) -> tuple[Event | Died, int]:
+        await self._events.wait()
+        if isinstance(died := self._events.peek(), Died):
+            return died, 0  # it stays: whoever asks again hears it again
+        taken = self._events.take()
+        if self._full and not self._events.is_full and self._ending is None:
             self._full = False
-            self._loop.add_reader(self._sock.fileno(), self._on_frames)
-        return event
+            self._continuing = self._loop.call_soon(self._take_frames)
+        return taken
 
     async def enter(self, request: Enter, trees: Sequence[int]) -> None:
         """Have it go where it is to work, with these to mount there. Raises Failed where it cannot."""
         with contextlib.suppress(OSError):
-            socket.send_fds(self._sock, [frames.encode(request)], trees)
+            socket.send_fds(self._sock, [frames.encode(request, frames.FROM_SERVER)], trees)
         answer = await self._answer()
         why = answer.why_not if isinstance(answer, Entered) else self._last_words(answer)
         if why:
@@ -172,23 +172,13 @@ class Live:
         return await self._answer()
 
     async def _answer(self) -> Event | Died:
-        """What is shown meanwhile is the next run's. Of a flood only the beginning is kept, but all of it is taken: a
-        thread that waits to print may hold what the worker needs to answer."""
-        kept: list[Event] = []
-        aside = dropped = 0
-        while not isinstance(answer := await self.event(), _ANSWERS):
-            if isinstance(answer, Printed) and aside >= _BACKLOG:
-                dropped += len(answer.data)
-                continue
-            kept.append(answer)
-            aside += _weight(answer)
-        if dropped:
-            note = f"\n[... {dropped:,} bytes that were printed between two runs are left out here ...]\n"
-            kept.append(Printed(stream="stderr", data=note.encode()))
-            aside += _weight(kept[-1])
-        self._events.extendleft(reversed(kept))
-        self._backlog += aside
-        return answer
+        """What is shown meanwhile is the next run's. All of it is taken: a thread that waits to print may hold what the
+        worker needs to answer."""
+        aside = SetAside()
+        while not isinstance((taken := await self._next())[0], _ANSWERS):
+            aside.add(*taken)
+        self._events.put_back(aside.events())
+        return taken[0]
 
     def interrupt(self) -> None:
         if self._gone.is_set():
@@ -207,7 +197,7 @@ class Live:
         await wait_killed(self._gone.wait(), self._pid, "A kernel's process")
 
     async def send(self, message: Any) -> None:
-        data = frames.encode(message)
+        data = frames.encode(message, frames.FROM_SERVER)
         with contextlib.suppress(OSError):  # a dead kernel says so itself, through its pidfd
             sent = 0
             with contextlib.suppress(BlockingIOError):
@@ -221,13 +211,21 @@ class Live:
 
     def tell(self, words: str) -> None:
         """Say something to whoever reads what the code writes."""
-        if self.alive and self._backlog < _BACKLOG:
-            self._put(Printed(stream="stderr", data=words.encode()))
+        if self.alive and not self._events.is_full:
+            self._put_printed(Printed(stream="stderr", data=words.encode()))
 
-    def _put(self, event: Event | Died) -> None:
-        self._events.append(event)
-        self._backlog += _weight(event)
-        self._arrived.set()
+    def _put_printed(self, printed: Printed) -> None:
+        self._events.put(printed, _EVENT_BYTES + len(printed.data))
+
+    def _read_frames(self) -> None:
+        if not self._reading:
+            self._reading = True
+            self._loop.add_reader(self._sock.fileno(), self._on_frames)
+
+    def _stop_reading(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._loop.remove_reader(self._sock.fileno())
 
     def _on_frames(self) -> None:
         try:
@@ -237,36 +235,64 @@ class Live:
         except OSError:
             data = b""
         if not data:
-            self._loop.remove_reader(self._sock.fileno())
+            self._stop_reading()
             # a dying process closes its socket a moment before its pidfd tells
             self._loop.call_later(_DYING, self._on_silence)
             return
-        self._decode(data)
-        if self._backlog >= _BACKLOG:
+        self._decoder.add(data)
+        self._take_frames()
+
+    def _take_frames(self) -> None:
+        """Take the messages that arrived whole: as many as there is room for, and time in this turn of the loop."""
+        self._continuing = None
+        taking = Slice()
+        while not self._events.is_full and not taking.is_over:
+            if not self._take_frame():
+                self._take_between_frames()
+                return
+        self._stop_reading()
+        if taking.is_over:
+            self._continuing = self._loop.call_later(self._share.rest_after(taking.spent), self._take_frames)
+        else:
             self._full = True
-            self._loop.remove_reader(self._sock.fileno())
+
+    def _take_frame(self) -> bool:
+        """Take one message; whether there was a whole one."""
+        if self._broken is not None:
+            return False
+        try:
+            if (taken := self._decoder.take()) is not None:
+                self._take(*taken)
+                return True
+        except ValueError as error:  # BadFrame, BadMessage
+            self._distrust(str(error))
+        return False
+
+    def _take_between_frames(self) -> None:
+        for printed in self._printed:
+            self._put_printed(printed)
+        self._printed = []
+        if self._broken is None and self._ending is None:
+            self._read_frames()
+        else:
+            self._stop_reading()
+
+    def _take(self, event: Event, size: int) -> None:
+        if isinstance(event, Native):
+            self._offered.put(event.capabilities)
+            return
+        if isinstance(event, Finished):
+            if event.run != self._run:
+                raise BadMessage("it ended a run that does not run")
+            self._run = None
+            self._offered.pass_on()
+        self._events.put(event, _EVENT_BYTES + size)
 
     def _on_silence(self) -> None:
         """A worker that closed its socket and lives can say nothing more."""
         if self._ending is None and not self._gone.is_set():
             self._broken = self._broken or hung_up()
             self._kill()
-
-    def _decode(self, data: bytes) -> None:
-        if self._broken is not None:
-            return
-        try:
-            for event in self._decoder.feed(data):
-                if isinstance(event, Native):
-                    self._owner.native(event.capabilities)
-                    continue
-                if isinstance(event, Finished):
-                    if event.run != self._run:
-                        raise BadMessage("it ended a run that does not run")
-                    self._run = None
-                self._put(event)
-        except ValueError as error:  # BadFrame, BadMessage
-            self._distrust(str(error))
 
     def _distrust(self, why: str) -> None:
         self._broken = self._broken or protocol_broken(why)
@@ -288,7 +314,7 @@ class Live:
         self._fetching = self._loop.call_later(_QUIET, self._fetch)
 
     def _fetch(self) -> None:
-        if self._backlog < _BACKLOG:
+        if self._reading and not self._events.is_full:
             try:
                 fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -298,16 +324,17 @@ class Live:
                     self._take_printed()
                 finally:
                     fcntl.lockf(self._lock, fcntl.LOCK_UN)
+                self._take_frames()
         self._watch_pipes()
 
     def _take_printed(self) -> None:
-        """Under the lock: frames sent so far, then what lies in the pipes."""
-        printed = [Printed(stream=name, data=data) for name, pipe in self._pipes if (data := _read(pipe))]
-        with contextlib.suppress(BlockingIOError, OSError):
-            while data := self._sock.recv(_CHUNK):
-                self._decode(data)
-        for event in printed:
-            self._put(event)
+        """Under the lock: frames sent so far, then what lies in the pipes. Not what is sent meanwhile: only a process
+        that does not keep to the lock does that, and it may never end."""
+        printed = [Printed(stream=name, data=data) for name, pipe in self._pipes if (data := waiting.read(pipe))]
+        with contextlib.suppress(OSError):
+            if sent := waiting.count(self._sock):
+                self._decoder.add(self._sock.recv(sent))
+        self._printed += printed
 
     # The end
 
@@ -325,19 +352,32 @@ class Live:
         self._ending = self._loop.create_task(self._bury())
 
     async def _bury(self) -> None:
-        for descriptor in (self._sock.fileno(), *(pipe for _, pipe in self._pipes)):
-            self._loop.remove_reader(descriptor)
-        if self._fetching is not None:
-            self._fetching.cancel()
+        self._stop_reading()
+        for _, pipe in self._pipes:
+            self._loop.remove_reader(pipe)
+        for handle in (self._fetching, self._continuing):
+            if handle is not None:
+                handle.cancel()
         ended = Exit()
         try:
             ended = await self._keeper.status_of(self._pid)  # and what the cell started is gone too
             self._take_printed()
+            await self._take_rest()
         finally:  # whatever comes between: somebody waits for this
             reason = self._broken or exit_reason(ended)
             self._close_descriptors()
-            self._put(reason)
+            self._offered.close()
+            self._events.put(reason, _EVENT_BYTES)
             self._gone.set()
+
+    async def _take_rest(self) -> None:
+        """What it said before it ended: a frame's size at the most, and what fits a socket."""
+        taking = Slice()
+        while self._take_frame():
+            if taking.is_over:
+                await asyncio.sleep(self._share.rest_after(taking.spent))
+                taking = Slice()
+        self._take_between_frames()
 
     def _close_descriptors(self) -> None:
         self._calls.close()
@@ -354,21 +394,3 @@ class Live:
         said = b"".join(event.data for event in [first, *self._events] if isinstance(event, Printed))
         died = next((event.reason for event in [first, *self._events] if isinstance(event, Died)), "")
         return " ".join(filter(None, [said.decode("utf-8", "replace").strip(), died]))
-
-
-def _weight(event: Event | Died) -> int:
-    """About what an event costs while it waits."""
-    match event:
-        case Printed(data=data):
-            return 500 + len(data)
-        case Displayed(bundle=bundle):
-            return 500 + sum(map(len, bundle.values()))
-        case _:
-            return 500
-
-
-def _read(pipe: int) -> bytes:
-    try:
-        return os.read(pipe, _CHUNK)
-    except (BlockingIOError, OSError):
-        return b""

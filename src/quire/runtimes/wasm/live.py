@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from typing import Any, Protocol
 
 from quire.core.errors import Failed
 from quire.core.model import Died
+from quire.runtimes.events import EventQueue, LatestCapabilities, SetAside
 from quire.runtimes.wasm import words
 from quire.runtimes.wasm.pool import HostProcess
 from quire.wire import frames, relay
@@ -36,9 +36,9 @@ class Live:
         self._host = host
         self._owner = owner
         self._calls: set[asyncio.Task[None]] = set()
-        self._events: deque[tuple[Any, int]] = deque()  # each with its bytes
-        self._arrived = asyncio.Event()
-        self._decoder = frames.Decoder(words.FROM_GUEST)
+        self._events = EventQueue()
+        self._offered = LatestCapabilities(owner.native)
+        self._decoder = frames.Decoder(words.FROM_GUEST, frames.FROM_CODE)
         self._run: str | None = None
         self._asked = self._answered = 0  # questions
         self._taken = 0  # bytes of events that the guest has not heard of yet
@@ -81,14 +81,15 @@ class Live:
             self._host.send(self._number, message)
 
     async def event(self) -> Any:
-        while not self._events:
-            if self._died is not None:
-                return self._died  # whoever asks again hears it again
-            self._arrived.clear()
-            await self._arrived.wait()
-        event, size = self._events.popleft()
+        return (await self._next())[0]
+
+    async def _next(self) -> tuple[Any, int]:
+        await self._events.wait()
+        if isinstance(died := self._events.peek(), Died):
+            return died, 0  # whoever asks again hears it again
+        event, size = self._events.take()
         self._heed(size)
-        return event
+        return event, size
 
     def _heed(self, size: int) -> None:
         """Say how much was taken, now and then: a guest has credit for far more than most ever say."""
@@ -102,18 +103,18 @@ class Live:
         any more is passed over."""
         self.send(question)
         self._asked += 1
-        mine, aside = self._asked, []
+        mine, aside = self._asked, SetAside()
         try:
-            while not isinstance(answer := await self.event(), Died):
-                if not isinstance(answer, _ANSWERS):
-                    aside.append((answer, 0))
+            while not isinstance((taken := await self._next())[0], Died):
+                if not isinstance(taken[0], _ANSWERS):
+                    aside.add(*taken)
                     continue
                 self._answered += 1
                 if self._answered == mine:
                     break
-            return answer
+            return taken[0]
         finally:
-            self._events.extendleft(reversed(aside))
+            self._events.put_back([(event, 0) for event, _ in aside.events()])  # the guest has heard that it was taken
 
     async def close(self) -> None:
         """Have it end; a host in which it does not is ended with all it holds."""
@@ -129,10 +130,8 @@ class Live:
         self._host.leave(self._number)
 
     async def _end(self) -> None:
-        while self._died is None:
-            self._events.clear()
-            self._arrived.clear()
-            await self._arrived.wait()
+        while not isinstance((await self._next())[0], Died):
+            pass
 
     def _heard(self, frame: bytes | None) -> None:
         if frame is None:
@@ -158,7 +157,7 @@ class Live:
                 return
             case Native(capabilities=capabilities):
                 self._heed(size)
-                self._owner.native(capabilities)
+                self._offered.put(capabilities)
                 return
             case relay.GivenUp():
                 self._heed(size)
@@ -167,8 +166,8 @@ class Live:
                 raise BadMessage("it ended a run that does not run")
             case Finished():
                 self._run = None
-        self._events.append((message, size))
-        self._arrived.set()
+                self._offered.pass_on()
+        self._events.put(message, size)
 
     async def _answer(self, called: relay.Called) -> None:
         self.send(await self._owner.call(called))
@@ -178,4 +177,5 @@ class Live:
             self._died = died
             for task in self._calls:
                 task.cancel()
-            self._arrived.set()
+            self._offered.close()
+            self._events.put(died, 0)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from quire.core.errors import Failed, Refused
+from quire.runtimes.events import LoopShare, Slice
 from quire.runtimes.wasm import words
 from quire.runtimes.wasm.host.guest import NotReady
 from quire.runtimes.wasm.reach import Reach
@@ -42,7 +43,7 @@ class HostProcess(asyncio.SubprocessProtocol):
         self.owner = owner
         self.alone = alone  # it holds one guest, and gets no other
         self.claims = 0  # guests that are about to join
-        self._opener = words.Opener()
+        self._opener = words.Opener(frames.FROM_CODE)
         self._guests: dict[int, Callable[[bytes | None], None]] = {}
         self._numbers = itertools.count(1)
         self._hello: asyncio.Future[words.Hello] = asyncio.get_running_loop().create_future()
@@ -98,7 +99,7 @@ class HostProcess(asyncio.SubprocessProtocol):
         if self.alive:
             stdin = self._transport.get_pipe_transport(0)
             assert isinstance(stdin, asyncio.WriteTransport)
-            stdin.write(words.sealed(guest, message))
+            stdin.write(words.sealed(guest, message, frames.FROM_SERVER))
 
     def kill(self) -> None:
         if self.alive:  # not by asyncio, which would bury one that has ended, and then miss it
@@ -119,12 +120,22 @@ class HostProcess(asyncio.SubprocessProtocol):
         if fd == _STDERR:
             self._overhear(data)
         elif not self._silent:
+            taking = Slice()
             try:
                 for number, frame in self._opener.feed(data):
                     self._heard(number, frame)
             except ValueError as error:  # BadFrame, BadMessage
                 self._why = f" It said what is no word of ours ({error})."
                 self._fall_silent()
+            if taking.is_over:
+                self._rest(LoopShare.of(asyncio.get_running_loop()).rest_after(taking.spent))
+
+    def _rest(self, seconds: float) -> None:
+        """Read nothing meanwhile: other kernels have their turn."""
+        stdout = self._transport.get_pipe_transport(_STDOUT)
+        assert isinstance(stdout, asyncio.ReadTransport)
+        stdout.pause_reading()
+        asyncio.get_running_loop().call_later(seconds, stdout.resume_reading)
 
     def _heard(self, number: int, frame: bytes) -> None:
         if number:

@@ -16,7 +16,6 @@ from quire.wire.messages import one, says
 ENVELOPE = struct.Struct("!II")
 CREDIT = 1 << 20  # bytes of events a guest may have under way before it waits
 NOT_READY = 3  # the exit status of a host that has no program to load
-_LARGEST = frames.PREFIX.size + frames.HEADER_LIMIT + frames.PARTS_LIMIT
 
 
 def _mounts(value: Any) -> bool:
@@ -119,23 +118,24 @@ FROM_GUEST: dict[str, type] = {
 }
 
 
-def sealed(guest: int, message: Any) -> bytes:
+def sealed(guest: int, message: Any, limits: frames.Limits = frames.FROM_CODE) -> bytes:
     """A message in its envelope."""
-    frame = frames.encode(message)
+    frame = frames.encode(message, limits)
     return ENVELOPE.pack(guest, len(frame)) + frame
 
 
 class Opener:
     """Bytes in any portions; whole frames out, each with whose it is."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: frames.Limits) -> None:
         self._buffer = bytearray()
+        self._largest = frames.PREFIX.size + limits.header + limits.parts
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
         self._buffer += data
         while len(self._buffer) >= ENVELOPE.size:
             guest, size = ENVELOPE.unpack_from(self._buffer)
-            if size > _LARGEST:
+            if size > self._largest:
                 raise frames.BadFrame(f"a frame of {size:,} bytes is over the limit")
             end = ENVELOPE.size + size
             if len(self._buffer) < end:

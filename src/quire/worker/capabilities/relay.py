@@ -184,7 +184,8 @@ class Relay:
             return frames.encode(Called(call=number, do=do, **words))
         except frames.BadFrame:
             raise ValueError(
-                f"The arguments are too large to be sent: {frames.HEADER_LIMIT:,} bytes as JSON are the most. "
+                f"The arguments are too large to be sent: {frames.FROM_CODE.parts:,} bytes of text and "
+                f"{frames.FROM_CODE.values:,} values are the most. "
                 "Write the data to a file that the tool can read, or call with parts of it."
             ) from None
 

@@ -43,7 +43,7 @@ class Loop:
         threading.Thread(target=self._tick, daemon=True).start()
         threading.Thread(target=self._prepare, daemon=True).start()
         self.send(0, _hello(self.language, self._layers))
-        opener = words.Opener()
+        opener = words.Opener(frames.FROM_SERVER)
         while data := os.read(self._read, 1 << 20):
             for number, frame in opener.feed(data):
                 if number > self._highest:

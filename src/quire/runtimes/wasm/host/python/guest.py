@@ -12,7 +12,7 @@ import wasmtime
 from quire.runtimes.wasm.host.guest import MORE_MEMORY, PAGE, Bounds, Ended, Host, Image, Place
 from quire.runtimes.wasm.host.python.opened import Opened
 from quire.runtimes.wasm.host.python.program import FOR_EVER, Program
-from quire.wire import messages, relay, texts
+from quire.wire import frames, messages, relay, texts
 
 WORKSPACE = "/workspace"
 _OWN_FUEL = 10**10  # for what we ask ourselves
@@ -174,7 +174,7 @@ class PythonGuest:
         self._interrupted, self._told = 0.0, False
         self._fuel(fuel)
         try:
-            return str(self._instance.call("handle", texts.dump(request)))
+            return str(self._instance.call("handle", texts.dump(request, frames.FROM_SERVER)))
         except wasmtime.WasmtimeError as error:
             raise self._ended(error) from error
         except Ended as ended:  # of the host's, in the middle of a call
@@ -197,8 +197,11 @@ class PythonGuest:
 
     def _done(self, word: Any, run: _Run) -> str:
         if isinstance(word, relay.Called):
-            return texts.dump(self._called(word, run))
-        self._host.say(word)
+            return texts.dump(self._called(word, run), frames.FROM_SERVER)
+        try:
+            self._host.say(word)
+        except frames.TooLarge as error:
+            raise Ended(f"The guest said too much at once: {error}") from error
         return self._soft() if isinstance(word, _SOFT) else ""
 
     def _soft(self) -> str:
