@@ -21,6 +21,9 @@ _ALSO_INTERNAL = tuple(  # which `is_global` takes for public, in some versions 
         "fec0::/10",  # site-local, deprecated
     )
 )
+_DOCUMENTATION = tuple(  # of no network's services; closed networks let public names lead to such an address
+    ipaddress.ip_network(network) for network in ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24")
+)
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,8 @@ def is_internal(address: str) -> bool:
         return False
     if isinstance(ip, ipaddress.IPv6Address):
         ip = ip.ipv4_mapped or (ipaddress.IPv4Address(int(ip) & 0xFFFF_FFFF) if ip in _NAT64 else ip)
+    if any(ip in network for network in _DOCUMENTATION):
+        return False
     return not ip.is_global or ip.is_multicast or any(ip in network for network in _ALSO_INTERNAL)
 
 
