@@ -42,6 +42,7 @@ from quire.core.quotas import Rates
 from quire.core.relaying import CallLimits, Relaying
 from quire.core.room import Room
 from quire.core.runs import Runs
+from quire.core.sandboxes import RUNTIMES as SESSION_RUNTIMES
 from quire.core.sandboxes import Sandboxes
 from quire.core.saving import Saving
 from quire.core.sharing import Sharing
@@ -125,7 +126,7 @@ async def app(settings: Settings, *, kernels: bool = True, jupyter: Links | None
             approvals=approvals,
             sharing=sharing,
             confines=confines,
-            current=Current(notebooks, sharing, keeping),
+            current=Current(notebooks, sharing, keeping, {*SESSION_RUNTIMES.values()} - {runtimes(settings)[0]}),
             jupyter=abroad.room,
             feed=feed,
             calls=calls,

@@ -114,7 +114,7 @@ class connection:
 
     async def __aenter__(self) -> tuple[Client[Any], Quick]:
         client = await self._client.__aenter__()
-        listed = (await call(client, "state")).structured_content["capabilities"]
+        listed = (await call(client, "state", notebook="main")).structured_content["capabilities"]
         if not listed:
             await install(client, "quick", self._quick.command)
         return client, self._quick
@@ -345,7 +345,7 @@ async def test_without_a_person_it_is_denied_with_how_to_allow_it(
 ) -> None:
     async with connection(way, web, tmp_path_factory, None) as (client, quick):
         before = len(quick.calls("wipe"))
-        found = (await call(client, "execute", code=WIPE)).structured_content
+        found = (await call(client, "execute", code=WIPE, notebook="main")).structured_content
         assert (found["state"], found["error_type"]) == ("ERROR", "ApprovalDenied")
         assert "nobody can be asked here" in found["error_message"]
         assert 'approve = {"quick.wipe" = "never"}' in found["error_message"]

@@ -83,6 +83,57 @@ async def test_two_sessions_of_one_user_do_not_share_a_current_notebook(data_dir
                 assert (await call(client, "execute", code="1")).structured_content["notebook"] == name
 
 
+async def test_clients_without_sessions_name_their_notebook(data_dir: Path) -> None:
+    async def person(*question: Any) -> Any:
+        assert "Name it in each call" in text(await call(two, "create_notebook", name="two"))
+        return {"value": "Ada"}
+
+    with http_server(data_dir) as (url, _):
+        async with http_client(url, person=person) as one, http_client(url) as two:
+            ran = await call(one, "execute", code="1")
+            assert ran.structured_content["notebook"] == "main"  # the only one
+            asked = await call(one, "execute", code="input()")  # the answer goes where it was asked
+            assert asked.structured_content["return_value"] == "Ada"
+            for client in (one, two):
+                refused = await call(client, "execute", code="1")
+                assert refused.is_error and "There are 'main', 'two'" in text(refused), text(refused)
+                assert "Pass `notebook`" in text(refused)
+            listed = (await call(one, "list_notebooks")).structured_content["notebooks"]
+            assert [(each["runs"], each["current"]) for each in listed] == [(2, False), (0, False)]
+            assert (await call(two, "execute", code="1", notebook="two")).structured_content["notebook"] == "two"
+        async with http_client(url, mode="legacy") as session:
+            await call(session, "use_notebook", name="two")
+            assert (await call(session, "execute", code="1")).structured_content["notebook"] == "two"
+
+
+async def test_failed_use_notebook_stops_calls_of_clients_without_sessions(data_dir: Path) -> None:
+    with http_server(data_dir) as (url, _):
+        async with http_client(url) as client:
+            await call(client, "create_notebook", name="one")
+            assert (await call(client, "execute", code="1")).structured_content["notebook"] == "one"
+            assert (await call(client, "use_notebook", name="two")).is_error
+            refused = await call(client, "execute", code="1")
+            assert refused.is_error and "'two' could not be used" in text(refused)
+            await call(client, "use_notebook", name="one")
+            assert (await call(client, "execute", code="1")).structured_content["notebook"] == "one"
+
+
+async def test_after_a_failed_use_notebook_no_notebook_is_current(client: Client[Any], book: Book) -> None:
+    assert (await call(client, "use_notebook", name="nowhere")).is_error
+    refused = await call(client, "execute", code="1")
+    assert refused.is_error and "'nowhere' could not be used" in text(refused), text(refused)
+    assert f"{book.name!r} was current before" in text(refused) and await cells(client, notebook=book.name) == []
+    await call(client, "use_notebook", name=book.name)
+    assert (await call(client, "execute", code="1")).structured_content["notebook"] == book.name
+
+
+async def test_main_can_be_used_before_it_is_there(data_dir: Path) -> None:
+    async with stdio_client(data_dir) as client:
+        assert (await call(client, "use_notebook", name="nowhere")).is_error
+        assert not (await call(client, "use_notebook", name="main")).is_error
+        assert (await call(client, "execute", code="1")).structured_content["notebook"] == "main"
+
+
 async def test_notebooks_created_at_once_without_a_name_get_different_names(client: Client[Any]) -> None:
     made = await asyncio.gather(*(call(client, "create_notebook", use=False) for _ in range(8)))
     assert not [text(each) for each in made if each.is_error]
@@ -246,7 +297,7 @@ async def test_bad_input_gets_a_sentence_and_changes_nothing(
     before = await cells(client)
     result = await call(client, tool, **arguments)
     assert result.is_error and says in text(result), text(result)
-    assert await cells(client) == before
+    assert await cells(client, notebook=book.name) == before
 
 
 async def test_the_limit_of_cells_is_refused_by_name(client: Client[Any]) -> None:

@@ -120,7 +120,7 @@ async def test_every_resource_answers_so_too(bob: Client[Any]) -> None:
 
 
 async def test_only_own_notebooks_are_listed_and_completed(alice: Client[Any], bob: Client[Any]) -> None:
-    await call(bob, "execute", code="1")
+    await call(bob, "execute", code="1", notebook="main")
     listed = (await call(bob, "list_notebooks")).structured_content["notebooks"]
     assert {"main"} <= {each["name"] for each in listed} and "diary" not in str(listed)
     assert "diary" not in await read(bob, "notebook://notebooks")
@@ -134,13 +134,13 @@ async def test_only_own_notebooks_are_listed_and_completed(alice: Client[Any], b
 async def test_ids_of_anothers_cells_runs_and_checkpoints_lead_nowhere(alice: Client[Any], bob: Client[Any]) -> None:
     cell = (await call(alice, "get_cell", notebook="diary", cell_id_or_number=0)).structured_content["cell_id"]
     listed = (await call(alice, "list_checkpoints", notebook="diary")).structured_content["checkpoints"]
-    await call(bob, "execute", code="1")
+    await call(bob, "execute", code="1", notebook="main")
     for tool in ("get_cell", "execute_cell", "delete_cell", "get_cell_image"):
-        answer = await call(bob, tool, cell_id_or_number=cell)
+        answer = await call(bob, tool, cell_id_or_number=cell, notebook="main")
         assert answer.is_error and "No cell" in text(answer), tool
-    assert "No cell" in await read(bob, f"notebook://cell/{cell}")
+    assert "No cell" in await read(bob, f"notebook://main/cell/{cell}")
     for place in (cell, *(each["checkpoint"] for each in listed if each["checkpoint"] != "start")):
-        assert (await call(bob, "rollback", to=place)).is_error
+        assert (await call(bob, "rollback", to=place, notebook="main")).is_error
     assert text(await call(alice, "execute", notebook="diary", code="secret")).startswith(repr(SECRET))
 
 
@@ -381,7 +381,7 @@ async def test_nor_does_their_code(bob: Client[Any], alice: Client[Any], clients
         ("url='http://203.0.113.7/mcp', auth='env:HOME'", "refers to a secret"),
     ):
         for client in (bob, clients["root"]):
-            ran = await call(client, "execute", code=f"caps.install('shop', {how})")
+            ran = await call(client, "execute", code=f"caps.install('shop', {how})", notebook="main")
             assert ran.is_error and says in text(ran), text(ran)
 
 
@@ -400,9 +400,9 @@ async def test_a_user_chooses_no_interpreter_and_no_limit_beyond_the_servers(
 @pytest.mark.parametrize("path", ["../out.ipynb", "/etc/quire.ipynb", "/proc/self/environ", "a/../../b.ipynb"])
 async def test_a_users_paths_lead_into_their_notebooks_workspace_only(bob: Client[Any], path: str) -> None:
     for tool, given in (
-        ("export_notebook_as_ipynb", {"path": path}),
-        ("export_notebook_as_ipynb", {"path": path, "mirror": True}),
-        ("import_ipynb", {"path_or_json": path}),
+        ("export_notebook_as_ipynb", {"path": path, "notebook": "main"}),
+        ("export_notebook_as_ipynb", {"path": path, "mirror": True, "notebook": "main"}),
+        ("import_ipynb", {"path_or_json": path, "notebook": "main"}),
         ("create_notebook", {"mirror": path, "use": False}),
     ):
         refused = await call(bob, tool, **given)

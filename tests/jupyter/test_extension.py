@@ -133,7 +133,7 @@ async def test_a_client_of_either_era_works(inside: JupyterServer, mode: str) ->
 
 
 async def test_the_newer_era_by_hand(http: httpx2.AsyncClient) -> None:
-    done = await http.post("mcp", **modern("execute", code="6 * 7"))
+    done = await http.post("mcp", **modern("execute", code="6 * 7", notebook="main"))
     assert done.status_code == 200
     assert answer(done)["result"]["structuredContent"]["return_value"] == 42
 
@@ -295,7 +295,7 @@ async def test_users_of_the_server_have_notebooks_of_their_own_and_those_who_may
 async def test_a_body_that_is_too_long_is_refused_and_one_in_pieces_is_taken(http: httpx2.AsyncClient) -> None:
     refused = await http.post("mcp", content=b" " * 6_000_000, headers=ACCEPT)
     assert refused.status_code == 413 and "max_request_bytes" in refused.text
-    given = modern("execute", code=f"len({'x' * 500_000!r})")
+    given = modern("execute", code=f"len({'x' * 500_000!r})", notebook="main")
 
     async def pieces() -> AsyncIterator[bytes]:
         whole = json.dumps(given["json"]).encode()
@@ -355,7 +355,7 @@ async def test_at_sigterm_quire_ends_the_kernels_it_started_and_no_others(tmp_pa
             await said(client, "use_notebook", notebook_name="t", notebook_path=theirs)
             await said(client, "execute_cell", cell_index=0, notebook_name="t")
             await said(client, "use_notebook", notebook_name="m", notebook_path=mine)
-            await said(client, "execute_code", code="'begun'")
+            await said(client, "execute_code", code="'begun'", notebook_name="m")
             [own] = kernels(server) - {kernel}
             processes = [server.kernel_pid(each) for each in (kernel, own)]
             async with anyio.create_task_group() as group:
@@ -388,7 +388,7 @@ async def test_rooms_of_documents_that_are_let_go_of_are_taken_away(tmp_path: Pa
             for number in range(3):
                 path = server.notebook("'ran'")
                 await said(client, "use_notebook", notebook_name=f"b{number}", notebook_path=path)
-                await said(client, "execute_cell", cell_index=0)
+                await said(client, "execute_cell", cell_index=0, notebook_name=f"b{number}")
             await run_inside(server, room_behaviours.three_are_held)
             for number in range(3):
                 await said(client, "unuse_notebook", notebook_name=f"b{number}")

@@ -12,7 +12,7 @@ from bench.surface import wire_chars
 from fastmcp import Client
 
 from quire.clients.jupyter.connecting import remote
-from tests.support.jupyter.quires import kernel_for, kernels, quire, refused, said, saved_when
+from tests.support.jupyter.quires import kernel_for, kernels, quire, refused, release_notebooks, said, saved_when
 from tests.support.jupyter.servers import JupyterServer
 from tests.support.servers import call, http_client, http_server, text
 from tests.support.waiting import DEADLINE
@@ -254,6 +254,49 @@ async def test_two_clients_have_their_own_current_notebook(over_http: str, colla
         await said(ben, "use_notebook", notebook_name="b", notebook_path=second)
         assert "'one'" in await said(ann, "read_cell", cell_index=0)
         assert "'two'" in await said(ben, "read_cell", cell_index=0)
+
+
+async def test_clients_without_sessions_name_notebook_and_server(
+    over_http: str, collaborating: JupyterServer, plain: JupyterServer
+) -> None:
+    first, second = collaborating.notebook("'one'"), collaborating.notebook("'two'")
+    async with http_client(over_http) as ann, http_client(over_http) as ben:
+        await release_notebooks(ann)
+        await said(ann, "use_notebook", notebook_name="a", notebook_path=first)
+        assert "'one'" in await said(ann, "read_cell", cell_index=0)  # the only one in use
+        taken = await said(ben, "use_notebook", notebook_name="b", notebook_path=second)
+        assert "Pass notebook_name in each call" in taken
+        for tool, arguments in (
+            ("insert_execute_code_cell", {"cell_index": -1, "cell_source": "1"}),
+            ("execute_code", {"code": "1"}),
+            ("execute_ipython", {"code": "1"}),
+            ("read_cell", {"cell_index": 0}),
+        ):
+            which = await refused(ann, tool, **arguments)
+            assert "There are 'a', 'b'" in which and "`notebook_name`" in which, which
+        assert await said(ann, "execute_code", code="x = 'one'; x", notebook_name="a") == "'one'"
+        assert "NameError" in await refused(ben, "execute_code", code="x", notebook_name="b")
+        assert "'two'" in await said(ben, "execute_cell", cell_index=0, notebook_name="b")
+        connected = {"jupyter_url": plain.url, "jupyter_token": plain.token, "server": "plain"}
+        assert "Pass server='plain'" in await said(ben, "connect_to_jupyter", **connected)
+        assert "There are 'jupyter', 'plain'" in await refused(ann, "list_files")
+        assert first in await said(ann, "list_files", server="jupyter", limit=0)
+
+
+async def test_after_a_failed_use_notebook_no_notebook_is_current(
+    client: Client[Any], collaborating: JupyterServer
+) -> None:
+    path = await use(client, collaborating, "1")
+    for failing in (
+        {"notebook_name": "other", "notebook_path": "nowhere.ipynb"},
+        {"notebook_name": "other"},
+        {"notebook_name": "book", "notebook_path": path, "mode": "create"},
+    ):
+        await refused(client, "use_notebook", **failing)
+        stopped = await refused(client, "insert_execute_code_cell", cell_index=-1, cell_source="2")
+        assert "could not be used. 'book' was current before" in stopped
+        await said(client, "use_notebook", notebook_name="book")
+    assert "Notebook book has 1 cells" in await said(client, "read_notebook", notebook_name="book")
 
 
 async def test_error_without_a_notebook_says_what_to_do(client: Client[Any]) -> None:

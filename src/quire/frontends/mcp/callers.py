@@ -8,6 +8,7 @@ from fastmcp import Context
 from fastmcp.server.auth import AccessToken
 from fastmcp.server.dependencies import get_http_request, get_server
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.requests import Request
 
 from quire.core.access import LOCAL_CALLER, Caller
@@ -52,12 +53,22 @@ def of(request: Request | None) -> Caller:
 
 
 def client(ctx: Context) -> Client:
-    """One stdio process is one client; over HTTP a session is one, where the protocol has sessions."""
+    """One stdio process is one client; over HTTP a session is one. Without sessions all of a user are one."""
     request = ctx.request_context
-    http = request.request if request is not None else None
-    who = of(http) if http is not None else caller()
-    session = http.headers.get("mcp-session-id") if http is not None else None
+    if request is None or request.request is None:
+        who = caller()
+        return Client(principal=who.principal, scopes=who.scopes)
+    who = of(request.request)
+    if is_modern(ctx):
+        return Client(principal=who.principal, scopes=who.scopes, is_shared=True)
+    session = request.request.headers.get("mcp-session-id")
     return Client(principal=who.principal, scopes=who.scopes, session=session)
+
+
+def is_modern(ctx: Context) -> bool:
+    """Whether the request is of protocol 2026-07-28 or newer, which has no sessions."""
+    request = ctx.request_context
+    return request is not None and request.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
 def _asks_everybody() -> bool:

@@ -32,6 +32,13 @@ _TURN = "It waits for its turn: another cell of this notebook runs."
 _SAY = 1.0  # seconds a progress message may take to send
 
 
+def now_current(client: Client) -> str:
+    """What to say of a notebook that was made current, after its name."""
+    if client.is_shared:
+        return ". Name it in each call: over HTTP, protocol 2026-07-28 has no current notebook."
+    return ", now current."
+
+
 class Desk:
     """One for a server."""
 
@@ -49,6 +56,7 @@ class Desk:
         return callers.client(ctx)
 
     async def notebook(self, ctx: Context, name: str | None, needed: Access = Access.WRITE) -> Notebook:
+        name = name or self._asking.notebook(ctx)
         found = await self.app.current.notebook(self.client(ctx), name, needed)
         recorded.current().notebook = found.name
         recorded.current().beside = self.app.jupyter.unsaved(found)

@@ -7,6 +7,7 @@ calls again with the answer; the run waits meanwhile, known by the state the cli
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -16,11 +17,11 @@ from fastmcp import Context
 from fastmcp.tools import InputRequiredToolResult
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from quire.core.active import ActiveRun, Question
 from quire.core.errors import NotFound
 from quire.core.model import Notebook
+from quire.frontends.mcp.callers import is_modern
 
 _LINE: dict[str, Any] = {"type": "object", "properties": {"value": {"type": "string", "title": "Input"}}}
 _YES: dict[str, Any] = {"type": "object", "properties": {"approve": {"type": "boolean", "title": "Allow the call"}}}
@@ -41,7 +42,7 @@ def possible(ctx: Context) -> bool:
     given = capabilities.elicitation if capabilities is not None else None
     if given is None or (given.form is None and given.url is not None):
         return False
-    return _modern(ctx) or ctx.session.can_send_request
+    return is_modern(ctx) or ctx.session.can_send_request
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,13 @@ class Asking:
     def __init__(self) -> None:
         self._waiting: dict[str, tuple[ActiveRun, Question]] = {}
 
+    def notebook(self, ctx: Context) -> str | None:
+        """The name of the notebook whose run waits for what this call brings; None where it brings nothing."""
+        with suppress(ValueError, KeyError, TypeError):
+            if ctx.request_state is not None:
+                return self._waiting[json.loads(ctx.request_state)["question"]][0].notebook.title
+        return None
+
     def reply(self, ctx: Context, notebook: Notebook) -> Reply | None:
         """What this call brings to a run of this notebook that waits; None where it is a call like any other."""
         if ctx.request_state is None:
@@ -79,7 +87,7 @@ class Asking:
 
     async def ask(self, ctx: Context, active: ActiveRun, question: Question) -> None:
         """Have the question answered, or the call ended with it."""
-        if not _modern(ctx):
+        if not is_modern(ctx):
             await self._within(ctx, active, question)
             return
         self._waiting = {key: each for key, each in self._waiting.items() if not each[0].done.is_set()}
@@ -119,11 +127,6 @@ class Asking:
                     why = f"the client could not ask ({error}). Put the value into the code instead."
                     active.answer(question, None, why)
             group.cancel_scope.cancel()
-
-
-def _modern(ctx: Context) -> bool:
-    request = ctx.request_context
-    return request is not None and request.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
 def _message(question: Question) -> str:

@@ -12,7 +12,7 @@ from quire.core.errors import NotFound, QuireError, Refused
 from quire.core.jupyter import RUNTIME, JupyterFile
 from quire.core.model import Notebook
 from quire.frontends.mcp.desk import Desk, kernel_state
-from quire.frontends.mcp.toolsets import Shelf, jupyter_cells, jupyter_older, jupyter_texts
+from quire.frontends.mcp.toolsets import Shelf, jupyter_cells, jupyter_code, jupyter_older, jupyter_texts
 from quire.frontends.mcp.toolsets.jupyter_cells import Books
 
 _CLIENTS = 10_000  # whose server is remembered
@@ -22,9 +22,11 @@ From0 = Annotated[int, Field(ge=0)]
 
 
 class _Servers:
-    """Which server a client means that names none: the one it connected to last, else the first."""
+    """Which server a client means that names none: the one it connected to last, else the first. Where clients cannot
+    be told apart and one of them connected to another server, each names the server it means."""
 
-    def __init__(self) -> None:
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
         self._chosen: OrderedDict[Client, str] = OrderedDict()
 
     def choose(self, client: Client, name: str) -> None:
@@ -34,21 +36,29 @@ class _Servers:
             self._chosen.popitem(last=False)
 
     def of(self, client: Client, named: str | None) -> str:
-        return named or self._chosen.get(client, "")
+        chosen = self._chosen.get(client, "")
+        names = [server.name for server in self._desk.app.jupyter.servers()] if chosen and client.is_shared else []
+        if named is None and len(names) > 1:
+            raise Refused(
+                f"Which server? There are {', '.join(map(repr, names))}. Nothing was done. Pass `server` in each call: "
+                "over HTTP, protocol 2026-07-28 has no current server."
+            )
+        return named or chosen
 
 
 def register(shelf: Shelf, desk: Desk) -> None:
-    servers, books = _Servers(), Books(desk)
+    servers, books = _Servers(desk), Books(desk)
     _files(shelf, desk, servers)
     _notebooks(shelf, desk, servers, books)
     _in_use(shelf, desk, books)
     jupyter_cells.register(shelf, desk, books)
+    jupyter_code.register(shelf, desk, books)
     _connecting(shelf, desk, servers)
     jupyter_older.register(shelf, desk, books)
 
 
-def said(text: str, *, failed: bool = False) -> ToolResult:
-    return ToolResult(content=text, is_error=failed)
+def said(text: str) -> ToolResult:
+    return ToolResult(content=text)
 
 
 def _files(shelf: Shelf, desk: Desk, servers: _Servers) -> None:
@@ -102,29 +112,42 @@ def _notebooks(shelf: Shelf, desk: Desk, servers: _Servers, books: Books) -> Non
         uses, else in a new one; kernel_id names another, "NEW" or a kernelspec starts one."""
         client = desk.client(ctx)
         desk.app.confines.check_jupyter(client)
-        there = await desk.app.notebooks.find(client.principal, notebook_name)
-        if there is not None:
-            return await _again(desk, client, there, notebook_path, mode)
-        if notebook_path is None:
-            if mode == "create":
+        with desk.app.current.choosing(client, notebook_name):
+            there = await desk.app.notebooks.find(client.principal, notebook_name)
+            if there is not None:
+                return await _again(desk, client, there, notebook_path, mode)
+            if notebook_path is None and mode == "create":
                 raise Refused("Where is it to be made? Pass notebook_path, as in 'analysis.ipynb'.")
-            raise NotFound(await books.not_there(client, notebook_name))
-        where, info = servers.of(client, server), []
-        if kernel_id:
-            await desk.app.jupyter.check_kernel(where, kernel_id)  # before anything is made
-        place = await desk.app.jupyter.place(where, notebook_path, create=mode == "create")
-        if kernel_id:
-            place = await desk.app.jupyter.adopt(place, kernel_id)
-            info.append(f"[INFO] Connected to kernel '{place.kernel}'.")
-        book = await desk.app.notebooks.create(client.principal, notebook_name, RUNTIME, document=place)
-        info += [] if kernel_id else [await _kernel(desk, book)]
-        if not desk.app.jupyter.live(place):
-            info.append("[INFO] No jupyter-collaboration there: edits go to the file, not into open pages.")
-        desk.app.current.use(client, book)
-        info.append(f"[INFO] Successfully activate notebook '{notebook_name}'.")
-        return said("\n".join((*info, await _overview(desk, book))))
+            if notebook_path is None:
+                raise NotFound(await books.not_there(client, notebook_name))
+            where = servers.of(client, server)
+            return await _take_up(desk, client, notebook_name, where, notebook_path, mode, kernel_id)
 
     shelf.put(use_notebook, "Use notebook", None, repeats=True)
+
+
+async def _take_up(
+    desk: Desk, client: Client, name: str, server: str, path: str, mode: str, kernel_id: str | None
+) -> ToolResult:
+    info: list[str] = []
+    if kernel_id:
+        await desk.app.jupyter.check_kernel(server, kernel_id)  # before anything is made
+    place = await desk.app.jupyter.place(server, path, create=mode == "create")
+    if kernel_id:
+        place = await desk.app.jupyter.adopt(place, kernel_id)
+        info.append(f"[INFO] Connected to kernel '{place.kernel}'.")
+    book = await desk.app.notebooks.create(client.principal, name, RUNTIME, document=place)
+    info += [] if kernel_id else [await _kernel(desk, book)]
+    if not desk.app.jupyter.live(place):
+        info.append("[INFO] No jupyter-collaboration there: edits go to the file, not into open pages.")
+    desk.app.current.use(client, book)
+    info += [f"[INFO] Successfully activate notebook '{name}'.", *_no_current(client)]
+    return said("\n".join((*info, await _overview(desk, book))))
+
+
+def _no_current(client: Client) -> list[str]:
+    note = "[INFO] Pass notebook_name in each call: over HTTP, protocol 2026-07-28 has no current notebook."
+    return [note] if client.is_shared else []
 
 
 def _in_use(shelf: Shelf, desk: Desk, books: Books) -> None:
@@ -181,18 +204,18 @@ async def _again(desk: Desk, client: Client, book: Notebook, path: str | None, m
     same = path is None or own is None or path.strip("/") == own
     if mode == "create":
         if same:
-            return said(f"Notebook '{name}'(path: {own}) is already created. DO NOT CREATE AGAIN.", failed=True)
+            raise Refused(f"Notebook '{name}'(path: {own}) is already created. DO NOT CREATE AGAIN.")
         other = f"Use different notebook_name to create a new notebook on {path}."
-        return said(f"Notebook '{name}' is already used. {other}", failed=True)
+        raise Refused(f"Notebook '{name}' is already used. {other}")
     if not same:
         wrong = f"The path '{path}' is not the correct path for notebook '{name}'."
-        return said(f"{wrong} Do you mean connect to '{own}'?", failed=True)
+        raise Refused(f"{wrong} Do you mean connect to '{own}'?")
     before = desk.app.current.chosen(client)
     desk.app.current.use(client, book)
     note = f" and deactivating '{before}'" if before and before != book.title else ""
     kernel = await _kernel(desk, book) if book.document is not None else ""
-    info = filter(None, (f"[INFO] Reactivating notebook '{name}'{note}.", kernel, await _overview(desk, book)))
-    return said("\n".join(info))
+    first = f"[INFO] Reactivating notebook '{name}'{note}."
+    return said("\n".join(filter(None, (first, *_no_current(client), kernel, await _overview(desk, book)))))
 
 
 async def _kernel(desk: Desk, book: Notebook) -> str:
@@ -245,7 +268,9 @@ def _connecting(shelf: Shelf, desk: Desk, servers: _Servers) -> None:
             f"DocumentProvider: {document_provider}",
             f"Authentication: {by}",
             f"Server: {found.name}",
-            "It is the one that calls without `server` mean from now on.",
+            f"Pass server={found.name!r} in calls that mean it."
+            if client.is_shared
+            else "It is the one that calls without `server` mean from now on.",
         )
         return said("\n".join(lines))
 

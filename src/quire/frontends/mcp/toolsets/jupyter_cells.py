@@ -12,8 +12,7 @@ from pydantic import Field
 from quire.core.access import Access
 from quire.core.current import Client
 from quire.core.errors import NotFound, Refused, Stale
-from quire.core.jupyter import RUNTIME
-from quire.core.model import Cell, CellId, CellKind, CellState, Edit, NewCell, Notebook, NotebookId, Place
+from quire.core.model import Cell, CellId, CellKind, CellState, Edit, NewCell, Notebook, NotebookId
 from quire.frontends.mcp.desk import Desk
 from quire.frontends.mcp.toolsets import Shelf, jupyter_texts
 
@@ -61,7 +60,7 @@ class Books:
     async def named(self, ctx: Context, name: str | None, needed: Access = Access.WRITE) -> Notebook:
         """The named one, or the client's current one."""
         client = self._desk.client(ctx)
-        if name is None and self._desk.app.current.chosen(client) is None:
+        if name is None and not self._desk.app.current.has_chosen(client):
             raise Refused("No active notebook. Use the use_notebook tool to activate a notebook first.")
         try:
             return await self._desk.notebook(ctx, name, needed)
@@ -292,21 +291,8 @@ def _running(shelf: Shelf, desk: Desk, books: Books) -> None:
         at = await _place(desk, book, cell_index)
         return await run(desk, ctx, book, cell_source, timeout, at=at, stream=stream, ran=books.shown)
 
-    async def execute_code(
-        ctx: Context,
-        code: str,
-        timeout: From0 = 30,
-        kernel_id: str | None = None,
-        progress_interval: int = 5,
-        server: str | None = None,
-    ) -> ToolResult:
-        """Run code in the current notebook's kernel, or in the one named, without a cell: for a look beside."""
-        book = await beside(desk, ctx, books, kernel_id, server or "")
-        return await run(desk, ctx, book, code, timeout, stream=False)
-
     shelf.put(execute_cell, "Execute cell", None, runs=True)
     shelf.put(insert_execute_code_cell, "Insert and execute code cell", None, runs=True)
-    shelf.put(execute_code, "Execute code", None, runs=True)
 
 
 async def run(
@@ -339,31 +325,6 @@ async def run(
         lines.append("[No output generated]")
     blocks = [*content, *(TextContent(type="text", text=line) for line in lines)]
     return ToolResult(content=blocks, is_error=cell.state.failed)
-
-
-async def beside(desk: Desk, ctx: Context, books: Books, kernel: str | None = None, server: str = "") -> Notebook:
-    """A notebook of that kernel alone, whose cells are nowhere kept."""
-    client = desk.client(ctx)
-    if kernel is None:
-        book = await books.named(ctx, None)
-        if book.document is None:
-            return book
-        if desk.app.kernels.live(book) is None:
-            async with desk.app.kernels.lease(book):  # starts it
-                pass
-        kernel, server = await desk.app.jupyter.kernel_of(book), book.document.server
-    desk.app.confines.check_jupyter(client)
-    name = f"kernel-{kernel[:36]}"
-    found = await desk.app.notebooks.find(client.principal, name)
-    if found is not None and desk.app.kernels.live(found) is not None:
-        return found
-    if kernel not in {each.id for each in await desk.app.jupyter.kernels(server)}:
-        raise NotFound(
-            f"[ERROR: Kernel '{kernel}' not found in jupyter server, please check whether the kernel already exists "
-            "using 'list_kernels' tool.]"
-        )
-    place = Place(server=server, kernel=kernel)
-    return found or await desk.app.notebooks.create(client.principal, name, RUNTIME, document=place)
 
 
 async def _place(desk: Desk, book: Notebook, index: int) -> int | None:

@@ -17,7 +17,7 @@ from quire.core.jupyter import RUNTIME as JUPYTER
 from quire.core.model import Cell, CellKind, Edit, Notebook, Place, Policy
 from quire.core.phrases import count
 from quire.frontends.mcp import render
-from quire.frontends.mcp.desk import Desk
+from quire.frontends.mcp.desk import Desk, now_current
 from quire.frontends.mcp.results import (
     CellInfo,
     CellList,
@@ -82,7 +82,7 @@ def _notebooks(shelf: Shelf, desk: Desk) -> None:
             desk.app.current.use(caller, book)
         if mirror is not None:
             await _mirror(desk, book, mirror)
-        said = f"Made notebook {book.title!r}" + (", now current." if use else ".")
+        said = f"Made notebook {book.title!r}" + (now_current(caller) if use else ".")
         return ToolResult(content=said, structured_content=dict(await desk.info(ctx, book)))
 
     async def list_notebooks(ctx: Context) -> ToolResult:
@@ -95,9 +95,9 @@ def _notebooks(shelf: Shelf, desk: Desk) -> None:
 
     async def use_notebook(ctx: Context, name: str) -> ToolResult:
         """Make a notebook current: calls that name none mean this one."""
-        book = await desk.app.sharing.find(desk.client(ctx), name, Access.READ)
-        desk.app.current.use(desk.client(ctx), book)
-        return ToolResult(content=f"Notebook {name!r} is current.", structured_content=dict(await desk.info(ctx, book)))
+        book = await desk.app.current.choose(client := desk.client(ctx), name)
+        said = "is there" + now_current(client) if client.is_shared else "is current."
+        return ToolResult(content=f"Notebook {name!r} {said}", structured_content=dict(await desk.info(ctx, book)))
 
     async def clear_notebook(ctx: Context, notebook: str | None = None) -> ToolResult:
         """Delete all cells and empty the namespace."""

@@ -6,7 +6,7 @@ from fastmcp.tools import ToolResult
 from quire.core.access import Access
 from quire.core.checkpoints import Checkpoint
 from quire.frontends.mcp import render
-from quire.frontends.mcp.desk import Desk, kernel_state, on_disk, protection
+from quire.frontends.mcp.desk import Desk, kernel_state, now_current, on_disk, protection
 from quire.frontends.mcp.results import CheckpointInfo, CheckpointList, NotebookInfo, RolledBack
 from quire.frontends.mcp.toolsets import Shelf
 
@@ -50,7 +50,7 @@ def register(shelf: Shelf, desk: Desk) -> None:
         info: NotebookInfo = await desk.info(ctx, branch)
         info["branch_of"] = book.title
         said = f"Made notebook {name!r} from {book.title!r} with {render.count(branch.cells, 'cell')}"
-        said += ", now current." if use else "."
+        said += now_current(desk.client(ctx)) if use else "."
         if missing := desk.app.timeline.protection(branch).why:
             said += f" It does not have: {missing}."
         return ToolResult(content=said, structured_content=dict(info))
