@@ -8,12 +8,14 @@ READY := .venv/.ready
 RUN_READY := .venv/.run-ready
 # Tests wait almost as much as they compute, so three workers keep two cores busy.
 WORKERS ?= 3
+SMOKE := tests/behaviour/test_transports.py tests/behaviour/test_repl.py tests/contracts/test_runtimes.py \
+	tests/security/test_any_location.py tests/security/test_layers.py tests/faults/test_kernels.py
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 \
 	--generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test soak soak-sample check bench conformance assets constraints
+.PHONY: help setup run test smoke soak soak-sample check bench conformance assets constraints
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -27,6 +29,10 @@ test: $(READY) ## run the tests: all behaviour
 	tools/install-node-programs
 	QUIRE_WASM_PYTHON=plain $(BIN)/quire assets >/dev/null  # once, not by tests side by side
 	$(PYTEST) --durations=20 --durations-min=10 $(ARGS)
+
+smoke: $(READY) ## run a few tests of every part, in about two minutes
+	QUIRE_WASM_PYTHON=plain $(BIN)/quire assets >/dev/null
+	$(PYTEST) $(SMOKE) $(ARGS)
 
 soak: $(READY) ## run the long trials: kills, fuzzing, ipykernel's outputs, Chromium, conformance
 	tools/install-node-programs
