@@ -7,7 +7,30 @@ from typing import Any
 import pytest
 from fastmcp import Client
 
-from tests.support.servers import call, text
+from tests.support.notebooks import Book, new_book
+from tests.support.servers import SharedServers, call, text
+
+
+async def test_a_wrong_name_is_answered_with_the_nearest_one(book: Book) -> None:
+    await book.run("total = 1")
+    wrong = await book.run("totl + 1")
+    assert wrong.structured_content["error_message"] == "name 'totl' is not defined"
+    assert "Did you mean: 'total'?" in text(wrong)
+    caught = await book.run("try:\n    totl\nexcept NameError as error:\n    print(error)")
+    assert caught.structured_content["stdout"] == "name 'totl' is not defined\n"
+
+
+async def test_a_wrong_name_is_answered_so_where_ipython_runs_the_cells(client: Client[Any]) -> None:
+    async with new_book(client, shell="ipython") as book:
+        wrong = await book.run("total = 1\ntotl + 1")
+        assert text(wrong).count("Did you mean: 'total'?") == 1
+
+
+async def test_a_missing_module_is_answered_with_its_package(shared_servers: SharedServers) -> None:
+    async with new_book(await shared_servers.client(sandbox="off")) as book:
+        missing = await book.run("import MySQLdb")
+        assert missing.structured_content["error_message"] == "No module named 'MySQLdb'"
+        assert "To install it: %pip install mysqlclient" in text(missing)
 
 
 @pytest.mark.parametrize(

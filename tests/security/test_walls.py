@@ -237,6 +237,7 @@ async def test_pip_installs_into_the_workspace_where_the_index_is_granted(user: 
     data = folder / "pip"
     async with walled(user, data, network="pypi.org,files.pythonhosted.org") as client:
         book = await named(client, "installs")
+        assert "To install it: %pip install mysqlclient" in text(await book.run("import MySQLdb"))
         installed = await book.run("%pip install -q iniconfig==2.0.0", timeout=120)
         if "could not be reached" in text(installed) or "502" in text(installed):
             pytest.skip("the index cannot be reached from here")
@@ -255,6 +256,14 @@ async def test_pip_installs_into_the_workspace_where_the_index_is_granted(user: 
 async def test_pip_without_a_grant_names_what_to_grant(book: Book) -> None:
     installed = await book.run("%pip install iniconfig==2.0.0", timeout=120)
     assert "Not connected to pypi.org:443: this notebook was not granted it (setting network)." in text(installed)
+
+
+async def test_missing_module_names_the_hosts_to_grant(book: Book) -> None:
+    missing = text(await book.run("import MySQLdb"))
+    assert (
+        "It is in the package mysqlclient. %pip install needs pypi.org and files.pythonhosted.org, which this notebook "
+        "is not granted (setting network)." in missing
+    )
 
 
 def test_the_walls_of_these_tests_are_all_there_are() -> None:

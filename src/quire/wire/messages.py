@@ -115,6 +115,7 @@ class Enter:
     venv: str = says(one(str), default="")  # the environment to import from, in place of the interpreter's own
     environ: dict[str, str] = says(is_bundle, default_factory=dict)  # to be set
     proxied: bool = says(one(bool), default=False)  # the only way to the network is the proxy named there
+    no_index: list[str] = says(_texts, default_factory=list)  # hosts of the package index that are not granted
     sandbox: dict[str, Any] = says(one(dict), default_factory=dict)  # see worker/sandbox/apply.py; {} is none
 
 

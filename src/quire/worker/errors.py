@@ -8,6 +8,7 @@ import traceback
 import types
 
 from quire.wire.messages import Raised
+from quire.worker import hints
 
 _TRACEBACK_CHARS = 20_000
 _OURS = os.path.dirname(os.path.dirname(__file__))  # worker and wire
@@ -18,7 +19,15 @@ def raised(error: BaseException) -> Raised:
     message = _say(error)
     if isinstance(error, SystemExit):
         message = f"exit code {message or 0}; the kernel goes on and its variables are kept"
-    return Raised(name=name, message=text(message)[:4_000], traceback=text(formatted(error)))
+    return Raised(name=name, message=text(message)[:4_000], traceback=text(with_hint(formatted(error), error)))
+
+
+def with_hint(shown: str, error: BaseException) -> str:
+    """The traceback, and a line that names the next step where its last line, as Python 3.12 writes it, does not."""
+    if "Did you " in shown.rpartition("\n")[2]:
+        return shown
+    hint = hints.hint(error)
+    return f"{shown}\n{hint}" if hint else shown
 
 
 def formatted(error: BaseException) -> str:

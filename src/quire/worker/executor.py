@@ -220,7 +220,7 @@ class Executor:
             self._misshapen = error
         else:
             self._reported = error
-        self._emit(Raised(**{**vars(raised(error)), "traceback": errors.text(text)}))
+        self._emit(Raised(**{**vars(raised(error)), "traceback": errors.with_hint(errors.text(text), error)}))
 
 
 class _Cell:

@@ -9,6 +9,8 @@ import sysconfig
 _NAME = ".packages"
 folder = ""
 """The folder, where there is one."""
+not_granted: list[str] = []
+"""Hosts of the package index that the notebook may not connect to."""
 
 
 def keep_in(workspace: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import re
 import shlex
@@ -13,6 +14,7 @@ import sys
 from quire.worker import packages
 
 _LINE = re.compile(r"^([ \t]*)[%!]pip3?[ \t]+(.*)$", re.MULTILINE)
+_OTHER_INDEX = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "PIP_INDEX_URL")  # name another than PyPI
 CALL = "__quire_pip__"
 """What such a line becomes: a call of `run` under this name."""
 
@@ -33,3 +35,20 @@ def run(arguments: str) -> None:
     importlib.invalidate_caches()
     if done.returncode:
         raise RuntimeError(f"pip ended with code {done.returncode}; its words are above.")
+
+
+def advice(package: str) -> str:
+    """How to install what is missing, or what that would take; `package` is the one that is known to have it."""
+    known = f"It is in the package {package}. " if package else ""
+    if packages.not_granted and not any(map(os.environ.get, _OTHER_INDEX)):
+        hosts = " and ".join(packages.not_granted)
+        return f"{known}%pip install needs {hosts}, which this notebook is not granted (setting network)."
+    if not _has_installer():
+        return f"{known}This Python has neither uv nor pip to install packages with."
+    if package:
+        return f"To install it: %pip install {package}"
+    return "If a package has it: %pip install PACKAGE, whose name may be another than the module's."
+
+
+def _has_installer() -> bool:
+    return bool(os.environ.get("UV") or shutil.which("uv") or importlib.util.find_spec("pip"))

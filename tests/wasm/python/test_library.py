@@ -84,6 +84,16 @@ def test_what_cannot_be_says_so(notebook: Notebook, code: str, why: str) -> None
     assert why in notebook.run(code).raised
 
 
+@pytest.mark.plain_guest_only("numpy is there with the science libraries")
+def test_a_missing_package_says_what_has_it(notebook: Notebook) -> None:
+    missing = notebook.run("import numpy")
+    assert missing.raised.endswith(
+        "No module named 'numpy'\nIt is in the package numpy. No package can be installed in WebAssembly: the runtime "
+        "`python` has %pip."
+    )
+    assert notebook.run("pritn(1)").raised.endswith("Did you mean: 'print'?")
+
+
 def test_time_zones_are_there(notebook: Notebook) -> None:
     code = "from datetime import datetime\nfrom zoneinfo import ZoneInfo, available_timezones\n"
     code += "str(datetime(2024, 7, 1, tzinfo=ZoneInfo('Europe/Paris')).utcoffset()), len(available_timezones()) > 400"

@@ -22,6 +22,7 @@ from quire.wire.messages import Event
 VENV = "venv"
 """What a notebook names as its python to have an environment of its own, in its workspace."""
 
+_INDEX = ("pypi.org", "files.pythonhosted.org")  # where %pip finds and gets packages
 _ENTER = 30.0  # seconds a kernel has to be where it works
 _VENV = 150.0  # and to make its environment
 _CHECKPOINT = 30.0  # seconds a checkpoint may take: on a busy machine a kernel is not to be ended for being slow
@@ -100,6 +101,7 @@ class PythonKernel:
             environ=walls.environ,
             proxied=bool(walls.environ),
             sandbox=walls.rules(spec, trees),
+            no_index=walls.not_granted(spec, _INDEX),
         )
         try:
             async with asyncio.timeout(_VENV if request.venv else _ENTER):

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+from quire.core import network
 from quire.core.errors import Failed
 from quire.core.model import KernelLimits, KernelSpec
 from quire.runtimes.sandbox.cgroups import Cgroup, Cgroups
@@ -113,6 +114,14 @@ class Walls:
             "landlock": plan.landlock,
             "internet": plan.on("net"),  # whose only way out is the door; without, there is none
         }
+
+    def not_granted(self, spec: KernelSpec, hosts: tuple[str, ...]) -> list[str]:
+        """Which of these hosts its code cannot reach over HTTPS."""
+        plan = self._sandbox.plan
+        if not plan.on("net"):
+            return list(hosts) if plan.on("seccomp") else []
+        granted = network.rules(spec.network)
+        return [host for host in hosts if network.covering(granted, host, 443) is None]
 
     def close(self) -> None:
         if self._closed:

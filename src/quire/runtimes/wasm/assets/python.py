@@ -25,8 +25,8 @@ _OURS = Path(__file__).parents[3]  # the package itself
 _GUEST = _OURS / "runtimes" / "wasm" / "guest"
 _WIRE = "__init__ frames messages relay schemas searching texts tools"
 _WORKER = """
-    __init__ commands display errors evaluation event_loop executor figures history imports interrupts
-    namespace packages pip previews reserve scripts shells tables tracking
+    __init__ commands display distributions errors evaluation event_loop executor figures hints history imports
+    interrupts namespace packages pip previews reserve scripts shells tables tracking
 """
 _IN_PLACE = {
     "commands.py": "worker",

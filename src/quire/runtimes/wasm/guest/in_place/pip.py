@@ -11,3 +11,9 @@ def run(arguments: str) -> NoReturn:
         "without a network. Put modules that are plain Python into the workspace, as files; for packages use the "
         "runtime `python`."
     )
+
+
+def advice(package: str) -> str:
+    """What to do where a module is missing; `package` is the one that is known to have it."""
+    known = f"It is in the package {package}. " if package else ""
+    return f"{known}No package can be installed in WebAssembly: the runtime `python` has %pip."

@@ -1,0 +1,116 @@
+"""A line after a traceback that names the next step. It names only what is there: a name that the code could use, a
+module that can be imported, a package that is known to hold the module."""
+
+from __future__ import annotations
+
+import builtins
+import difflib
+import importlib.util
+import pkgutil
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from quire.worker import distributions, pip
+from quire.worker.history import is_ours
+
+_NAMES = 5_000  # that are compared with a wrong one
+_CHARS = 60  # of a name that is compared
+_ALIKE = 0.7  # of 1, how near a name must be
+_STATEMENTS = {
+    "np": "import numpy as np",
+    "pd": "import pandas as pd",
+    "pl": "import polars as pl",
+    "plt": "import matplotlib.pyplot as plt",
+    "sns": "import seaborn as sns",
+    "px": "import plotly.express as px",
+    "nx": "import networkx as nx",
+    "Path": "from pathlib import Path",
+    "Counter": "from collections import Counter",
+    "defaultdict": "from collections import defaultdict",
+    "dataclass": "from dataclasses import dataclass",
+}
+
+
+def hint(error: BaseException) -> str:
+    """In one line what to try next; "" where nothing is known."""
+    try:
+        if isinstance(error, ModuleNotFoundError):
+            return _of_module(error)
+        if isinstance(error, NameError) and not isinstance(error, UnboundLocalError):
+            return _of_name(error)
+    except Exception:  # a hint is not worth a second error
+        pass
+    return ""
+
+
+def _of_name(error: NameError) -> str:
+    wrong = error.name
+    if type(wrong) is not str or not wrong.isidentifier():
+        return ""
+    if wrong.startswith("__"):
+        return "A cell has no file of its own; os.getcwd() is the folder it runs in." if wrong == "__file__" else ""
+    said = []
+    if near := _nearest(wrong, _names_at(error, wrong)):
+        said.append(f"Did you mean: '{near}'?")
+    statement = _STATEMENTS.get(wrong) or (f"import {wrong}" if wrong in sys.stdlib_module_names else "")
+    if statement and _is_there(statement.split()[1].partition(".")[0]):
+        said.append(f"{'Or did' if said else 'Did'} you forget: {statement}?")
+    return " ".join(said)
+
+
+def _names_at(error: NameError, wrong: str) -> list[str]:
+    """What could have been meant, where it was raised."""
+    trace = error.__traceback__
+    if trace is None:
+        return []
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    frame = trace.tb_frame
+    names = [*frame.f_locals, *frame.f_globals, *vars(builtins)]
+    return [
+        name
+        for name in dict.fromkeys(names)
+        if type(name) is str and name.startswith("_") == wrong.startswith("_") and not is_ours(name)
+    ]
+
+
+def _nearest(wrong: str, names: list[str]) -> str:
+    """The same in other letters first."""
+    if len(wrong) > _CHARS or len(names) > _NAMES:
+        return ""
+    names = [name for name in names if name != wrong and len(name) <= _CHARS]
+    same = [name for name in names if name.lower() == wrong.lower()]
+    return next(iter(same or difflib.get_close_matches(wrong, names, n=1, cutoff=_ALIKE)), "")
+
+
+def _of_module(error: ModuleNotFoundError) -> str:
+    name = error.name
+    plain = f"No module named {name!r}"
+    if type(name) is not str or str(error) not in (plain, f"{plain}; {_parent(name)!r} is not a package"):
+        return ""  # a library raised it, and says more
+    top = name.partition(".")[0]
+    if top != name and _is_there(top):
+        near = _nearest(name.rpartition(".")[2], _modules_in(getattr(sys.modules.get(_parent(name)), "__path__", ())))
+        return f"Did you mean: '{_parent(name)}.{near}'?" if near else ""
+    if hasattr(builtins, top):
+        return f"{top} needs no import: every cell has it."
+    if top in sys.stdlib_module_names:
+        return "It belongs to the standard library, but this Python was built without it; no package adds it."
+    package = distributions.BY_MODULE.get(top, "")
+    near = "" if package else _nearest(top, [*sys.stdlib_module_names, *_modules_in(None)])
+    return f"Did you mean: '{near}'?" if near else pip.advice(package)
+
+
+def _parent(name: str) -> str:
+    return name.rpartition(".")[0]
+
+
+def _modules_in(path: Any) -> list[str]:
+    """Of the modules in these folders, in all where none are named, those that code may import."""
+    found: Iterable[Any] = pkgutil.iter_modules(path)
+    return [each.name for each in found if not each.name.startswith("_")]
+
+
+def _is_there(module: str) -> bool:
+    return sys.modules.get(module) is not None or importlib.util.find_spec(module) is not None

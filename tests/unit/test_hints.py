@@ -1,0 +1,139 @@
+"""The line after a traceback that names the next step."""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any
+
+import pytest
+
+from quire.worker import distributions, packages
+from quire.worker.errors import raised
+from quire.worker.hints import hint
+
+
+def failed(code: str, **names: Any) -> BaseException:
+    """What the code raises."""
+    try:
+        exec(code, {"__name__": "__main__", **names})
+    except BaseException as error:
+        return error
+    raise AssertionError("it raised nothing")
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("totl", "Did you mean: 'total'?"),
+        ("Total", "Did you mean: 'total'?"),
+        ("pritn(1)", "Did you mean: 'print'?"),
+        ("true", "Did you mean: 'True'?"),
+        ("def work():\n    counter = 1\n    return countr\nwork()", "Did you mean: 'counter'?"),
+        ("json.dumps(1)", "Did you forget: import json?"),
+        ("times = 1\ntime.time()", "Did you mean: 'times'? Or did you forget: import time?"),
+        ("Path('a')", "Did you forget: from pathlib import Path?"),
+        ("__file__", "A cell has no file of its own; os.getcwd() is the folder it runs in."),
+        ("zzzzqqqq", ""),
+        ("_totl", ""),
+        ("__nam__", ""),
+        ("raise NameError('total')", ""),
+        ("raise NameError('odd', name='not a name')", ""),
+        ("raise NameError('odd', name='totl')", "Did you mean: 'total'?"),
+        ("def late():\n    print(total)\n    total = 1\nlate()", ""),
+        ("x" * 5_000, ""),
+        ("1 / 0", ""),
+    ],
+)
+def test_a_name_error_names_the_nearest_name_there_is(code: str, says: str) -> None:
+    assert hint(failed(code, total=1)) == says
+
+
+def test_names_a_kernel_keeps_by_itself_are_not_proposed() -> None:
+    assert hint(failed("_i2", _i1="a", _i3="b")) == ""
+
+
+def test_an_alias_is_proposed_only_where_its_module_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "seaborn", types.ModuleType("seaborn"))
+    assert hint(failed("sns.lineplot()")) == "Did you forget: import seaborn as sns?"
+    monkeypatch.setitem(sys.modules, "seaborn", None)  # type: ignore[arg-type]
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert hint(failed("sns.lineplot()")) == ""
+
+
+def test_a_namespace_with_hostile_names_gets_no_hint() -> None:
+    class Odd(dict[Any, Any]):
+        def __iter__(self) -> Any:
+            raise RuntimeError("looked at")
+
+    try:
+        exec("totl", {"__name__": "__main__"}, Odd())
+    except NameError as error:
+        assert hint(error) == ""
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("import jsom", "Did you mean: 'json'?"),
+        ("import email.mesage", "Did you mean: 'email.message'?"),
+        ("import json.dekoder", "Did you mean: 'json.decoder'?"),
+        ("import os.path.zzz", ""),
+        ("import display", "display needs no import: every cell has it."),
+        ("raise ModuleNotFoundError('No module named \\'cv2\\': build it', name='cv2')", ""),
+        ("raise ModuleNotFoundError('cv2')", ""),
+    ],
+)
+def test_a_missing_module_names_the_nearest_one(code: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("builtins.display", print, raising=False)
+    assert hint(failed(code)) == says
+
+
+@pytest.mark.parametrize(
+    ("module", "not_granted", "installer", "says"),
+    [
+        ("MySQLdb", [], True, "To install it: %pip install mysqlclient"),
+        ("MySQLdb.cursors", [], True, "To install it: %pip install mysqlclient"),
+        ("quire_knows_no_such", [], True, "If a package has it: %pip install PACKAGE"),
+        (
+            "MySQLdb",
+            ["pypi.org"],
+            True,
+            "It is in the package mysqlclient. %pip install needs pypi.org, which this notebook is not granted "
+            "(setting network).",
+        ),
+        ("MySQLdb", [], False, "It is in the package mysqlclient. This Python has neither uv nor pip"),
+    ],
+)
+def test_a_missing_module_names_its_package_and_whether_it_can_be_installed(
+    module: str, not_granted: list[str], installer: bool, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "PIP_INDEX_URL"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(packages, "not_granted", not_granted)
+    monkeypatch.setattr("quire.worker.pip._has_installer", lambda: installer)
+    assert hint(failed(f"import {module}")).startswith(says)
+
+
+def test_a_module_of_the_standard_library_is_not_to_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdlib_module_names", {*sys.stdlib_module_names, "quire_knows_no_such"})
+    assert "standard library" in hint(failed("import quire_knows_no_such"))
+
+
+def test_what_an_error_says_of_itself_stays_as_python_has_it() -> None:
+    error = failed("totl", total=1)
+    told = raised(error)
+    assert (str(error), told.message) == ("name 'totl' is not defined",) * 2
+    lines = told.traceback.splitlines()
+    assert sum("Did you mean: 'total'?" in line for line in lines) == 1
+
+
+def test_every_package_is_named_once_and_as_pip_takes_it() -> None:
+    assert {"cv2", "sklearn", "PIL", "yaml", "bs4", "numpy"} <= distributions.BY_MODULE.keys()
+    assert not distributions.BY_MODULE.keys() & sys.stdlib_module_names
+    assert all(name.isidentifier() for name in distributions.BY_MODULE)
+
+
+def test_a_module_that_is_blocked_is_no_hint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "MySQLdb", types.ModuleType("MySQLdb"))
+    assert hint(failed("import MySQLdb.cursors")) == ""
