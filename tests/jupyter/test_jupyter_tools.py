@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from fastmcp import Client
 from quire.clients.jupyter.connecting import remote
 from tests.support.jupyter.quires import kernel_for, kernels, quire, refused, release_notebooks, said, saved_when
 from tests.support.jupyter.servers import JupyterServer
+from tests.support.notebooks import waits_for
 from tests.support.servers import call, http_client, http_server, text
-from tests.support.waiting import DEADLINE
+from tests.support.waiting import DEADLINE, appears
 
 PEER = 41_800  # characters of jupyter-mcp-server's tools/list
 
@@ -339,6 +341,31 @@ async def test_shared_kernel_lives_until_its_last_notebook_is_unused(
     )
     await said(client, "unuse_notebook", notebook_name="first")
     assert kernel not in kernels(collaborating)
+
+
+@pytest.mark.parametrize("how", ["execute_code", "NEW"])
+async def test_unused_notebook_leaves_no_kernel(client: Client[Any], collaborating: JupyterServer, how: str) -> None:
+    before = kernels(collaborating)
+    path = collaborating.notebook("1")
+    kernel_id = "NEW" if how == "NEW" else None
+    await said(client, "use_notebook", notebook_name="book", notebook_path=path, kernel_id=kernel_id)
+    if how == "execute_code":
+        assert await said(client, "execute_code", code="6 * 7") == "42"
+    assert len(kernels(collaborating) - before) == 1
+    await said(client, "unuse_notebook", notebook_name="book")
+    assert kernels(collaborating) == before
+
+
+async def test_notebook_stays_in_use_while_code_runs_in_its_kernel(
+    client: Client[Any], collaborating: JupyterServer, tmp_path: Path
+) -> None:
+    await use(client, collaborating, "1")
+    code = f"import pathlib\npathlib.Path({str(tmp_path / 'begun')!r}).touch()\n{waits_for(tmp_path / 'go')}"
+    async with anyio.create_task_group() as group:
+        group.start_soon(partial(said, client, "execute_code", code=code, timeout=int(DEADLINE)))
+        await appears(tmp_path / "begun")
+        assert "runs in the kernel" in await refused(client, "unuse_notebook", notebook_name="book")
+        (tmp_path / "go").touch()
 
 
 async def test_a_kernel_that_is_not_there_leaves_no_document_behind(

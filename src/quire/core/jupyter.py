@@ -92,6 +92,10 @@ class Jupyter(Protocol):
         """Empty its kernel, whatever runs there; False where it has none."""
         ...
 
+    async def end_kernel(self, notebook: Notebook) -> None:
+        """End the kernel that was started for it and named in its place, unless a notebook still runs there."""
+        ...
+
     def unsaved(self, notebook: Notebook) -> str:
         """What to say where the last save of its document failed; "" where all is well. It is tried again then."""
         ...

@@ -169,6 +169,11 @@ class Server:
             del self._users[kernel]
             await self.end(kernel)
 
+    async def end_unused(self, kernel: str) -> None:
+        """Shut down a kernel of ours that runs no notebook."""
+        if not self._users[kernel]:
+            await self.end(kernel)
+
     async def end(self, kernel: str) -> None:
         """Shut down a kernel of ours."""
         if kernel in self.ours:

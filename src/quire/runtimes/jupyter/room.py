@@ -163,6 +163,11 @@ class JupyterRoom:
                 await connection.close()
         return True
 
+    async def end_kernel(self, notebook: Notebook) -> None:
+        if notebook.document is not None and notebook.document.kernel:
+            with contextlib.suppress(JupyterError):  # its server is gone, or ends it by itself
+                await self._servers.named(notebook.document.server).end_unused(notebook.document.kernel)
+
     def unsaved(self, notebook: Notebook) -> str:
         place = notebook.document
         try:

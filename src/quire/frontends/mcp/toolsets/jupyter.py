@@ -175,13 +175,8 @@ def _in_use(shelf: Shelf, desk: Desk, books: Books) -> None:
     async def unuse_notebook(ctx: Context, notebook_name: str) -> ToolResult:
         """Let go of a notebook: it is saved and stays on the Jupyter server. A kernel started for it ends."""
         client, book = desk.client(ctx), await books.named(ctx, notebook_name)
-        was_current, unsaved = desk.app.current.chosen(client) == book.title, ""
-        if book.document is not None:
-            if desk.app.runs.current(book) is not None:
-                raise Refused(f"A cell of notebook '{notebook_name}' runs. Let it end, or call restart_notebook first.")
-            unsaved = await desk.app.jupyter.save(book)
-            await desk.app.kernels.forget(book)
-            await desk.app.notebooks.forget(book)
+        was_current = desk.app.current.chosen(client) == book.title
+        unsaved = await _let_go(desk, client, book) if book.document is not None else ""
         now = desk.app.current.leave(client, book.title)
         text = " ".join(filter(None, (f"Notebook '{notebook_name}' unused successfully.", unsaved)))
         if was_current:
@@ -196,6 +191,21 @@ def _in_use(shelf: Shelf, desk: Desk, books: Books) -> None:
     shelf.put(list_notebook, "List notebooks", None, reads=True, hidden=True)
     shelf.put(restart_notebook, "Restart notebook", None, destroys=True)
     shelf.put(unuse_notebook, "Unuse notebook", None, destroys=True, repeats=True)
+
+
+async def _let_go(desk: Desk, client: Client, book: Notebook) -> str:
+    """Save and forget it and the hidden notebook of its kernel, and end a kernel started for it; what is not saved."""
+    hidden = await jupyter_code.find_hidden(desk, client, await _id(desk, book))
+    for one, code in ((book, "A cell"), (hidden, "Code of execute_code")):
+        if one is not None and desk.app.runs.current(one) is not None:
+            then = "Let it end, or call restart_notebook first."
+            raise Refused(f"{code} runs in the kernel of notebook '{book.name}'. {then}")
+    unsaved = await desk.app.jupyter.save(book)
+    for one in filter(None, (hidden, book)):
+        await desk.app.kernels.forget(one)
+        await desk.app.notebooks.forget(one)
+    await desk.app.jupyter.end_kernel(book)
+    return unsaved
 
 
 async def _again(desk: Desk, client: Client, book: Notebook, path: str | None, mode: str) -> ToolResult:
