@@ -385,6 +385,22 @@ async def test_errors_come_either_way_and_variables_stay(either: Book) -> None:
     assert await either.value("y") == 1
 
 
+async def test_carets_stand_under_the_code_whatever_blanks_end_the_line(book: Book) -> None:
+    for blanks in ("", "   ", "\t"):
+        shown = text(await book.run(f"x = 1 / 0 + 2{blanks}")).split("\n")
+        at = next(number for number, line in enumerate(shown) if line.strip() == "x = 1 / 0 + 2")
+        assert shown[at + 1].index("~") == shown[at].index("1 / 0"), shown
+
+
+async def test_carets_of_an_error_in_an_error_stand_under_the_code(book: Book) -> None:
+    shown = text(await book.run("try:\n    x = 1 / 0 + 2   \nexcept ZeroDivisionError:\n    y = 2 + 3 / 0  ")).split(
+        "\n"
+    )
+    for code, part in (("x = 1 / 0 + 2", "1 / 0"), ("y = 2 + 3 / 0", "3 / 0")):
+        at = next(number for number, line in enumerate(shown) if line.strip() == code)
+        assert shown[at + 1].index("~") == shown[at].index(part), shown
+
+
 async def test_exit_ends_the_cell_and_not_the_kernel_either_way(either: Book) -> None:
     await either.run("x = 5")
     for leave in ("import sys\nsys.exit(3)", "exit()", "raise SystemExit", "quit()"):
@@ -404,6 +420,17 @@ async def test_magics_and_questions_come_either_way(either: Book) -> None:
     help_ = await either.run("len?")
     assert not help_.is_error and "Return the number of items" in text(help_)
     assert await either.value("%pwd") == await either.value("import os; os.getcwd()")
+
+
+async def test_history_of_the_last_cells_is_without_the_asking_one_either_way(either: Book) -> None:
+    for code in ("first = 1", "second = 2", "third = 3"):
+        await either.run(code)
+    said = [(await either.run(f"%history {which}")).structured_content["stdout"] for which in ("-l 1", "-l 3", "-l")]
+    assert said == ["third = 3\n", "second = 2\nthird = 3\n%history -l 1\n", SAID_BEFORE]
+    assert "   2: second = 2\n" in (await either.run("%history -g second*")).structured_content["stdout"]
+
+
+SAID_BEFORE = "first = 1\nsecond = 2\nthird = 3\n%history -l 1\n%history -l 3\n"
 
 
 async def test_an_interrupt_stops_a_cell_either_way(either: Book, tmp_path: Path) -> None:

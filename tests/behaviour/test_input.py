@@ -116,6 +116,17 @@ async def test_every_tool_that_runs_one_cell_can_ask(table: Table) -> None:
     assert len((await table.ask("list_cells")).structured_content["cells"]) == 1
 
 
+@pytest.mark.parametrize(
+    "code", ["x = 41\nbreakpoint()", "def f():\n    breakpoint()\nf()\nx = 41", "import pdb; pdb.set_trace()"]
+)
+async def test_a_debugger_stays_in_the_cell(table: Table, code: str) -> None:
+    table.person.lines = ["step"] * 8
+    found = (await table.run(code)).structured_content
+    assert (found["state"], "/worker/" in found["stdout"]) == ("SUCCESS", False), found
+    assert "<cell " in found["stdout"] and 0 < len(table.person.asked) < 8
+    assert (await table.run("40 + 2")).structured_content["return_value"] == 42
+
+
 async def test_several_questions_are_asked_one_after_the_other(table: Table) -> None:
     table.person.lines = ["Ada", "", "grün 数\ttab"]
     found = (await table.run("[input(f'question {n}') for n in range(3)]")).structured_content

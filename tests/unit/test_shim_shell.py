@@ -216,6 +216,10 @@ def test_history(kernel: Kernel, capsys: Captured) -> None:
     kernel("%history")
     kernel("%history -n 2")
     assert out(capsys) == "x = 1\ny = 2\n   2: y = 2\n"
+    kernel.names["In"] += ["%history -l 1"]
+    kernel("%history -l 1")
+    kernel("%history -l")
+    assert out(capsys) == "y = 2\nx = 1\ny = 2\n"
 
 
 def test_precision_and_pprint(kernel: Kernel, capsys: Captured) -> None:

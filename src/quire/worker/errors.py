@@ -6,12 +6,13 @@ import os
 import sys
 import traceback
 import types
+from typing import Any
 
 from quire.wire.messages import Raised
 from quire.worker import hints
 
 _TRACEBACK_CHARS = 20_000
-_OURS = os.path.dirname(os.path.dirname(__file__))  # worker and wire
+OURS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")  # worker and wire
 
 
 def raised(error: BaseException) -> Raised:
@@ -35,6 +36,7 @@ def formatted(error: BaseException) -> str:
     try:
         whole = traceback.TracebackException(type(error), error, _user_part(error), compact=True)
         whole.stack[:] = [frame for frame in whole.stack if not _is_ours(frame.filename)]
+        _align_carets(whole)
         said = "".join(whole.format()).rstrip()
     except Exception:
         said = f"{type(error).__name__}: {_say(error)}"
@@ -42,6 +44,18 @@ def formatted(error: BaseException) -> str:
         half = _TRACEBACK_CHARS // 2
         said = f"{said[:half]}\n... {len(said) - 2 * half:,} characters left out ...\n{said[-half:]}"
     return said
+
+
+def _align_carets(whole: traceback.TracebackException) -> None:
+    """Before Python 3.13 carets are shifted to the left by the blanks that a line ends with."""
+    waiting: list[traceback.TracebackException | None] = [whole]
+    while waiting:
+        part: Any = waiting.pop()
+        if part is not None:
+            for frame in part.stack:
+                if type(getattr(frame, "_line", None)) is str:
+                    frame._line = f"{frame._line.rstrip()}\n"
+            waiting += [part.__cause__, part.__context__, *(part.exceptions or ())]
 
 
 def text(said: str) -> str:
@@ -58,8 +72,8 @@ def _say(error: BaseException) -> str:
 def _is_ours(filename: str) -> bool:
     """Our own, or the shell's that stands between a cell and its magic."""
     shell = getattr(sys.modules.get("IPython"), "__file__", None)
-    folders = [_OURS, os.path.dirname(shell)] if shell is not None else [_OURS]
-    return any(filename.startswith(os.path.join(folder, "")) for folder in folders)
+    folders = [OURS, os.path.join(os.path.dirname(shell), "")] if shell is not None else [OURS]
+    return any(filename.startswith(folder) for folder in folders)
 
 
 def _user_part(error: BaseException) -> types.TracebackType | None:

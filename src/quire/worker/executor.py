@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from quire.wire.messages import Finished, Raised, Run
-from quire.worker import errors, evaluation, event_loop, figures, namespace, reserve, tracking
+from quire.worker import debugger, errors, evaluation, event_loop, figures, namespace, reserve, tracking
 from quire.worker.display import Display
 from quire.worker.errors import raised
 from quire.worker.history import History
@@ -45,6 +45,7 @@ class Executor:
         self._reported: BaseException | None = None  # by the shell, while the cell runs
         self._misshapen: BaseException | None = None  # of a value that was asked for its forms
         self.shells = Shells(module, self.display, self.history, self._set_up)
+        debugger.keep_out_of_kernel()
 
     def _set_up(self, shell: Any) -> None:
         shell.report = self._report
@@ -77,6 +78,7 @@ class Executor:
             self._after(run, cell)
         finally:
             event_loop.withdraw()
+            debugger.end_steps()
         if self._reported is not None and outcome == "success":
             outcome = "error"
         return Finished(run=run.run, outcome=outcome, value=self._value, imports=cell.imports, functions=cell.functions)

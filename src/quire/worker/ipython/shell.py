@@ -19,6 +19,7 @@ from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
 from IPython.core.error import UsageError
 from IPython.core.formatters import DisplayFormatter
+from IPython.core.history import HistoryManager
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell, InteractiveShellABC
 from IPython.utils.text import SList
 from traitlets import Any as AnyTrait
@@ -74,6 +75,30 @@ class _Hook(DisplayHook):
             shell.show_result(result)
 
 
+class _History(HistoryManager):
+    """Of this kernel's cells: IPython's own asks its database for some of it, and there is none here."""
+
+    def get_tail(self, n: int | None = 10, raw: bool = True, output: bool = False, include_latest: bool = False) -> Any:
+        stop = len(self.input_hist_raw) - (not include_latest)
+        return list(self.get_range(0, max(1, stop - (10 if n is None else n)), stop, raw, output)) if stop > 1 else []
+
+    def search(
+        self,
+        pattern: str = "*",
+        raw: bool = True,
+        search_raw: bool = True,
+        output: bool = False,
+        n: int | None = None,
+        unique: bool = False,
+    ) -> Any:
+        sources = self.input_hist_raw if search_raw else self.input_hist_parsed
+        numbers = [at for at, source in enumerate(sources) if at and fnmatch.fnmatchcase(source, pattern)]
+        if unique:  # the last of each
+            numbers = sorted({sources[at]: at for at in numbers}.values())
+        found = [entry for at in numbers for entry in self.get_range(0, at, at + 1, raw, output)]
+        return found if n is None else found[max(0, len(found) - n) :]
+
+
 class ZMQInteractiveShell(_Base):
     """Called as ipykernel's is: libraries look at the name to know that they are in a notebook."""
 
@@ -117,6 +142,10 @@ class ZMQInteractiveShell(_Base):
         if any(given.values()):
             self.shows.publish({mime: each for mime, each in given.items() if each is not None})
 
+    def init_history(self) -> None:
+        self.history_manager = _History(shell=self, parent=self)
+        self.configurables.append(self.history_manager)
+
     def init_display_formatter(self) -> None:
         self.display_formatter = Formatter(parent=self)
         self.configurables.append(self.display_formatter)
@@ -151,7 +180,7 @@ class ZMQInteractiveShell(_Base):
         """Be the shell of this kernel."""
         self.shows = shows
         self.user_module, self.user_ns = module, module.__dict__
-        manager = self.history_manager
+        manager: Any = self.history_manager
         manager.input_hist_parsed, manager.input_hist_raw = history.inputs, history.sources
         manager.output_hist, manager.dir_hist = history.results, history.folders
         manager.output_hist_reprs = history.texts

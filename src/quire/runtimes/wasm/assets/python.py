@@ -25,7 +25,7 @@ _OURS = Path(__file__).parents[3]  # the package itself
 _GUEST = _OURS / "runtimes" / "wasm" / "guest"
 _WIRE = "__init__ frames messages relay schemas searching texts tools"
 _WORKER = """
-    __init__ commands display distributions errors evaluation event_loop executor figures hints history imports
+    __init__ commands debugger display distributions errors evaluation event_loop executor figures hints history imports
     interrupts namespace packages pip previews reserve scripts shells tables tracking
 """
 _IN_PLACE = {

@@ -118,7 +118,7 @@ def xdel(shell: Any, line: str) -> None:
 @line("history", "hist")
 def history(shell: Any, line: str) -> None:
     """What was run in this notebook's kernel; -n with numbers, and a range like 3-5 for some."""
-    flags, rest = options.leading(line, flags="ntopru", valued="lgf")
+    flags, rest = options.leading(re.sub(r"(?<!\S)-l$", "-l 10", line.strip()), flags="ntopru", valued="lgf")
     inputs = shell.user_ns.get("In", [""])
     found = re.fullmatch(r"(\d+)(?:-(\d+)|:(\d+))?", rest.strip())
     first = int(found[1]) if found else 1
@@ -126,7 +126,8 @@ def history(shell: Any, line: str) -> None:
     if found:
         last = int(found[2]) + 1 if found[2] else int(found[3]) if found[3] else first + 1
     if flags.get("l", "").isdigit():
-        first = max(1, len(inputs) - int(flags["l"]))
+        last = len(inputs) - 1  # without this very cell
+        first = max(1, last - int(flags["l"]))
     for number in range(first, min(last, len(inputs))):
         source = shell.user_ns.get(f"_i{number}", inputs[number])
         print(f"{number:>4}:{_NEWLINE if _NEWLINE in source else ' '}{source}" if "n" in flags else source)
