@@ -14,8 +14,9 @@ from fastmcp import Client
 from quire.clients.jupyter.connecting import remote
 from tests.support.jupyter.quires import IMPATIENT, kernel_for, kernels, quire, refused, said
 from tests.support.jupyter.servers import JupyterServer, free_port, jupyter
+from tests.support.notebooks import waits_for
 from tests.support.servers import call, http_client, http_server, text
-from tests.support.waiting import DEADLINE, wait_until
+from tests.support.waiting import DEADLINE, appears, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +81,34 @@ async def test_unstoppable_code_in_a_persons_kernel_ends_only_by_restart(
     await said(client, "restart_notebook", notebook_name="book")
     assert (await said(client, "execute_cell", cell_index=1)).startswith("'after'")
     assert kernel in kernels(collaborating)
+
+
+async def test_answer_says_that_a_restart_during_the_run_took_all_variables(
+    client: Client[Any], collaborating: JupyterServer, tmp_path: Path
+) -> None:
+    begun = tmp_path / "begun"
+    long = f"import pathlib; pathlib.Path({str(begun)!r}).touch()\n{waits_for(tmp_path / 'never')}"
+    path = collaborating.notebook("x = 1", long, "'x' in globals()")
+    kernel = kernel_for(collaborating, path)
+    await use(client, path)
+    for known in (False, True):  # whether Quire ran a cell in it
+        if known:
+            await said(client, "execute_cell", cell_index=0)
+        answers: list[str] = []
+
+        async def run(answers: list[str] = answers) -> None:
+            answers.append(await refused(client, "execute_cell", cell_index=1, timeout=int(DEADLINE)))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(run)
+            await appears(begun)
+            begun.unlink()
+            collaborating.call("POST", f"api/kernels/{kernel}/restart")
+        [said_of_it] = answers
+        assert "restarted" in said_of_it and "Variables are as they were" not in said_of_it, said_of_it
+        assert "All variables of the kernel are gone" in said_of_it, said_of_it
+        assert ("Run again: cell" in said_of_it) == known, said_of_it
+        assert (await said(client, "execute_cell", cell_index=2)).startswith("False")
 
 
 async def test_unstoppable_code_in_our_kernel_is_killed(client: Client[Any], collaborating: JupyterServer) -> None:

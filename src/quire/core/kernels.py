@@ -17,6 +17,7 @@ from quire.core.errors import Failed, HeldElsewhere
 from quire.core.lease import Lease, Recovered, Slot
 from quire.core.line import Line
 from quire.core.model import Cell, Census, KernelSpec, Notebook, NotebookId, RunId, RuntimeInfo, Snapshot
+from quire.core.outcomes import revived
 from quire.core.ports import START, Kernel, Runtime, Store
 
 _TURNS = 8  # of the event loop, in which the answer to a run goes out before its checkpoint is begun
@@ -338,10 +339,7 @@ class Kernels:
             await self._end(notebook.id, slot)
         else:
             cells = await self.left_behind(notebook, slot.line, recovered)
-            slot.notice = "The kernel's process died between two runs and was restored."
-            if recovered.lost:
-                again = ", ".join(map(str, cells)) or "deleted since"
-                slot.notice += f" Some of what ran is gone, since there was no checkpoint. Run again: cells {again}."
+            slot.notice = revived(recovered, cells)
         return recovered
 
     async def left_behind(self, notebook: Notebook, line: Line, recovered: Recovered) -> list[int]:
@@ -351,6 +349,8 @@ class Kernels:
         with contextlib.suppress(Failed):  # a full disk: the answer names them all the same
             await self._store.mark_stale(notebook.id, dict.fromkeys(recovered.lost, True))
         cells = [await self._store.find_cell(notebook.id, line.steps[run].cell) for run in recovered.lost]
+        if notebook.document is not None and not notebook.document.path:  # code without cells
+            return []
         return sorted({cell.number for cell in cells if cell is not None})
 
     def _lacks_checkpoint(self, notebook: Notebook, slot: Slot) -> bool:

@@ -65,6 +65,7 @@ class Recovered:
     broken: tuple[str, ...] = ()  # what the restored one does not have
     hostile: bool = False  # among it a library that works in fresh kernels only
     why: str = ""  # there was no checkpoint to go back to
+    emptied: bool = False  # all variables are gone, those too that were not made here
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +109,7 @@ class Lease:
                 broken=census.lost,
                 hostile=census.quality == "hostile",
                 why=why,
+                emptied=name == START and self.notebook.document is not None,  # others use its kernel, too
             )
 
     async def _from_disk(self, durable: Durable, since: list[RunId]) -> Recovered | None:

@@ -62,6 +62,10 @@ def restored(recovered: Recovered, lost_cells: list[int]) -> str:
         return (
             f"The kernel is gone ({recovered.why}); the next run starts another, with what was saved, if anything was."
         )
+    if recovered.emptied:
+        cells = f"cell{'s' * (len(lost_cells) > 1)} {', '.join(map(str, lost_cells))}" if lost_cells else ""
+        again = f"Run again: {cells}." if cells else "Run the cells again whose variables are needed."
+        return f"All variables of the kernel are gone, whoever made them. {again}"
     said = "Variables are as they were before this cell."
     if recovered.lost:
         cells = ", ".join(map(str, lost_cells)) or "deleted since"
@@ -75,4 +79,15 @@ def restored(recovered: Recovered, lost_cells: list[int]) -> str:
         said += f" Not restored: {', '.join(recovered.broken)}."
     if recovered.hostile:
         said += " To use it again, call reset and run the cells again."
+    return said
+
+
+def revived(recovered: Recovered, lost_cells: list[int]) -> str:
+    """The same of a kernel that died while nothing ran."""
+    if recovered.emptied:
+        return f"The kernel died between two runs and was restarted. {restored(recovered, lost_cells)}"
+    said = "The kernel's process died between two runs and was restored."
+    if recovered.lost:
+        again = ", ".join(map(str, lost_cells)) or "deleted since"
+        said += f" Some of what ran is gone, since there was no checkpoint. Run again: cells {again}."
     return said
