@@ -7,12 +7,13 @@ import asyncio
 import ctypes
 import gc
 import logging
+import os
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quire import __version__
+from quire import __version__, jupyter_mcp_server
 from quire.core.errors import QuireError
 from quire.frontends.terminal.usage import Parser
 from quire.settings import BadSetting, Settings, config_file, load
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from fastmcp import FastMCP
 
     from quire.core.app import App
+    from quire.frontends.http.serve import Doors
 
     Serve = Callable[[App, FastMCP[Any]], Awaitable[None]]
 
@@ -29,6 +31,7 @@ _ARENA_MAX = -8  # M_ARENA_MAX of malloc.h
 _SERVE_FLAGS = [name for name in Settings.model_fields if name != "data_dir"]  # which every command has
 
 
+_PEER = "Serve MCP with the options and variables of jupyter-mcp-server"
 _RUN = "Run a notebook or a script from the first cell to the last"
 
 
@@ -104,6 +107,7 @@ def parser() -> Parser:
     _audit_command(command("audit", _audit, "Show calls that were made, from the audit log"))
     command("assets", _assets, "Make and compile what runs in WebAssembly, before it is first wanted")
     command("doctor", _doctor, "Say what this machine gives")
+    jupyter_mcp_server.add_arguments(command("jupyter-mcp-server", _jupyter_mcp_server, _PEER))
     return top
 
 
@@ -148,12 +152,38 @@ def _settings(parsed: argparse.Namespace) -> Settings:
 
 def _serve(parsed: argparse.Namespace) -> int:
     settings = _settings(parsed)
+    return _run_server(
+        settings, lambda: _over_http(settings) if settings.transport == "http" else _over_stdio(settings)
+    )
+
+
+def _jupyter_mcp_server(parsed: argparse.Namespace) -> int:
+    start = jupyter_mcp_server.start(vars(parsed), os.environ)
+    settings = load({**start.settings, "data_dir": parsed.data_dir}, config=parsed.config)
+
+    def ready() -> Serve:
+        from quire import compose
+
+        http = settings.transport == "http"
+        serve = _over_http(settings, start.doors(compose.doors(settings))) if http else _over_stdio(settings)
+
+        async def serve_document(app: App, server: FastMCP[Any]) -> None:
+            await start.open_document(app, server)
+            await serve(app, server)
+
+        return serve_document
+
+    return _run_server(settings, ready)
+
+
+def _run_server(settings: Settings, ready: Callable[[], Serve]) -> int:
+    """Open an App and serve it as `ready` says, until a signal or the end of stdin."""
     _share_memory_among_threads()
     logging.basicConfig(level=settings.log_level.upper(), stream=sys.stderr)
     # loaded before anything is opened: until then a signal ends the process at once
     from quire import compose
 
-    serve = _over_http(settings) if settings.transport == "http" else _over_stdio(settings)
+    serve = ready()
     running: list[App] = []
 
     def announce_end() -> None:
@@ -186,13 +216,13 @@ def _over_stdio(settings: Settings) -> Serve:
     return serve
 
 
-def _over_http(settings: Settings) -> Serve:
+def _over_http(settings: Settings, doors: Doors | None = None) -> Serve:
     from quire import compose
     from quire.frontends.http import probes
     from quire.frontends.http.serve import serve as serve_http
     from quire.frontends.terminal import greeting
 
-    doors = compose.doors(settings)
+    doors = doors or compose.doors(settings)
 
     async def serve(app: App, server: FastMCP[Any]) -> None:
         probes.register(server, app)

@@ -46,7 +46,7 @@ def elsewhere(
         documents=documents,
         store=PlacedStore(kept, documents),
         runtime=runtime,
-        room=JupyterRoom(servers, runtime),
+        room=JupyterRoom(servers, runtime, settings.jupyter_document or ""),
     )
 
 

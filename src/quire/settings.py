@@ -155,6 +155,10 @@ class Settings(BaseModel):
         (), description="Jupyter servers that their documents run on, in the same order, where that is another"
     )
     jupyter_kernel_token: tuple[str, ...] = Field((), description="The tokens of these, in the same order")
+    jupyter_document: str | None = Field(
+        None,
+        description="Path of a notebook on the first of them, in use as `default` unless a client uses another",
+    )
     max_kernels: int = Field(
         500, ge=0, description="Live kernels of all users; for one more the longest unused sleeps on disk; 0 no limit"
     )

@@ -182,7 +182,7 @@ async def test_exceptions_and_timeouts_are_errors_with_earlier_output(
     failed = await refused(client, "execute_cell", cell_index=0)
     assert failed.startswith("before\n") and "ZeroDivisionError: division by zero" in failed
     late = await refused(client, "execute_cell", cell_index=1, timeout=2)
-    assert late.startswith("slow\n") and late.endswith("[TIMEOUT ERROR: Execution exceeded 2 seconds]")
+    assert late.startswith("[TIMEOUT ERROR: Execution exceeded 2 seconds]\nslow\n")
     assert await said(client, "execute_code", code="6 * 7") == "42"
 
 
@@ -212,8 +212,12 @@ async def test_a_picture_comes_as_a_picture(client: Client[Any], collaborating: 
     code = "import matplotlib.pyplot as plt\nplt.plot([1, 2]); plt.show()"
     shown = await call(client, "insert_execute_code_cell", cell_index=-1, cell_source=f"%matplotlib inline\n{code}")
     assert not shown.is_error and [each.mime_type for each in shown.content if each.type == "image"] == ["image/png"]
+    assert shown.content[0].type == "image"
     read = await call(client, "read_cell", cell_index=1)
-    assert [each.type for each in read.content].count("image") == 1
+    assert [each.type for each in read.content] == ["text", "text", "image"]
+    code = "from IPython.display import display\nprint('before')\nplt.plot([1]); display(plt.gcf())\nprint('after')"
+    shown = await call(client, "insert_execute_code_cell", cell_index=-1, cell_source=code)
+    assert [each.type for each in shown.content][:3] == ["text", "image", "text"]
 
 
 async def test_large_picture_is_shown_smaller_and_saved_whole(
@@ -366,6 +370,20 @@ async def test_notebook_stays_in_use_while_code_runs_in_its_kernel(
         await appears(tmp_path / "begun")
         assert "runs in the kernel" in await refused(client, "unuse_notebook", notebook_name="book")
         (tmp_path / "go").touch()
+
+
+async def test_restart_without_a_kernel_says_that_there_was_none(
+    client: Client[Any], collaborating: JupyterServer
+) -> None:
+    await use(client, collaborating, "1")
+    assert await said(client, "restart_notebook", notebook_name="book") == (
+        "Notebook 'book' kernel restarted successfully. No kernel was running: the next run starts one."
+    )
+
+
+async def test_a_document_that_is_not_there_is_not_found(client: Client[Any]) -> None:
+    wrong = await refused(client, "use_notebook", notebook_name="n", notebook_path="nowhere.ipynb")
+    assert "'nowhere.ipynb' was not found on" in wrong and "list_files" in wrong
 
 
 async def test_a_kernel_that_is_not_there_leaves_no_document_behind(

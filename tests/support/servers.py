@@ -53,16 +53,23 @@ def stdio_client(
 
 
 @contextlib.contextmanager
-def http_server(data_dir: Path, **settings: Any) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def http_server(
+    data_dir: Path,
+    *,
+    command: tuple[str, ...] = ("serve", "--transport", "http", "--port", "0"),
+    environment: dict[str, str] | None = None,
+    **settings: Any,
+) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """A server process over HTTP on a free port: its address, and the process."""
-    env = server_environment(data_dir, **settings)
-    command = [sys.executable, "-m", "quire", "serve", "--transport", "http", "--port", "0"]
-    process = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
+    env = {**server_environment(data_dir, **settings), **(environment or {})}
+    process = subprocess.Popen([sys.executable, "-m", "quire", *command], env=env, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
-        first = process.stderr.readline()
-        assert first.startswith("Quire listens at "), first + process.stderr.read()
-        yield first.split()[-1], process
+        said = [process.stderr.readline()]
+        while not said[-1].startswith("Quire listens at "):
+            assert said[-1], "".join(said)
+            said.append(process.stderr.readline())
+        yield said[-1].split()[-1], process
     finally:
         process.terminate()
         try:

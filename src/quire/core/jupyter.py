@@ -48,6 +48,11 @@ class Jupyter(Protocol):
     """The Jupyter servers there are. A name that is "" means the first. Raises NotFound where there is no such thing,
     Failed where a server does not answer, Refused where it will not."""
 
+    @property
+    def document(self) -> str:
+        """Path on the first server that is in use unless a client uses another; "" where there is none."""
+        ...
+
     def servers(self) -> list[JupyterServer]: ...
 
     async def connect(

@@ -40,7 +40,7 @@ class RemoteContents:
 
 def not_there(path: str, where: str) -> str:
     new = ', or use_notebook with mode="create" makes a new one' if path.endswith(".ipynb") else ""
-    return f"There is no {path or '/'!r} on {where}. list_files shows what there is{new}."
+    return f"{path or '/'!r} was not found on {where}. list_files shows what there is{new}."
 
 
 def checked(model: Any, path: str) -> Model:

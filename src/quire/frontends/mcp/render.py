@@ -81,9 +81,16 @@ class Renderer:
         return ToolResult(content=content, structured_content=dict(info), is_error=cell.state.failed)
 
     async def outputs(self, notebook: Notebook, cell: Cell) -> list[ContentBlock]:
-        """What a cell shows, an item for each."""
+        """What a cell shows, an item for each. A picture stands in place of its line; a smaller copy before it."""
         seen = await self._see(notebook, cell)
-        return [*(TextContent(type="text", text=line) for line in seen.lines), *seen.pictures]
+        blocks: list[ContentBlock] = []
+        for number, line in enumerate(seen.lines):
+            picture = seen.placed.get(number)
+            if picture is not None:
+                blocks.append(picture)
+            if picture is None or number in seen.smaller:
+                blocks.append(TextContent(type="text", text=line))
+        return blocks
 
     async def several(self, notebook: Notebook, cells: list[Cell], notice: str) -> ToolResult:
         """The answer of a tool that ran several cells: what each showed, shortened together; the last one whole."""
@@ -161,8 +168,12 @@ class Renderer:
         if output.about.get("width") is None:
             return  # no picture, whatever it says: some would refuse the whole answer for it
         whole = await self._notebooks.bytes_of(data)
-        kind = "image/png" if shown == PREVIEW else mime
-        seen.pictures.append(ImageContent(type="image", data=base64.b64encode(whole).decode("ascii"), mime_type=kind))
+        kind, place = "image/png" if shown == PREVIEW else mime, len(seen.lines) - 1
+        image = ImageContent(type="image", data=base64.b64encode(whole).decode("ascii"), mime_type=kind)
+        seen.pictures.append(image)
+        seen.placed[place] = image
+        if shown == PREVIEW:
+            seen.smaller.add(place)
 
 
 @dataclass
@@ -170,6 +181,8 @@ class _Seen:
     lines: list[str] = field(default_factory=list)
     outputs: list[OutputInfo] = field(default_factory=list)
     pictures: list[ImageContent] = field(default_factory=list)
+    placed: dict[int, ImageContent] = field(default_factory=dict)  # the same, by the number of their line
+    smaller: set[int] = field(default_factory=set)  # lines whose picture is shown as a smaller copy
     streams: dict[str, str] = field(default_factory=lambda: {"stdout": "", "stderr": ""})
     chars: int = 0
 

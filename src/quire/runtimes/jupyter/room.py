@@ -18,7 +18,8 @@ NEW = "NEW"
 
 
 class JupyterRoom:
-    def __init__(self, servers: Servers, runtime: JupyterRuntime) -> None:
+    def __init__(self, servers: Servers, runtime: JupyterRuntime, document: str = "") -> None:
+        self.document = document
         self._servers = servers
         self._runtime = runtime
 

@@ -2,14 +2,15 @@
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, get_type_hints
 
 from fastmcp import FastMCP
 from fastmcp.server.dependencies import get_context
-from fastmcp.tools import FunctionTool
+from fastmcp.tools import FunctionTool, ToolResult
 from mcp_types import Tool as MCPTool
 from mcp_types import ToolAnnotations
+from pydantic import PrivateAttr
 
 from quire.frontends.mcp.desk import refusals
 from quire.frontends.mcp.results import schema, short
@@ -34,9 +35,10 @@ class Shelf:
         repeats: bool = False,
         runs: bool = False,
         hidden: bool = False,
+        other_names: Mapping[str, str] | None = None,
     ) -> None:
         """`reads`: changes nothing. `destroys`: something is gone after. `repeats`: twice is once. `runs`: any code.
-        `hidden`: for those who know it; it is in no list."""
+        `hidden`: for those who know it; it is in no list. `other_names`: of parameters, accepted and in no list."""
         if tool.__name__ in self._names:
             return
         self._names.add(tool.__name__)
@@ -54,10 +56,14 @@ class Shelf:
         )
         given = {name: getattr(offered, name) for name in FunctionTool.model_fields}
         made = _Plain(**{**given, "parameters": short(offered.parameters)})
+        made.accept(other_names or {})
         if hidden:
             self.hidden.append(made)
         else:
             self._server.add_tool(made)
+
+    def put_prompt(self, prompt: Callable[..., Any], title: str) -> None:
+        self._server.prompt(title=title)(prompt)
 
 
 class NameList(Shelf):
@@ -66,9 +72,12 @@ class NameList(Shelf):
     def __init__(self) -> None:
         self.names: list[str] = []
 
-    def put(self, tool: Callable[..., Any], title: str, result: Any, *, hidden: bool = False, **hints: bool) -> None:
+    def put(self, tool: Callable[..., Any], title: str, result: Any, *, hidden: bool = False, **hints: Any) -> None:
         if not hidden:
             self.names.append(tool.__name__)
+
+    def put_prompt(self, prompt: Callable[..., Any], title: str) -> None:
+        """Prompts are not tools."""
 
 
 def _in_context(tool: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
@@ -88,6 +97,17 @@ def _in_context(tool: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[
 
 class _Plain(FunctionTool):
     """Without the framework's own note in every listing: nobody reads it."""
+
+    _other_names: dict[str, str] = PrivateAttr(default_factory=dict)
+
+    def accept(self, other_names: Mapping[str, str]) -> None:
+        """Further names of parameters, each with the name it stands for."""
+        self._other_names = dict(other_names)
+
+    async def run(self, arguments: dict[str, Any]) -> ToolResult:
+        if self._other_names.keys() & arguments.keys():
+            arguments = {self._other_names.get(name, name): value for name, value in arguments.items()}
+        return await super().run(arguments)
 
     def to_mcp_tool(self, **overrides: Any) -> MCPTool:
         return super().to_mcp_tool(**{"_meta": None, **overrides})

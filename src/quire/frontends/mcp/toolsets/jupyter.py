@@ -12,7 +12,14 @@ from quire.core.errors import NotFound, QuireError, Refused
 from quire.core.jupyter import RUNTIME, JupyterFile
 from quire.core.model import Notebook
 from quire.frontends.mcp.desk import Desk, kernel_state
-from quire.frontends.mcp.toolsets import Shelf, jupyter_cells, jupyter_code, jupyter_older, jupyter_texts
+from quire.frontends.mcp.toolsets import (
+    Shelf,
+    jupyter_cells,
+    jupyter_cite,
+    jupyter_code,
+    jupyter_older,
+    jupyter_texts,
+)
 from quire.frontends.mcp.toolsets.jupyter_cells import Books
 
 _CLIENTS = 10_000  # whose server is remembered
@@ -55,6 +62,7 @@ def register(shelf: Shelf, desk: Desk) -> None:
     jupyter_code.register(shelf, desk, books)
     _connecting(shelf, desk, servers)
     jupyter_older.register(shelf, desk, books)
+    jupyter_cite.register(shelf, desk, books)
 
 
 def said(text: str) -> ToolResult:
@@ -165,12 +173,14 @@ def _in_use(shelf: Shelf, desk: Desk, books: Books) -> None:
     async def restart_notebook(ctx: Context, notebook_name: str) -> ToolResult:
         """Restart a notebook's kernel, whatever runs in it; its variables are gone."""
         book = await books.named(ctx, notebook_name)
+        was_running = True
         if book.document is None:
             await desk.app.kernels.end(book)
-        elif not await desk.app.jupyter.restart(book):
-            return said(f"Notebook '{notebook_name}' has no kernel: the next run starts one.")
+        else:
+            was_running = await desk.app.jupyter.restart(book)
         cleared = "Memory state and imported packages have been cleared."
-        return said(f"Notebook '{notebook_name}' kernel restarted successfully. {cleared}")
+        none = "No kernel was running: the next run starts one."
+        return said(f"Notebook '{notebook_name}' kernel restarted successfully. {cleared if was_running else none}")
 
     async def unuse_notebook(ctx: Context, notebook_name: str) -> ToolResult:
         """Let go of a notebook: it is saved and stays on the Jupyter server. A kernel started for it ends."""

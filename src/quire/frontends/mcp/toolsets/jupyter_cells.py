@@ -13,12 +13,14 @@ from quire.core.access import Access
 from quire.core.current import Client
 from quire.core.errors import NotFound, Refused, Stale
 from quire.core.model import Cell, CellId, CellKind, CellState, Edit, NewCell, Notebook, NotebookId
+from quire.frontends.mcp import default_document
 from quire.frontends.mcp.desk import Desk
 from quire.frontends.mcp.toolsets import Shelf, jupyter_texts
 
 From0 = Annotated[int, Field(ge=0)]
 _SHOWN = 100_000  # cells of clients of which it is remembered what these know
 _AROUND = 5  # cells before one that is shown with its neighbours
+OTHER_NAMES = {"timeout_seconds": "timeout"}  # of parameters, as older clients call them
 
 
 class Books:
@@ -61,7 +63,9 @@ class Books:
         """The named one, or the client's current one."""
         client = self._desk.client(ctx)
         if name is None and not self._desk.app.current.has_chosen(client):
-            raise Refused("No active notebook. Use the use_notebook tool to activate a notebook first.")
+            if not self._desk.app.jupyter.document:
+                raise Refused("No active notebook. Use the use_notebook tool to activate a notebook first.")
+            name = (await default_document.open_for(self._desk.app, client)).name
         try:
             return await self._desk.notebook(ctx, name, needed)
         except NotFound:
@@ -132,7 +136,7 @@ def _reading(shelf: Shelf, desk: Desk, books: Books) -> None:
         cell = await books.cell(book, cell_index, cell_id)
         books.shown(ctx, book, cell)
         lines = (jupyter_texts.head(cell), jupyter_texts.clipped(cell.source, 2 * desk.result_chars))
-        content: list[ContentBlock] = [TextContent(type="text", text=line) for line in lines]
+        content: list[ContentBlock] = [_text(line) for line in lines]
         if cell.kind is CellKind.CODE and include_outputs:
             content += await desk.render.outputs(book, cell)
         return ToolResult(content=content)
@@ -291,8 +295,8 @@ def _running(shelf: Shelf, desk: Desk, books: Books) -> None:
         at = await _place(desk, book, cell_index)
         return await run(desk, ctx, book, cell_source, timeout, at=at, stream=stream, ran=books.shown)
 
-    shelf.put(execute_cell, "Execute cell", None, runs=True)
-    shelf.put(insert_execute_code_cell, "Insert and execute code cell", None, runs=True)
+    shelf.put(execute_cell, "Execute cell", None, runs=True, other_names=OTHER_NAMES)
+    shelf.put(insert_execute_code_cell, "Insert and execute code cell", None, runs=True, other_names=OTHER_NAMES)
 
 
 async def run(
@@ -306,8 +310,8 @@ async def run(
     stream: bool,
     ran: Callable[[Context, Notebook, Cell], None] = lambda _ctx, _book, _cell: None,
 ) -> ToolResult:
-    """Run it; what it showed, an item for each output, and how it ended where that is not plain. `ran` is told which
-    cell it was."""
+    """Run it. A timeout comes first, then an item for each output, then how it ended where that is not plain. `ran` is
+    told which cell it was."""
     cell, notice = await desk.run(ctx, book, code, at=at, timeout=timeout or None)
     ran(ctx, book, cell)
     content = await desk.render.outputs(book, cell)
@@ -316,15 +320,18 @@ async def run(
     match cell.state:
         case CellState.TIMEOUT:
             limit = timeout or desk.app.limits.cell_timeout
-            lines.append(f"[TIMEOUT ERROR: Execution exceeded {limit:g} seconds]")
+            content.insert(0, _text(f"[TIMEOUT ERROR: Execution exceeded {limit:g} seconds]"))
         case CellState.RUNNING | CellState.IDLE:
             lines.append(f"[RUNNING: {seconds:.1f}s elapsed. It goes on: read_cell shows what it prints.]")
         case CellState.SUCCESS if stream:
             lines.append(f"[COMPLETED in {seconds:.1f}s]")
     if not content and not lines:
         lines.append("[No output generated]")
-    blocks = [*content, *(TextContent(type="text", text=line) for line in lines)]
-    return ToolResult(content=blocks, is_error=cell.state.failed)
+    return ToolResult(content=[*content, *map(_text, lines)], is_error=cell.state.failed)
+
+
+def _text(line: str) -> TextContent:
+    return TextContent(type="text", text=line)
 
 
 async def _place(desk: Desk, book: Notebook, index: int) -> int | None:

@@ -9,7 +9,7 @@ from quire.core.jupyter import RUNTIME
 from quire.core.model import Notebook, Place
 from quire.frontends.mcp.desk import Desk
 from quire.frontends.mcp.toolsets import Shelf
-from quire.frontends.mcp.toolsets.jupyter_cells import Books, From0, run
+from quire.frontends.mcp.toolsets.jupyter_cells import OTHER_NAMES, Books, From0, run
 
 
 def register(shelf: Shelf, desk: Desk, books: Books) -> None:
@@ -26,7 +26,7 @@ def register(shelf: Shelf, desk: Desk, books: Books) -> None:
         book = await hidden_notebook(desk, ctx, books, notebook_name, kernel_id, server or "")
         return await run(desk, ctx, book, code, timeout, stream=False)
 
-    shelf.put(execute_code, "Execute code", None, runs=True)
+    shelf.put(execute_code, "Execute code", None, runs=True, other_names=OTHER_NAMES)
 
 
 async def hidden_notebook(

@@ -1,0 +1,34 @@
+"""Routes of jupyter-mcp-server beside the MCP endpoint, as its deployments expect them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastmcp import FastMCP
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from quire.core.access import LOCAL_CALLER
+from quire.core.app import App
+from quire.core.errors import QuireError
+from quire.frontends.mcp import default_document
+
+HEALTH = "/api/healthz"
+
+
+def register(server: FastMCP[Any], app: App) -> None:
+    async def health(request: Request) -> Response:
+        """Whether it runs, and the document of the start has a kernel. Names nothing: it is answered without a
+        token."""
+        return JSONResponse({"success": True, "status": "healthy", "kernel_status": await _kernel_status(app)})
+
+    server.custom_route(HEALTH, methods=["GET"])(health)
+
+
+async def _kernel_status(app: App) -> str:
+    try:
+        notebook = await default_document.find(app, LOCAL_CALLER)
+        kernel = await app.jupyter.kernel_of(notebook) if notebook is not None else ""
+    except QuireError:  # its Jupyter server does not answer
+        return "error"
+    return "alive" if kernel else "not_initialized"

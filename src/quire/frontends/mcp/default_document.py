@@ -1,0 +1,35 @@
+"""The document of the setting `jupyter_document`: in use as `default` until a client uses another notebook."""
+
+from __future__ import annotations
+
+from quire.core.access import Caller
+from quire.core.app import App
+from quire.core.errors import Refused
+from quire.core.jupyter import RUNTIME
+from quire.core.model import Notebook
+
+NAME = "default"
+
+
+async def open_for(app: App, caller: Caller, kernel: str = "") -> Notebook:
+    """The caller's notebook of that document, made when it is first needed, in the kernel that is named.
+
+    Raises NotFound where there is no such document or kernel, Failed where its server does not answer."""
+    app.confines.check_jupyter(caller)
+    place = await app.jupyter.place("", app.jupyter.document, create=False)
+    found = await find(app, caller)
+    if found is not None and not kernel and found.document is not None and found.document.path == place.path:
+        return found
+    if found is not None:  # of an earlier start, with another document
+        await app.kernels.forget(found)
+        await app.notebooks.forget(found)
+    if kernel:
+        place = await app.jupyter.adopt(place, kernel)
+    try:
+        return await app.notebooks.create(caller.principal, NAME, RUNTIME, document=place)
+    except Refused:  # another call made it meanwhile
+        return await app.notebooks.named(caller.principal, NAME)
+
+
+async def find(app: App, caller: Caller) -> Notebook | None:
+    return await app.notebooks.find(caller.principal, NAME)

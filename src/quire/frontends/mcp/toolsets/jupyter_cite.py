@@ -1,0 +1,49 @@
+"""The prompt `jupyter_cite`: cells of a notebook, put before what a person asks."""
+
+from __future__ import annotations
+
+import re
+
+from fastmcp import Context
+
+from quire.core.access import Access
+from quire.core.errors import NotFound, Refused
+from quire.frontends.mcp.desk import Desk
+from quire.frontends.mcp.toolsets import Shelf, jupyter_texts
+from quire.frontends.mcp.toolsets.jupyter_cells import Books
+
+_PART = re.compile(r"(\d{1,9})(?:\s*(-)\s*(\d{1,9})?)?")  # 4, 0-2, or 3- for all from 3 on
+END = "=====End of Cited Cells====="
+
+
+def register(shelf: Shelf, desk: Desk, books: Books) -> None:
+    async def jupyter_cite(ctx: Context, prompt: str, cell_indices: str, notebook_name: str = "") -> str:
+        """Cite cells of a notebook, as in 0-2,4, before a prompt."""
+        book = await books.named(ctx, notebook_name or None, Access.READ)
+        cells = await desk.app.notebooks.cells(book)
+        cited = numbers(cell_indices, len(cells))
+        books.shown(ctx, book, *(cells[number] for number in cited))
+        lines = [f"USER Cite cells {cited} from notebook {book.title}."]
+        for number in cited:
+            lines.append(jupyter_texts.head(cells[number]))
+            lines.append(jupyter_texts.clipped(cells[number].source, 2 * desk.result_chars))
+        return "\n".join([*lines, END, prompt])
+
+    shelf.put_prompt(jupyter_cite, "Cite cells")
+
+
+def numbers(text: str, total: int) -> list[int]:
+    """The cells that a text as `0-2,4` names, in order. Raises Refused for another text, NotFound for no such cell."""
+    found: set[int] = set()
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        match = _PART.fullmatch(part)
+        if match is None:
+            raise Refused(f"{part!r} names no cells. Write cell_indices as in 0-2,4; 3- is all cells from 3 on.")
+        first = int(match[1])
+        last = int(match[3]) if match[3] else total - 1 if match[2] else first
+        if not first <= last < total:
+            raise NotFound(f"Cell index {part} is out of range. Notebook has {total} cells.")
+        found |= set(range(first, last + 1))
+    if not found:
+        raise Refused("Which cells? Write cell_indices as in 0-2,4.")
+    return sorted(found)
