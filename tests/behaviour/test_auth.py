@@ -255,7 +255,7 @@ async def test_a_jwt_proves_a_subject_of_its_issuer(by_jwt: str, keys: RSAKeyPai
         shared = await call(client, "share_notebook", notebook="main", with_whom="auth0|bob@id.test~realm")
         assert "to others alice@id.test~realm/main" in text(shared)
     async for client in jwt_client(by_jwt, other):
-        assert "alice@id.test~realm/main: 1 cells" in text(await call(client, "list_notebooks"))
+        assert "alice@id.test~realm/main: 1 cell," in text(await call(client, "list_notebooks"))
         shown = await call(client, "get_cell", notebook="alice@id.test~realm/main", cell_id_or_number=0)
         address = f"notebook://{quote(shown.structured_content['notebook'], safe='')}/cell/0"
         assert "mine = 1" in (await client.read_resource(address))[0].text

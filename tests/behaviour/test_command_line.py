@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import nbformat
 import pytest
+from fastmcp import Client
 
 from quire import __version__
 from tests.support.external_programs import inspector
 from tests.support.processes import free_port
-from tests.support.servers import http_server, server_environment
+from tests.support.servers import call, http_server, server_environment
 from tests.support.waiting import DEADLINE
 
 
@@ -67,6 +70,33 @@ def test_export_writes_the_format_that_the_ending_names(data_dir: Path, tmp_path
     assert "Nothing was written" in quire(data_dir, "run", str(program), "-o", str(tmp_path / "out.txt")).stderr
     assert quire(data_dir, "run", str(program), "-o", str(tmp_path / "out.md")).returncode == 0
     assert (tmp_path / "out.md").read_text() == "```python\nprint(2)\n```\n\n```text\n2\n```\n"
+
+
+def test_errors_of_commands_name_commands(data_dir: Path) -> None:
+    quire(data_dir, "exec", "1", "--notebook", "sales")
+    wrong = {
+        "export slaes": "The nearest is 'sales'. `quire list` shows them.",
+        "restore sales": "None was saved. Nothing was changed. `quire save` saves one.",
+        "capability remove nothing": "installed: none. `quire capability add` adds one.",
+    }
+    for arguments, says in wrong.items():
+        refused = quire(data_dir, *arguments.split())
+        assert refused.returncode == 2 and says in refused.stderr and "_" not in refused.stderr, refused.stderr
+
+
+async def test_a_command_that_finds_the_notebook_in_use_names_another_way(stdio: Client[Any], data_dir: Path) -> None:
+    assert not (await call(stdio, "execute", code="1")).is_error
+    refused = await asyncio.to_thread(quire, data_dir, "exec", "1")
+    assert refused.returncode == 2 and "another Quire server" in refused.stderr
+    assert "(`quire exec --notebook NAME`)" in refused.stderr and "create_notebook" not in refused.stderr
+
+
+def test_a_list_that_is_piped_has_whole_paths(tmp_path: Path) -> None:
+    data_dir = tmp_path / ("long" * 40)
+    quire(data_dir, "exec", "1")
+    first, row = quire(data_dir, "list").stdout.splitlines()
+    assert first.split() == ["name", "cells", "runs", "runtime", "workspace"]
+    assert (data_dir / "workspaces") == Path(row.split()[-1]).parent
 
 
 def test_without_nbconvert_html_is_refused_in_one_line(data_dir: Path, tmp_path: Path) -> None:

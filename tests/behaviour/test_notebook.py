@@ -140,6 +140,21 @@ async def test_notebooks_created_at_once_without_a_name_get_different_names(clie
     assert len({each.structured_content["name"] for each in made}) == 8
 
 
+async def test_a_name_that_is_nearly_right_is_corrected_among_many(client: Client[Any]) -> None:
+    await call(client, "create_notebook", name="Quarterly sales", use=False)
+    for number in range(25):
+        await call(client, "create_notebook", name=f"draft {number}", use=False)
+    refused = await call(client, "use_notebook", name="quaterly-sales")
+    assert refused.is_error and "The nearest is 'Quarterly sales'. create_notebook makes one." in text(refused)
+    assert "older ones, draft 5, draft 6" in text(refused)
+
+
+async def test_one_cell_and_one_run_are_counted_as_one(client: Client[Any], book: Book) -> None:
+    await call(client, "execute", code="1")
+    assert f"* {book.name}: 1 cell, kernel idle" in text(await call(client, "list_notebooks"))
+    assert text(await call(client, "state")).startswith(f"notebook {book.name}: kernel idle, 1 run\n")
+
+
 async def test_clearing_takes_cells_and_variables(client: Client[Any]) -> None:
     await call(client, "execute", code="x = 1")
     await call(client, "clear_notebook")

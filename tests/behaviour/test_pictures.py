@@ -279,7 +279,10 @@ async def test_an_image_beyond_the_last_is_named(book: Book) -> None:
     await show(book, "plt.plot([1])\nNone")
     for bad in (1, -1, 10**6):
         refused = await book.ask("get_cell_image", cell_id_or_number=1, index=bad)
-        assert refused.is_error and "images 0 to 0" in text(refused)
+        assert refused.is_error and f"has 1 image, number 0; there is no image {bad}." in text(refused)
+    await show(book, "plt.plot([1])\nplt.show()\nplt.plot([2])\nNone")
+    refused = await book.ask("get_cell_image", cell_id_or_number=2, index=2)
+    assert refused.is_error and "has 2 images, numbers 0 to 1; there is no image 2." in text(refused)
 
 
 def test_the_libraries_these_tests_are_about_are_there() -> None:

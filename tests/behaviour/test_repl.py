@@ -99,11 +99,14 @@ async def test_a_run_that_outlasts_the_call_goes_on_and_is_seen_and_ended(data_d
         cell = result.structured_content["cell_id"]
         shown = await call(client, "get_cell", cell_id_or_number=cell)
         assert shown.structured_content["state"] == "RUNNING" and "tick 0" in text(shown)
-        assert (await call(client, "state")).structured_content["kernel"] == "running"
+        state = await call(client, "state")
+        assert state.structured_content["kernel"] == "running"
+        assert "can be listed when it is done" in text(state) and "no variables" not in text(state)
         stopped = await call(client, "interrupt")
         assert stopped.structured_content["state"] == "INTERRUPTED"
         kept = await call(client, "get_cell", cell_id_or_number=cell)
         assert "tick 0" in text(kept) and "KeyboardInterrupt" in text(kept)
+        assert "Interrupted: Stopped by an interrupt. Variables are kept." in text(kept)
         assert (await call(client, "execute", code="i >= 0")).structured_content["return_value"] is True
 
 

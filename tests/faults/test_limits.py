@@ -88,7 +88,7 @@ async def test_a_run_past_the_limit_waits_says_so_and_its_time_does_not_count(da
         await appears(tmp_path / "on")
         waiting = await second.run("'ran'", timeout=2)
         assert waiting.structured_content["state"] == "IDLE", text(waiting)
-        assert "waits for its turn: 1 runs go on" in notice(waiting) and "max_runs)" in notice(waiting)
+        assert "waits for its turn: 1 run under way" in notice(waiting) and "max_runs)" in notice(waiting)
         await anyio.sleep(2.2)  # longer than it may take once it runs
         (tmp_path / "go").touch()
         await going

@@ -19,6 +19,7 @@ from quire.core.capability_ports import Backends, Connection, Installed
 from quire.core.errors import Failed, NotInstalled, QuireError, Refused
 from quire.core.links import Link
 from quire.core.model import Principal
+from quire.core.phrases import suggestion
 from quire.core.tasks import background
 
 log = logging.getLogger(__name__)
@@ -148,7 +149,11 @@ class Capabilities:
     def _find(self, shelf: _Shelf, name: str) -> Link:
         if name not in shelf.links:
             known = ", ".join(shelf.links) or "none"
-            raise NotInstalled(f"There is no capability {name!r}; installed: {known}. install_capability adds one.")
+            raise NotInstalled(
+                f"There is no capability {name!r}; installed: {known}.{suggestion(name, list(shelf.links))}",
+                agent="install_capability adds one.",
+                person="`quire capability add` adds one.",
+            )
         return shelf.links[name]
 
     def _link(self, capability: Capability) -> Link:

@@ -14,12 +14,18 @@ OURS = frozenset(("caps", "capability", "register_capability", "display", "get_i
     ("ToolError", "ToolTimeout", "ApprovalDenied", "CapabilityGone")
 )
 _LENGTH = 60
+_TAKEN = "another one has it"
 
 
 def check(name: str, taken: Container[str]) -> None:
     why = _why_not(name, taken)
     if why:
-        raise Refused(f"{name!r} cannot name a capability: {why}. Take {proposal(name, taken)!r}, for example.")
+        is_taken = why == _TAKEN
+        raise Refused(
+            f"{name!r} cannot name a capability: {why}. Take {proposal(name, taken)!r}, for example.",
+            agent="uninstall_capability removes the other one." if is_taken else "",
+            person="`quire capability remove` removes the other one." if is_taken else "",
+        )
 
 
 def _why_not(name: str, taken: Container[str]) -> str:
@@ -34,7 +40,7 @@ def _why_not(name: str, taken: Container[str]) -> str:
     if name in OURS or name.startswith("_"):
         return "cells have something of Quire's own under such a name"
     if name in taken:
-        return "another one has it. uninstall_capability removes that"
+        return _TAKEN
     return ""
 
 

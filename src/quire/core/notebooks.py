@@ -9,6 +9,7 @@ from dataclasses import replace
 from uuid import uuid4
 
 import anyio
+import anyio.to_thread
 
 from quire.core.active import STOP_IT
 from quire.core.errors import NotFound, Refused
@@ -34,6 +35,7 @@ from quire.core.model import (
     RunId,
 )
 from quire.core.outputs import keep, keep_bundle
+from quire.core.phrases import count, existing
 from quire.core.ports import Blobs, Store
 
 Placing = Callable[[str, str], Awaitable[Place]]
@@ -97,9 +99,7 @@ class Notebooks:
     async def named(self, who: Principal, name: str) -> Notebook:
         found = await self._store.find_notebook(who, check_name(name, new=False))
         if found is None:
-            names = [notebook.name for notebook in await self._store.list_notebooks(who)]
-            there = f"There are: {', '.join(names[-20:])}." if names else "There are none yet."
-            raise NotFound(f"No notebook is called {name!r}. {there} create_notebook makes one.")
+            raise await no_such_notebook(name, [each.name for each in await self._store.list_notebooks(who)])
         return found
 
     async def find(self, owner: Principal, name: str) -> Notebook | None:
@@ -213,7 +213,9 @@ class Notebooks:
         """The index-th picture of a cell, in the order it was shown."""
         pictures = [found for output in cell.outputs if (found := picture(output))]
         if not 0 <= index < len(pictures):
-            there = f"images 0 to {len(pictures) - 1}" if pictures else "no images"
+            last = len(pictures) - 1
+            numbers = f", number{'s' * (last > 0)} 0{f' to {last}' * (last > 0)}" if pictures else ""
+            there = f"{count(len(pictures), 'image')}{numbers}" if pictures else "no images"
             raise NotFound(f"Cell {cell.number} has {there}; there is no image {index}.")
         mime, data, source = pictures[index]
         return Image.from_bytes(await self.bytes_of(data), mime, source)
@@ -270,6 +272,16 @@ class Notebooks:
         more = f" {last[0].number} more before them; list_cells shows all." if last[0].number else ""
         numbers = f"Numbers go from 0 to {last[-1].number}." if len(last) > 1 or more else "The only number is 0."
         return f"No cell {which!r} in notebook {notebook.name!r}. Its last cells: {some}.{more} {numbers}"
+
+
+async def no_such_notebook(name: str, names: list[str]) -> NotFound:
+    """The error for a name that none of these notebooks has."""
+    there = await anyio.to_thread.run_sync(existing, name, names)  # there may be thousands
+    return NotFound(
+        f"No notebook is called {name!r}. {there}",
+        agent="create_notebook makes one.",
+        person="`quire list` shows them." if names else "`quire exec CODE --notebook NAME` makes one.",
+    )
 
 
 def picture(output: Output) -> tuple[str, Data, str | None] | None:

@@ -22,7 +22,7 @@ def outcome(
             case _, Stop.QUOTA:
                 return CellState.INTERRUPTED, f"{because[:1].upper()}{because[1:]}", ""
             case "interrupted", _:
-                return CellState.INTERRUPTED, "Interrupted.", ""
+                return CellState.INTERRUPTED, "Stopped by an interrupt.", ""
             case _:
                 return CellState.ERROR, "", ""
     if died is not None and died.lives:

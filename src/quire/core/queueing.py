@@ -10,6 +10,7 @@ from quire.core.active import ActiveRun
 from quire.core.errors import Failed
 from quire.core.feed import Change, Feed
 from quire.core.model import NewCell, Principal
+from quire.core.phrases import count
 from quire.core.ports import Store
 
 
@@ -60,12 +61,12 @@ class Places:
         """What a run of theirs waits for."""
         if self._most_each and self._taken[who] >= self._most_each:
             return (
-                f"It waits for its turn: {self._taken[who]:,} runs of this user go on, as many as may at once (setting "
-                "max_runs_per_user). It begins when one of them ends."
+                f"It waits for its turn: this user has {count(self._taken[who], 'run')} under way, as many as may be "
+                "at once (setting max_runs_per_user). It begins when one of them ends."
             )
         return (
-            f"It waits for its turn: {self._taken.total():,} runs go on, as many as may at once on this server "
-            "(setting max_runs). Users take turns; it begins when its own comes."
+            f"It waits for its turn: {count(self._taken.total(), 'run')} under way on this server, as many as may be "
+            "at once (setting max_runs). Users take turns; it begins when its own comes."
         )
 
     def _free(self, who: Principal) -> bool:

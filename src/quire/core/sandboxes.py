@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from uuid import uuid4
 
+import anyio.to_thread
+
 from quire.core.access import Access
 from quire.core.active import ActiveRuns, Stop
 from quire.core.current import Client
@@ -19,6 +21,7 @@ from quire.core.file_ports import Folders, Use
 from quire.core.kernels import Kernels
 from quire.core.model import Notebook, Policy, Principal
 from quire.core.notebooks import Notebooks
+from quire.core.phrases import existing
 from quire.core.ports import Store
 from quire.core.sharing import Sharing
 
@@ -89,7 +92,7 @@ class Sandboxes:
 
     async def _no_session(self, client: Client, name: str) -> str:
         names = [each.name for each in await self.all(client)]
-        there = f"There are: {', '.join(names[-20:])}." if names else "There are none yet."
+        there = await anyio.to_thread.run_sync(existing, name, names)
         return f"No session is called {name!r}. {there} create_session makes one."
 
     async def all(self, client: Client) -> list[Notebook]:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from quire.core.access import LOCAL_CALLER, Access, Caller, access, address, check, check_principal
-from quire.core.errors import NotFound, Refused
+from quire.core.errors import Refused
 from quire.core.model import LOCAL, Notebook, NotebookId, Principal
-from quire.core.notebooks import Notebooks
+from quire.core.notebooks import Notebooks, no_such_notebook
 from quire.core.ports import Shares
-
-_NAMED = 20  # notebooks that are named where one is not found
 
 
 class Sharing:
@@ -27,9 +25,7 @@ class Sharing:
         found = await self._notebooks.find(owner, own)
         has = access(caller, owner, (await self._shares.of(found.id)).get(caller.principal)) if found else None
         if found is None or has is None:
-            names = [each.title for each, _ in await self.all(caller)]
-            there = f"There are: {', '.join(names[-_NAMED:])}." if names else "There are none yet."
-            raise NotFound(f"No notebook is called {name!r}. {there} create_notebook makes one.")
+            raise await no_such_notebook(name, [each.title for each, _ in await self.all(caller)])
         seen = replace(found, seen_as=f"{owner}/{own}")
         check(seen, has, needed)
         return seen

@@ -19,6 +19,7 @@ from quire.core.limits import check_name, check_states
 from quire.core.line import Line, Step
 from quire.core.model import Cell, NewCell, Notebook, NotebookId, Origin, RunId, Snapshot
 from quire.core.notebooks import Notebooks
+from quire.core.phrases import existing
 from quire.core.ports import START, Kernel, Store
 from quire.core.tasks import background
 
@@ -119,8 +120,12 @@ class Timeline:
         check_states(notebook)
         saved = [each.name for each in await self._snapshots(notebook) if each.name]
         if name not in saved:
-            there = f"There are: {', '.join(saved)}." if saved else "None was saved; save_state does."
-            raise NotFound(f"No state of notebook {notebook.name!r} is saved as {name!r}. {there} Nothing was changed.")
+            there = existing(name, saved) if saved else "None was saved."
+            raise NotFound(
+                f"No state of notebook {notebook.name!r} is saved as {name!r}. {there} Nothing was changed.",
+                agent="" if saved else "save_state saves one.",
+                person="" if saved else "`quire save` saves one.",
+            )
         return await self.rollback(notebook, name)
 
     async def _go(self, notebook: Notebook, slot: Slot, kernel: Kernel, place: str | Snapshot) -> Moved:

@@ -143,7 +143,7 @@ class DocumentStore:
         async with self._open(notebook) as (book, document):
             there = len(document.cells())
             if there + len(cells) > limit:
-                raise Refused(wording.too_many_cells(there, limit))
+                raise wording.too_many_cells(there, limit)
             if at is not None and not 0 <= at <= there:
                 raise Refused(wording.no_such_place(at, there))
             ids = await document.insert(there if at is None else at, [await self._new(cell) for cell in cells])

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from quire.core.access import Access
 from quire.core.capability import Capability
-from quire.core.errors import NotFound, OverLimit, Refused
+from quire.core.errors import NotFound, Refused
 from quire.core.model import (
     Blob,
     Cell,
@@ -42,7 +42,7 @@ class MemoryStore:
 
     async def create_notebook(self, notebook: Notebook, *, limit: int = 0) -> Notebook:
         if 0 < limit <= len(await self.list_notebooks(notebook.owner)):
-            raise OverLimit(wording.too_many_notebooks(limit))
+            raise wording.too_many_notebooks(limit)
         if await self.find_notebook(notebook.owner, notebook.name):
             raise Refused(wording.name_taken(notebook.name))
         self._books[notebook.id] = _Book(notebook)
@@ -77,7 +77,7 @@ class MemoryStore:
     async def add_cells(self, notebook: NotebookId, cells: list[NewCell], *, at: int | None, limit: int) -> list[Cell]:
         book = self._books[notebook]
         if len(book.cells) + len(cells) > limit:
-            raise Refused(wording.too_many_cells(len(book.cells), limit))
+            raise wording.too_many_cells(len(book.cells), limit)
         at = len(book.cells) if at is None else at
         if not 0 <= at <= len(book.cells):
             raise Refused(wording.no_such_place(at, len(book.cells)))

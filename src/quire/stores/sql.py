@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from quire import systems
-from quire.core.errors import Failed, NotFound, OverLimit, Refused
+from quire.core.errors import Failed, NotFound, Refused
 from quire.core.model import (
     Cell,
     CellId,
@@ -63,7 +63,7 @@ class SqlStore:
         def job(db: sqlite3.Connection) -> Notebook:
             counted = db.execute("SELECT count(*) FROM notebooks WHERE owner = ?", (notebook.owner,)).fetchone()[0]
             if 0 < limit <= counted:
-                raise OverLimit(wording.too_many_notebooks(limit))
+                raise wording.too_many_notebooks(limit)
             try:
                 db.execute(
                     "INSERT INTO notebooks (id, owner, name, runtime, created_at, metadata, policy,"
@@ -281,7 +281,7 @@ class SqlStore:
 def _add(db: sqlite3.Connection, notebook: NotebookId, cells: list[NewCell], at: int | None, limit: int) -> list[Cell]:
     there = _size(db, notebook)
     if there + len(cells) > limit:
-        raise Refused(wording.too_many_cells(there, limit))
+        raise wording.too_many_cells(there, limit)
     at = there if at is None else at
     if not 0 <= at <= there:
         raise Refused(wording.no_such_place(at, there))
@@ -321,7 +321,7 @@ def _append(db: sqlite3.Connection, notebook: NotebookId, new: NewCell, run: Run
         notebook,
     )
     if cells > limit:
-        raise Refused(wording.too_many_cells(cells - 1, limit))
+        raise wording.too_many_cells(cells - 1, limit)
     id_ = CellId(secrets.token_hex(6))
     db.execute(
         "INSERT INTO cells (notebook, id, position, kind, source, run) VALUES (?,?,?,?,?,?)",

@@ -6,25 +6,29 @@ import itertools
 from dataclasses import replace
 
 from quire.core import transcript
-from quire.core.errors import Stale
+from quire.core.errors import OverLimit, Refused, Stale
 from quire.core.model import Cell, CellId, CellState, NewCell, Output, OutputType, Run
+from quire.core.phrases import count
 
 
 def name_taken(name: str) -> str:
     return f"There is a notebook called {name!r} already. Use it (use_notebook), or choose another name."
 
 
-def too_many_notebooks(limit: int) -> str:
-    return (
-        f"No notebook was made: a user may have {limit:,} (setting max_notebooks_per_user). "
-        "Go on in one there is (list_notebooks shows them), emptied by clear_notebook where its cells are not needed."
+def too_many_notebooks(limit: int) -> OverLimit:
+    return OverLimit(
+        f"No notebook was made: a user may have {limit:,} (setting max_notebooks_per_user).",
+        agent="Go on in one there is (list_notebooks shows them), emptied by clear_notebook where its cells are not "
+        "needed.",
+        person="Go on in one there is; `quire list` shows them.",
     )
 
 
-def too_many_cells(there: int, limit: int) -> str:
-    return (
-        f"The notebook has {there:,} cells and may have {limit:,} (setting max_cells). "
-        "Delete some, clear_notebook, or go on in a new one (create_notebook)."
+def too_many_cells(there: int, limit: int) -> Refused:
+    return Refused(
+        f"The notebook has {count(there, 'cell')} and may have {limit:,} (setting max_cells).",
+        agent="Delete some, clear_notebook, or go on in a new one (create_notebook).",
+        person="Go on in another one: `quire exec --notebook NAME`.",
     )
 
 

@@ -244,10 +244,6 @@ def file_uri(notebook: Notebook, path: str) -> str:
     return f"notebook://{quote(notebook.title, safe='')}/files/{quote(path)}"
 
 
-def count(number: int, word: str) -> str:
-    return f"{number:,} {word}" + ("" if number == 1 else "s")
-
-
 def size(length: int) -> str:
     return f"{length / 2**20:.1f} MiB" if length >= 2**20 / 10 else f"{length / 2**10:.1f} KiB"
 
@@ -268,7 +264,7 @@ def moved(moved: Moved) -> str:
 
 def stale(moved: Moved) -> str:
     cells = ", ".join(map(str, moved.stale))
-    return f" Stale now, outputs kept: cells {cells}." if cells else ""
+    return f" Stale now, outputs kept: cell{'s' * (len(moved.stale) > 1)} {cells}." if cells else ""
 
 
 def _failure(error: Output | None, seen: _Seen) -> tuple[str | None, str | None]:

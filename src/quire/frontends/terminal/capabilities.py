@@ -6,7 +6,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -16,6 +15,8 @@ from quire.core.capability import Capability
 from quire.core.capability_request import backend_of, plain_secrets
 from quire.core.errors import QuireError, Refused
 from quire.core.model import LOCAL
+from quire.core.phrases import count
+from quire.frontends.terminal import tables
 
 
 async def run(app: App, action: str, names: list[str], given: Mapping[str, Any]) -> int | None:
@@ -40,7 +41,7 @@ async def show(app: App) -> None:
             Text(capability.name), str(len(capability.offered.tools)), Text(capability.backend.how), style=None
         )
     if listed.row_count:
-        Console(soft_wrap=True).print(listed)
+        tables.show(listed)
     else:
         print("No capability is installed. `quire capability add` adds one, `quire capability import` takes over some.")
 
@@ -69,7 +70,7 @@ async def take_over(app: App, config: str, chosen: list[str]) -> int:
             name = capability_names.proposal(server, [each.name for each, _ in await app.capabilities.all(LOCAL)])
             _tell(await app.capabilities.install(LOCAL, name, app.backends.described(config, server)))
         except QuireError as error:
-            print(f"{server}: {error}", file=sys.stderr)
+            print(f"{server}: {error.for_person}", file=sys.stderr)
             failed += 1
     return 1 if failed else 0
 
@@ -86,5 +87,5 @@ def pairs(texts: list[str]) -> dict[str, str]:
 
 
 def _tell(capability: Capability) -> None:
-    count = len(capability.offered.tools)
-    print(f"Installed {capability.name}: {count} method{'s' * (count != 1)} ({capability.backend.how}).")
+    methods = count(len(capability.offered.tools), "method")
+    print(f"Installed {capability.name}: {methods} ({capability.backend.how}).")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from quire.frontends.terminal import tables
 
 
 def show(findings: list[tuple[str, bool | None, str]]) -> int:
@@ -13,5 +14,5 @@ def show(findings: list[tuple[str, bool | None, str]]) -> int:
     for name, fine, sentence in findings:
         mark = {True: "[green]ok[/]", False: "[red]no[/]", None: "  "}[fine]
         table.add_row(mark, name, Text(sentence))
-    Console(soft_wrap=True).print(table)
+    tables.show(table)
     return 1 if any(fine is False for _, fine, _ in findings) else 0

@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 
 import anyio
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -16,8 +15,9 @@ from quire.core.app import App
 from quire.core.durable import Durable
 from quire.core.errors import Refused
 from quire.core.model import LOCAL, Cell, Loss, Notebook, Snapshot
+from quire.core.phrases import count
 from quire.core.saving import Saving
-from quire.frontends.terminal import commands
+from quire.frontends.terminal import commands, tables
 
 
 async def show(app: App, name: str) -> None:
@@ -33,7 +33,7 @@ async def show(app: App, name: str) -> None:
         cell = await app.notebooks.cell_of(notebook, each.run) if each.run is not None else None
         after = "-" if cell is None else str(cell.number)
         listed.add_row(_when(each), after, Text(each.name), f"{each.size:,}", f"{each.added:,}")
-    Console(soft_wrap=True).print(listed)
+    tables.show(listed)
     print(f"\nThe next run begins with this ({_when(standing)}, Python {standing.python}):")
     for variable, kind in standing.variables.items():
         print(f"{variable}: {kind}")
@@ -47,7 +47,7 @@ async def save(app: App, name: str, state: str) -> None:
     _, saving = _kept(app)
     notebook = await app.notebooks.named(LOCAL, name)
     snapshot, file = await saving.save(notebook, state)
-    print(f"Saved notebook {name!r} as {state!r}, {snapshot.size:,} bytes. To read: {file}")
+    print(f"Saved notebook {name!r} as {state!r}, {count(snapshot.size, 'byte')}. To read: {file}")
     if snapshot.lost:
         print(f"Not saved: {brought_back.lost(await _made(app, notebook, snapshot))}.", file=sys.stderr)
 
@@ -77,7 +77,8 @@ async def sweep(app: App, *, dry: bool) -> None:
     _, saving = _kept(app)
     swept = await saving.sweep(dry=dry)
     verb = "Would free" if dry else "Freed"
-    print(f"{verb} {swept.freed:,} bytes ({swept.chunks:,} chunks nobody needs); {swept.kept:,} bytes are kept.")
+    kept = f"{count(swept.kept, 'byte')} {'is' if swept.kept == 1 else 'are'} kept"
+    print(f"{verb} {count(swept.freed, 'byte')} ({count(swept.chunks, 'chunk')} that no snapshot needs); {kept}.")
 
 
 def _kept(app: App) -> tuple[Durable, Saving]:

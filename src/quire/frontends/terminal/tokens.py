@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -13,6 +12,7 @@ from quire.core.access import check_given
 from quire.core.errors import Refused
 from quire.core.model import Principal
 from quire.core.ports import Tokens
+from quire.frontends.terminal import tables
 
 
 def run(tokens: Tokens, action: str, name: str | None, *, admin: bool) -> None:
@@ -47,4 +47,4 @@ def show(tokens: Tokens) -> None:
     for each in found:
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(each.created_at))
         table.add_row(Text(str(each.caller.principal)), ", ".join(sorted(each.caller.scopes)), since)
-    Console(soft_wrap=True).print(table)
+    tables.show(table)

@@ -8,6 +8,7 @@ from fastmcp.tools import ToolResult
 from quire.core import brought_back, layers
 from quire.core.access import Access
 from quire.core.model import Notebook
+from quire.core.phrases import count
 from quire.frontends.mcp import render
 from quire.frontends.mcp.desk import Desk, kernel_state, on_disk, protection
 from quire.frontends.mcp.results import CellInfo, Done, ExecutionResult, RolledBack, SavedState, StateInfo
@@ -44,7 +45,8 @@ def register(shelf: Shelf, desk: Desk) -> None:
             "protection": protection(desk.app, book) if asleep is None else on_disk(asleep),
         }
         lost = [brought_back.lost([(each, None)]) for each in asleep.lost] if asleep is not None else []
-        return ToolResult(content=_state_text(info, lost), structured_content=dict(info))
+        listed = found is not None or kernel == "not started"
+        return ToolResult(content=_state_text(info, lost, listed=listed), structured_content=dict(info))
 
     async def reset(ctx: Context, notebook: str | None = None) -> ToolResult:
         """Start over with an empty namespace; cells and capabilities stay."""
@@ -85,7 +87,7 @@ def _register_saving(shelf: Shelf, desk: Desk) -> None:
             "file": file,
             "not_saved": [brought_back.lost([each]) for each in lost],
         }
-        said = f"Saved notebook {book.title!r} as {name!r}: {render.count(saved['variables'], 'variable')}"
+        said = f"Saved notebook {book.title!r} as {name!r}: {count(saved['variables'], 'variable')}"
         said += f", {render.size(snapshot.size)}. To read: {file}"
         if lost:
             said += f"\nNot saved: {brought_back.lost(lost)}."
@@ -118,12 +120,13 @@ def _register_saving(shelf: Shelf, desk: Desk) -> None:
 async def _capabilities(desk: Desk, ctx: Context, book: Notebook) -> list[str]:
     seen = await desk.app.sharing.may(desk.client(ctx), book, Access.WRITE)
     relayed = await desk.app.capabilities.all(book.owner) if seen else []
-    said = [f"{each.name}: {render.count(len(each.offered.tools), 'method')}, {health}" for each, health in relayed]
+    said = [f"{each.name}: {count(len(each.offered.tools), 'method')}, {health}" for each, health in relayed]
     return said + [f"{each['name']}: made here" for each in desk.app.relay.native_of(book.id)]
 
 
-def _state_text(info: StateInfo, lost: list[str]) -> str:
-    lines = [f"notebook {info['notebook']}: kernel {info['kernel']}, {info['history_length']} runs"]
+def _state_text(info: StateInfo, lost: list[str], *, listed: bool) -> str:
+    """`listed`: the kernel was asked for its variables, or has none."""
+    lines = [f"notebook {info['notebook']}: kernel {info['kernel']}, {count(info['history_length'], 'run')}"]
     if info["kernel"] == "hibernated":
         lines.append("Its state is on disk, as listed; the next run wakes it.")
         lines += [f"not kept: {each}" for each in lost]
@@ -131,12 +134,14 @@ def _state_text(info: StateInfo, lost: list[str]) -> str:
         lines.append(f"checkpoints: {info['protection']}")
     if info["kernel"] == "running":
         lines.append("A cell runs now; variables can be listed when it is done.")
+    elif not listed:
+        lines.append("The kernel could not be asked for its variables; call again.")
     lines += [f"{name}: {kind}" for name, kind in info["variables"].items()]
     for each in info["defined_functions"]:
         said = each["signature"]  # JavaScript's has the name in it
         named = f"def {each['name']}{said}" if not said or said.startswith("(") else said
         lines.append(f"{named}  {each['docstring']}".rstrip())
     lines += [f"capability {each}" for each in info["capabilities"]]
-    if not info["variables"] and not info["defined_functions"]:
+    if listed and not info["variables"] and not info["defined_functions"]:
         lines.append("no variables, no functions")
     return "\n".join(lines)

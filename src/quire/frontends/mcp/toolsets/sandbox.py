@@ -14,6 +14,7 @@ from quire.core.access import Access
 from quire.core.errors import Failed, QuireError, Refused
 from quire.core.model import Notebook, Policy
 from quire.core.model import RuntimeInfo as Runtime
+from quire.core.phrases import count
 from quire.core.sandboxes import RUNTIMES
 from quire.frontends.mcp import recorded, render
 from quire.frontends.mcp.desk import Desk, kernel_state, protection
@@ -120,7 +121,7 @@ def _sessions(shelf: Shelf, desk: Desk) -> None:
         every = await desk.app.sandboxes.all(desk.client(ctx))
         found: SessionList = {"sessions": [await _described(desk, ctx, each) for each in every]}
         lines = [
-            f"{each['session_id']}: {each['language']}, {each['state']}, {render.count(each['runs'], 'run')}"
+            f"{each['session_id']}: {each['language']}, {each['state']}, {count(each['runs'], 'run')}"
             + (", used unless another is named" if each["own"] else "")
             for each in found["sessions"]
         ]
@@ -144,7 +145,7 @@ def _sessions(shelf: Shelf, desk: Desk) -> None:
             "files": use.files,
             "largest": list(largest),
         }
-        said = f"{info['workspace']}: {render.count(use.files, 'file')}, {render.size(use.bytes)}"
+        said = f"{info['workspace']}: {count(use.files, 'file')}, {render.size(use.bytes)}"
         return ToolResult(content="\n".join([said, *largest]), structured_content=dict(info))
 
     shelf.put(create_session, "Create session", SessionInfo)

@@ -5,6 +5,7 @@ from fastmcp.tools import ToolResult
 
 from quire.core.access import Access
 from quire.core.checkpoints import Checkpoint
+from quire.core.phrases import count
 from quire.frontends.mcp import render
 from quire.frontends.mcp.desk import Desk, kernel_state, now_current, on_disk, protection
 from quire.frontends.mcp.results import CheckpointInfo, CheckpointList, NotebookInfo, RolledBack
@@ -49,7 +50,7 @@ def register(shelf: Shelf, desk: Desk) -> None:
             desk.app.current.use(desk.client(ctx), branch)
         info: NotebookInfo = await desk.info(ctx, branch)
         info["branch_of"] = book.title
-        said = f"Made notebook {name!r} from {book.title!r} with {render.count(branch.cells, 'cell')}"
+        said = f"Made notebook {name!r} from {book.title!r} with {count(branch.cells, 'cell')}"
         said += now_current(desk.client(ctx)) if use else "."
         if missing := desk.app.timeline.protection(branch).why:
             said += f" It does not have: {missing}."
