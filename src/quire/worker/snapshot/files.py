@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from quire.worker.snapshot import tombstones
+from quire.worker.snapshot.file_paths import path_of
 from quire.worker.snapshot.reducers import (
     Context,
     Refused,
@@ -54,7 +55,7 @@ def _reduce_file(file: Any, words: dict[str, Any] | None) -> Any:
         raise Refused("a stream", f"it reads from {described(raw)}")
     if not isinstance(raw.name, (str, bytes, os.PathLike)):
         return _reduce_unnamed(file, raw, words)
-    path = os.path.abspath(os.fsdecode(raw.name))
+    path = path_of(raw.name, raw.fileno())
     _check_path(path, raw)
     position, unwritten = _standing(file, raw)
     if words is not None:
@@ -187,7 +188,8 @@ def open_again(
         return tombstones.lost(_FILE, f"{path} cannot be opened: {error.strerror}")
     writes = any(letter in mode for letter in "wax+")
     if state.st_size != print_[0] or (not writes and state.st_mtime_ns != print_[1]):
-        return tombstones.lost(_FILE, f"{path} was changed since")
+        empties = f"; opening it with mode {mode!r} empties it" if "w" in mode else ""
+        return tombstones.lost(_FILE, f"{path} was changed since{empties}")
     try:
         file = _opened(path, mode, layer, words)
         file.seek(position)
@@ -340,7 +342,7 @@ def reduce_zip(context: Context, archive: Any) -> Any:
         return reduce_itself(context, archive)
     if archive.mode != "r" or archive._filePassed:
         raise Refused("a zip archive", "it is being written, or reads from another object")
-    path = os.path.abspath(archive.filename)
+    path = path_of(archive.filename, archive.fp.fileno())
     return (open_zip, (path, _print(os.stat(path)), archive.pwd))
 
 
@@ -362,7 +364,7 @@ def open_zip(path: str, print_: tuple[int, int], password: bytes | None) -> Any:
 def reduce_gzip(context: Context, file: Any) -> Any:
     if file.mode not in (1, "rb") or file.myfileobj is None:
         raise Refused("a gzip file", "it is being written, or reads from another object")
-    path = os.path.abspath(file.name)
+    path = path_of(file.name, file.fileno())
     return (open_gzip, (path, _print(os.stat(path)), file.tell()))
 
 

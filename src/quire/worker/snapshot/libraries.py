@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 from quire.worker.snapshot import tombstones
+from quire.worker.snapshot.file_paths import path_of
 from quire.worker.snapshot.loading import RESTORED
 from quire.worker.snapshot.reducers import (
     Context,
@@ -217,7 +218,7 @@ def reduce_archive(context: Context, archive: Any) -> Any:
     name = getattr(archive.fid, "name", None)
     if not isinstance(name, (str, os.PathLike)):
         raise Refused("an archive of arrays", "it is closed, or no file with a path")
-    path = os.path.abspath(name)
+    path = path_of(name, archive.fid.fileno())
     return (open_archive, (path, os.path.getsize(path), bool(archive.allow_pickle)))
 
 
