@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import uuid
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -66,6 +67,24 @@ async def test_kernel_is_started_by_its_kernelspec_and_runs_cells(reached: tuple
     assert "".join(cells[1]["outputs"][0]["text"]).strip() == "43"
     await said(client, "unuse_notebook", notebook_name="book")
     wait_until(lambda: kernel not in kernels(server), "the kernel that was started ended")
+
+
+async def test_created_notebook_names_the_kernelspec_it_runs_in(
+    reached: tuple[JupyterServer, Client[Any]],
+) -> None:
+    server, client = reached
+    first, second = (f"{uuid.uuid4().hex}.ipynb" for _ in range(2))
+    taken = await said(
+        client, "use_notebook", notebook_name="book", notebook_path=first, mode="create", kernel_id="bash"
+    )
+    kernel = taken.partition("Connected to kernel '")[2].partition("'")[0]
+    await said(client, "use_notebook", notebook_name="two", notebook_path=second, mode="create", kernel_id=kernel)
+    for path in (first, second):
+        assert server.saved(path)["metadata"]["kernelspec"]["name"] == "bash"
+    await said(client, "unuse_notebook", notebook_name="book")
+    await said(client, "use_notebook", notebook_name="book", notebook_path=first)  # as its page would open it
+    inserted = {"cell_index": -1, "cell_source": "echo $((6 * 7))", "notebook_name": "book"}
+    assert (await said(client, "insert_execute_code_cell", **inserted)).startswith("42\n")
 
 
 async def test_failed_command_is_an_error_with_earlier_output(

@@ -72,8 +72,9 @@ class Jupyter(Protocol):
         """The default kernelspec, and of all the languages by their names."""
         ...
 
-    async def check_kernel(self, server: str, kernel: str) -> None:
-        """Raises NotFound where there is no kernel of that id, no kernelspec of that name, and it is not NEW."""
+    async def check_kernel(self, server: str, kernel: str) -> str:
+        """The kernelspec of a kernel by its id, or of this name; "" for NEW, and where it is not known. Raises NotFound
+        where there is neither."""
         ...
 
     async def place(self, server: str, path: str, *, spec: str = "", create: bool | None = None) -> Place:

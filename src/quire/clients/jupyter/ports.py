@@ -142,8 +142,9 @@ class Documents(Protocol):
         """Raises Missing; JupyterError for a path outside the root or a file that is no notebook."""
         ...
 
-    async def create(self, path: str, kernel: str = "") -> Document:
-        """A new, empty one, with folders above it. Raises JupyterError where there is something already."""
+    async def create(self, path: str, kernel: str | SpecInfo = "") -> Document:
+        """A new, empty one, with folders above it, that names a kernelspec: of its own server where it is given by
+        name. Raises JupyterError where there is something already."""
         ...
 
     async def listing(self, path: str = "") -> list[Entry]:

@@ -7,7 +7,7 @@ from quire.clients.jupyter.contents import Contents
 from quire.clients.jupyter.kernelspecs import SpecsOf, spec_for
 from quire.clients.jupyter.paths import below_root
 from quire.clients.jupyter.plain_documents import PlainDocuments
-from quire.clients.jupyter.ports import Document, Entry
+from quire.clients.jupyter.ports import Document, Entry, SpecInfo
 
 
 class ServerDocuments:
@@ -27,8 +27,8 @@ class ServerDocuments:
         await contents.notebook(self._contents, place)
         return await self._open(place)
 
-    async def create(self, path: str, kernel: str = "") -> Document:
-        spec = await spec_for(self._specs, kernel)
+    async def create(self, path: str, kernel: str | SpecInfo = "") -> Document:
+        spec = await spec_for(self._specs, kernel) if isinstance(kernel, str) else kernel
         place = await contents.new_notebook(self._contents, path, spec)
         document = await self._open(place)
         for cell in document.cells():  # the room gives an empty notebook an empty cell

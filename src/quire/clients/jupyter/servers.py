@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import parse_qs, urlsplit, urlunsplit
 
+from quire.clients.jupyter.kernelspecs import spec_for
 from quire.clients.jupyter.ports import Document, Documents, JupyterError, Kernels, Missing
 
 log = logging.getLogger(__name__)
@@ -105,8 +106,9 @@ class Server:
             return found
 
     async def create(self, path: str, kernel: str = "") -> Document:
+        spec = await spec_for(self.kernels.specs, kernel) if kernel else None  # kernels may be on another server
         async with self._opening[path]:
-            found = self._open[path] = await self.documents.create(path, kernel)
+            found = self._open[path] = await self.documents.create(path, spec or "")
             return found
 
     def save_soon(self, path: str) -> None:

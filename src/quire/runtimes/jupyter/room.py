@@ -109,14 +109,18 @@ class JupyterRoom:
             names = ", ".join(f"{each.name} ({each.language})" for each in found)
             raise Missing(f"There is no kernelspec {spec!r} on that Jupyter server. There are: {names}.")
 
-    async def check_kernel(self, server: str, kernel: str) -> None:
+    async def check_kernel(self, server: str, kernel: str) -> str:
         with refusals():
             kernels = self._servers.named(server).kernels
-            if kernel.upper() == NEW or kernel in {each.id for each in await kernels.listing()}:
-                return
-            _, specs = await kernels.specs()
-            if kernel not in (each.name for each in specs):
-                raise Missing(f"{no_kernel(kernel)} Kernelspecs there: {', '.join(each.name for each in specs)}.")
+            if kernel.upper() == NEW:
+                return ""
+            names = [spec.name for spec in (await kernels.specs())[1]]
+            running = {info.id: info.spec for info in await kernels.listing()}
+            if kernel in running:
+                return running[kernel] if running[kernel] in names else ""
+            if kernel not in names:
+                raise Missing(f"{no_kernel(kernel)} Kernelspecs there: {', '.join(names)}.")
+            return kernel
 
     async def adopt(self, place: Place, kernel: str) -> Place:
         await self.check_kernel(place.server, kernel)

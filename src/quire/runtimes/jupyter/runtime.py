@@ -77,9 +77,18 @@ async def _kernel(server: Server, place: Place) -> tuple[KernelInfo, bool]:
     used = await server.kernels.of(place.path)
     if used is not None and used.state != "dead":
         return used, False
-    info = await server.kernels.start(path=place.path, spec=place.spec)
+    info = await server.kernels.start(path=place.path, spec=place.spec or await _spec_of_document(server, place.path))
     server.ours.add(info.id)
     return info, True
+
+
+async def _spec_of_document(server: Server, path: str) -> str:
+    """The kernelspec that the document names; "" where its server does not have it."""
+    document = server.opened(path)
+    said = document.metadata().get("kernelspec") if document is not None else None
+    name = said.get("name") if isinstance(said, dict) else None
+    _, specs = await server.kernels.specs()
+    return next((spec.name for spec in specs if spec.name == name), "")
 
 
 def no_kernel(kernel: str) -> str:

@@ -138,9 +138,8 @@ async def _take_up(
     desk: Desk, client: Client, name: str, server: str, path: str, mode: str, kernel_id: str | None
 ) -> ToolResult:
     info: list[str] = []
-    if kernel_id:
-        await desk.app.jupyter.check_kernel(server, kernel_id)  # before anything is made
-    place = await desk.app.jupyter.place(server, path, create=mode == "create")
+    spec = await desk.app.jupyter.check_kernel(server, kernel_id) if kernel_id else ""  # before anything is made
+    place = await desk.app.jupyter.place(server, path, spec=spec if mode == "create" else "", create=mode == "create")
     if kernel_id:
         place = await desk.app.jupyter.adopt(place, kernel_id)
         info.append(f"[INFO] Connected to kernel '{place.kernel}'.")
