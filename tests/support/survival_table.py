@@ -78,8 +78,25 @@ ROWS = (
         check="(decimal.getcontext().prec, v.get(), t.x) == (7, 1, 2)",
     ),
     Row(
+        what="settings of gc, umask, dialects of csv, the timeout of new sockets",
+        setup="import gc, os, csv, socket; gc.disable(); os.umask(0o027); csv.register_dialect('d', delimiter='|')\n"
+        "socket.setdefaulttimeout(0.05)",
+        check="(gc.isenabled(), csv.get_dialect('d').delimiter, socket.getdefaulttimeout(), os.umask(0o027)) "
+        "== (False, '|', 0.05, 0o027)",
+        during="import time; time.sleep(0.2); gc.enable(); os.umask(0); csv.unregister_dialect('d')",
+    ),
+    Row(
+        what="handlers of signals, adapters and converters of sqlite3",
+        setup="import signal, sqlite3; signal.signal(signal.SIGUSR2, signal.SIG_IGN)\n"
+        "signal.signal(signal.SIGUSR1, lambda *given: None); sqlite3.register_converter('c', bytes)",
+        check="(callable(signal.getsignal(signal.SIGUSR1)), 'C' in sqlite3.converters) == (True, True) "
+        "and signal.getsignal(signal.SIGUSR2) is signal.SIG_IGN",
+        restarted="no: named, but for signals that are ignored",
+        says="False",
+    ),
+    Row(
         what="open files and the place in them",
-        setup="f = open('f', 'w+'); f.write('abc'); f.flush()",
+        setup="import os; f = open('f', 'w+'); f.write('abc'); f.flush(); os.mkdir('o'); os.chdir('o')",
         check="f.tell() == 3 and f.write('d') == 1 and f.seek(0) == 0 and f.read() == 'abcd'",
         during="f.seek(1)",
     ),

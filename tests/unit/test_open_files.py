@@ -43,7 +43,8 @@ def test_files_opened_by_relative_names_survive_a_change_of_folder(
     monkeypatch.chdir(tmp_path)
     namespace = notebook()
     run(
-        "import gzip, os, zipfile\nf = open('f', 'w'); f.write('kept'); f.flush(); g = open('g', 'ab'); g.write(b'more')\n"
+        "import gzip, os, zipfile\n"
+        "f = open('f', 'w'); f.write('kept'); f.flush(); g = open('g', 'ab'); g.write(b'more')\n"
         "with gzip.open('z.gz', 'wb') as out: out.write(b'zipped')\n"
         "with zipfile.ZipFile('a.zip', 'w') as out: out.writestr('m', 'member')\n"
         "z = gzip.open('z.gz'); z.read(3); a = zipfile.ZipFile('a.zip'); os.mkdir('sub'); os.chdir('sub')",

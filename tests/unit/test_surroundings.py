@@ -117,6 +117,43 @@ def test_what_the_standard_library_was_told_is_told_again(two: Two) -> None:
     assert found == [4321, "C", 7, True, 20, 40, 10, "error", "bad.*", "UserWarning", True]
 
 
+def test_settings_of_the_process_are_put_back(two: Two) -> None:
+    two.take(
+        "import csv, gc, os, signal, socket\n"
+        "gc.disable(); gc.set_threshold(500, 5, 5); os.umask(0o027); socket.setdefaulttimeout(7)\n"
+        "csv.register_dialect('bars', delimiter='|', strict=True); csv.unregister_dialect('unix')\n"
+        "csv.field_size_limit(5000); signal.signal(signal.SIGUSR2, signal.SIG_IGN)"
+    )
+    check = (
+        "(lambda c, g, o, s, t: [g.isenabled(), g.get_threshold(), o.umask(0), c.get_dialect('bars').delimiter,"
+        " c.get_dialect('bars').strict, c.list_dialects(), c.field_size_limit(),"
+        " s.getsignal(s.SIGUSR2).name, t.getdefaulttimeout()])"
+        "(*map(__import__, ('csv', 'gc', 'os', 'signal', 'socket')))"
+    )
+    notes, found = two.put(check)
+    assert notes == []
+    assert found == [False, [500, 5, 5], 0o027, "|", True, ["excel", "excel-tab", "bars"], 5000, "SIG_IGN", 7.0]
+
+
+def test_handlers_of_signals_and_adapters_of_sqlite_are_named(two: Two) -> None:
+    two.take(
+        "import signal, sqlite3\nclass Point: pass\nsqlite3.register_adapter(Point, str)\n"
+        "sqlite3.register_converter('point', bytes)\nsignal.signal(signal.SIGUSR1, lambda number, frame: None)"
+    )
+    assert two.put()[0] == [
+        "The handler of SIGUSR1 is code and was not kept; call signal.signal again.",
+        "sqlite3's adapter for Point is code and was not kept; register it again.",
+        "sqlite3's converter POINT is code and was not kept; register it again.",
+    ]
+
+
+def test_standard_modules_that_are_only_imported_leave_nothing(two: Two) -> None:
+    two.take(
+        "import csv, signal, socket, sqlite3\nassert surroundings.capture()['parts'] == {}, surroundings.capture()"
+    )
+    assert two.put() == ([], None)
+
+
 def test_a_filter_that_is_put_back_works_at_once(two: Two) -> None:
     two.take("import warnings\nwarnings.simplefilter('error', FutureWarning)")
     program = "(lambda w: [w.warn('x', FutureWarning)])(__import__('warnings'))"

@@ -17,7 +17,17 @@ _UCRED = struct.Struct("3i")
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
-    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.settimeout(None)
+    theirs.settimeout(None)
+    return ours, theirs
+
+
+def of_descriptor(descriptor: int) -> socket.socket:
+    """A socket that waits without end: a cell may have set a timeout for all sockets that are made."""
+    sock = socket.socket(fileno=descriptor)
+    sock.settimeout(None)
+    return sock
 
 
 def send(sock: socket.socket, words: dict[str, Any], descriptors: Sequence[int] = ()) -> None:

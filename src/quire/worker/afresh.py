@@ -15,6 +15,7 @@ import sys
 from dataclasses import asdict, replace
 from typing import Any
 
+from quire.wire import packets
 from quire.wire.messages import Enter
 from quire.worker.keeper import Live
 
@@ -52,7 +53,7 @@ def begun(words: str) -> tuple[Live, Enter]:
     said: dict[str, Any] = json.loads(words)
     for descriptor in (*said["descriptors"], said["nursery"]):
         os.set_inheritable(descriptor, False)
-    live = Live(said["descriptors"], socket.socket(fileno=said["nursery"]), said["keeper"])
+    live = Live(said["descriptors"], packets.of_descriptor(said["nursery"]), said["keeper"])
     return live, Enter(**said["enter"])
 
 

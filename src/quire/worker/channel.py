@@ -24,7 +24,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from quire.wire import frames
+from quire.wire import frames, packets
 from quire.wire.messages import Printed
 from quire.worker.interrupts import Interrupts
 
@@ -57,7 +57,7 @@ class Channel:
         os.close(err_write)
         sock, stdout, stderr, lock = (lifted(each) for each in (sock, stdout, stderr, lock))
         self.descriptors = [sock, stdout, stderr, lock]
-        self._sock = socket.socket(fileno=sock)
+        self._sock = packets.of_descriptor(sock)
         self._pipes = (("stdout", stdout), ("stderr", stderr))
         self._lock_file = lock
         self._lock = threading.RLock()

@@ -108,7 +108,7 @@ class Checkpoints:
                     random.setstate(state)
                     writer.write(self._subject, words, descriptors)
                 _open_anew(found.files)
-                return self._branch(socket.socket(fileno=descriptors[0]))
+                return self._branch(packets.of_descriptor(descriptors[0]))
             packets.close(descriptors)
 
     def _branch(self, control: socket.socket) -> list[int]:
@@ -122,7 +122,7 @@ class Checkpoints:
 
 
 def _lifted(sock: socket.socket) -> socket.socket:
-    return socket.socket(fileno=lifted(sock.detach()))
+    return packets.of_descriptor(lifted(sock.detach()))
 
 
 def _settled(pipe: int) -> bool:

@@ -145,7 +145,7 @@ class Keeper:
             return None
         self._leave()
         self._theirs.close()
-        return Keeper(socket.socket(fileno=descriptors.pop())).serve()
+        return Keeper(packets.of_descriptor(descriptors.pop())).serve()
 
     def _announce(self, what: str, pid: int) -> None:
         pidfd = os.pidfd_open(pid)
@@ -265,7 +265,7 @@ class Keeper:
 
     def _keep(self, name: str, pid: int, descriptor: int) -> None:
         try:
-            sock = socket.socket(fileno=descriptor)
+            sock = packets.of_descriptor(descriptor)
         except OSError:
             os.close(descriptor)  # not even a socket
             return

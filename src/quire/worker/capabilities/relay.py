@@ -17,7 +17,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any
 
-from quire.wire import frames, relay
+from quire.wire import frames, packets, relay
 from quire.wire.messages import shallow
 from quire.wire.relay import Answer, Called, GivenUp, Refused, Returned
 from quire.worker.capabilities import errors
@@ -107,7 +107,7 @@ class Relay:
                     waiting.set(CapabilityGone(_BACK))
         self._waiting.clear()
         self._renew()
-        self._sock = socket.socket(fileno=lifted(descriptor))
+        self._sock = packets.of_descriptor(lifted(descriptor))
         self._gone = ""
 
     def forget_loops(self) -> None:

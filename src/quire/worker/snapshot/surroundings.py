@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from quire.worker.snapshot import options
+from quire.worker.snapshot import process_settings as settings
 
 _CHARS = 200  # of what an error says
 _versions: dict[str, str] = {}  # of packages that do not say it themselves: looking it up is slow
@@ -339,6 +340,7 @@ _BEFORE = {
     "environment": _Part(lambda: dict(os.environ), _put_environment, _environment_since),
     "search path": _Part(lambda: [each for each in sys.path if isinstance(each, str)], _put_path, _path_since),
     "current folder": _Part(os.getcwd, _put_folder),
+    "signal handlers": _Part(settings.signal_handlers, settings.put_signal_handlers, settings.signal_handlers_since),
 }
 _AFTER = {
     "recursion limit": _Part(sys.getrecursionlimit, _none_said(sys.setrecursionlimit)),
@@ -349,6 +351,11 @@ _AFTER = {
     "settings of matplotlib": _Part(options.matplotlib_settings, options.put_matplotlib, from_start=False),
     "bars of matplotlib": _Part(options.matplotlib_bars, options.put_bars, from_start=False),
     "precision of mpmath": _Part(options.mpmath_precision, options.put_mpmath, from_start=False),
+    "garbage collector": _Part(settings.collector, _none_said(settings.put_collector)),
+    "umask": _Part(settings.umask, _none_said(os.umask)),
+    "dialects of csv": _Part(settings.csv_dialects, _none_said(settings.put_csv_dialects), from_start=False),
+    "timeout of sockets": _Part(settings.socket_timeout, _none_said(settings.put_socket_timeout), from_start=False),
+    "functions of sqlite3": _Part(settings.sqlite_functions, settings.put_sqlite_functions, from_start=False),
     "state of numpy": _Part(options.numpy_state, options.put_numpy),
     "warnings filters": _Part(_filters, _put_filters),
     "state of random": _Part(random.getstate, _none_said(random.setstate)),

@@ -17,7 +17,6 @@ import pickle
 import platform
 import select
 import signal
-import socket
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -62,10 +61,11 @@ def write(subject: Subject, order: dict[str, Any], descriptors: list[int]) -> No
     Descriptors: where to answer, the draft, the spot, and the base where there is one."""
     code = 1
     try:
-        answer = socket.socket(fileno=descriptors[0])
+        answer = packets.of_descriptor(descriptors[0])
         try:
+            surrounding = surroundings.capture()  # before this process is made a quiet one
             _settle()
-            draft = _Draft(subject, order, *descriptors[1:])
+            draft = _Draft(subject, surrounding, order, *descriptors[1:])
             packets.send(answer, {"written": draft.write()})
             code = 0
         except OSError as error:
@@ -110,8 +110,11 @@ class _Shown(list[tuple[str, bytes]]):
 
 
 class _Draft:
-    def __init__(self, subject: Subject, order: dict[str, Any], file: int, spot: int, base: int = -1) -> None:
+    def __init__(
+        self, subject: Subject, surrounding: dict[str, Any], order: dict[str, Any], file: int, spot: int, base: int = -1
+    ) -> None:
         self._subject = subject
+        self._surrounding = surrounding
         self._order = order
         self._file = file
         self._spot = spot
@@ -129,7 +132,7 @@ class _Draft:
         dumped, lost, seconds = self._dumped()
         private = _dumps(
             {
-                "surroundings": surroundings.capture(),
+                "surroundings": self._surrounding,
                 "sources": {name: "".join(lines) for name, lines in _sources()},
                 "makers": self._subject.makers.makers,
                 "cells": {run: self._subject.cells.get(run, "") for run in self._subject.makers.makers.values()},

@@ -1,0 +1,113 @@
+"""Settings of the process and of standard modules, as plain data and back. What is code is named."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import signal
+import sys
+from typing import Any
+
+_OURS = {signal.SIGINT, signal.SIGXCPU, signal.SIGCHLD, signal.SIGKILL, signal.SIGSTOP}  # the kernel sets these
+_FIELDS = ("delimiter", "quotechar", "doublequote", "escapechar", "lineterminator", "quoting")
+_DIALECT = (*_FIELDS, "skipinitialspace", "strict")
+_STANDARD = {
+    "excel": (",", '"', True, None, "\r\n", 0, False, False),
+    "excel-tab": ("\t", '"', True, None, "\r\n", 0, False, False),
+    "unix": (",", '"', True, None, "\n", 1, False, False),
+}
+_FIELD_LIMIT = 131_072  # characters of a field of csv, unless it is set
+
+
+def collector() -> list[Any]:
+    """The garbage collector: whether it is on, its thresholds, its debugging flags."""
+    return [gc.isenabled(), list(gc.get_threshold()), gc.get_debug()]
+
+
+def put_collector(taken: list[Any]) -> None:
+    on, thresholds, flags = taken
+    gc.set_threshold(*thresholds)
+    gc.set_debug(flags)
+    gc.enable() if on else gc.disable()
+
+
+def umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def csv_dialects() -> dict[str, Any] | None:
+    """Those that are not the module's own, those of its own that are gone, and the longest field."""
+    csv = sys.modules.get("csv")
+    if not hasattr(csv, "unix_dialect"):  # not there, or being imported
+        return None
+    assert csv is not None
+    now = {name: tuple(getattr(csv.get_dialect(name), field) for field in _DIALECT) for name in csv.list_dialects()}
+    changed = {name: fields for name, fields in now.items() if _STANDARD.get(name) != fields}
+    removed = [name for name in _STANDARD if name not in now]
+    limit = csv.field_size_limit()
+    differs = changed or removed or limit != _FIELD_LIMIT
+    return {"set": changed, "removed": removed, "limit": limit} if differs else None
+
+
+def put_csv_dialects(taken: dict[str, Any]) -> None:
+    csv = importlib.import_module("csv")
+    for name, fields in taken["set"].items():
+        csv.register_dialect(name, **dict(zip(_DIALECT, fields, strict=True)))
+    for name in taken["removed"]:
+        csv.unregister_dialect(name)
+    csv.field_size_limit(taken["limit"])
+
+
+def socket_timeout() -> float | None:
+    """Of new sockets."""
+    timeout = getattr(sys.modules.get("socket"), "getdefaulttimeout", lambda: None)()
+    return timeout if type(timeout) is float else None
+
+
+def put_socket_timeout(seconds: float) -> None:
+    importlib.import_module("socket").setdefaulttimeout(seconds)
+
+
+def signal_handlers() -> dict[int, str]:
+    """What is done about each signal: SIG_DFL, SIG_IGN, or some code."""
+    found = {}
+    for number in signal.valid_signals() - _OURS:
+        handler = signal.getsignal(number)
+        found[int(number)] = handler.name if isinstance(handler, signal.Handlers) else "code" if handler else "SIG_DFL"
+    return found
+
+
+def signal_handlers_since(began: dict[int, str], now: dict[int, str]) -> dict[int, str] | None:
+    """A handler that is code is always a cell's: the kernel has none beside its own."""
+    return {number: how for number, how in now.items() if began.get(number) != how} or None
+
+
+def put_signal_handlers(changed: dict[int, str]) -> list[str]:
+    notes = []
+    for number, how in changed.items():
+        if how == "code":
+            name = signal.Signals(number).name
+            notes.append(f"The handler of {name} is code and was not kept; call signal.signal again.")
+        else:
+            signal.signal(number, signal.Handlers[how])
+    return notes
+
+
+def sqlite_functions() -> list[str] | None:
+    """Types and names that have an adapter or a converter of the user's in sqlite3."""
+    sqlite = sys.modules.get("sqlite3")
+    adapters, converters = getattr(sqlite, "adapters", {}), getattr(sqlite, "converters", {})
+    found = [f"adapter for {kind.__name__}" for (kind, _), function in adapters.items() if _is_users(function)]
+    found += [f"converter {name}" for name, function in converters.items() if _is_users(function)]
+    return sorted(found) or None
+
+
+def _is_users(function: Any) -> bool:
+    return getattr(function, "__module__", None) != "sqlite3.dbapi2"
+
+
+def put_sqlite_functions(taken: list[str]) -> list[str]:
+    return [f"sqlite3's {each} is code and was not kept; register it again." for each in taken]
