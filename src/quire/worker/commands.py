@@ -6,16 +6,17 @@ import codecs
 import contextlib
 import fcntl
 import importlib
-import importlib.util
 import os
 import re
 import select
 import shlex
 import shutil
 import signal
+import site
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 from collections.abc import Callable
 
@@ -26,12 +27,12 @@ _ENVIRONMENT = {"PAGER": "cat", "GIT_PAGER": "cat", "TERM": "xterm-color"}
 _SIZE = struct.pack("HHHH", 24, 80, 0, 0)
 _INTERRUPT_SECONDS = 2.0
 _PYTHON = r"""(?P<quote>["']?)(?:[^\s"'|&;()]*/)?python[\d.]*(?P=quote)"""
-_UV_PIP = "install|uninstall|list|show|freeze|check|tree"
+_PIP_COMMAND = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pip_command.py")
 _PIP = re.compile(rf"(?P<before>^\s*|[|&;(]\s*)(?:pip3?|{_PYTHON}\s+-m\s+pip)(?=\s|$)")
 
 
-def system(command: str) -> int:
-    """Run it by the shell in a terminal and print what it says; its exit code, -n where signal n ended it."""
+def system(command: str, *, terminal: bool = True) -> int:
+    """Run it by the shell and print what it says; its exit code, -n where signal n ended it."""
     text = codecs.getincrementaldecoder("utf-8")("replace")
     held = ""  # a "\r" whose "\n" may come with the next bytes
 
@@ -45,7 +46,7 @@ def system(command: str) -> int:
             sys.stdout.flush()
 
     sys.stdout.flush()
-    code = _run(command, relay, terminal=True)
+    code = _run(command, relay, terminal=terminal)
     relay(b"", last=True)
     return 128 - code if code > 128 else code  # a shell says so of a signal
 
@@ -62,15 +63,24 @@ def output_text(command: str) -> str:
 
 
 def _run(command: str, sink: Callable[[bytes], object], *, terminal: bool) -> int:
-    installs = _PIP.search(command) is not None
+    pip = _Pip() if _PIP.search(command) is not None else None
+    try:
+        shown = pip.command(command) if pip is not None else command
+        return _run_shell(shown, sink, terminal, pip.environment(command) if pip is not None else {})
+    finally:
+        if pip is not None:
+            sys.stderr.write(pip.close())
+
+
+def _run_shell(command: str, sink: Callable[[bytes], object], terminal: bool, environment: dict[str, str]) -> int:
     ours, theirs = _ends(terminal)
     try:
         process = subprocess.Popen(
-            [_shell(), "-c", _with_pip(command) if installs else command],
+            [_shell(), "-c", command],
             stdin=subprocess.DEVNULL,
             stdout=theirs,
             stderr=theirs,
-            env={**os.environ, **_ENVIRONMENT},
+            env={**os.environ, **_ENVIRONMENT, **environment},
             start_new_session=True,
         )
     except BaseException:
@@ -82,8 +92,6 @@ def _run(command: str, sink: Callable[[bytes], object], *, terminal: bool) -> in
         return _follow(process, ours, sink)
     finally:
         os.close(ours)
-        if installs:
-            importlib.invalidate_caches()
 
 
 def _shell() -> str:
@@ -139,18 +147,31 @@ def _signal(process: subprocess.Popen[bytes], number: int) -> None:
         os.killpg(process.pid, number)
 
 
-def _with_pip(command: str) -> str:
-    """The command, in which `pip` is the kernel's own: what it installs can be imported here."""
-    here = shlex.quote(sys.executable)
-    uv = os.environ.get("UV") or shutil.which("uv")
-    own = f'{here} -m pip "$@"'
-    if uv and not _has_pip():  # what uv's pip does not have is left to whichever pip is found
-        words = f'{shlex.quote(uv)} pip "$@" --python {here}'
-        own = f'case "$1" in {_UV_PIP}) {words};; *) command pip "$@";; esac'
-    if packages.folder:  # the interpreter's own cannot be written
-        own = f'case "$1" in install) set -- "$@" --target {shlex.quote(packages.folder)};; esac; {own}'
-    return f"pip() {{ {own}; }}; {_PIP.sub(lambda found: found['before'] + 'pip', command)}"
+class _Pip:
+    """`pip` in a command is the kernel's own: what it installs can be imported here. A failed change is remarked on."""
 
+    def __init__(self) -> None:
+        handle, self._failures = tempfile.mkstemp(prefix="quire-pip-")
+        os.close(handle)
 
-def _has_pip() -> bool:
-    return importlib.util.find_spec("pip") is not None
+    def command(self, command: str) -> str:
+        words = [sys.executable, "-P", _PIP_COMMAND, packages.folder, self._failures]
+        return f'pip() {{ {shlex.join(words)} "$@"; }}; {_PIP.sub(lambda found: found["before"] + "pip", command)}'
+
+    def environment(self, command: str) -> dict[str, str]:
+        """An index that is not granted is not asked again and again."""
+        other = "index-url" in command or "PIP_INDEX_URL" in os.environ
+        return {"PIP_RETRIES": "0", "UV_HTTP_RETRIES": "0"} if packages.not_granted and not other else {}
+
+    def close(self) -> str:
+        """What is to be said of changes that failed."""
+        importlib.invalidate_caches()
+        user = site.getusersitepackages() if site.ENABLE_USER_SITE else ""
+        if os.path.isdir(user) and user not in sys.path:  # there was no such folder when Python started
+            site.addsitedir(user)
+        failed = ""
+        with contextlib.suppress(OSError):  # the command removed it
+            with open(self._failures, encoding="utf-8", errors="replace") as file:
+                failed = "".join(f"[quire] {line}" for line in file)
+            os.unlink(self._failures)
+        return failed

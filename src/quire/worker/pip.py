@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 
-from quire.worker import packages
+from quire.worker import commands, packages
 
-_LINE = re.compile(r"^([ \t]*)[%!]pip3?[ \t]+(.*)$", re.MULTILINE)
+# `package>=1`, which a shell would take for a redirection
+_BOUND = re.compile(r"(?<!\S)[A-Za-z][\w.-]*(?:\[[\w,.-]*\])?(?:[<>=!~]=?=?\d[\w.*]*,?)+(?!\S)")
 _OTHER_INDEX = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "PIP_INDEX_URL")  # name another than PyPI
-CALL = "__quire_pip__"
-"""What such a line becomes: a call of `run` under this name."""
-
-
-def rewritten(code: str) -> str | None:
-    """The code with its pip lines as Python; None where it has none. Lines keep their numbers."""
-    changed, count = _LINE.subn(lambda found: f"{found[1]}{CALL}({found[2].strip()!r})", code)
-    return changed if count else None
 
 
 def run(arguments: str) -> None:
-    words = shlex.split(arguments)
-    if packages.folder and words[:1] == ["install"]:  # the interpreter's own cannot be written
-        words += ["--target", packages.folder]
-    uv = os.environ.get("UV") or shutil.which("uv")
-    command = [uv, "pip", *words, "--python", sys.executable] if uv else [sys.executable, "-m", "pip", *words]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, check=False)
-    importlib.invalidate_caches()
-    if done.returncode:
-        raise RuntimeError(f"pip ended with code {done.returncode}; its words are above.")
+    """As in a shell, but that `package>=1` needs no quotes."""
+    words = _BOUND.sub(lambda found: shlex.quote(found[0]), arguments)
+    if code := commands.system(f"pip {words}", terminal=False):
+        raise RuntimeError(f"pip ended with code {code}; its words are above.")
 
 
 def advice(package: str) -> str:
