@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from jupyter_server.extension.application import ExtensionApp
 from traitlets import Dict
 
+from quire.frontends.jupyter_extension import worker_threads
 from quire.frontends.jupyter_extension.requests import PATTERN, ToQuire
 from quire.frontends.jupyter_extension.running import Running
 
@@ -32,6 +33,7 @@ class QuireExtension(ExtensionApp):
         self.handlers.append((PATTERN, ToQuire, {"running": self._running}))
 
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:
+        worker_threads.stop_with_process()  # from the start: Ctrl-C without a terminal stops no extension
         self._running.start()
 
     async def stop_extension(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from mcp.shared.exceptions import MCPError
 
 from tests.support.external_programs import inspector
 from tests.support.jupyter import room_behaviours
-from tests.support.jupyter.places import REPOSITORY, run_inside
+from tests.support.jupyter.places import REPOSITORY, beside, run_inside
 from tests.support.jupyter.quires import kernel_for, kernels, said
 from tests.support.jupyter.servers import DEADLINE, JupyterServer, jupyter
 from tests.support.processes import alive, processes_of
@@ -374,6 +375,27 @@ async def test_at_sigterm_quire_ends_the_kernels_it_started_and_no_others(tmp_pa
 async def _asked(client: Client[Any], tool: str, arguments: dict[str, Any]) -> None:
     with contextlib.suppress(MCPError):  # the server ended
         await client.call_tool(tool, arguments, raise_on_error=False)
+
+
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
+async def test_a_server_with_an_open_document_exits(tmp_path: Path, sign: signal.Signals) -> None:
+    environment = quick(tmp_path / "quire", toolsets="jupyter")
+    options = ("--ServerApp.answer_yes=True",)  # Ctrl-C asks nobody
+    held, terminal = pty.openpty()
+    with (
+        os.fdopen(held),
+        os.fdopen(terminal),
+        jupyter(tmp_path, quire=True, environment=environment, options=options, stdin=terminal) as server,
+    ):
+        path = server.notebook("1")
+        async with beside(server) as person:
+            document = await person.documents.open(path)
+            await document.change("cell-0", source="typed")
+            await document.save()
+            os.kill(server.pid, sign)
+            assert server.process is not None
+            assert await anyio.to_thread.run_sync(server.process.wait, DEADLINE) == 0
+        assert server.saved(path)["cells"][0]["source"] in ("typed", ["typed"])
 
 
 async def test_rooms_of_documents_that_are_let_go_of_are_taken_away(tmp_path: Path) -> None:

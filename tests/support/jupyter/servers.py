@@ -37,6 +37,7 @@ class JupyterServer:
     environment: dict[str, str] = field(default_factory=dict)
     token: str = field(default_factory=lambda: secrets.token_hex(16))
     port: int = 0
+    stdin: int = subprocess.DEVNULL  # a terminal, for what asks there
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -66,7 +67,7 @@ class JupyterServer:
         with (self.folder / "log").open("ab") as log:
             command = [sys.executable, "-m", "jupyter_server", *self._arguments()]
             self.process = subprocess.Popen(
-                command, env=self._environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.root
+                command, env=self._environment(), stdin=self.stdin, stdout=log, stderr=log, cwd=self.root
             )
         deadline = time.monotonic() + DEADLINE
         while time.monotonic() < deadline:
