@@ -238,7 +238,8 @@ def _editing(shelf: Shelf, desk: Desk, books: Books) -> None:
             why = "old_string not found in cell source" if old_string else "old_string must not be empty"
             raise Refused(f"{why}. Nothing was changed. read_cell shows the source.")
         if times > 1 and not replace_all:
-            raise Refused(f"old_string is not unique in cell source ({times} times). Pass more of it, or replace_all.")
+            found = f"old_string is not unique: it was not found once in the cell's source but {times} times."
+            raise Refused(f"{found} Nothing was changed. Pass more of it, or replace_all.")
         source = cell.source.replace(old_string, new_string)
         edited = await desk.app.notebooks.edit_cell(book, cell.id, Edit(source=source), cell.version)
         if books.knows(ctx, book, cell):
