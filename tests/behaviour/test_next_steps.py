@@ -40,7 +40,9 @@ async def test_a_missing_module_is_answered_with_its_package(shared_servers: Sha
         ("quire_execute", "Did you mean execute?"),
         ("read_file", "read_file is in the tool set files, not offered by this server (setting toolsets)."),
         ("execute_code", "execute_code is in the tool sets sandbox and jupyter, not offered by this server"),
-        ("execute_code", "Did you mean execute_cell or execute?"),
+        ("execute_code", "execute runs code."),
+        ("run_python", "execute runs code."),
+        ("bash", "execute runs code."),
         ("get_workspace_inf", "Did you mean get_workspace_info?"),
         ("get_workspace_inf", "get_workspace_info is in the tool set sandbox"),
         ("zzzz", "There are: create_notebook, "),
@@ -79,3 +81,53 @@ async def test_cells_are_listed_by_their_first_statement(client: Client[Any]) ->
     await call(client, "add_cell", execute=False, code="# Load the data\nimport json\n\nrows = json.loads('[]')")
     listed = text(await call(client, "list_cells"))
     assert listed.endswith("| rows = json.loads('[]')")
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "says"),
+    [
+        (
+            "execute",
+            {"code": "1", "language": "python"},
+            "no argument language. It takes code, timeout, notebook.",
+        ),
+        ("list_notebooks", {"limit": 1}, "there is no argument limit. It takes no arguments."),
+        ("create_notebook", {"limits": {"memory": 1}}, "there is no argument limits.memory."),
+        (
+            "create_notebook",
+            {"limits": {"memory_bytes": "1GB"}},
+            "limits.memory_bytes: input should be a",
+        ),
+        (
+            "get_cell",
+            {"cell_id_or_number": None},
+            "cell_id_or_number: input should be a valid integer or input",
+        ),
+        ("edit_cell", {"cell_id_or_number": 0}, "nothing to change: give code, cell_type or metadata"),
+        ("execute_cell", {"cell_id_or_number": "0..2"}, 'execute_cell alone takes several: "2-5", "3-" or "all".'),
+        ("move_cell", {"cell_id_or_number": 0, "to_number": 9}, "places go from 0 to 0"),
+        ("save_state", {"name": "a/b"}, "'a/b' cannot name a saved state"),
+    ],
+)
+async def test_a_wrong_argument_is_answered_with_what_is_taken(
+    client: Client[Any], tool: str, given: dict[str, Any], says: str
+) -> None:
+    await call(client, "execute", code="x = 1")
+    refused = await call(client, tool, **given)
+    assert refused.is_error and says in text(refused), text(refused)
+
+
+async def test_cells_past_the_end_are_answered_with_the_last_number(client: Client[Any]) -> None:
+    await call(client, "execute", code="x = 1")
+    assert text(await call(client, "list_cells", start=9)) == "no cells from 9 on: the last one is 0"
+
+
+async def test_a_mirror_that_is_refused_does_not_hide_that_the_notebook_was_made(client: Client[Any]) -> None:
+    refused = await call(client, "create_notebook", name="no mirror", mirror="../outside.ipynb", use=False)
+    assert refused.is_error and text(refused).startswith("Made notebook 'no mirror', but without a mirror: ")
+
+
+async def test_a_cell_that_never_ran_is_answered_with_where_to_look(client: Client[Any]) -> None:
+    await call(client, "execute", code="x = 1")
+    await call(client, "add_cell", code="y", execute=False)
+    assert "list_checkpoints shows the states there are." in text(await call(client, "rollback", to=1))

@@ -74,6 +74,7 @@ def test_one_method_by_either_name(name: str) -> None:
     said = describe(EVERY, "mail", name)
     assert said.startswith("mail.search_mail(query: str) -> Text") and "Newest first." in said
     assert "It only reads." in said
+    assert describe(EVERY, f"mail.{name}", None) == said
 
 
 def test_a_native_one_is_described_alike() -> None:

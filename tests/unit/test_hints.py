@@ -33,6 +33,12 @@ def failed(code: str, **names: Any) -> BaseException:
         ("json.dumps(1)", "Did you forget: import json?"),
         ("times = 1\ntime.time()", "Did you mean: 'times'? Or did you forget: import time?"),
         ("Path('a')", "Did you forget: from pathlib import Path?"),
+        ("[].appendd(1)", "Did you mean: 'append'?"),
+        ("import math\nmath.sqroot(2)", "Did you mean: 'sqrt'?"),
+        ("from math import sqroot", "Did you mean: 'sqrt'?"),
+        ("class Box:\n    def open_it(self): pass\nBox().open_itt()", "Did you mean: 'open_it'?"),
+        ("class Box:\n    def __getattr__(self, name): raise AttributeError('sqrt')\nBox().sqroot", ""),
+        ("class Box:\n    def __dir__(self): raise SystemExit\nBox().zzzz", ""),
         ("__file__", "A cell has no file of its own; os.getcwd() is the folder it runs in."),
         ("zzzzqqqq", ""),
         ("_totl", ""),
@@ -47,6 +53,14 @@ def failed(code: str, **names: Any) -> BaseException:
 )
 def test_a_name_error_names_the_nearest_name_there_is(code: str, says: str) -> None:
     assert hint(failed(code, total=1)) == says
+
+
+def test_a_program_is_named_only_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
+    assert hint(failed("git - status")) == "To run the program: !git"
+    assert hint(failed("qqqq - status")) == ""
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    assert hint(failed("git - status")) == ""
 
 
 def test_names_a_kernel_keeps_by_itself_are_not_proposed() -> None:

@@ -34,6 +34,9 @@ def brief(entry: dict[str, Any]) -> str:
 def describe(every: list[dict[str, Any]], name: str, method: str | None) -> str:
     """A capability one step further than `brief` says it, or one method with all there is to know of it."""
     entry = next((each for each in every if each["name"] == name), None)
+    first, _, last = name.partition(".")
+    if entry is None and method is None and last and any(each["name"] == first for each in every):
+        return describe(every, first, last)
     if entry is None:
         raise NotFound(_no_capability(name, [each["name"] for each in every]))
     methods = tools.methods(entry)

@@ -98,15 +98,15 @@ def check_states(notebook: Notebook) -> None:
         )
 
 
-def check_name(name: str, *, new: bool = True) -> str:
+def check_name(name: str, *, new: bool = True, what: str = "notebook") -> str:
     """Of a notebook that is there already a reserved word is taken: it may be older than the reservation."""
     if not 1 <= len(name) <= NAME_CHARS:
-        raise Refused(f"A notebook's name has 1 to {NAME_CHARS} characters; got {len(name)}.")
+        raise Refused(f"The name of a {what} has 1 to {NAME_CHARS} characters; got {len(name)}.")
     if name != name.strip() or not name.isprintable() or any(mark in name for mark in "/\\?#%{}"):
         raise Refused(
-            f"{name!r} cannot name a notebook: use letters, digits, spaces and any of . _ - + , "
+            f"{name!r} cannot name a {what}: use letters, digits, spaces and any of . _ - + , "
             "without a space at either end."
         )
     if (new and name in RESERVED) or set(name) == {"."}:
-        raise Refused(f"{name!r} is a reserved word; choose another name for the notebook.")
+        raise Refused(f"{name!r} is a reserved word; choose another name for the {what}.")
     return name

@@ -40,6 +40,7 @@ from quire.core.ports import Blobs, Store
 
 Placing = Callable[[str, str], Awaitable[Place]]
 
+_NUMBER = re.compile(r"\s*-?\d+\s*")
 MAIN = "main"
 """The notebook a caller gets who named none."""
 
@@ -271,7 +272,10 @@ class Notebooks:
         some = ", ".join(f"{cell.number} ({cell.id})" for cell in last)
         more = f" {last[0].number} more before them; list_cells shows all." if last[0].number else ""
         numbers = f"Numbers go from 0 to {last[-1].number}." if len(last) > 1 or more else "The only number is 0."
-        return f"No cell {which!r} in notebook {notebook.name!r}. Its last cells: {some}.{more} {numbers}"
+        said = f"No cell {which!r} in notebook {notebook.name!r}. Its last cells: {some}.{more} {numbers}"
+        if isinstance(_reference(which), int) or _NUMBER.fullmatch(str(which)):
+            return said
+        return f'{said} execute_cell alone takes several: "2-5", "3-" or "all".'
 
 
 async def no_such_notebook(name: str, names: list[str]) -> NotFound:

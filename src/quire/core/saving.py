@@ -97,7 +97,7 @@ class Saving:
         """Write the state the namespace is in under a name, in place of what had it; and where a copy for people to
         read lies. Raises Failed."""
         check_states(notebook)
-        check_name(name)
+        check_name(name, what="saved state")
         written = None
         for _ in range(_TRIES):
             async with self._kernels.lease(notebook) as lease:

@@ -93,7 +93,7 @@ class Timeline:
     async def keep(self, notebook: Notebook, name: str) -> RunId:
         """Give the state the namespace is in a name: it is dropped last, and rollback finds it by it."""
         check_states(notebook)
-        check_name(name)
+        check_name(name, what="checkpoint")
         async with self._kernels.turn(notebook) as slot:
             kernel = await self._kernel(notebook, slot)
             await self._at(slot, kernel, None)
@@ -297,7 +297,10 @@ class Timeline:
                 raise
             raise NotFound(_no_place(text, [*slot.named, *(each.name for each in snapshots)])) from error
         if cell.run is None:
-            raise Refused(f"Cell {cell.number} has not run: there is no state {'before' if before else 'after'} it.")
+            raise Refused(
+                f"Cell {cell.number} has not run: there is no state {'before' if before else 'after'} it. Nothing was "
+                "changed. list_checkpoints shows the states there are."
+            )
         name = slot.line.around(cell.run.id, before=before)
         if name is None and self._durable is not None:  # of another kernel's time
             name = (cell.run.parent or START) if before else cell.run.id

@@ -33,7 +33,7 @@ def too_many_cells(there: int, limit: int) -> Refused:
 
 
 def no_such_place(at: int, last: int) -> str:
-    return f"There is no place {at} in this notebook: cell_number goes from 0 to {last}. Nothing was changed."
+    return f"There is no place {at} in this notebook: places go from 0 to {last}. Nothing was changed."
 
 
 def cell_gone(cell: str) -> str:

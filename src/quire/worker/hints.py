@@ -7,7 +7,10 @@ import builtins
 import difflib
 import importlib.util
 import pkgutil
+import re
+import shutil
 import sys
+import types
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,6 +20,7 @@ from quire.worker.history import is_ours
 _NAMES = 5_000  # that are compared with a wrong one
 _CHARS = 60  # of a name that is compared
 _ALIKE = 0.7  # of 1, how near a name must be
+_PROGRAMS = {"cat", "cp", "curl", "find", "git", "grep", "head", "ls", "mkdir", "mv", "node", "npm", "rm", "tail"}
 _STATEMENTS = {
     "np": "import numpy as np",
     "pd": "import pandas as pd",
@@ -37,6 +41,10 @@ def hint(error: BaseException) -> str:
     try:
         if isinstance(error, ModuleNotFoundError):
             return _of_module(error)
+        if isinstance(error, ImportError):
+            return _of_import(error)
+        if isinstance(error, AttributeError):
+            return _of_attribute(error)
         if isinstance(error, NameError) and not isinstance(error, UnboundLocalError):
             return _of_name(error)
     except Exception:  # a hint is not worth a second error
@@ -50,12 +58,16 @@ def _of_name(error: NameError) -> str:
         return ""
     if wrong.startswith("__"):
         return "A cell has no file of its own; os.getcwd() is the folder it runs in." if wrong == "__file__" else ""
+    if wrong in _STATEMENTS and _is_there(_STATEMENTS[wrong].split()[1].partition(".")[0]):
+        return f"Did you forget: {_STATEMENTS[wrong]}?"
     said = []
     if near := _nearest(wrong, _names_at(error, wrong)):
         said.append(f"Did you mean: '{near}'?")
-    statement = _STATEMENTS.get(wrong) or (f"import {wrong}" if wrong in sys.stdlib_module_names else "")
-    if statement and _is_there(statement.split()[1].partition(".")[0]):
+    statement = f"import {wrong}" if wrong in sys.stdlib_module_names and _is_there(wrong) else ""
+    if statement:
         said.append(f"{'Or did' if said else 'Did'} you forget: {statement}?")
+    if not said and wrong in _PROGRAMS and shutil.which(wrong):
+        return f"To run the program: !{wrong}"
     return " ".join(said)
 
 
@@ -82,6 +94,32 @@ def _nearest(wrong: str, names: list[str]) -> str:
     names = [name for name in names if name != wrong and len(name) <= _CHARS]
     same = [name for name in names if name.lower() == wrong.lower()]
     return next(iter(same or difflib.get_close_matches(wrong, names, n=1, cutoff=_ALIKE)), "")
+
+
+def _of_attribute(error: AttributeError) -> str:
+    """What its class, or the module, has: no code of the object's own is run for it."""
+    wrong, owner = error.name, error.obj
+    if type(wrong) is not str or not str(error).endswith(f" has no attribute {wrong!r}"):
+        return ""
+    classes = type.__dict__["__mro__"].__get__(owner if isinstance(owner, type) else type(owner))
+    places = [owner.__dict__] if type(owner) is types.ModuleType else [each.__dict__ for each in classes]
+    return _said(_nearest(wrong, _public(name for place in places for name in place)))
+
+
+def _of_import(error: ImportError) -> str:
+    found = re.match(r"cannot import name '(\w+)' from ", str(error))
+    module = sys.modules.get(str(error.name))
+    if found is None or type(module) is not types.ModuleType:
+        return ""
+    return _said(_nearest(found[1], _public(module.__dict__)))
+
+
+def _public(names: Iterable[Any]) -> list[str]:
+    return [name for name in dict.fromkeys(names) if type(name) is str and not name.startswith("_")]
+
+
+def _said(near: str) -> str:
+    return f"Did you mean: '{near}'?" if near else ""
 
 
 def _of_module(error: ModuleNotFoundError) -> str:

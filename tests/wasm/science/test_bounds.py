@@ -87,8 +87,11 @@ def test_what_cannot_be_says_so(notebook: Notebook, code: str, why: str) -> None
     assert why in notebook.run(code).raised
 
 
-def test_a_module_that_is_not_there_is_told_without_advice(notebook: Notebook) -> None:
-    assert notebook.run("import torch").raised.endswith("ModuleNotFoundError: No module named 'torch'")
+def test_a_module_that_is_not_there_is_told_with_its_package(notebook: Notebook) -> None:
+    assert (
+        "ModuleNotFoundError: No module named 'torch'\nIt is in the package torch. "
+        in notebook.run("import torch").raised
+    )
 
 
 def test_its_library_can_be_read_and_not_written(notebook: Notebook, language: ScienceLanguage) -> None:

@@ -26,6 +26,7 @@ install_capability makes any MCP server an object that code calls, `caps` in cod
 _FAILED = """\
 After an error, variables are kept; after a crash or a kill they are as before that cell, and the answer says what is
 not."""
+_RUNS = re.compile(r"(^|_)(run|exec|eval|python|shell|bash|terminal|code)(_|$)")  # tools others have to run code
 _NAME_CHARS = 100  # of an unknown tool's name that are repeated
 _CUT = "Long outputs are shown shortened with the address of the whole."
 
@@ -69,9 +70,12 @@ class Guidance:
 def unknown_tool(name: str, offered: Collection[str], elsewhere: Mapping[str, Collection[str]]) -> str:
     """What is said of a tool that is not offered; `elsewhere` has the tool sets of those that could be."""
     name = name[:_NAME_CHARS]
-    near = _nearest(name, offered if name in elsewhere else [*offered, *elsewhere])
+    runs = _RUNS.search(name) is not None and "execute" in offered
+    near = [] if name in elsewhere or runs else _nearest(name, [*offered, *elsewhere])
     near = [tool for tool in near if tool in offered] or near
     said = [f"Unknown tool {name!r}, nothing was called."]
+    if runs:
+        said.append("execute runs code.")
     if near:
         said.append(f"Did you mean {' or '.join(near)}?")
     for tool in (name, *near):

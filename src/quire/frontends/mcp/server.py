@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -47,6 +47,7 @@ _SETS = {
     "jupyter": jupyter.register,
 }
 
+_TYPES = ("int", "str", "float", "bool")  # what the validator names beside an argument that may be of several
 _WORD = 2**63
 _ICON = (  # without a space: clients that hold it against the schema want a URI
     "data:image/svg+xml,%3Csvg%20xmlns='http://www.w3.org/2000/svg'%20viewBox='0%200%2024%2024'%3E%3Cpath%20d='M4%204c"
@@ -59,16 +60,17 @@ def build(app: App, *, toolsets: tuple[str, ...], result_chars: int, version: st
     """A server over a running App; whoever opened the App closes it after the server."""
     guidance = Guidance(toolsets)
     desk, recording = Desk(app, guidance, result_chars), Recording(app.calls)
+    parameters: dict[str, list[str]] = {}  # of each tool
     server: FastMCP[Any] = FastMCP(
         "quire",
         instructions=guidance.instructions(),
         version=version,
         icons=[Icon(src=_ICON, mime_type="image/svg+xml")],
         lifespan=lambda server: lifespan(server),
-        middleware=[Paced(app.rates), _PlainRefusals()],
+        middleware=[Paced(app.rates), _PlainRefusals(parameters)],
     )
     recording.install(server)
-    shelf = Shelf(server)
+    shelf = Shelf(server, parameters)
     for name in toolsets:
         _SETS[name](shelf, desk)
     lifespan = _lifespan(app, desk, recording, shelf, functools.partial(_unknown, desk, toolsets))
@@ -107,13 +109,16 @@ def _unknown(desk: Desk, toolsets: tuple[str, ...], name: str, offered: list[str
     for each in (each for each in _SETS if each not in toolsets):
         listed = NameList()
         _SETS[each](listed, desk)
-        for tool in listed.names:
+        for tool in (tool for tool in listed.names if tool not in offered):
             elsewhere.setdefault(tool, []).append(each)
     return unknown_tool(name, offered, elsewhere)
 
 
 class _PlainRefusals(Middleware):
     """Arguments that do not fit are refused in a sentence, not in a validator's report."""
+
+    def __init__(self, parameters: Mapping[str, list[str]]) -> None:
+        self._parameters = parameters
 
     async def __call__(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
         if isinstance(context.message, CallToolRequestParams):  # of all messages the one that must not cost
@@ -136,7 +141,8 @@ class _PlainRefusals(Middleware):
             return ToolResult(content=str(error), is_error=True)
         except ValidationError as error:
             current().outcome = "refused"
-            return ToolResult(content=_sentence(context.message.name, error), is_error=True)
+            name = context.message.name
+            return ToolResult(content=_sentence(name, error, self._parameters.get(name, [])), is_error=True)
 
 
 def _check_numbers(call: CallToolRequestParams) -> None:
@@ -146,18 +152,24 @@ def _check_numbers(call: CallToolRequestParams) -> None:
             raise Refused(f"{call.name} was not called, nothing has changed: {name} is too large a number.")
 
 
-def _sentence(tool: str, error: ValidationError) -> str:
+def _sentence(tool: str, error: ValidationError, takes: list[str]) -> str:
     cause = error.__cause__
     if not isinstance(cause, PydanticValidationError):
         return f"{tool} was not called: {error}"
-    wrong = []
+    wrong: dict[str, list[str]] = {}
+    unknown = False
     for each in cause.errors():
-        name = next((part for part in each["loc"] if isinstance(part, str)), "arguments")
+        path = [str(part) for part in each["loc"] if part not in _TYPES]
+        name = ".".join(path) or "arguments"
         match each["type"]:
             case "missing_argument" | "missing":
-                wrong.append(f"{name} is missing")
-            case "unexpected_keyword_argument":
-                wrong.append(f"there is no argument {name}")
+                wrong[f"{name} is missing"] = []
+            case "unexpected_keyword_argument" | "extra_forbidden":
+                wrong[f"there is no argument {name}"] = []
+                unknown = unknown or len(path) == 1
             case _:
-                wrong.append(f"{name}: {each['msg'][0].lower()}{each['msg'][1:]}")
-    return f"{tool} was not called, nothing has changed: {'; '.join(dict.fromkeys(wrong))}."
+                said = f"{each['msg'][0].lower()}{each['msg'][1:]}"
+                wrong.setdefault(f"{name}: ", []).append(said)
+    said = "; ".join(name + " or ".join(dict.fromkeys(words)) for name, words in wrong.items())
+    there = f" It takes {', '.join(takes)}." if unknown and takes else " It takes no arguments." if unknown else ""
+    return f"{tool} was not called, nothing has changed: {said}.{there}"

@@ -19,8 +19,10 @@ from quire.frontends.mcp.results import schema, short
 class Shelf:
     """Where a tool set puts its tools; of two tools of one name the first stays."""
 
-    def __init__(self, server: FastMCP[Any]) -> None:
+    def __init__(self, server: FastMCP[Any], parameters: dict[str, list[str]]) -> None:
+        """Into `parameters` goes what each tool takes."""
         self._server = server
+        self._parameters = parameters
         self._names: set[str] = set()
         self.hidden: list[FunctionTool] = []  # answered, but not listed
 
@@ -54,6 +56,7 @@ class Shelf:
             annotations=hints,
             output_schema=schema(result) if result is not None else None,
         )
+        self._parameters[tool.__name__] = list(offered.parameters.get("properties", ()))
         given = {name: getattr(offered, name) for name in FunctionTool.model_fields}
         made = _Plain(**{**given, "parameters": short(offered.parameters)})
         made.accept(other_names or {})

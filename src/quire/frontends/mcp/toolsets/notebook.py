@@ -135,7 +135,10 @@ def _check_ending(path: str) -> None:
 
 
 async def _mirror(desk: Desk, book: Notebook, path: str) -> None:
-    target = workspaces.inside(desk.app.workspace(book), path)
+    try:
+        target = workspaces.inside(desk.app.workspace(book), path)
+    except Refused as error:
+        raise Refused(f"Made notebook {book.title!r}, but without a mirror: {error}") from error
     if await anyio.Path(target).exists():
         raise Refused(
             f"Made notebook {book.title!r}, but without a mirror: there is a file {path} already. import_ipynb brings "
@@ -206,6 +209,8 @@ def _edits(shelf: Shelf, desk: Desk) -> None:
     ) -> ToolResult:
         """Change a cell's source, kind or metadata (tags too; null removes a key); it is not run. With
         expected_version, refused if it was edited meanwhile."""
+        if code is None and cell_type is None and metadata is None:
+            raise Refused("There is nothing to change: give code, cell_type or metadata. Nothing was changed.")
         book = await desk.notebook(ctx, notebook)
         edit = Edit(source=code, kind=CellKind(cell_type) if cell_type else None, metadata=metadata)
         cell = await desk.app.notebooks.edit_cell(book, cell_id_or_number, edit, expected_version)
@@ -255,10 +260,11 @@ def _views(shelf: Shelf, desk: Desk) -> None:
             "cells": [render.describe(book, cell) for cell in cells],
         }
         rows = [render.row(cell) for cell in cells]
+        nothing = f"no cells from {start:,} on: the last one is {book.cells - 1:,}" if book.cells else "no cells"
         after = book.cells - start - len(cells)
         if after > 0:
             rows.append(f"... {after:,} more: list_cells(start={start + len(cells)})")
-        return ToolResult(content="\n".join(rows) or "no cells", structured_content=dict(found))
+        return ToolResult(content="\n".join(rows) or nothing, structured_content=dict(found))
 
     shelf.put(get_cell, "Get cell", ShownCell, reads=True)
     shelf.put(list_cells, "List cells", CellList, reads=True)
