@@ -88,8 +88,8 @@ def test_what_cannot_be_says_so(notebook: Notebook, code: str, why: str) -> None
 def test_a_missing_package_says_what_has_it(notebook: Notebook) -> None:
     missing = notebook.run("import numpy")
     assert missing.raised.endswith(
-        "No module named 'numpy'\nIt is in the package numpy. No package can be installed in WebAssembly: the runtime "
-        "`python` has %pip."
+        "No module named 'numpy'\nIt is in the package numpy. No package can be installed in WebAssembly: %pip is "
+        "for the runtime `python`."
     )
     assert notebook.run("pritn(1)").raised.endswith("Did you mean: 'print'?")
 

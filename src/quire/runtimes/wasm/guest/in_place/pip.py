@@ -16,4 +16,4 @@ def run(arguments: str) -> NoReturn:
 def advice(package: str) -> str:
     """What to do where a module is missing; `package` is the one that is known to have it."""
     known = f"It is in the package {package}. " if package else ""
-    return f"{known}No package can be installed in WebAssembly: the runtime `python` has %pip."
+    return f"{known}No package can be installed in WebAssembly: %pip is for the runtime `python`."
