@@ -11,6 +11,8 @@ import anyio
 import pytest
 from fastmcp import Client
 
+from quire.wire import messages
+from quire.worker.channel import HIGH
 from tests.support.crash_state import AS_BEFORE, attack, have_state, is_undone
 from tests.support.notebooks import Book, new_book, waits_for
 from tests.support.processes import alive
@@ -99,19 +101,19 @@ async def test_a_kernel_that_closed_its_connection_is_reported_as_such(book: Boo
     await is_undone(book, result, "CRASHED", "closed its connection", "os.closerange()")
 
 
-FORGE = """
+FORGE = f"""
 import json, os, struct, sys
 
 def control():
-    for name in os.listdir("/proc/self/fd"):
+    for number in sorted(map(int, os.listdir("/proc/self/fd"))):
         try:
-            if os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
-                return int(name)
+            if number >= {HIGH} and os.readlink(f"/proc/self/fd/{{number}}").startswith("socket:"):
+                return number
         except OSError:
             pass
 
-def frame(say, fields, version=1):
-    header = say if isinstance(say, bytes) else json.dumps({"say": say, "with": fields, "parts": []}).encode()
+def frame(say, fields, version={messages.VERSION}):
+    header = say if isinstance(say, bytes) else json.dumps({{"say": say, "with": fields, "parts": []}}).encode()
     return struct.pack("!2sBBII", b"QW", version, 0, len(header), 0) + header
 
 def this_run():
@@ -126,7 +128,9 @@ def this_run():
     "forged",
     [
         pytest.param("b'garbage' * 100", id="garbage"),
-        pytest.param("struct.pack('!2sBBII', b'QW', 1, 0, 2**32 - 1, 2**32 - 1)", id="a length over the limit"),
+        pytest.param(
+            f"struct.pack('!2sBBII', b'QW', {messages.VERSION}, 0, 2**32 - 1, 2**32 - 1)", id="a length over the limit"
+        ),
         pytest.param("frame('Ready', {'version': 1, 'python': '3'}, version=9)", id="another version"),
         pytest.param("frame('Run', {'run': 'r', 'code': '1', 'name': 'n'})", id="a request"),
         pytest.param("frame('Printed', {'stream': 'stdout', 'data': 'text'})", id="a wrong field"),
