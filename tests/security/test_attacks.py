@@ -22,7 +22,7 @@ from tests.support.processes import alive
 from tests.support.security.attacks import ATTACKS
 from tests.support.security.walled_servers import named, walled
 from tests.support.servers import call, text
-from tests.support.waiting import until, wait_until
+from tests.support.waiting import reached, until, wait_until
 
 TRY = """
 import ctypes, errno, os, socket
@@ -165,7 +165,70 @@ seen
 
 async def test_only_its_own_processes_are_seen(book: Book) -> None:
     seen = await book.value(SEEN)
-    assert len(seen) >= 2 and all(any(word.endswith("worker/__main__.py") for word in words) for words in seen)
+    assert seen and all(any(word.endswith("worker/__main__.py") for word in words) for words in seen)
+
+
+MOUNTS = """
+import glob
+def mounted(file):
+    try:
+        with open(file) as lines: return {line.split()[4] for line in lines}
+    except OSError: return set()  # it has ended
+own = mounted("/proc/self/mountinfo")
+sorted(set().union(*map(mounted, glob.glob("/proc/[0-9]*/mountinfo"))) - own)
+"""
+
+
+async def test_no_process_that_a_cell_sees_has_mounts_of_the_machine(client: Client[Any]) -> None:
+    """Nor in a branch, and in one of the state that the kernel began with, whose keepers are not process 1."""
+    trunk = await named(client, "trunk")
+    await trunk.run("x = 1")
+    await trunk.protected()
+    books = [trunk]
+    for name, at in (("of now", None), ("of the beginning", "start")):
+        made = await trunk.ask("branch_notebook", name=name, at=at, use=False)
+        assert not made.is_error, text(made)
+        books.append(Book(client=client, name=name))
+        await books[-1].run("y = 1")
+    for book in books:
+        assert await book.value(MOUNTS) == []
+
+
+HIDES = """
+import ctypes, os, signal
+pid = os.fork()
+if pid == 0:
+    ctypes.CDLL(None).prctl(4, 0)  # PR_SET_DUMPABLE: /proc does not show it any more
+    for _ in range(3):
+        if os.fork() == 0: os.execvp("sleep", ["sleep", SECONDS])
+    while True: signal.pause()
+"""
+
+
+async def test_what_a_hidden_process_starts_ends_with_the_state_of_a_branch(client: Client[Any]) -> None:
+    """A branch's keeper sees of /proc what a cell sees."""
+    seconds = str(secrets.randbelow(10**6) + 10**6)
+
+    def left() -> list[int]:
+        return [pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if seconds in _command(pid)]
+
+    stem = await named(client, "stem")
+    await stem.run("x = 1")
+    await stem.protected()
+    await stem.ask("branch_notebook", name="hider", use=False)
+    hider = Book(client=client, name="hider")
+    await hider.run(HIDES.replace("SECONDS", repr(seconds)))
+    await reached(lambda: len(left()) == 3, "what the hidden process starts runs")
+    rolled = await hider.ask("rollback", to="start")
+    assert not rolled.is_error, text(rolled)
+    await reached(lambda: not left(), "it has ended")
+
+
+def _command(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    except OSError:
+        return []
 
 
 async def test_kill_all_kills_only_the_cell_itself(book: Book, outside: Outside) -> None:

@@ -198,6 +198,7 @@ class Keeper:
         while found := set(processes.descendants(os.getpid(), self._spared() | {but})) - struck:
             for pid in found:
                 processes.kill(pid)
+            processes.wait_while_hidden(found, _CLEAR)
             struck |= found
 
     def _hand_on(self, words: dict[str, Any], descriptors: list[int]) -> None:

@@ -11,7 +11,7 @@ import signal
 import struct
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 _PDEATHSIG, _CHILD_SUBREAPER, _GET_TID_ADDRESS = 1, 36, 40  # prctl's numbers
@@ -235,6 +235,25 @@ def children(pid: int) -> list[int]:
 def kill(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signal.SIGKILL)
+
+
+def wait_while_hidden(pids: Iterable[int], deadline_s: float) -> None:
+    """Wait until killed processes that /proc does not show have ended: until then it does not show what they started
+    either. Behind the sandbox's own /proc, these are processes that let no other look into them."""
+    end = time.monotonic() + deadline_s
+    for pid in pids:
+        while _is_hidden(pid) and time.monotonic() < end:
+            time.sleep(0.0005)
+
+
+def _is_hidden(pid: int) -> bool:
+    if os.path.exists(f"/proc/{pid}"):
+        return False
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False  # it has ended
+    return not os.path.exists(f"/proc/{pid}")
 
 
 def oom_score(pid: int | str, score: int) -> None:

@@ -21,6 +21,8 @@ _DEVICES = ("null", "zero", "full", "random", "urandom")
 _LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}
 _STAGE = "/tmp"  # where the new root is put together; what was there is not seen from here any more
 _PLAIN = system.NOSUID | system.NODEV
+# only processes that this one may trace are listed: /proc/1/mountinfo of the keeper names all mounts of the machine
+_OWN_PROCESSES = "hidepid=4"
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ def _place(path: str, tree: int, most: int) -> None:
         system.attach(tree, target)
         os.close(tree)
     elif path == "/proc":
-        system.mount("proc", target, "proc", _PLAIN | system.NOEXEC)
+        system.mount("proc", target, "proc", _PLAIN | system.NOEXEC, _OWN_PROCESSES)
     elif path == "/dev/pts":
         system.mount("devpts", target, "devpts", system.NOSUID | system.NOEXEC, "newinstance,ptmxmode=0666,mode=620")
     else:
