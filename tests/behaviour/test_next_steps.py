@@ -92,7 +92,7 @@ async def test_cells_are_listed_by_their_first_statement(client: Client[Any]) ->
             "no argument language. It takes code, timeout, notebook.",
         ),
         ("list_notebooks", {"limit": 1}, "there is no argument limit. It takes no arguments."),
-        ("create_notebook", {"limits": {"memory": 1}}, "there is no argument limits.memory."),
+        ("create_notebook", {"limits": {"memory": 1}}, "argument limits.memory. limits takes memory_bytes, cpu_s"),
         (
             "create_notebook",
             {"limits": {"memory_bytes": "1GB"}},

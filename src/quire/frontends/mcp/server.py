@@ -142,7 +142,7 @@ class _PlainRefusals(Middleware):
         except ValidationError as error:
             current().outcome = "refused"
             name = context.message.name
-            return ToolResult(content=_sentence(name, error, self._parameters.get(name, [])), is_error=True)
+            return ToolResult(content=_sentence(name, error, self._parameters), is_error=True)
 
 
 def _check_numbers(call: CallToolRequestParams) -> None:
@@ -152,12 +152,12 @@ def _check_numbers(call: CallToolRequestParams) -> None:
             raise Refused(f"{call.name} was not called, nothing has changed: {name} is too large a number.")
 
 
-def _sentence(tool: str, error: ValidationError, takes: list[str]) -> str:
+def _sentence(tool: str, error: ValidationError, parameters: Mapping[str, list[str]]) -> str:
     cause = error.__cause__
     if not isinstance(cause, PydanticValidationError):
         return f"{tool} was not called: {error}"
     wrong: dict[str, list[str]] = {}
-    unknown = False
+    takes = dict[str, None]()  # sentences, each once
     for each in cause.errors():
         path = [str(part) for part in each["loc"] if part not in _TYPES]
         name = ".".join(path) or "arguments"
@@ -166,10 +166,12 @@ def _sentence(tool: str, error: ValidationError, takes: list[str]) -> str:
                 wrong[f"{name} is missing"] = []
             case "unexpected_keyword_argument" | "extra_forbidden":
                 wrong[f"there is no argument {name}"] = []
-                unknown = unknown or len(path) == 1
+                place = ".".join((tool, *path[:-1]))
+                there = ", ".join(parameters.get(place, ()))
+                if place in parameters:
+                    takes[f"{'.'.join(path[:-1]) or 'It'} takes {there or 'no arguments'}."] = None
             case _:
                 said = f"{each['msg'][0].lower()}{each['msg'][1:]}"
                 wrong.setdefault(f"{name}: ", []).append(said)
     said = "; ".join(name + " or ".join(dict.fromkeys(words)) for name, words in wrong.items())
-    there = f" It takes {', '.join(takes)}." if unknown and takes else " It takes no arguments." if unknown else ""
-    return f"{tool} was not called, nothing has changed: {said}.{there}"
+    return " ".join([f"{tool} was not called, nothing has changed: {said}.", *takes])

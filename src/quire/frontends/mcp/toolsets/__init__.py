@@ -56,7 +56,7 @@ class Shelf:
             annotations=hints,
             output_schema=schema(result) if result is not None else None,
         )
-        self._parameters[tool.__name__] = list(offered.parameters.get("properties", ()))
+        self._parameters |= _parts(tool.__name__, offered.parameters)
         given = {name: getattr(offered, name) for name in FunctionTool.model_fields}
         made = _Plain(**{**given, "parameters": short(offered.parameters)})
         made.accept(other_names or {})
@@ -67,6 +67,17 @@ class Shelf:
 
     def put_prompt(self, prompt: Callable[..., Any], title: str) -> None:
         self._server.prompt(title=title)(prompt)
+
+
+def _parts(tool: str, schema: dict[str, Any]) -> dict[str, list[str]]:
+    """What a tool takes, and under its name and an argument's what an object given as that argument may have."""
+    found = {tool: list(schema.get("properties", ()))}
+    for name, given in schema.get("properties", {}).items():
+        for each in (given, *given.get("anyOf", ())):
+            meant = schema.get("$defs", {}).get(str(each.get("$ref", "")).rpartition("/")[2], each)
+            if "properties" in meant:
+                found[f"{tool}.{name}"] = list(meant["properties"])
+    return found
 
 
 class NameList(Shelf):

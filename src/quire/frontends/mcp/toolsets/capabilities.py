@@ -70,7 +70,7 @@ def _register_reading(shelf: Shelf, desk: Desk) -> None:
         known = await every(ctx, notebook)
         found: FoundMethods = {"methods": describing.search(known, query, max(1, min(limit, 50)))}
         names = ", ".join(each["name"] for each in known) or "none: install_capability adds one"
-        nothing = f"Nothing fits {query!r}. Capabilities there are: {names}."
+        nothing = f"Nothing fits {query!r}. Capabilities there are: {names}. describe_capability shows what one has."
         return ToolResult(content="\n".join(found["methods"]) or nothing, structured_content=dict(found))
 
     async def every(ctx: Context, name: str | None) -> list[dict[str, Any]]:
