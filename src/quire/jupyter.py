@@ -32,19 +32,20 @@ def elsewhere(
     settings: Settings, stack: AsyncExitStack, kept: Store, blobs: Blobs, feed: Feed, given: Links | None
 ) -> Jupyter:
     """Over the store that keeps all other notebooks, which `stack` closes after all this. Those given come first."""
-    stack.push_async_callback(kept.close)
     servers = Servers(_reach)
+    documents, runtime = DocumentStore(servers, blobs), JupyterRuntime(servers)
+    store = PlacedStore(kept, documents)
+    stack.push_async_callback(store.close)
     for name, link in (given or {}).items():
         servers.put(Server(name=name, url="", link=link, kernel_link=link))
     for name, address in addresses(settings).items():
         servers.put(servers.make(name, address))
     stack.push_async_callback(servers.close)
-    documents, runtime = DocumentStore(servers, blobs), JupyterRuntime(servers)
     documents.changed = lambda notebook: feed.tell(Change(notebook=notebook))
     return Jupyter(
         servers=servers,
         documents=documents,
-        store=PlacedStore(kept, documents),
+        store=store,
         runtime=runtime,
         room=JupyterRoom(servers, runtime, settings.jupyter_document or ""),
     )

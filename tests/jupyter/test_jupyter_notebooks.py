@@ -14,7 +14,7 @@ from quire.clients.jupyter.connecting import remote
 from tests.support.jupyter.quires import kernel_for, quire, refused, said, saved_when
 from tests.support.jupyter.servers import JupyterServer
 from tests.support.servers import SharedServer, call, text
-from tests.support.waiting import DEADLINE
+from tests.support.waiting import DEADLINE, until
 
 TOOLSETS = "notebook,repl,timeline,sandbox"
 
@@ -177,6 +177,35 @@ async def test_a_notebook_is_found_again_by_another_quire_on_the_same_data(
     async with quire(tmp_path, toolsets=TOOLSETS) as client:
         lost = await refused(client, "execute", code="y", notebook="book")
         assert "'jupyter' is not connected" in lost and "connect_to_jupyter" in lost
+
+
+async def test_renamed_document_is_followed(tmp_path: Path, collaborating: JupyterServer) -> None:
+    old = collaborating.notebook("x = 1", "x + 1", name=f"{tmp_path.name}/old.ipynb")
+    new = f"{tmp_path.name}/new.ipynb"
+    kernel = kernel_for(collaborating, old)
+    async with quire(tmp_path, collaborating) as client:
+        for name in ("book", "second"):
+            await said(client, "use_notebook", notebook_name=name, notebook_path=old)
+        await said(client, "execute_cell", cell_index=0, notebook_name="book")
+        collaborating.call("PATCH", f"api/contents/{old}", {"path": new})
+        [session] = [each for each in collaborating.call("GET", "api/sessions") if each["kernel"]["id"] == kernel]
+        collaborating.call("PATCH", f"api/sessions/{session['id']}", {"path": new, "name": new})  # as its page does
+
+        async def is_followed() -> bool:
+            listed = await said(client, "list_notebooks")
+            return listed.count(new) == 2 and old not in listed
+
+        await until(is_followed, "both notebooks are listed with the new path")
+        assert (await said(client, "execute_cell", cell_index=1, notebook_name="second")).startswith("2\n")
+        collaborating.notebook("'another'", name=old)
+        await said(client, "use_notebook", notebook_name="third", notebook_path=old)
+        assert "'another'" in await said(client, "read_cell", cell_index=0, notebook_name="third")
+        await said(client, "unuse_notebook", notebook_name="third")
+    saved_when(collaborating, new, lambda cells: cells[1]["execution_count"])
+    async with quire(tmp_path, collaborating) as client:
+        assert "x + 1" in await said(client, "read_cell", cell_index=1, notebook_name="book")
+        assert "x + 1" in await said(client, "read_cell", cell_index=1, notebook_name="second")
+        assert kernel in await said(client, "list_notebooks")
 
 
 async def test_the_runtimes_are_listed_with_the_servers(client: Client[Any], collaborating: JupyterServer) -> None:

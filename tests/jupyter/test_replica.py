@@ -11,7 +11,7 @@ import pytest
 from pycrdt import Array, Doc, Map, Text, create_update_message
 
 from quire.clients.jupyter import line as lines
-from quire.clients.jupyter.line import Dial, Line
+from quire.clients.jupyter.line import Line
 from quire.clients.jupyter.ports import JupyterError, Unreachable
 from quire.clients.jupyter.replica import Replica
 from quire.clients.jupyter.sockets import Cut
@@ -27,12 +27,9 @@ class Room:
         self.spoiled: list[bytes] = []
         self.lines: list[RoomLine] = []
 
-    def dial(self) -> Dial:
-        async def dial() -> Line:
-            self.lines.append(RoomLine(self))
-            return self.lines[-1]
-
-        return dial
+    async def dial(self, path: str) -> Line:
+        self.lines.append(RoomLine(self))
+        return self.lines[-1]
 
 
 class RoomLine:
@@ -64,7 +61,7 @@ class RoomLine:
 
 
 def replica(room: Room) -> Replica:
-    return Replica("a.ipynb", room.dial(), where="the server", agent="Quire", timeout=10)
+    return Replica("a.ipynb", room.dial, where="the server", agent="Quire", timeout=10)
 
 
 @pytest.mark.parametrize("junk", [b"", b"\x00\x01\x05abc", b"\x00\x01\x03\xff\xff\xff", b"\x00\x07\x00", b"\x02\x01{"])
@@ -93,7 +90,7 @@ async def test_a_room_that_says_nonsense_later_is_left_and_met_again() -> None:
 
 async def test_a_room_that_falls_silent_is_given_up() -> None:
     room = Room()
-    ours = Replica("a.ipynb", room.dial(), where="the server", agent="Quire", timeout=0.2)
+    ours = Replica("a.ipynb", room.dial, where="the server", agent="Quire", timeout=0.2)
     await ours.start()
     with pytest.raises(Unreachable, match=r"0\.2 s"):
         await ours.save()  # this room never says that it saved

@@ -192,7 +192,7 @@ class Store(Protocol):
         ...
 
     async def update_notebook(self, notebook: Notebook) -> None:
-        """Keep its metadata and its mirror as they are here."""
+        """Keep its metadata, its mirror and where its document is as they are here."""
 
     async def list_mirrored(self) -> list[Notebook]:
         """Those of all owners that have a mirror."""

@@ -106,8 +106,13 @@ def made(notebook: Notebook) -> tuple[Any, ...]:
         *(notebook.id, notebook.owner, notebook.name, notebook.runtime, notebook.created_at),
         *(json.dumps(notebook.metadata), json.dumps(asdict(notebook.policy))),
         *((origin.notebook, origin.run, origin.root) if origin else (None, None, None)),
-        json.dumps(asdict(notebook.document)) if notebook.document else "",
+        document(notebook),
     )
+
+
+def document(notebook: Notebook) -> str:
+    """Where its cells are, if they are not in the store."""
+    return json.dumps(asdict(notebook.document)) if notebook.document else ""
 
 
 def _origin(row: sqlite3.Row) -> Origin:

@@ -58,12 +58,12 @@ class DocumentStore:
         except Missing:
             document = None
         if document is None:
-            return replace(notebook, cells=book.cells, runs=book.count)
+            return replace(notebook, cells=book.cells, runs=book.count, document=book.place)
         cells = document.cells()
         book.cells, counts = len(cells), [each.get("execution_count") for each in cells]
         book.count = max((book.count, *(each for each in counts if isinstance(each, int))))
         metadata = {**notebook.metadata, **document.metadata()}
-        return replace(notebook, cells=book.cells, runs=book.count, metadata=metadata)
+        return replace(notebook, cells=book.cells, runs=book.count, metadata=metadata, document=book.place)
 
     async def seen(self, notebook: Notebook) -> Notebook:
         """The same, of an open document; where it cannot be opened, whoever wants its cells will hear why."""
@@ -77,7 +77,7 @@ class DocumentStore:
         if notebook.document is None:
             return None
         book = self._books.get(notebook.id)
-        if book is None or book.place != notebook.document:
+        if book is None or notebook.document not in (book.place, *book.places):
             book = self._books[notebook.id] = Book(notebook, notebook.document)
         return book
 
@@ -116,8 +116,21 @@ class DocumentStore:
             book.watching = False
         if not book.watching:
             book.watching = True
-            document.watch(lambda: self.changed(book.notebook))
+            document.watch(lambda: self._heard(book, document))
         return document
+
+    def _heard(self, book: Book, document: Document) -> None:
+        """Somebody else changed the document, or renamed its file."""
+        if document.path != book.place.path:
+            book.places.append(book.place)
+            book.place = replace(book.place, path=document.path)
+            with contextlib.suppress(Missing):
+                self._servers.named(book.place.server).moved(book.places[-1].path, document.path)
+        self.changed(book.notebook)
+
+    def moved(self) -> list[Notebook]:
+        """Notebooks whose documents were renamed, with the paths they have now."""
+        return [replace(book.notebook, document=book.place) for book in self._books.values() if book.places]
 
     # Cells
 

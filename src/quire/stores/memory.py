@@ -61,7 +61,9 @@ class MemoryStore:
 
     async def update_notebook(self, notebook: Notebook) -> None:
         book = self._books[notebook.id]
-        book.notebook = replace(book.notebook, metadata=notebook.metadata, mirror=notebook.mirror)
+        book.notebook = replace(
+            book.notebook, metadata=notebook.metadata, mirror=notebook.mirror, document=notebook.document
+        )
 
     async def list_mirrored(self) -> list[Notebook]:
         return [book.notebook for book in self._books.values() if book.notebook.mirror]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from quire.core.model import Cell, CellId, Edit, NewCell, Notebook, NotebookId, Output, Principal, Run, RunId
 from quire.core.ports import Store
@@ -38,10 +39,19 @@ class PlacedStore:
         return await self._passing.find_notebook(owner, name)
 
     async def list_notebooks(self, owner: Principal) -> list[Notebook]:
-        return [self._documents.known(each) for each in await self._kept.list_notebooks(owner)]
+        kept = await self._kept.list_notebooks(owner)
+        return [await self._followed(each, self._documents.known(each)) for each in kept]
 
     async def _seen(self, notebook: Notebook) -> Notebook:
-        return notebook if notebook.document is None else await self._documents.seen(notebook)
+        if notebook.document is None:
+            return notebook
+        return await self._followed(notebook, await self._documents.seen(notebook))
+
+    async def _followed(self, kept: Notebook, seen: Notebook) -> Notebook:
+        """Keep where the document is now, if a person renamed it."""
+        if seen.document != kept.document:
+            await self._kept.update_notebook(replace(kept, document=seen.document))
+        return seen
 
     async def update_notebook(self, notebook: Notebook) -> None:
         await self._kept.update_notebook(notebook)
@@ -118,4 +128,10 @@ class PlacedStore:
         self._kept.release(notebook)
 
     async def close(self) -> None:
-        await self._kept.close()
+        try:
+            for moved in self._documents.moved():
+                kept = await self._kept.find_notebook(moved.owner, moved.name)
+                if kept is not None and kept.id == moved.id:
+                    await self._followed(kept, moved)
+        finally:
+            await self._kept.close()

@@ -85,9 +85,9 @@ class SqlStore:
         return [as_rows.notebook(row) for row in rows]
 
     async def update_notebook(self, notebook: Notebook) -> None:
-        values = (json.dumps(notebook.metadata), notebook.mirror, notebook.id)
+        values = (json.dumps(notebook.metadata), notebook.mirror, as_rows.document(notebook), notebook.id)
         await self._writer.do(
-            lambda db: db.execute("UPDATE notebooks SET metadata = ?, mirror = ? WHERE id = ?", values)
+            lambda db: db.execute("UPDATE notebooks SET metadata = ?, mirror = ?, document = ? WHERE id = ?", values)
         )
 
     async def list_mirrored(self) -> list[Notebook]:

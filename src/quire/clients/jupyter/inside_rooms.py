@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from quire.clients.jupyter.contents import not_there
-from quire.clients.jupyter.line import RAW, Dial, Line, noted_message, save_number
+from quire.clients.jupyter.line import RAW, Line, noted_message, save_number
 from quire.clients.jupyter.ports import JupyterError, Missing
 from quire.clients.jupyter.sockets import Cut
 
@@ -19,17 +19,14 @@ class Rooms:
         self._extension = extension
         self._files = files  # gives the id of a file
 
-    def dial(self, path: str) -> Dial:
-        async def dial() -> Line:
-            file = self._files().index(path)
-            if file is None:
-                raise Missing(not_there(path, "this Jupyter server"))
-            name = f"json:notebook:{file}"
-            room = await self._room(name, path)
-            seat = Seat(name)
-            return SeatLine(room, seat, asyncio.create_task(self._sit(name, room, seat)))
-
-        return dial
+    async def dial(self, path: str) -> Line:
+        file = self._files().index(path)
+        if file is None:
+            raise Missing(not_there(path, "this Jupyter server"))
+        name = f"json:notebook:{file}"
+        room = await self._room(name, path)
+        seat = Seat(name)
+        return SeatLine(room, seat, asyncio.create_task(self._sit(name, room, seat)))
 
     async def _room(self, name: str, path: str) -> Any:
         server = self._extension.ywebsocket_server

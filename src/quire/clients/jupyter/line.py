@@ -31,8 +31,8 @@ class Line(Protocol):
     async def close(self) -> None: ...
 
 
-Dial = Callable[[], Awaitable[Line]]
-"""A new line to the room. Raises Missing or Unreachable."""
+Dial = Callable[[str], Awaitable[Line]]
+"""A new line to the room of the document at a path. Raises Missing or Unreachable."""
 
 
 @dataclass(frozen=True)

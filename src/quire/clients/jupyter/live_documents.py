@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from quire.clients.jupyter.line import Dial
@@ -11,7 +10,7 @@ from quire.clients.jupyter.live_document import LiveDocument
 from quire.clients.jupyter.replica import Replica
 
 
-@dataclass
+@dataclass(eq=False)
 class Held:
     replica: Replica
     holders: int = 0
@@ -20,36 +19,37 @@ class Held:
 class LiveDocuments:
     """`dial` makes a line to the room of a path."""
 
-    def __init__(self, dial: Callable[[str], Dial], *, where: str, agent: str, timeout: float) -> None:
+    def __init__(self, dial: Dial, *, where: str, agent: str, timeout: float) -> None:
         """`where` is what people call the server."""
         self._dial = dial
         self._where = where
         self._agent = agent
         self._timeout = timeout
-        self._held: dict[str, Held] = {}
+        self._held: list[Held] = []  # a person may rename the file of one
         self._turn = asyncio.Lock()
 
     async def open(self, path: str) -> LiveDocument:
         """Raises Missing or Unreachable."""
         async with self._turn:
-            held = self._held.get(path)
-            if held is None or held.replica.lost:
-                replica = Replica(path, self._dial(path), where=self._where, agent=self._agent, timeout=self._timeout)
+            held = next((each for each in self._held if each.replica.path == path and not each.replica.lost), None)
+            if held is None:
+                replica = Replica(path, self._dial, where=self._where, agent=self._agent, timeout=self._timeout)
                 await replica.start()
-                held = self._held[path] = Held(replica)
+                held = Held(replica)
+                self._held.append(held)
             held.holders += 1
 
         async def release() -> None:
             async with self._turn:
                 held.holders -= 1
                 if held.holders == 0:
-                    if self._held.get(path) is held:
-                        del self._held[path]
+                    if held in self._held:
+                        self._held.remove(held)
                     await held.replica.close()
 
         return LiveDocument(held.replica, release)
 
     async def close(self) -> None:
         async with self._turn:
-            held, self._held = list(self._held.values()), {}
+            held, self._held = self._held, []
             await asyncio.gather(*(each.replica.close() for each in held))

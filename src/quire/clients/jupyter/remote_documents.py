@@ -6,7 +6,7 @@ from typing import Any
 
 from quire.clients.jupyter.contents import RemoteContents
 from quire.clients.jupyter.kernelspecs import SpecsOf
-from quire.clients.jupyter.line import Dial, Line
+from quire.clients.jupyter.line import Line
 from quire.clients.jupyter.live_documents import LiveDocuments
 from quire.clients.jupyter.ports import Document, Missing, Unreachable
 from quire.clients.jupyter.server import Server
@@ -36,18 +36,13 @@ class RemoteDocuments(ServerDocuments):
             return await self._live.open(place)
         return await self._plain.open(place)
 
-    def _dial(self, path: str) -> Dial:
-        async def dial() -> Line:
-            session = await self._session(path)
-            if session is None:
-                raise Missing(f"There is no {path!r} any more on the Jupyter server at {self._server.url}.")
-            room = f"{session['format']}:{session['type']}:{session['fileId']}"
-            socket = await open_socket(
-                self._server, f"api/collaboration/room/{room}", {"sessionId": session["sessionId"]}
-            )
-            return BinaryLine(socket, session["sessionId"])
-
-        return dial
+    async def _dial(self, path: str) -> Line:
+        session = await self._session(path)
+        if session is None:
+            raise Missing(f"There is no {path!r} any more on the Jupyter server at {self._server.url}.")
+        room = f"{session['format']}:{session['type']}:{session['fileId']}"
+        socket = await open_socket(self._server, f"api/collaboration/room/{room}", {"sessionId": session["sessionId"]})
+        return BinaryLine(socket, session["sessionId"])
 
     async def _session(self, path: str) -> dict[str, str] | None:
         """The room's name; None where the server answers 404: no collaboration, or no such file any more."""

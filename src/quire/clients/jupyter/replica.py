@@ -33,7 +33,7 @@ class Replica:
     was cut are sent again with the next one, or, if the room was made anew meanwhile, carried over."""
 
     def __init__(self, path: str, dial: Dial, *, where: str, agent: str, timeout: float) -> None:
-        self.path = path
+        self._path = path
         self._where = where
         self.own = Own()
         self.watchers: list[Callable[[], None]] = []
@@ -54,13 +54,19 @@ class Replica:
         self._edits = 0
 
     @property
+    def path(self) -> str:
+        """Where the file is: a person may rename it while it is open."""
+        self._path = self.shared.moved_to or self._path  # kept over the next line
+        return self._path
+
+    @property
     def lost(self) -> bool:
         """Whether it will never be in step again."""
         return self._gone is not None
 
     async def start(self) -> None:
         """Raises Missing or Unreachable."""
-        line = await self._dial()
+        line = await self._dial(self.path)
         try:
             await self._meet(line, first=True)
         except BaseException:
@@ -155,7 +161,7 @@ class Replica:
         pause = 0.05
         while True:
             with contextlib.suppress(Unreachable, Cut, ValueError):
-                line = await self._dial()
+                line = await self._dial(self.path)
                 try:
                     await self._meet(line)
                     return line
@@ -199,6 +205,7 @@ class Replica:
 
     def _adopt(self, theirs: Doc[Any]) -> bytes:
         """Theirs is ours from now on."""
+        self._path = self.path
         self.shared.let_go()
         self.shared = SharedNotebook(theirs, self.shared.versions, self._heard)
         self._presence = Presence(theirs, self._agent)

@@ -111,6 +111,18 @@ class Server:
             found = self._open[path] = await self.documents.create(path, spec or "")
             return found
 
+    def moved(self, path: str, to: str) -> None:
+        """An open document is at another path from now on."""
+        document = self._open.get(path)
+        if document is None or document.path != to:
+            return  # known already
+        del self._open[path]
+        self._open.setdefault(to, document)
+        if path in self._unsaved:
+            self._unsaved[to] = self._unsaved.pop(path)
+        if path in self._saving:
+            self.save_soon(to)
+
     def save_soon(self, path: str) -> None:
         """Have it in its file, without anybody waiting for it."""
         if path in self._open and path not in self._saving:

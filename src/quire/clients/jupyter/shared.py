@@ -14,8 +14,11 @@ from pycrdt import Array, Doc, Map, Text
 
 from quire.clients.jupyter import cells as plain
 from quire.clients.jupyter.difference import replacements
-from quire.clients.jupyter.ports import Missing, NbCell, NbOutput
+from quire.clients.jupyter.paths import below_root
+from quire.clients.jupyter.ports import JupyterError, Missing, NbCell, NbOutput
 from quire.clients.jupyter.versions import Versions
+
+MAX_PATH_CHARS = 4_096
 
 
 class SharedNotebook:
@@ -25,6 +28,7 @@ class SharedNotebook:
         self.doc = doc
         self.versions = versions
         self.saves = 0  # how often the server said that it wrote the file
+        self.moved_to = ""  # the path that the server gave the file since; "" where it has the one it was opened by
         self._cells: Any = doc.get("cells", type=Array)
         self._meta: Any = doc.get("meta", type=Map)
         self._state: Any = doc.get("state", type=Map)
@@ -179,12 +183,24 @@ class SharedNotebook:
     def _state_changed(self, event: Any) -> None:
         if "hash" in event.keys or ("dirty" in event.keys and self._state.get("dirty") is False):
             self.saves += 1
+        if "path" in event.keys:
+            self.moved_to = notebook_path(self._state.get("path")) or self.moved_to
 
     def _changed(self, event: Any) -> None:
         if self._ours is not None:
             self._ours.append(event.update)
         else:
             self._heard()
+
+
+def notebook_path(said: Any) -> str:
+    """The path of a notebook, as others wrote it into the document; "" for what is none."""
+    if not isinstance(said, str) or not said.endswith(".ipynb") or len(said) > MAX_PATH_CHARS:
+        return ""
+    try:
+        return below_root(said)
+    except JupyterError:
+        return ""
 
 
 def _copied(cell: NbCell) -> NbCell:
