@@ -289,5 +289,5 @@ async def test_a_missing_kernel_or_document_is_told_from_an_unreachable_server(c
     async with reached(collaborating) as ours:
         with pytest.raises(Missing, match="no kernel"):
             await ours.kernels.connect("00000000-0000-0000-0000-000000000000")
-        with pytest.raises(Missing, match=r"no 'gone\.ipynb'"):
+        with pytest.raises(Missing, match=r"'gone\.ipynb' was not found"):
             await ours.documents.open("gone.ipynb")

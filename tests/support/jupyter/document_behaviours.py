@@ -145,7 +145,7 @@ async def what_is_not_there_or_no_notebook_or_outside_is_refused(at: Place) -> N
     (at.server.root / "broken.ipynb").write_text("{")
     (at.server.root / "folder").mkdir(exist_ok=True)
     documents = at.jupyter.documents
-    with pytest.raises(Missing, match=r"no 'nowhere\.ipynb'.*list_files.*mode=\"create\""):
+    with pytest.raises(Missing, match=r"'nowhere\.ipynb' was not found.*list_files.*mode=\"create\""):
         await documents.open("nowhere.ipynb")
     with pytest.raises(JupyterError, match="no notebook but a file"):
         await documents.open("words.txt")
@@ -158,7 +158,7 @@ async def what_is_not_there_or_no_notebook_or_outside_is_refused(at: Place) -> N
             await documents.open(path)
         with pytest.raises(JupyterError, match=r"outside|may have"):
             await documents.create(path)
-    with pytest.raises(Missing, match=r"no 'nowhere'.*list_files shows what there is\.$"):
+    with pytest.raises(Missing, match=r"'nowhere' was not found.*list_files shows what there is\.$"):
         await documents.listing("nowhere")
     with pytest.raises(Missing):
         await documents.listing("words.txt")
