@@ -40,6 +40,13 @@ ROWS = (
         during="x.append(2); del y",
     ),
     Row(
+        what="objects shared with a module of the workspace; a NaN in a list",
+        setup="open('mine.py', 'w').write('S = {}'); import mine; from mine import S; S['a'] = 1\n"
+        "n = float('nan'); held = [n]",
+        check="mine.S is S and S == {'a': 1} and n in held and float('nan') not in held",
+        during="S.clear(); held.clear()",
+    ),
+    Row(
         what="functions, classes, closures, lambdas",
         setup="class A:\n    n = 1\ndef f(a=A()):\n    return lambda: a.n\ng = f()",
         check="g() == 1 and f()() == 1",

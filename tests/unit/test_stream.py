@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import random
 import subprocess
@@ -23,6 +24,33 @@ def test_what_variables_share_they_share_after_a_load() -> None:
     assert loaded["b"]["a"] is loaded["a"] is loaded["c"][0] is loaded["f"]()
     assert loaded["K"].held is loaded["b"] and loaded["k"].c is loaded["c"]
     assert loaded["f"].__globals__ is loaded
+
+
+def test_numbers_that_are_none_stay_the_same_objects() -> None:
+    loaded, _ = again(
+        "import math\na = float('nan'); b = float('nan'); c = -a; m = math.nan\n"
+        "held = [a, math.nan, {'k': a}]; key = {a: 1}"
+    )
+    a, held = loaded["a"], loaded["held"]
+    assert held[0] is a is held[2]["k"] and loaded["key"][a] == 1 and a in [a] and a in held
+    assert held[1] is loaded["m"] is math.nan
+    assert loaded["b"] is not a and loaded["c"] is not a and math.copysign(1, loaded["c"]) == -1
+    assert all(each != each for each in (a, loaded["b"], loaded["c"]))
+
+
+def test_what_a_module_of_the_user_has_it_shares_after_a_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "options_of_mine.py").write_text("S = {'a': 1}\nOWN = [0]\ndef get(): return S\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "options_of_mine", raising=False)
+    namespace = notebook()
+    run("import options_of_mine as m1\nfrom options_of_mine import S\nS['b'] = 2; x = [m1.S]", namespace)
+    dumped = dump(namespace)
+    del sys.modules["options_of_mine"]
+    loaded, lost = load(dumped)
+    again = sys.modules["options_of_mine"]
+    assert lost == [] and set(loaded) >= {"m1", "S", "x"} and not any(name.startswith("<") for name in loaded)
+    assert loaded["m1"] is again and again.S is loaded["S"] is loaded["x"][0] is again.get() == {"a": 1, "b": 2}
+    assert again.OWN == [0]
 
 
 def test_views_over_variables_and_inside_objects_share_memory_again(science: None) -> None:

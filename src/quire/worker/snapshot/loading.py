@@ -14,10 +14,20 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from quire.worker.snapshot import tombstones
-from quire.worker.snapshot.reducers import REBUILDS, Context, begin_load, end_load, rebuilds, reduces
+from quire.worker.snapshot import nans, shared_modules, tombstones
+from quire.worker.snapshot.reducers import (
+    REBUILDS,
+    Context,
+    afterwards,
+    begin_load,
+    end_load,
+    on_trial,
+    rebuilds,
+    reduces,
+)
 
 OURS = "quire.worker."
 _HOUSE = "quire.worker.snapshot"
@@ -129,6 +139,10 @@ class _Reader(pickle.Unpickler):
     def __init__(self, tape: Tape, buffers: Iterable[Any], namespace: dict[str, Any]) -> None:
         super().__init__(tape, buffers=buffers)
         self._namespace = namespace
+        self._nans = nans.Read()
+
+    def persistent_load(self, place: Any) -> Any:
+        return self._nans.number(place)
 
     def find_class(self, module: str, name: str) -> Any:
         if module.startswith(OURS):
@@ -152,13 +166,20 @@ class _Loading:
             tombstones.collect([])
             value = self._load(segment)
             lost += name_losses(name, value)
-            self._namespace[name] = value
+            bind(self._namespace, name, value)
         end_load()
         return lost
 
     def _load(self, segment: bytes) -> Any:
         self._tape.play(segment)
         return self._reader.load()
+
+
+def bind(namespace: dict[str, Any], name: str, value: Any) -> None:
+    if name != shared_modules.SEGMENT:
+        namespace[name] = value
+    elif not on_trial:
+        afterwards(partial(shared_modules.put_back, value))
 
 
 def name_losses(name: str, value: Any) -> list[Lost]:

@@ -11,7 +11,7 @@ from typing import Any
 from quire.wire.gathering import gather, segments_of
 from quire.worker import history
 from quire.worker.capabilities import native
-from quire.worker.snapshot import stream, surroundings, tombstones
+from quire.worker.snapshot import shared_modules, stream, surroundings, tombstones
 from quire.worker.snapshot.stream import Lost
 
 
@@ -41,7 +41,7 @@ def load(descriptors: list[int], namespace: dict[str, Any]) -> Loaded:
         if tombstones.is_one(value):
             tombstones.named(value, name, cells.get(makers.get(name, ""), ""))
     notes += surroundings.apply_after(private["surroundings"])
-    variables = sum(name not in (*history.KEPT, native.KEPT) for name, _ in segments[1:])
+    variables = sum(name not in (*history.KEPT, native.KEPT, shared_modules.SEGMENT) for name, _ in segments[1:])
     return Loaded(variables, lost, notes, makers, cells, time.perf_counter() - begun)
 
 

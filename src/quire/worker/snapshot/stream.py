@@ -22,7 +22,9 @@ from quire.worker.snapshot import (
     iterators,  # noqa: F401
     libraries,  # noqa: F401
     modules,
+    nans,
     resources,  # noqa: F401
+    shared_modules,
     standard,  # noqa: F401
     tombstones,
 )
@@ -61,15 +63,19 @@ def dump(
 ) -> Dumped:
     """Write each variable; what cannot be written is a tombstone, and a variable that fails costs itself only."""
     graves = {name: _Grave(described(values[name]), why) for name, why in refused.items() if name in values}
-    deep = False
+    deep = keeps_nans = False
     with _house(), undisturbed():
         while True:
             attempt = _Attempt(values, namespace, graves, limit, progress)
+            attempt.nans = nans.Written() if keeps_nans else None
+            attempt.shares = shared_modules.SEGMENT not in refused
             attempt.run(deep=deep)
             if attempt.too_deep and not deep:
                 deep = True
             elif attempt.failed:
                 graves = {**graves, **attempt.failed}
+            elif not keeps_nans and nans.are_in(attempt.segments):
+                keeps_nans = True
             else:
                 return attempt.dumped()
 
@@ -139,6 +145,8 @@ class _Attempt:
     failed: dict[str, _Grave] = field(default_factory=dict)
     too_deep: bool = False
     written: int = 0
+    nans: nans.Written | None = None
+    shares: bool = True  # what modules of the user have of it is written, too
     owned: dict[int, Any] = field(default_factory=dict)  # id of a variable's `__dict__` -> the variable's value
 
     def run(self, *, deep: bool) -> None:
@@ -162,11 +170,12 @@ class _Attempt:
 
     def _write_all(self, context: Context, *, deep: bool) -> None:
         tape = _Tape()
-        pickler = _Stream(tape, self, context, deep=deep)
+        pickler = (_Stream if self.nans is None else _StreamWithNans)(tape, self, context, deep=deep)
         for module in self.values.values():
             if issubclass(type(module), types.ModuleType):
                 context.dynamic[id(module.__dict__)] = module
         self.owned = _owned(self.values)
+        shared = shared_modules.Shared()
         for name, value in self.values.items():
             self.progress(name)
             grave = self.graves.get(name)
@@ -176,6 +185,9 @@ class _Attempt:
             self._write(pickler, tape, name, value)
             if self.too_deep:
                 return
+        found = shared.written() if self.shares and not self.failed else []
+        if found:
+            self._write(pickler, tape, shared_modules.SEGMENT, found)
 
     def _write(self, pickler: _Stream, tape: _Tape, name: str, value: Any) -> None:
         tape.begin(keep=self.limit - self.written)
@@ -292,6 +304,11 @@ class _Stream(pickle.Pickler):
         self._attempt.buffers.append(flat)
         self._attempt.owners.append(self._context.owners.get(id(flat.obj)))
         return False
+
+
+class _StreamWithNans(_Stream):
+    def persistent_id(self, thing: Any) -> Any:
+        return self._attempt.nans.place(thing)  # type: ignore[union-attr]
 
 
 def _owned(values: dict[str, Any]) -> dict[int, Any]:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from quire.worker.snapshot import tombstones
-from quire.worker.snapshot.loading import OURS, Lost, Tape, find_ours, name_losses, preamble
+from quire.worker.snapshot import nans, tombstones
+from quire.worker.snapshot.loading import OURS, Lost, Tape, bind, find_ours, name_losses, preamble
 from quire.worker.snapshot.reducers import begin_load, described, end_load, name_of
 
 _Unpickler: Any = pickle._Unpickler
@@ -52,7 +52,7 @@ def _load(
             value = tombstones.lost("a variable", f"its bytes cannot be read: {type(error).__name__}")
             broken = _skip(reader.memo, before, segment, value)
         lost += name_losses(name, value)
-        namespace[name] = value
+        bind(namespace, name, value)
     return reader, lost
 
 
@@ -75,10 +75,14 @@ class _Patient(_Unpickler):  # type: ignore[misc]
     def __init__(self, tape: Tape, buffers: Iterable[Any], namespace: dict[str, Any], hopeless: set[int]) -> None:
         super().__init__(tape, buffers=buffers)
         self._namespace = namespace
+        self._nans = nans.Read()
         self._hopeless = hopeless  # the states that cannot be set, by their number
         self._states = 0
         self._unset: list[tuple[int, Any, Any]] = []
         self._later: list[tuple[Callable[[], None], str]] = []
+
+    def persistent_load(self, place: Any) -> Any:
+        return self._nans.number(place)
 
     def find_class(self, module: str, name: str) -> Any:
         try:

@@ -183,7 +183,7 @@ class _Draft:
         return {name: space[name] for name in names if type(name) is str and name in space and _is_kept(name)}
 
     def _at(self, name: str, values: dict[str, Any]) -> None:
-        said = f"{name}\0{namespaces.type_of(values[name])}".encode("utf-8", "replace")[: SPOT - 1]
+        said = f"{name}\0{namespaces.type_of(values.get(name))}".encode("utf-8", "replace")[: SPOT - 1]
         _pwrite(self._spot, said.ljust(SPOT, b"\0"), 0)
 
     def _buffer(self, cutter: Cutter, data: memoryview, owner: Any) -> Whole:

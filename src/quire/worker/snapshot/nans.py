@@ -1,0 +1,64 @@
+"""Numbers that are not a number: such a one is found in a list by being the same object, which pickle does not keep.
+
+To look at every object costs time, so it is done only where a stream that was written without has such numbers.
+"""
+
+from __future__ import annotations
+
+import importlib
+import struct
+import sys
+import types
+from collections.abc import Iterable
+from typing import Any
+
+from quire.worker.snapshot.modules import importable
+
+_WRITTEN = (b"G\x7f\xf8\0\0\0\0\0\0", b"G\xff\xf8\0\0\0\0\0\0")  # by pickle: the opcode, and the usual two of them
+
+
+def are_in(segments: Iterable[tuple[str, bytes]]) -> bool:
+    return any(written in data for _, data in segments for written in _WRITTEN)
+
+
+class Written:
+    """What stands for each in a stream: where a module has it, or a number of its own."""
+
+    def __init__(self) -> None:
+        self._places: dict[int, Any] = {}
+        self._held: list[float] = []
+        for module_name, module in list(sys.modules.items()):
+            if type(module) is types.ModuleType:
+                for name, value in list(vars(module).items()):
+                    if type(value) is float and value != value and type(name) is str and importable(module):
+                        self._places.setdefault(id(value), f"{module_name}:{name}")
+                        self._held.append(value)
+
+    def place(self, thing: Any) -> Any:
+        """As the pickler's `persistent_id`: None for all else."""
+        if type(thing) is not float or thing == thing:
+            return None
+        if id(thing) not in self._places:
+            self._places[id(thing)] = (len(self._held), struct.pack(">d", thing))
+            self._held.append(thing)
+        return self._places[id(thing)]
+
+
+class Read:
+    def __init__(self) -> None:
+        self._made: dict[Any, float] = {}
+
+    def number(self, place: Any) -> float:
+        """As the loader's `persistent_load`."""
+        if place not in self._made:
+            self._made[place] = _of_module(place) if type(place) is str else struct.unpack(">d", place[1])[0]
+        return self._made[place]
+
+
+def _of_module(place: str) -> float:
+    module, _, name = place.partition(":")
+    try:
+        value = getattr(importlib.import_module(module), name)
+    except Exception:
+        value = None
+    return value if type(value) is float and value != value else float("nan")

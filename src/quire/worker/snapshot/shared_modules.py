@@ -1,0 +1,60 @@
+"""Objects that variables share with modules of the user: `from settings import OPTIONS`, then `settings.OPTIONS`.
+
+A new process imports the module again, which makes its objects anew. They are replaced by those of the namespace, which
+are as they were.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sys
+import types
+from typing import Any
+
+from quire.worker.snapshot import tombstones
+from quire.worker.snapshot.modules import importable, is_library
+
+SEGMENT = "<shared with modules>"  # no variable is called so
+_ATOMS = (int, float, complex, bool, str, bytes, type(None), type, types.ModuleType, types.FunctionType)
+_NOT_THEIRS = ("__main__", "__mp_main__", "quire")
+
+
+class Shared:
+    """What modules of the user have when a dump begins. Made before it: what is counted then is compared after it."""
+
+    def __init__(self) -> None:
+        self._found = [
+            (module_name, name, value)
+            for module_name, module in _modules()
+            for name, value in list(vars(module).items())
+            if type(name) is str and not name.startswith("__") and type(value) not in _ATOMS
+        ]
+        self._before = self._references()
+
+    def _references(self) -> list[int]:
+        return [sys.getrefcount(each[2]) for each in self._found]
+
+    def written(self) -> list[tuple[str, str, Any]]:
+        """Those that the pickler has met since, whose memo refers to them: the module, the name, and the object."""
+        counts = zip(self._found, self._before, self._references(), strict=True)
+        return [each for each, before, after in counts if after > before]
+
+
+def _modules() -> list[tuple[str, types.ModuleType]]:
+    return [
+        (name, module)
+        for name, module in list(sys.modules.items())
+        if type(module) is types.ModuleType
+        and name.partition(".")[0] not in _NOT_THEIRS
+        and not is_library(module)
+        and importable(module)
+    ]
+
+
+def put_back(found: list[tuple[str, str, Any]]) -> None:
+    """A module that cannot be imported any more has nothing to share."""
+    for module_name, name, value in found if type(found) is list else ():
+        if not tombstones.is_one(value):
+            with contextlib.suppress(Exception, SystemExit):
+                vars(importlib.import_module(module_name))[name] = value
