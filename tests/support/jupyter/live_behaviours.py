@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 
-from tests.support.jupyter.places import Place, seen, sources
+from tests.support.jupyter.places import Place, seen, sources, until
 
 
 async def an_edit_is_seen_by_others_and_theirs_by_us(at: Place) -> None:
@@ -120,6 +120,32 @@ async def who_edits_is_seen_by_name(at: Place) -> None:
         await ours.close()
         while "Quire" in names():
             await asyncio.sleep(0.01)
+
+
+async def the_cell_that_is_worked_in_is_seen(at: Place) -> None:
+    path = at.server.notebook("héllo", "b")
+    theirs = await at.person.documents.open(path)
+    ours = await at.jupyter.documents.open(path)
+    awareness = theirs._replica._presence._awareness
+    shared = theirs._replica.shared
+
+    def has_cursor_in(cell: str) -> bool:
+        states = [state for state in awareness.states.values() if state and state["user"]["name"] == "Quire"]
+        return any(
+            cursor["head"] == shared.source(cell).sticky_index(0).to_json()
+            for state in states
+            for cursor in state.get("cursors", ())
+        )
+
+    await ours.change("cell-1", source="both")
+    await until(lambda: has_cursor_in("cell-1"))
+    await ours.begin_run("cell-0")
+    await until(lambda: has_cursor_in("cell-0") and not has_cursor_in("cell-1"))
+    (new,) = await ours.insert(0, [{"cell_type": "code", "source": "new"}])
+    await seen(theirs, lambda: shared.find(new) is not None)
+    await until(lambda: has_cursor_in(new))
+    await ours.insert(0, [{"cell_type": "code", "source": ""}])
+    await until(lambda: not has_cursor_in(new))
 
 
 async def what_is_saved_is_in_the_file_each_time(at: Place) -> None:

@@ -44,7 +44,10 @@ class LiveDocument:
             self._replica.own.inserted.update(names)
             return names
 
-        return await self._replica.edit(change)
+        names = await self._replica.edit(change)
+        if names:
+            await self._replica.show_cursor(names[-1])
+        return names
 
     async def delete(self, cell: str) -> None:
         def change(shared: SharedNotebook) -> None:
@@ -84,6 +87,7 @@ class LiveDocument:
             self._touch(shared, cell)
 
         await self._replica.edit(change)
+        await self._replica.show_cursor(cell)
 
     async def begin_run(self, cell: str) -> None:
         def change(shared: SharedNotebook) -> None:
@@ -92,6 +96,7 @@ class LiveDocument:
             shared.set_run(cell, state="running", count=None)
 
         await self._replica.edit(change)
+        await self._replica.show_cursor(cell)
 
     async def show(self, cell: str, outputs: Sequence[NbOutput], *, start: int = 0) -> None:
         await self._replica.edit(lambda shared: shared.set_outputs(cell, outputs, start))

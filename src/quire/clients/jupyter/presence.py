@@ -1,10 +1,11 @@
-"""The agent among those who have a notebook open: its name, and that it leaves people's choice about autosave alone."""
+"""The agent among those who have a notebook open: its name and its cursor. It leaves people's choice about autosave
+alone."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from pycrdt import Awareness, Doc, create_awareness_message
+from pycrdt import Awareness, Doc, Text, create_awareness_message
 
 EVERY = 15.0  # seconds; who is silent for 30 is thought to be gone
 
@@ -13,6 +14,7 @@ class Presence:
     def __init__(self, doc: Doc[Any], agent: str) -> None:
         self._awareness = Awareness(doc)
         self._agent = agent
+        self._cursors: list[dict[str, Any]] = []
 
     def hear(self, update: bytes) -> bool:
         """Of others; whether what we say of ourselves changes by it. Raises ValueError for what is no such update."""
@@ -30,6 +32,11 @@ class Presence:
         people = [state for state in others if isinstance(state, dict)]
         return any(state.get("autosave", True) for state in people) if people else True
 
+    def move_cursor(self, text: Text) -> None:
+        """To the beginning of this text, where pages show the agent's name. Y has no position in an empty one."""
+        position = text.sticky_index(0).to_json() if len(text) else None
+        self._cursors = [{"anchor": position, "head": position, "primary": True, "empty": True}] if position else []
+
     def message(self) -> bytes:
         user = {
             "username": self._agent.lower(),
@@ -38,7 +45,7 @@ class Presence:
             "initials": self._agent[:1],
             "color": "var(--jp-collaborator-color5)",
         }
-        self._awareness.set_local_state({"user": user, "autosave": self._autosave()})
+        self._awareness.set_local_state({"user": user, "autosave": self._autosave(), "cursors": self._cursors})
         return self._own()
 
     def farewell(self) -> bytes:

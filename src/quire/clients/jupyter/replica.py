@@ -90,6 +90,15 @@ class Replica:
             raise Unreachable(f"The room of {self.path!r} takes no more; the change may not have arrived.") from None
         return result
 
+    async def show_cursor(self, cell: str) -> None:
+        """Show people in which cell the agent works."""
+        line, source = self._line, self.shared.source(cell)
+        if line is not None and source is not None:
+            self._presence.move_cursor(source)
+            with contextlib.suppress(Cut, TimeoutError):
+                async with asyncio.timeout(self._timeout):
+                    await line.send(self._presence.message())
+
     async def save(self) -> None:
         for _ in range(TRIES):
             line = await self._connected()

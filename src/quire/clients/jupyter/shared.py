@@ -80,6 +80,12 @@ class SharedNotebook:
         ids = self.ids()
         return ids.index(name) if name in ids else None
 
+    def source(self, name: str) -> Text | None:
+        """The shared text of a cell's source."""
+        place = self.find(name)
+        found = None if place is None else self._cells[place].get("source")
+        return found if isinstance(found, Text) else None
+
     def __len__(self) -> int:
         return len(self._cells)
 
