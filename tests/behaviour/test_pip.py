@@ -52,6 +52,8 @@ async def test_pip_does_what_the_pip_of_the_environment_does(book: Book) -> None
     assert await book.value(LOOK) == ["2.0", "2.0", ["only_2.py"]]
     assert "installed\n" in await said(book, f"%pip install {HERE} greeting==1.0 > log && echo installed")
     assert await book.value(LOOK) == ["1.0", "1.0", ["only_1.py"]]
+    await said(book, "%pip uninstall -y Greeting")
+    assert "NotFound" in text(await book.run("importlib.metadata.version('greeting')"))
 
 
 @pytest.mark.parametrize("ending", ["", " | cat", " > log 2>&1", " || true"])

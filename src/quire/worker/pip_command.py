@@ -26,6 +26,8 @@ def main(folder: str, failures: str, arguments: list[str]) -> int:
     subcommand = next((word for word in arguments if not word.startswith("-")), "")
     if folder and subcommand == "install" and not any(word.partition("=")[0] in _PLACES for word in arguments):
         code = _install(folder, [word for word in arguments if word != "--user"])
+    elif folder and subcommand == "uninstall":
+        code = _uninstall(folder, arguments)
     else:
         code = _run(arguments, folder)
     if code and subcommand in _CHANGES:
@@ -68,15 +70,33 @@ def _install(folder: str, arguments: list[str]) -> int:
     return code
 
 
+def _uninstall(folder: str, arguments: list[str]) -> int:
+    """Pip removes nothing outside its own environment, and the folder is outside."""
+    left = []
+    for word in arguments:
+        if word.startswith("-") or word == "uninstall" or not _remove(folder, _normalized(word)):
+            left.append(word)
+        else:
+            print(f"Removed {word} from {folder}.", flush=True)
+    names = [word for word in left if not word.startswith("-") and word != "uninstall"]
+    return _run(left, folder) if names or left == arguments else 0
+
+
 def _project(info: str) -> str:
-    return re.sub(r"[-_.]+", "-", os.path.basename(info).rpartition(".")[0].partition("-")[0]).lower()
+    return _normalized(os.path.basename(info).rpartition(".")[0].partition("-")[0])
 
 
-def _remove(folder: str, project: str) -> None:
-    """Delete the files of an installed package, those that lie in the folder."""
+def _normalized(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _remove(folder: str, project: str) -> bool:
+    """Delete the files of an installed package, those that lie in the folder. False where it is not there."""
+    found = False
     for info in glob.glob(os.path.join(glob.escape(folder), "*.dist-info")):
         if _project(info) != project:
             continue
+        found = True
         try:
             with open(os.path.join(info, "RECORD"), encoding="utf-8", newline="") as file:
                 paths = [os.path.normpath(os.path.join(folder, row[0])) for row in csv.reader(file) if row]
@@ -86,6 +106,7 @@ def _remove(folder: str, project: str) -> None:
             if path.startswith(folder + os.sep) and os.path.isfile(path):
                 os.remove(path)
         shutil.rmtree(info, ignore_errors=True)
+    return found
 
 
 if __name__ == "__main__":
