@@ -54,6 +54,11 @@ def withdraw() -> None:
     _set_running_loop(None)
 
 
+def withdraw_in_children() -> None:
+    """A child process that a cell forks has no loop."""
+    os.register_at_fork(after_in_child=withdraw)
+
+
 def turning() -> asyncio.AbstractEventLoop | None:
     """The loop that runs in this thread, unless it is only offered. asyncio asks this before it starts a loop."""
     loop: Any = _get_running_loop()
@@ -99,8 +104,6 @@ def _adopt(context: contextvars.Context) -> None:
 def _loop_class() -> Any:
     """Made with the first loop: in WebAssembly asyncio's own class is replaced after this module is imported."""
     events._get_running_loop, events._set_running_loop = turning, _set_or_offer
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=withdraw)  # a child process of a cell has no loop
 
     class EventLoop(asyncio.SelectorEventLoop):
         offered = False

@@ -42,6 +42,7 @@ from quire.worker import (
     afresh,
     census,
     environment,
+    event_loop,
     figures,
     namespace,
     network,
@@ -124,7 +125,8 @@ class _Worker:
         getpass.getpass = _no_password
         signal.signal(signal.SIGXCPU, self._on_cpu)
         signal.signal(signal.SIGINT, self._on_interrupt)
-        processes.interrupt_copies_too()
+        event_loop.withdraw_in_children()
+        processes.interrupt_copies_too()  # after all else that hears of forks
 
     def go_on(self, enter: Enter) -> None:
         self._enter(enter)
