@@ -53,13 +53,14 @@ async def beside(shared_servers: SharedServers) -> AsyncIterator[Client[Any]]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The workspace of the server of `in_folder`. It is not there unless a test makes it."""
+    """The workspace of the server of `in_folder`. It is there when a test begins; one may remove it."""
     return tmp_path_factory.mktemp("workspace") / "project"
 
 
 @pytest.fixture
 async def in_folder(shared_servers: SharedServers, folder: Path) -> AsyncIterator[Client[Any]]:
     """A client of a server whose sessions all work in one folder."""
+    folder.mkdir()
     settings = {"assets_dir": assets_dir(), "workspace": folder, **SET}
     async for connected in without_sessions(await shared_servers.client(**settings)):
         yield connected
@@ -116,6 +117,7 @@ async def test_a_session_is_there_before_its_first_run(client: Client[Any], lang
 
 async def test_the_first_run_of_a_session_that_cannot_begin_says_why(in_folder: Client[Any], folder: Path) -> None:
     client = in_folder
+    folder.rmdir()
     folder.write_text("no folder")
     made = await call(client, "create_session", session_id="s")
     assert not made.is_error and made.structured_content["state"] == "not started"
@@ -128,7 +130,6 @@ async def test_the_first_run_of_a_session_that_cannot_begin_says_why(in_folder: 
 @pytest.mark.parametrize("destroy", ["once", "by name"])
 async def test_a_folder_that_is_a_persons_is_never_deleted(in_folder: Client[Any], folder: Path, destroy: str) -> None:
     client = in_folder
-    folder.mkdir()
     (folder / "work.txt").write_text("mine")
     if destroy == "once":
         ran = await call(client, "execute_code", code="open('work.txt').read()", session_id="none")
