@@ -209,9 +209,9 @@ def _edits(shelf: Shelf, desk: Desk) -> None:
     ) -> ToolResult:
         """Change a cell's source, kind or metadata (tags too; null removes a key); it is not run. With
         expected_version, refused if it was edited meanwhile."""
+        book = await desk.notebook(ctx, notebook)
         if code is None and cell_type is None and metadata is None:
             raise Refused("There is nothing to change: give code, cell_type or metadata. Nothing was changed.")
-        book = await desk.notebook(ctx, notebook)
         edit = Edit(source=code, kind=CellKind(cell_type) if cell_type else None, metadata=metadata)
         cell = await desk.app.notebooks.edit_cell(book, cell_id_or_number, edit, expected_version)
         said = f"Cell {cell.number} is now version {cell.version}"
