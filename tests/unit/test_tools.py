@@ -9,7 +9,7 @@ import typing
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from quire.wire import schemas, tools
@@ -56,6 +56,7 @@ def test_names_that_collide_are_counted_and_one_that_needs_no_change_keeps_its_o
 
 
 @given(st.lists(st.text(max_size=12), max_size=12))
+@example([":\N{MEROITIC CURSIVE NUMBER ONE HUNDRED}"])
 def test_names_are_always_python_names_and_no_two_alike(names: list[str]) -> None:
     found = tools.identifiers(names, tools.RESERVED)
     assert set(found) == set(names) and len(set(found.values())) == len(found)

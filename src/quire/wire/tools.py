@@ -45,10 +45,10 @@ def identifier(name: Any) -> str:
     """A name that Python can say: `get-sum` is get_sum."""
     text = unicodedata.normalize("NFKC", name if isinstance(name, str) else str(name)[:_NAME])[:_NAME]
     text = "".join(each if each == "_" or each.isalnum() else "_" for each in text)
-    if text.startswith("__"):
-        text = "_" + text.lstrip("_")
     if not f"_{text}".isidentifier():  # digits that are no digits of an identifier
         text = re.sub(r"[^A-Za-z0-9_]", "_", text)
+    if text.startswith("__"):
+        text = "_" + text.lstrip("_")
     if not text.isidentifier():
         text = f"_{text}"
     return f"{text}_" if keyword.iskeyword(text) else text
