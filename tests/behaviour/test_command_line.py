@@ -95,6 +95,7 @@ def test_a_list_that_is_piped_has_whole_paths(tmp_path: Path) -> None:
     data_dir = tmp_path / ("long" * 40)
     quire(data_dir, "exec", "1")
     first, row = quire(data_dir, "list").stdout.splitlines()
+    assert (first, row) == (first.rstrip(), row.rstrip())
     assert first.split() == ["name", "cells", "runs", "runtime", "workspace"]
     assert (data_dir / "workspaces") == Path(row.split()[-1]).parent
 

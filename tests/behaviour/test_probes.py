@@ -96,7 +96,10 @@ def test_without_authentication_metrics_are_for_this_machine() -> None:
 def test_a_server_without_an_interpreter_is_not_ready_and_says_why(url: str, tmp_path: Path) -> None:
     ready = httpx2.get(url.replace("/mcp", "/readyz"), timeout=DEADLINE)
     assert (ready.status_code, ready.json()) == (200, {"status": "ready"})
-    with http_server(tmp_path / "other", python=str(tmp_path / "no-python")) as (url, _):
+    python = tmp_path / "no-python"
+    python.write_text("#!/no/such/interpreter\n")  # a path that is not there is refused before the server starts
+    python.chmod(0o755)
+    with http_server(tmp_path / "other", python=str(python)) as (url, _):
         answer = httpx2.get(url.replace("/mcp", "/readyz"), timeout=DEADLINE)
         assert answer.status_code == 503 and answer.json()["status"] == "not ready"
         assert "no-python" in answer.json()["why"]["runtime"] and "store" not in answer.json()["why"]
