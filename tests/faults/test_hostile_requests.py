@@ -26,7 +26,7 @@ REQUESTS = 2_000
 ARENA = 64 * 2**20  # bytes
 CALL = {
     "name": "execute",
-    "arguments": {"code": "6 * 7"},
+    "arguments": {"code": "6 * 7", "notebook": "main"},
     "_meta": {
         "io.modelcontextprotocol/protocolVersion": MODERN,
         "io.modelcontextprotocol/clientCapabilities": {},
