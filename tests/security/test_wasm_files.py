@@ -244,7 +244,8 @@ async def test_a_workspace_that_was_swapped_for_a_link_is_not_entered(attacker: 
 
 async def test_two_that_race_in_one_folder_see_whole_files(outside: Outside, runtime: str, tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
-    settings = {"preload": "", "spare_kernels": 0, "workspace": tmp_path / "one", "assets_dir": assets_dir()}
+    settings = {"preload": "", "spare_kernels": 0, "workspace": tmp_path / "one"}
+    settings |= {"assets_dir": assets_dir(), "wasm_python": "plain"}
     async with quire.open(tmp_path / "data", **settings) as both:
         one = Book(notebook=await both.create("one", runtime=runtime), workspace=tmp_path / "one", runtime=runtime)
         await one.run("kept = 41")

@@ -83,7 +83,7 @@ class EventQueue:
         return self._events[0][0]
 
     async def wait(self) -> None:
-        """Until there is an event. Whoever takes many lets others have a turn now and then."""
+        """Wait for an event. After many, other tasks of the event loop get a turn first."""
         if self._in_turn >= _YIELD_BYTES:
             self._in_turn = 0
             await asyncio.sleep(0)

@@ -6,7 +6,7 @@ The header is `{"say": word, "with": fields, "parts": [length, ...]}`. Long text
 then it has `"texts": [[number of the attachment, key, key, ...], ...]`, the keys from `fields` down to the text.
 
 Lengths are checked before anything is allocated, so that a forged prefix costs nothing. JSON is parsed in the event
-loop, and that is slow for many small values: what comes from a cell's process may have only so many.
+loop, and that is slow for many small values: a header from a cell's process may have at most 100,000.
 """
 
 from __future__ import annotations

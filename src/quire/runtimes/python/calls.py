@@ -36,7 +36,7 @@ class Calls:
         self._unread: deque[bytes] = deque()  # answers to be sent
         self._unread_size = 0
         self._sending: asyncio.Task[None] | None = None
-        self._full = False  # so many calls that no more are taken
+        self._full = False  # calls under way hold too much memory to take more
         self._continuing: asyncio.TimerHandle | None = None  # the turn of the loop in which more are taken
         sock.setblocking(False)
         self._loop.add_reader(sock.fileno(), self._on_bytes)

@@ -151,7 +151,7 @@ class Live:
     async def _next(self) -> tuple[Event | Died, int]:
         await self._events.wait()
         if isinstance(died := self._events.peek(), Died):
-            return died, 0  # it stays: whoever asks again hears it again
+            return died, 0  # it stays, for the next caller
         taken = self._events.take()
         if self._full and not self._events.is_full and self._ending is None:
             self._full = False

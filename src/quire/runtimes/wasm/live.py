@@ -86,7 +86,7 @@ class Live:
     async def _next(self) -> tuple[Any, int]:
         await self._events.wait()
         if isinstance(died := self._events.peek(), Died):
-            return died, 0  # whoever asks again hears it again
+            return died, 0  # it stays, for the next caller
         event, size = self._events.take()
         self._heed(size)
         return event, size
