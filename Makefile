@@ -6,11 +6,12 @@ ARGS ?=
 BIN := .venv/bin
 READY := .venv/.ready
 RUN_READY := .venv/.run-ready
-# Tests wait almost as much as they compute, so three workers keep two cores busy.
-WORKERS ?= 3
+WORKERS ?= 4
 SMOKE := tests/behaviour/test_transports.py tests/behaviour/test_repl.py tests/contracts/test_runtimes.py \
 	tests/security/test_any_location.py tests/security/test_layers.py tests/faults/test_kernels.py
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+# Servers that tests start would compile Quire's modules again and again.
+unexport PYTHONDONTWRITEBYTECODE
 COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 \
 	--generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --quiet
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import signal
 from collections.abc import AsyncIterator
@@ -52,6 +53,11 @@ def _is_wanted(item: pytest.Item, wanted: str) -> bool:
     if wanted == "none" or not markers:
         return wanted == "none" and not markers
     return wanted == "all" or any(marker.kwargs.get("sample") for marker in markers)
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()  # thousands of tests stay: collections need not look at them again
 
 
 @pytest.fixture(scope="session")

@@ -180,6 +180,7 @@ def _run_server(settings: Settings, ready: Callable[[], Serve]) -> int:
     """Open an App and serve it as `ready` says, until a signal or the end of stdin."""
     _share_memory_among_threads()
     logging.basicConfig(level=settings.log_level.upper(), stream=sys.stderr)
+    gc.disable()  # modules stay: looking for garbage among them takes a tenth of the time to load them
     # loaded before anything is opened: until then a signal ends the process at once
     from quire import compose
 
@@ -197,6 +198,7 @@ def _run_server(settings: Settings, ready: Callable[[], Serve]) -> int:
             running.append(app)
             server = compose.mcp(app, settings)
             gc.freeze()  # what is loaded by now stays: collections need not look at it again
+            gc.enable()
             await serve(app, server)
             shutdown.begin()  # the client closed stdin
         return 0
