@@ -17,7 +17,7 @@ from fastmcp import Client
 
 from tests.support.crash_state import AS_BEFORE, attack, have_state, is_undone, nothing_runs_of, state_is_as_before
 from tests.support.notebooks import Book, new_book
-from tests.support.processes import alive, processes_of
+from tests.support.processes import alive, minor_faults, processes_of
 from tests.support.servers import IN_MEMORY, NO_SANDBOX, call, roomy_client, text
 from tests.support.waiting import until, wait_until
 
@@ -834,3 +834,15 @@ assert packets.receive(server)[0] == {"live": pid}
 def test_the_server_hears_of_a_woken_one_when_nothing_more_is_killed() -> None:
     """It has a copy of it taken at once, which would be killed as a stray."""
     subprocess.run([sys.executable, "-c", WAKING], timeout=30, check=True)
+
+
+async def test_what_cells_keep_writing_to_is_not_shared_with_the_last_checkpoint(book: Book) -> None:
+    """Between a checkpoint and the middle of the next cell the kernel copies few pages."""
+    pid = await book.value("import os, resource\nos.getpid()")
+
+    async def copies_few() -> bool:
+        await book.protected()
+        before = minor_faults(pid)
+        return await book.value("resource.getrusage(resource.RUSAGE_SELF).ru_minflt") - before < 100
+
+    await until(copies_few, "a cell writes to pages that are the kernel's own already")

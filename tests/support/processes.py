@@ -99,6 +99,11 @@ def resident(pid: int, what: str = "VmRSS") -> int:
     return int(found[1]) * 1024
 
 
+def minor_faults(pid: int) -> int:
+    """Pages that this process had to be given, or copied, so far."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[7])
+
+
 def forget_peak(pid: int) -> None:
     """The largest memory of a process counts from now on."""
     Path(f"/proc/{pid}/clear_refs").write_text("5")

@@ -51,6 +51,7 @@ from quire.worker import (
     repairs,
     reserve,
     tables,
+    unsharing,
 )
 from quire.worker import channel as channels
 from quire.worker.capabilities.known import Known
@@ -64,6 +65,8 @@ from quire.worker.sandbox import apply
 from quire.worker.snapshot import reader, surroundings, writer
 from quire.worker.snapshot.pages import Watch
 from quire.worker.tracking import Makers
+
+_FEW = 2  # checkpoints of a notebook that is only begun: it may stay idle, and then its pages stay shared
 
 
 class InputNotAvailable(RuntimeError):
@@ -108,6 +111,7 @@ class _Worker:
         self._checkpoints = Checkpoints(begin.nursery, begin.keeper, subject)
         self._recipe = begin.descriptors[channels.DESCRIPTORS :]  # of a snapshot to load
         self._running = False
+        self._taken = 0  # checkpoints
         self._inside = False  # where it was told to work
         self._trees: list[int] = []  # folders to mount there
         self._attempts = network.Attempts()
@@ -166,6 +170,8 @@ class _Worker:
         begun = time.thread_time()  # work, not waiting: a busy machine does not make it dear
         why, loop, found = "", repairs.current_loop(), census.Census()
         ours = self._channel.descriptors + self._descriptors.kept + self._known.relay.descriptors
+        self._taken += 1
+        pages = unsharing.written_pages() if self._taken > _FEW else []
         try:
             found = self._checkpoints.census(ours)
             descriptors = self._checkpoints.take(name, found, self._leave)
@@ -182,6 +188,7 @@ class _Worker:
                     seconds=time.thread_time() - begun,
                 )
             )
+            unsharing.copy_pages(pages)
             return False
         self._known.relay.forget_loops()
         self._channel.connect(descriptors[: channels.RELAY])
