@@ -27,6 +27,7 @@ _forking: list[bool] = []  # a fork is under way
 _forked_at = ctypes.create_string_buffer(16)  # timespec: when this process last did, by its thread's processor time
 _THREAD_CLOCK = 3  # CLOCK_THREAD_CPUTIME_ID
 _JUST = 0.001  # seconds
+_ROUNDS = 20
 _python.syscall.restype = ctypes.c_long
 _python.syscall.argtypes = [ctypes.c_long] * 6
 
@@ -96,11 +97,22 @@ def pass_on() -> bool:
         return True
     seconds, more = struct.unpack("qq", _forked_at)
     if (seconds or more) and _thread_time() - seconds - more / 1e9 < _JUST:
-        for pid in children(_getpid()):
+        _interrupt_descendants()
+    return False
+
+
+def _interrupt_descendants() -> None:
+    """On a busy machine a copy may have made more copies before this process came to its interrupt."""
+    told: set[int] = set()
+    for _ in range(_ROUNDS):  # those that are told may be making another
+        new = set(descendants(_getpid(), set())) - told
+        if not new:
+            return
+        for pid in new:
             with contextlib.suppress(OSError):
                 if _getpgid(pid) == _getpgid(0):
                     _kill(pid, signal.SIGINT)
-    return False
+        told |= new
 
 
 def alone() -> bool:
