@@ -18,6 +18,7 @@ from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
 
 from quire import compose
 from quire.settings import load
+from tests.support import preloaded
 from tests.support.processes import alive, left_over, parent
 from tests.support.waiting import DEADLINE, wait_until
 
@@ -48,7 +49,8 @@ def stdio_client(
 ) -> Client[Any]:
     """A client of a server process of its own, over stdio; `person` answers what a cell asks."""
     env = {**server_environment(data_dir, **settings), **(environment or {})}
-    transport = StdioTransport(sys.executable, list(command), env=env, keep_alive=False)
+    program, *arguments = preloaded.command(*command)
+    transport = StdioTransport(program, arguments, env=env, keep_alive=False)
     return Client(transport, mode=mode, message_handler=handler, elicitation_handler=person)
 
 
