@@ -19,6 +19,7 @@ import pytest
 from fastmcp import Client
 from mcp.shared.exceptions import MCPError
 
+from tests.support import preloaded
 from tests.support.notebooks import Book, new_book
 from tests.support.servers import SharedServer, call, http_client, http_server, server_environment, stdio_client, text
 from tests.support.waiting import DEADLINE, appears, reached
@@ -241,7 +242,7 @@ async def test_two_servers_write_one_log_and_a_killed_one_loses_no_line(data_dir
 
 
 def shown(data_dir: Path, *arguments: str) -> list[str]:
-    command = [sys.executable, "-m", "quire", "audit", *arguments]
+    command = preloaded.quire("audit", *arguments)
     done = subprocess.run(command, env=server_environment(data_dir), capture_output=True, text=True, timeout=DEADLINE)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
@@ -297,6 +298,6 @@ async def test_quire_audit_follows_what_comes(client: Client[Any], book: Book, l
     ("arguments", "says"), [(["--since", "soon"], "is no time"), (["--outcome", "fine"], "There is no outcome 'fine'")]
 )
 def test_quire_audit_says_what_it_does_not_understand(data_dir: Path, arguments: list[str], says: str) -> None:
-    command = [sys.executable, "-m", "quire", "audit", *arguments]
+    command = preloaded.quire("audit", *arguments)
     done = subprocess.run(command, env=server_environment(data_dir), capture_output=True, text=True, timeout=DEADLINE)
     assert done.returncode == 2 and says in done.stderr and "Traceback" not in done.stderr

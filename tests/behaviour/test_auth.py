@@ -22,6 +22,7 @@ from fastmcp.server.auth.providers.jwt import RSAKeyPair
 from joserfc import jwk, jwt
 from mcp.client.subscriptions import listen
 
+from tests.support import preloaded
 from tests.support.http_users import Users, bearer, issuer
 from tests.support.servers import call, http_server, server_environment, stdio_client, text
 from tests.support.waiting import DEADLINE
@@ -124,7 +125,7 @@ def test_a_session_is_its_owners_alone(users: Users) -> None:
 
 
 def quire(data_dir: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "quire", *arguments]
+    command = preloaded.quire(*arguments)
     env = server_environment(data_dir)
     return subprocess.run(command, env=env, capture_output=True, text=True, timeout=DEADLINE)
 
@@ -147,7 +148,7 @@ def test_the_commands_add_list_and_remove_tokens_of_a_running_server(users: User
 
 
 def serve(data_dir: Path, *arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "quire", "serve", "--transport", "http", "--port", "0", *arguments]
+    command = preloaded.quire("serve", "--transport", "http", "--port", "0", *arguments)
     env = server_environment(data_dir, **QUICK)
     return subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
 

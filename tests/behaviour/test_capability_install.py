@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from fastmcp import Client
 
+from tests.support import preloaded
 from tests.support.backends import BACKENDS
 from tests.support.notebooks import Book, new_book
 from tests.support.processes import free_port, listening
@@ -464,7 +465,7 @@ async def test_what_one_server_installs_another_on_the_same_data_has(data_dir: P
 
 def quire(data_dir: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     env = {**server_environment(data_dir), **environment}
-    command = [sys.executable, "-m", "quire", "capability", *arguments]
+    command = preloaded.quire("capability", *arguments)
     return subprocess.run(command, env=env, capture_output=True, text=True, timeout=DEADLINE)
 
 
@@ -534,7 +535,7 @@ def test_a_wrong_word_on_the_command_line_is_told_in_a_line(data_dir: Path, argu
 def test_installed_by_the_command_line_it_is_there_for_a_running_server(data_dir: Path, quick: Quick) -> None:
     assert quire(data_dir, "add", "good", "--command", GOOD).returncode == 0
     ran = subprocess.run(
-        [sys.executable, "-m", "quire", "exec", "good.add(2, 3)"],
+        preloaded.quire("exec", "good.add(2, 3)"),
         env=server_environment(data_dir),
         capture_output=True,
         text=True,

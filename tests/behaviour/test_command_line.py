@@ -17,6 +17,7 @@ import pytest
 from fastmcp import Client
 
 from quire import __version__
+from tests.support import preloaded
 from tests.support.external_programs import inspector
 from tests.support.processes import free_port
 from tests.support.servers import call, http_server, server_environment
@@ -25,7 +26,7 @@ from tests.support.waiting import DEADLINE
 
 def quire(data_dir: Path, *arguments: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
     env = {**server_environment(data_dir), **environment}
-    command = [sys.executable, "-m", "quire", *arguments]
+    command = preloaded.quire(*arguments)
     return subprocess.run(command, env=env, input=stdin, capture_output=True, text=True, timeout=DEADLINE)
 
 

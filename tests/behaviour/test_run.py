@@ -14,7 +14,7 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from quire.core.active import ActiveRun, Stop
 from quire.core.model import LOCAL, NewCell, Notebook, NotebookId
 from quire.core.transcript import Transcript
 from quire.frontends.terminal.performance import Stopping
+from tests.support import preloaded
 from tests.support.processes import alive, processes_of
 from tests.support.servers import server_environment
 from tests.support.waiting import DEADLINE, wait_until
@@ -39,16 +40,19 @@ DEAF = (
 )
 
 
-def run(folder: Path, *arguments: object, stdin: str = "", **more: Any) -> subprocess.CompletedProcess[str]:
+def run(
+    folder: Path, *arguments: object, stdin: str = "", limit: Callable[[], None] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """The end of a run; `limit` is called in its process before it begins."""
     return subprocess.run(
-        [*COMMAND, *map(str, arguments)],
+        [*COMMAND, *map(str, arguments)] if limit else preloaded.quire("run", *map(str, arguments)),
         env=server_environment(folder / "data"),
         cwd=folder,
         input=stdin,
         capture_output=True,
         text=True,
         timeout=DEADLINE,
-        **more,
+        preexec_fn=limit,
     )
 
 
@@ -315,7 +319,7 @@ def test_a_disk_that_is_full_is_named_and_the_run_goes_on(tmp_path: Path) -> Non
     def little() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 
-    done = run(tmp_path, "n.ipynb", "-o", "out.ipynb", preexec_fn=little)
+    done = run(tmp_path, "n.ipynb", "-o", "out.ipynb", limit=little)
     assert done.returncode == 2 and (tmp_path / "ran").exists()
     assert done.stderr.count("as yet: File too large. The run goes on.") == 1
     assert "out.ipynb cannot be written: File too large. What ran is not saved." in done.stderr
@@ -430,7 +434,7 @@ def test_the_page_shows_what_happens(tmp_path: Path) -> None:
     (script,) = [body for kind, body in page if kind == "python"]
     (tmp_path / "report.py").write_text(script)
     env = server_environment(tmp_path / "data")
-    env["PATH"] = f"{Path(sys.executable).parent}:{env['PATH']}"
+    env["PATH"] = f"{preloaded.folder_of_quire()}:{env['PATH']}"
     shown = "".join(f"\n{body}" for kind, body in page if kind == "sh")
     steps = [each.partition("\n") for each in re.split(r"^\$ ", shown, flags=re.MULTILINE)[1:]]
     assert steps

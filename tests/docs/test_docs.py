@@ -27,7 +27,7 @@ from quire.frontends import python as python_api
 from quire.frontends.http import metrics
 from quire.frontends.terminal.demo import STEPS
 from quire.settings import Settings, load
-from tests.support import survival_table
+from tests.support import preloaded, survival_table
 from tests.support.security.attacks import ATTACKS
 from tests.support.servers import server_environment, stdio_client
 from tests.support.waiting import DEADLINE
@@ -116,7 +116,7 @@ def test_the_commands_of_a_document_run_and_print_what_is_shown(path: Path, data
     made = _made(str(commands(path)))
     every = server_environment(data_dir, auto_save=DEADLINE, **made)
     env = {name: value for name, value in every.items() if name not in moved}
-    env |= {"XDG_CONFIG_HOME": str(tmp_path / "config"), "PATH": f"{Path(sys.executable).parent}:{env['PATH']}"}
+    env |= {"XDG_CONFIG_HOME": str(tmp_path / "config"), "PATH": f"{preloaded.folder_of_quire()}:{env['PATH']}"}
     for command, output in commands(path):
         if " install " in command:
             env["HOME"] = str(tmp_path)

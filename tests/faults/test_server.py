@@ -171,7 +171,7 @@ async def test_server_told_to_stop_records_the_run_and_sets_its_exit_code(
 
 
 async def test_a_http_server_told_to_stop_records_the_run_and_ends(data_dir: Path) -> None:
-    with http_server(data_dir, **QUICK) as (url, process):
+    with http_server(data_dir, own_child=True, **QUICK) as (url, process):
         async with cut_off(http_client(url)) as client:
             await call(client, "execute", code="1")
             async with a_run_in_progress(client):

@@ -24,6 +24,7 @@ from fastmcp.client.transports import StdioTransport
 
 from quire.stores.snapshots.seal import signature
 from quire.wire import chunks
+from tests.support import preloaded
 from tests.support.disks import with_mount
 from tests.support.notebooks import Book, good, indented, info, made, new_book, notice, waits_for
 from tests.support.processes import alive, left_over, parent, processes_of
@@ -945,7 +946,7 @@ async def test_of_two_notebooks_that_share_chunks_one_is_cleared_and_swept(data_
         assert packs_size(data_dir) < size + (1 << 20)  # stored once
         await book.ask("clear_notebook")
         swept = subprocess.run(
-            [sys.executable, "-m", "quire", "gc"],
+            preloaded.quire("gc"),
             env=server_environment(data_dir, **NO_SANDBOX),
             capture_output=True,
             text=True,
@@ -1167,9 +1168,7 @@ async def test_a_server_leaves_nothing_of_a_snapshot_half_written(data_dir: Path
             assert answer.structured_content["return_value"] in (0, 8 << 20)
             await durable(book)
     # a pack that was made when its server was killed, and not yet in the index, is for the next sweep
-    subprocess.run(
-        [sys.executable, "-m", "quire", "gc"], env=server_environment(data_dir, **NO_SANDBOX), check=True, timeout=120
-    )
+    subprocess.run(preloaded.quire("gc"), env=server_environment(data_dir, **NO_SANDBOX), check=True, timeout=120)
     folder = data_dir / "snapshots"
     known = {file for (file,) in index(data_dir, "SELECT file FROM packs")}
     assert {each.name for each in (folder / "packs").iterdir()} <= known

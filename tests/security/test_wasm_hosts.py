@@ -135,7 +135,7 @@ async def test_one_that_cannot_be_stopped_takes_others_with_it_once(
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
 async def test_users_never_share_a_host(data_dir: Path) -> None:
     settings = {"toolsets": "sandbox,users", "preload": "", "spare_kernels": 0, "auth": "tokens"}
-    with http_server(data_dir, assets_dir=assets_dir(), **settings) as (url, process):
+    with http_server(data_dir, own_child=True, assets_dir=assets_dir(), **settings) as (url, process):
         users = Users(url, data_dir)
         async with users.client("ann") as ann, users.client("bob") as bob:
             for client in (ann, bob, ann):

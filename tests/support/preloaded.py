@@ -14,6 +14,7 @@ import gc
 import os
 import runpy
 import selectors
+import shlex
 import signal
 import socket
 import subprocess
@@ -29,6 +30,21 @@ _LAUNCH = Path(__file__).with_name("launch.py")
 def command(*arguments: str) -> list[str]:
     """What to start in place of Python with these arguments: `-m quire` or `-c` and a program."""
     return [sys.executable, "-I", "-S", str(_LAUNCH), _address(), *arguments]
+
+
+def quire(*arguments: str) -> list[str]:
+    """What to start in place of the command `quire` with these arguments."""
+    return command("-m", "quire", *arguments)
+
+
+@functools.cache
+def folder_of_quire() -> Path:
+    """Of a program `quire` that does so, for commands of documents: a folder for PATH."""
+    program = Path(_address()).with_name("bin") / "quire"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(quire())} "$@"\n')
+    program.chmod(0o755)
+    return program.parent
 
 
 @functools.cache

@@ -60,11 +60,14 @@ def http_server(
     *,
     command: tuple[str, ...] = ("serve", "--transport", "http", "--port", "0"),
     environment: dict[str, str] | None = None,
+    own_child: bool = False,
     **settings: Any,
 ) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """A server process over HTTP on a free port: its address, and the process."""
+    """A server process over HTTP on a free port: its address, and the process. With `own_child` that is the server
+    itself, for a test that looks at it or at what it starts; else it only takes signals and ends as the server does."""
     env = {**server_environment(data_dir, **settings), **(environment or {})}
-    process = subprocess.Popen([sys.executable, "-m", "quire", *command], env=env, stderr=subprocess.PIPE, text=True)
+    program = [sys.executable, "-m", "quire", *command] if own_child else preloaded.quire(*command)
+    process = subprocess.Popen(program, env=env, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
         said = [process.stderr.readline()]
