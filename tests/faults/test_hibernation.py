@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import random
 import signal
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 from fastmcp import Client
 
 from tests.support.notebooks import Book, asleep, good, info, kernel, made, new_book, notice, waits_for
-from tests.support.processes import alive, left_over, parent, processes_of
+from tests.support.processes import alive, parent, processes_of, server_of
 from tests.support.servers import NO_SANDBOX, SLEEPY, cut_off, end, roomy_client, text
 from tests.support.waiting import wait_until
 
@@ -27,15 +26,9 @@ def server_settings() -> dict[str, Any]:
 
 def below_the_zygote(data_dir: Path) -> list[int]:
     """Keepers, and all they keep."""
-    (server,) = [pid for pid in left_over(data_dir) if ours(pid)]
+    server = server_of(data_dir)
     (zygote,) = [pid for pid in processes_of(server) if parent(pid) == server]
     return processes_of(zygote)
-
-
-def ours(pid: int) -> bool:
-    with contextlib.suppress(OSError):
-        return parent(pid) == os.getpid()
-    return False
 
 
 async def test_an_idle_kernel_ends_and_wakes_with_everything(data_dir: Path) -> None:

@@ -25,7 +25,7 @@ from quire.core.model import LOCAL, Blob, OutputType, Run
 from quire.stores.blobs import FileBlobs
 from quire.stores.sql import SqlStore
 from quire.worker.checkpoints import LIVE
-from tests.support.processes import alive
+from tests.support.processes import alive, server_of
 from tests.support.servers import NO_SANDBOX, call, stdio_client, text
 from tests.support.waiting import DEADLINE, wait_until
 
@@ -200,7 +200,7 @@ class Session:
     async def serve(self) -> None:
         client = stdio_client(self.folder, **SETTINGS)
         await client.__aenter__()
-        server, end = self.server(), signal.SIGKILL
+        server, end = server_of(self.folder), signal.SIGKILL
         try:
             self.note(f"server {server}")
             await self.recovered()
@@ -231,15 +231,6 @@ class Session:
             with contextlib.suppress(Exception):
                 await client.__aexit__(None, None, None)
         await self.read_journal()
-
-    def server(self) -> int:
-        mark = f"QUIRE_DATA_DIR={self.folder}".encode()
-        mine = Path(f"/proc/{os.getpid()}/task").glob("*/children")
-        for pid in {pid for each in mine for pid in each.read_text().split()}:
-            with contextlib.suppress(OSError):
-                if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-                    return int(pid)
-        raise AssertionError("there is no server")
 
     async def kill(self, victim: str, server: int, delay: float) -> None:
         await anyio.sleep(delay)

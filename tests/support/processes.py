@@ -82,14 +82,30 @@ def here(number: int, namespace: str) -> int:
 
 
 def left_over(data_dir: Path) -> list[int]:
-    """Every process that was started with this data directory in its environment, wherever it hangs."""
+    """Every process that was started with this data directory in its environment or has its database open."""
     mark = f"QUIRE_DATA_DIR={data_dir}".encode()
     found = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             if entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0"):
                 found.append(int(entry.name))
-    return [pid for pid in found if alive(pid)]
+    return [pid for pid in {*found, *_with_database_open(data_dir)} if alive(pid)]
+
+
+def server_of(data_dir: Path) -> int:
+    """The server process on this data directory: only it has the database open."""
+    wait_until(lambda: _with_database_open(data_dir), "the server has its database open")
+    (server,) = _with_database_open(data_dir)
+    return server
+
+
+def _with_database_open(data_dir: Path) -> list[int]:
+    database, found = str(data_dir / "quire.db"), []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and any(os.readlink(file) == database for file in (entry / "fd").iterdir()):
+                found.append(int(entry.name))
+    return [pid for pid in found if pid != os.getpid()]
 
 
 def resident(pid: int, what: str = "VmRSS") -> int:

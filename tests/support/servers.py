@@ -19,7 +19,7 @@ from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
 from quire import compose
 from quire.settings import load
 from tests.support import preloaded
-from tests.support.processes import alive, left_over, parent
+from tests.support.processes import alive, left_over, server_of
 from tests.support.waiting import DEADLINE, wait_until
 
 
@@ -198,10 +198,7 @@ async def cut_off(client: Client[Any]) -> AsyncIterator[Client[Any]]:
 
 
 def end(data_dir: Path, how: signal.Signals) -> None:
-    """The server of this data directory, which is this process's child, and all below it."""
+    """End the server of this data directory with a signal, and wait until it and all it started are gone."""
     family = left_over(data_dir)
-    for pid in family:
-        with contextlib.suppress(OSError):
-            if parent(pid) == os.getpid():
-                os.kill(pid, how)
+    os.kill(server_of(data_dir), how)
     wait_until(lambda: not any(map(alive, family)), "the server is gone, with all it started")
