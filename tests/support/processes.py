@@ -89,17 +89,18 @@ def left_over(data_dir: Path) -> list[int]:
         with contextlib.suppress(OSError):
             if entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0"):
                 found.append(int(entry.name))
-    return [pid for pid in {*found, *_with_database_open(data_dir)} if alive(pid)]
+    return [pid for pid in {*found, *servers_of(data_dir)} if alive(pid)]
 
 
 def server_of(data_dir: Path) -> int:
-    """The server process on this data directory: only it has the database open."""
-    wait_until(lambda: _with_database_open(data_dir), "the server has its database open")
-    (server,) = _with_database_open(data_dir)
+    """The one server process on this data directory, once it has opened its database."""
+    wait_until(lambda: servers_of(data_dir), "the server has its database open")
+    (server,) = servers_of(data_dir)
     return server
 
 
-def _with_database_open(data_dir: Path) -> list[int]:
+def servers_of(data_dir: Path) -> list[int]:
+    """The server processes on this data directory: only they have the database open."""
     database, found = str(data_dir / "quire.db"), []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):

@@ -19,7 +19,7 @@ from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
 from quire import compose
 from quire.settings import load
 from tests.support import preloaded
-from tests.support.processes import alive, left_over, server_of
+from tests.support.processes import alive, left_over, servers_of
 from tests.support.waiting import DEADLINE, wait_until
 
 
@@ -198,7 +198,9 @@ async def cut_off(client: Client[Any]) -> AsyncIterator[Client[Any]]:
 
 
 def end(data_dir: Path, how: signal.Signals) -> None:
-    """End the server of this data directory with a signal, and wait until it and all it started are gone."""
+    """Send a signal to the server of this data directory, if it runs, and wait until it and all it started are gone."""
     family = left_over(data_dir)
-    os.kill(server_of(data_dir), how)
+    for server in servers_of(data_dir):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(server, how)
     wait_until(lambda: not any(map(alive, family)), "the server is gone, with all it started")
