@@ -33,7 +33,8 @@ def elsewhere(
 ) -> Jupyter:
     """Over the store that keeps all other notebooks, which `stack` closes after all this. Those given come first."""
     servers = Servers(_reach)
-    documents, runtime = DocumentStore(servers, blobs), JupyterRuntime(servers)
+    documents = DocumentStore(servers, blobs, trust_outputs=settings.jupyter_trust_outputs)
+    runtime = JupyterRuntime(servers)
     store = PlacedStore(kept, documents)
     stack.push_async_callback(store.close)
     for name, link in (given or {}).items():

@@ -159,6 +159,9 @@ class Settings(BaseModel):
         None,
         description="Path of a notebook on the first of them, in use as `default` unless a client uses another",
     )
+    jupyter_trust_outputs: bool = Field(
+        False, description="JupyterLab trusts the outputs of code cells that Quire inserts: scripts in them run"
+    )
     max_kernels: int = Field(
         500, ge=0, description="Live kernels of all users; for one more the longest unused sleeps on disk; 0 no limit"
     )

@@ -11,7 +11,7 @@ import anyio
 import pytest
 from fastmcp import Client
 from fastmcp.client.transports import StreamableHttpTransport
-from playwright.async_api import BrowserContext
+from playwright.async_api import BrowserContext, expect
 
 from tests.support.jupyter.lab import chromium, lab
 from tests.support.jupyter.servers import JupyterServer, jupyter
@@ -29,6 +29,7 @@ class Way:
     jupyter: JupyterServer
     url: str
     headers: dict[str, str]
+    trusts: bool  # the setting jupyter_trust_outputs
 
     def agent(self) -> Client[Any]:
         return Client(StreamableHttpTransport(self.url, headers=self.headers))
@@ -50,11 +51,16 @@ def way(
 ) -> Iterator[Way]:
     if request.param == "extension":
         headers = {"Authorization": f"token {lab_server.token}"}
-        yield Way(name="extension", jupyter=lab_server, url=f"{lab_server.url}mcp", headers=headers)
+        yield Way(name="extension", jupyter=lab_server, url=f"{lab_server.url}mcp", headers=headers, trusts=False)
         return
-    reach = {"jupyter_url": lab_server.url, "jupyter_token": lab_server.token, "toolsets": "jupyter"}
+    reach = {
+        "jupyter_url": lab_server.url,
+        "jupyter_token": lab_server.token,
+        "jupyter_trust_outputs": "true",
+        "toolsets": "jupyter",
+    }
     with http_server(tmp_path_factory.mktemp("standalone") / "quire", **QUICK, **reach) as (url, _):
-        yield Way(name="standalone", jupyter=lab_server, url=url, headers={})
+        yield Way(name="standalone", jupyter=lab_server, url=url, headers={}, trusts=True)
 
 
 @pytest.fixture(scope="module")
@@ -170,3 +176,23 @@ async def test_moves_deletes_and_new_cells_are_seen_by_the_other_side(
         with anyio.fail_after(60):
             while "written by hand" not in read:
                 read = text(await call(agent, "read_notebook", notebook_name=Path(path).stem))
+
+
+async def test_page_shows_the_agent_and_trusts_it_only_by_setting(
+    way: Way, browser: BrowserContext, agent: Client[Any]
+) -> None:
+    path = way.jupyter.notebook("written = 'by the person'")
+    async with lab(browser, way.jupyter, path) as page:
+        await use(agent, path)
+        await page.lists_collaborator("Quire", path)
+        code = (
+            "from IPython.display import SVG\n"
+            'SVG(\'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><circle r="9"/></svg>\')'
+        )
+        await call(agent, "insert_execute_code_cell", cell_index=-1, cell_source=code)
+        await page.shows_cursor_of("Quire", 1)
+        if way.trusts:
+            await expect(page.outputs(1).locator(".jp-RenderedSVG")).to_have_count(1)
+        else:
+            await page.prints(1, "<IPython.core.display.SVG object>")
+        await page.keep_picture(f"lab-{way.name}-agent")

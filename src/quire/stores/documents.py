@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 from uuid import uuid4
 
 from quire.clients.jupyter.ports import Changed, Document, JupyterError, Missing, NbCell, Unreachable
@@ -38,9 +39,11 @@ _BRIEFLY = 2.0  # seconds in which a server that did not answer is not asked aga
 class DocumentStore:
     """The part of a Store that concerns cells and runs, for the notebooks it has seen."""
 
-    def __init__(self, servers: Servers, blobs: Blobs) -> None:
+    def __init__(self, servers: Servers, blobs: Blobs, *, trust_outputs: bool) -> None:
+        """`trust_outputs` has JupyterLab trust what the cells show that are inserted here."""
         self._servers = servers
         self._blobs = blobs
+        self._trust_outputs = trust_outputs
         self._books: dict[NotebookId, Book] = {}
         self._silent: dict[str, tuple[float, Unreachable]] = {}  # servers, until when, and what they said
         self.changed: Callable[[Notebook], None] = lambda notebook: None  # by somebody else; returns at once
@@ -168,13 +171,18 @@ class DocumentStore:
         id_ = cell.id or CellId(uuid4().hex[:12])
         attached = {name: await self._loaded(bundle) for name, bundle in cell.attachments.items()}
         run = cell.run and replace(cell.run, outputs=tuple(await self._whole(cell.run.outputs)))
-        return ipynb.as_cell(wording.added(replace(cell, attachments=attached), id_, 0, run))
+        made = ipynb.as_cell(wording.added(replace(cell, attachments=attached), id_, 0, run))
+        trusted = self._trust_outputs and made["cell_type"] == "code"
+        return {**made, "metadata": _with_trust(made["metadata"], trusted)}
 
     async def edit_cell(self, notebook: NotebookId, cell: CellId, edit: Edit, expected: int | None) -> Cell:
         before = await self._found(notebook, cell)
         wording.check_version(before, expected)
         async with self._open(notebook) as (book, document):
-            metadata = edit.of(before).metadata if edit.metadata is not None else None
+            metadata = None
+            if edit.metadata is not None:
+                there: dict[str, Any] = next((each["metadata"] for each in document.cells() if each["id"] == cell), {})
+                metadata = _with_trust(edit.of(before).metadata, there.get("trusted") is True)
             kind = edit.kind.value if edit.kind is not None else None
             try:
                 await document.change(cell, source=edit.source, kind=kind, metadata=metadata, expected=expected)
@@ -299,6 +307,12 @@ class DocumentStore:
             text = isinstance(data, Blob) and data.text and isinstance(whole, bytes)
             loaded[mime] = whole.decode("utf-8") if text and isinstance(whole, bytes) else whole
         return loaded
+
+
+def _with_trust(metadata: dict[str, Any], trusted: bool) -> dict[str, Any]:
+    """Cell metadata with JupyterLab's mark of trust. A caller cannot set the mark."""
+    rest = {key: value for key, value in metadata.items() if key != "trusted"}
+    return {**rest, "trusted": True} if trusted else rest
 
 
 def _unchanged(shown: list[Output], same: int) -> int:

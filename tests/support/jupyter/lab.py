@@ -68,6 +68,21 @@ class Lab:
         """The cell that the cursor is in."""
         await self.page.keyboard.press("Control+Enter")
 
+    async def lists_collaborator(self, name: str, path: str) -> None:
+        """Wait until the side panel lists a collaborator who has this document open."""
+        panel = self.page.locator(".jp-CollaboratorsPanel")
+        if not await panel.is_visible():
+            await self.page.locator('.jp-SideBar [data-id="jp-collaboration-panel"]').click(timeout=_PATIENCE)
+        collaborator = panel.locator(".jp-Collaborator", has_text=name)
+        await expect(collaborator.locator(".jp-DirListing-itemText")).to_have_attribute(
+            "title", path, timeout=_PATIENCE
+        )
+
+    async def shows_cursor_of(self, name: str, place: int) -> None:
+        """Wait until the cursor of another is in this cell."""
+        await expect(self.cell(place).locator(".jp-remote-cursor")).to_have_count(1, timeout=_PATIENCE)
+        await expect(self.page.locator(".jp-remote-userFlag-name", has_text=name)).to_have_count(1, timeout=_PATIENCE)
+
     async def kernel_is_there(self) -> None:
         indicator = self.page.locator(".jp-NotebookPanel-toolbar .jp-Notebook-ExecutionIndicator")
         await expect(indicator).to_have_attribute("data-status", "idle", timeout=_PATIENCE)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 
+from pycrdt import Awareness, Doc
+
+from quire.clients.jupyter import line as lines
 from tests.support.jupyter.places import Place, seen, sources, until
 
 
@@ -146,6 +149,34 @@ async def the_cell_that_is_worked_in_is_seen(at: Place) -> None:
     await until(lambda: has_cursor_in(new))
     await ours.insert(0, [{"cell_type": "code", "source": ""}])
     await until(lambda: not has_cursor_in(new))
+
+
+async def the_agent_is_listed_with_its_open_documents(at: Place) -> None:
+    path, other = at.server.notebook("a"), at.server.notebook("b")
+    page = await at.person.documents._dial_collaborators()  # type: ignore[attr-defined]  # as a page does
+    awareness = Awareness(Doc())
+
+    async def listed(paths: list[str]) -> None:
+        while paths != [
+            path
+            for state in awareness.states.values()
+            if state and state["user"]["name"] == "Quire"
+            for path in state["documents"]
+        ]:
+            message = lines.read(await page.receive())
+            if isinstance(message, lines.Aware):
+                awareness.apply_awareness_update(message.update, "remote")
+
+    async with asyncio.timeout(60):
+        first = await at.jupyter.documents.open(path)
+        await listed([path])
+        second = await at.jupyter.documents.open(other)
+        await listed([path, other])
+        await first.close()
+        await listed([other])
+        await second.close()
+        await listed([])
+    await page.close()
 
 
 async def what_is_saved_is_in_the_file_each_time(at: Place) -> None:

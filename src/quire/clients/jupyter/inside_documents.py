@@ -33,7 +33,13 @@ class InsideDocuments(ServerDocuments):
             from quire.clients.jupyter.live_documents import LiveDocuments
 
             rooms = Rooms(extension, lambda: self._serverapp.web_app.settings["file_id_manager"])
-            self._live = LiveDocuments(rooms.dial, where="the Jupyter server", agent=self._agent, timeout=self._timeout)
+            self._live = LiveDocuments(
+                rooms.dial,
+                rooms.dial_collaborators,
+                where="the Jupyter server",
+                agent=self._agent,
+                timeout=self._timeout,
+            )
         document: Document = await self._live.open(place)
         return document
 

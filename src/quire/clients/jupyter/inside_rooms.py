@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from quire.clients.jupyter import collaborators
 from quire.clients.jupyter.contents import not_there
 from quire.clients.jupyter.line import RAW, Line, noted_message, save_number
 from quire.clients.jupyter.ports import JupyterError, Missing
@@ -27,6 +28,20 @@ class Rooms:
         room = await self._room(name, path)
         seat = Seat(name)
         return SeatLine(room, seat, asyncio.create_task(self._sit(name, room, seat)))
+
+    async def dial_collaborators(self) -> Line:
+        """A seat in the room of the list of collaborators, which the first page makes."""
+        room = self._extension.ywebsocket_server.rooms.get(collaborators.ROOM)
+        if room is None:
+            raise Missing("No page of JupyterLab is open.")
+        seat = Seat(collaborators.ROOM)
+        return SeatLine(room, seat, asyncio.create_task(self._attend(seat)))
+
+    async def _attend(self, seat: Seat) -> None:
+        try:
+            await self._extension.ywebsocket_server.serve(seat)
+        finally:
+            seat.leave()
 
     async def _room(self, name: str, path: str) -> Any:
         server = self._extension.ywebsocket_server

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
+from quire.clients.jupyter.collaborators import Collaborator, DialRoom
 from quire.clients.jupyter.line import Dial
 from quire.clients.jupyter.live_document import LiveDocument
 from quire.clients.jupyter.replica import Replica
@@ -17,9 +18,9 @@ class Held:
 
 
 class LiveDocuments:
-    """`dial` makes a line to the room of a path."""
+    """`dial` makes a line to the room of a path, `dial_collaborators` to the room of the list of collaborators."""
 
-    def __init__(self, dial: Dial, *, where: str, agent: str, timeout: float) -> None:
+    def __init__(self, dial: Dial, dial_collaborators: DialRoom, *, where: str, agent: str, timeout: float) -> None:
         """`where` is what people call the server."""
         self._dial = dial
         self._where = where
@@ -27,6 +28,7 @@ class LiveDocuments:
         self._timeout = timeout
         self._held: list[Held] = []  # a person may rename the file of one
         self._turn = asyncio.Lock()
+        self._collaborator = Collaborator(dial_collaborators, agent, lambda: [held.replica.path for held in self._held])
 
     async def open(self, path: str) -> LiveDocument:
         """Raises Missing or Unreachable."""
@@ -37,6 +39,7 @@ class LiveDocuments:
                 await replica.start()
                 held = Held(replica)
                 self._held.append(held)
+                self._collaborator.update()
             held.holders += 1
 
         async def release() -> None:
@@ -45,6 +48,7 @@ class LiveDocuments:
                 if held.holders == 0:
                     if held in self._held:
                         self._held.remove(held)
+                        self._collaborator.update()
                     await held.replica.close()
 
         return LiveDocument(held.replica, release)
@@ -52,4 +56,4 @@ class LiveDocuments:
     async def close(self) -> None:
         async with self._turn:
             held, self._held = self._held, []
-            await asyncio.gather(*(each.replica.close() for each in held))
+            await asyncio.gather(self._collaborator.close(), *(each.replica.close() for each in held))

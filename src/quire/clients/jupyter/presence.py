@@ -38,19 +38,26 @@ class Presence:
         self._cursors = [{"anchor": position, "head": position, "primary": True, "empty": True}] if position else []
 
     def message(self) -> bytes:
-        user = {
-            "username": self._agent.lower(),
-            "name": self._agent,
-            "display_name": self._agent,
-            "initials": self._agent[:1],
-            "color": "var(--jp-collaborator-color5)",
-        }
-        self._awareness.set_local_state({"user": user, "autosave": self._autosave(), "cursors": self._cursors})
-        return self._own()
+        state = {"user": user(self._agent), "autosave": self._autosave(), "cursors": self._cursors}
+        self._awareness.set_local_state(state)
+        return awareness_message(self._awareness)
 
     def farewell(self) -> bytes:
         self._awareness.set_local_state(None)
-        return self._own()
+        return awareness_message(self._awareness)
 
-    def _own(self) -> bytes:
-        return create_awareness_message(self._awareness.encode_awareness_update([self._awareness.client_id]))
+
+def user(agent: str) -> dict[str, str]:
+    """The agent as JupyterLab describes a user."""
+    return {
+        "username": agent.lower(),
+        "name": agent,
+        "display_name": agent,
+        "initials": agent[:1],
+        "color": "var(--jp-collaborator-color5)",
+    }
+
+
+def awareness_message(awareness: Awareness) -> bytes:
+    """The message that tells others the local state."""
+    return create_awareness_message(awareness.encode_awareness_update([awareness.client_id]))

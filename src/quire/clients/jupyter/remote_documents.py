@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from quire.clients.jupyter import collaborators
 from quire.clients.jupyter.contents import RemoteContents
 from quire.clients.jupyter.kernelspecs import SpecsOf
 from quire.clients.jupyter.line import Line
@@ -20,7 +21,9 @@ class RemoteDocuments(ServerDocuments):
     def __init__(self, server: Server, specs: SpecsOf, *, agent: str) -> None:
         super().__init__(RemoteContents(server), specs)
         self._server = server
-        self._live = LiveDocuments(self._dial, where=server.url, agent=agent, timeout=server.timeout)
+        self._live = LiveDocuments(
+            self._dial, self._dial_collaborators, where=server.url, agent=agent, timeout=server.timeout
+        )
         self._collaborates: bool | None = None
 
     async def close(self) -> None:
@@ -43,6 +46,9 @@ class RemoteDocuments(ServerDocuments):
         room = f"{session['format']}:{session['type']}:{session['fileId']}"
         socket = await open_socket(self._server, f"api/collaboration/room/{room}", {"sessionId": session["sessionId"]})
         return BinaryLine(socket, session["sessionId"])
+
+    async def _dial_collaborators(self) -> Line:
+        return BinaryLine(await open_socket(self._server, f"api/collaboration/room/{collaborators.ROOM}", {}), "")
 
     async def _session(self, path: str) -> dict[str, str] | None:
         """The room's name; None where the server answers 404: no collaboration, or no such file any more."""
