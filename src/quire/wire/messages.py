@@ -11,6 +11,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, get_args
 
 VERSION = 2
+INTERRUPTS_BYTES = 8  # of their count, at the start of the lock's file
 
 Bundle = dict[str, str | bytes]
 """A MIME bundle: text as str, binary as bytes."""

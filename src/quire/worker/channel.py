@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from quire.wire import frames, packets
-from quire.wire.messages import Printed
+from quire.wire.messages import INTERRUPTS_BYTES, Printed
 from quire.worker.interrupts import Interrupts
 
 _CHUNK = 1 << 20
@@ -132,11 +132,19 @@ class Channel:
                     left -= len(data)
                     yield Printed(stream=name, data=data)
 
+    def count_interrupts(self) -> int:
+        """How many the server has sent to this process since it began; the server writes that to the lock's file."""
+        with contextlib.suppress(OSError):  # a cell closed it
+            if self._lock_file >= 0:
+                return int.from_bytes(os.pread(self._lock_file, INTERRUPTS_BYTES, 0), "little")
+        return 0
+
     def leave(self) -> None:
         """In a copy: nothing of it is open here, until it is connected anew."""
         self._leave()
         for each in self.descriptors[1:]:
             os.close(each)
+        self._lock_file = -1
 
     def _leave(self) -> None:
         """In a child the user's code forked: frames belong to the parent, prints go through the pipes."""

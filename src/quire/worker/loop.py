@@ -58,6 +58,7 @@ from quire.worker.capabilities.known import Known
 from quire.worker.checkpoints import LIVE, Checkpoints
 from quire.worker.errors import raised
 from quire.worker.executor import Executor
+from quire.worker.fork_interrupts import ForkInterrupts
 from quire.worker.history import is_ours
 from quire.worker.interrupts import Interrupts
 from quire.worker.keeper import Live
@@ -130,7 +131,7 @@ class _Worker:
         signal.signal(signal.SIGXCPU, self._on_cpu)
         signal.signal(signal.SIGINT, self._on_interrupt)
         event_loop.withdraw_in_children()
-        processes.interrupt_copies_too()  # after all else that hears of forks
+        self._copies = ForkInterrupts(channel.count_interrupts)
 
     def go_on(self, enter: Enter) -> None:
         self._enter(enter)
@@ -286,6 +287,7 @@ class _Worker:
         self._own_streams()
         signal.signal(signal.SIGINT, self._on_interrupt)  # a cell before may have replaced it
         self._interrupts.came = None
+        self._copies.begin_run()
         self._running = True
         self._attempts.forget()
         self._makers.before(self._executor.namespace)
@@ -338,7 +340,7 @@ class _Worker:
                     raise InputNotAvailable(f"input({prompt!r}): {message.why}")
 
     def _on_interrupt(self, number: int, frame: types.FrameType | None) -> None:
-        if self._running and not processes.pass_on():
+        if self._copies.receive() and self._running:
             self._interrupts.come(KeyboardInterrupt(), frame)
 
     def _display(self, *values: Any, **given: Any) -> Any:

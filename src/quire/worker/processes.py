@@ -8,11 +8,9 @@ import math
 import os
 import platform
 import signal
-import struct
 import time
 import warnings
 from collections.abc import Iterable, Iterator
-from functools import partial
 
 _PDEATHSIG, _CHILD_SUBREAPER, _GET_TID_ADDRESS = 1, 36, 40  # prctl's numbers
 _SIBLING = 0x8000  # CLONE_PARENT
@@ -23,17 +21,11 @@ _ADOPTION = 5.0  # seconds a copy waits to become the keeper's child
 _libc = ctypes.CDLL(None)
 _python = ctypes.PyDLL(None)  # calls that keep the interpreter's lock, after which no signal's handler runs
 _asleep: list[bool] = []
-_forking: list[bool] = []  # a fork is under way
-_forked_at = ctypes.create_string_buffer(16)  # timespec: when this process last did, by its thread's processor time
-_THREAD_CLOCK = 3  # CLOCK_THREAD_CPUTIME_ID
-_JUST = 0.001  # seconds
-_ROUNDS = 20
 _python.syscall.restype = ctypes.c_long
 _python.syscall.argtypes = [ctypes.c_long] * 6
 
 # bound before any cell ran: one that patches os must not reach into this
 _fork, _getppid, _exit, _waitpid = os.fork, os.getppid, os._exit, os.waitpid
-_kill, _getpid, _getpgid, _thread_time = os.kill, os.getpid, os.getpgid, time.thread_time
 
 
 def adopt_orphans() -> None:
@@ -65,54 +57,6 @@ def fork_orphan(keeper: int, *, alone: bool) -> bool:
         os.setpgid(0, 0)  # a group of its own: what is sent to the original's group is not for the copy
         die_with_parent(keeper)
     return copied
-
-
-def interrupt_copies_too() -> None:
-    """A copy that a cell forks while an interrupt comes is interrupted too: Python forgets, in a new copy, the signals
-    it has not handled yet. So none is taken meanwhile; `pass_on` is for one that came just before. To be called
-    after all else that asks to be told of forks. What is called is no Python code: in that a handler may run, and what
-    it raises there is lost."""
-    signals = ctypes.create_string_buffer(128)  # sigset_t
-    _python.sigemptyset(signals)
-    _python.sigaddset(signals, signal.SIGINT)
-    taken = partial(_python.pthread_sigmask, signal.SIG_UNBLOCK, signals, None)
-    register = os.register_at_fork
-    register(before=partial(_forking.append, True), after_in_parent=_forking.clear, after_in_child=_forking.clear)
-    register(
-        after_in_parent=partial(_python.clock_gettime, _THREAD_CLOCK, _forked_at),
-        after_in_child=partial(ctypes.memset, _forked_at, 0, len(_forked_at)),
-    )
-    register(
-        before=partial(_python.pthread_sigmask, signal.SIG_BLOCK, signals, None),
-        after_in_parent=taken,
-        after_in_child=taken,
-    )
-
-
-def pass_on() -> bool:
-    """Have copies that were forked as an interrupt came hear it, too. True where a fork is under way: what is raised
-    now would be lost, and the interrupt comes again when it is over."""
-    if _forking:
-        _kill(_getpid(), signal.SIGINT)
-        return True
-    seconds, more = struct.unpack("qq", _forked_at)
-    if (seconds or more) and _thread_time() - seconds - more / 1e9 < _JUST:
-        _interrupt_descendants()
-    return False
-
-
-def _interrupt_descendants() -> None:
-    """On a busy machine a copy may have made more copies before this process came to its interrupt."""
-    told: set[int] = set()
-    for _ in range(_ROUNDS):  # those that are told may be making another
-        new = set(descendants(_getpid(), set())) - told
-        if not new:
-            return
-        for pid in new:
-            with contextlib.suppress(OSError):
-                if _getpgid(pid) == _getpgid(0):
-                    _kill(pid, signal.SIGINT)
-        told |= new
 
 
 def alone() -> bool:

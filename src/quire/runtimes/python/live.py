@@ -80,6 +80,7 @@ class Live:
         self._fetching: asyncio.TimerHandle | None = None
         self._ending: asyncio.Task[None] | None = None
         self._sending: set[asyncio.Task[None]] = set()  # what did not go at once
+        self._interrupts = 0  # that were sent
         self._pid = 0
         self._pidfd = -1
 
@@ -183,6 +184,8 @@ class Live:
     def interrupt(self) -> None:
         if self._gone.is_set():
             return
+        self._interrupts += 1  # counted first: see worker/fork_interrupts.py
+        os.pwrite(self._lock, self._interrupts.to_bytes(messages.INTERRUPTS_BYTES, "little"), 0)
         try:
             os.killpg(self._pid, signal.SIGINT)
         except (ProcessLookupError, PermissionError):  # the cell moved itself to another group

@@ -1,0 +1,64 @@
+"""Interrupts also reach the copies that a cell forks while one is on its way.
+
+A copy that exists when the server sends SIGINT to the process group gets the signal. One that is forked later, by a
+process that has not handled the signal yet, does not: signals that wait are not inherited, and Python forgets those it
+has noted. So the server counts what it sends, and a new copy compares that count with what its parent had handled.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from collections.abc import Callable
+from functools import partial
+
+_python = ctypes.PyDLL(None)  # calls that keep the interpreter's lock, after which no signal's handler runs
+
+# bound before any cell ran: one that patches os must not reach into this
+_kill, _getpid, _getpgrp = os.kill, os.getpid, os.getpgrp
+
+
+class ForkInterrupts:
+    """One for the process; to be made after all else that asks to be told of forks."""
+
+    def __init__(self, count_sent: Callable[[], int]) -> None:
+        self._count_sent = count_sent
+        self._handled = 0  # of those that were sent
+        self._group = _getpgrp()  # which the server interrupts
+        self._forking: list[bool] = []  # a fork is under way
+        self._register()
+
+    def begin_run(self) -> None:
+        self._handled, self._group = self._count_sent(), _getpgrp()
+
+    def receive(self) -> bool:
+        """In SIGINT's handler: False during a fork, where what is raised would be lost. Then the signal comes again."""
+        if self._forking:
+            _kill(_getpid(), signal.SIGINT)
+            return False
+        self._handled = self._count_sent()
+        return True
+
+    def _register(self) -> None:
+        """SIGINT is blocked during a fork. What blocks and unblocks it is no Python code: in that a handler may run."""
+        signals = ctypes.create_string_buffer(128)  # sigset_t
+        _python.sigemptyset(signals)
+        _python.sigaddset(signals, signal.SIGINT)
+        unblock = partial(_python.pthread_sigmask, signal.SIG_UNBLOCK, signals, None)
+        register = os.register_at_fork
+        register(
+            before=partial(self._forking.append, True),
+            after_in_parent=self._forking.clear,
+            after_in_child=self._forking.clear,
+        )
+        register(after_in_child=self._interrupt_new_copy)
+        register(
+            before=partial(_python.pthread_sigmask, signal.SIG_BLOCK, signals, None),
+            after_in_parent=unblock,
+            after_in_child=unblock,
+        )
+
+    def _interrupt_new_copy(self) -> None:
+        if self._count_sent() > self._handled and _getpgrp() == self._group:
+            _kill(_getpid(), signal.SIGINT)
