@@ -15,6 +15,17 @@ _TRACEBACK_CHARS = 20_000
 OURS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")  # worker and wire
 
 
+class InputNotAvailable(RuntimeError):
+    """A cell asked for input and nobody answered."""
+
+
+class CpuTimeExceeded(RuntimeError):
+    """A run used more processor time than its notebook allows."""
+
+
+InputNotAvailable.__module__ = CpuTimeExceeded.__module__ = "builtins"  # in tracebacks, without where they are from
+
+
 def raised(error: BaseException) -> Raised:
     name = type(error).__name__
     message = _say(error)

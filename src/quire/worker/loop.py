@@ -56,7 +56,7 @@ from quire.worker import (
 from quire.worker import channel as channels
 from quire.worker.capabilities.known import Known
 from quire.worker.checkpoints import LIVE, Checkpoints
-from quire.worker.errors import raised
+from quire.worker.errors import CpuTimeExceeded, InputNotAvailable, raised
 from quire.worker.executor import Executor
 from quire.worker.fork_interrupts import ForkInterrupts
 from quire.worker.history import is_ours
@@ -68,17 +68,6 @@ from quire.worker.snapshot.pages import Watch
 from quire.worker.tracking import Makers
 
 _FEW = 2  # checkpoints of a notebook that is only begun: it may stay idle, and then its pages stay shared
-
-
-class InputNotAvailable(RuntimeError):
-    """A cell asked for input and nobody answered."""
-
-
-class CpuTimeExceeded(RuntimeError):
-    """A run used more processor time than its notebook allows."""
-
-
-InputNotAvailable.__module__ = CpuTimeExceeded.__module__ = "builtins"  # in tracebacks, without where they are from
 
 
 def live(begin: Live, enter: Enter | None = None) -> None:

@@ -38,7 +38,7 @@ from quire.wire.messages import (
 from quire.worker import figures, namespace, reserve, tables
 from quire.worker.capabilities import relay
 from quire.worker.capabilities.known import Known
-from quire.worker.errors import raised
+from quire.worker.errors import InputNotAvailable, raised
 from quire.worker.executor import Executor
 from quire.worker.interrupts import Interrupts
 from quire.worker.shim import shell
@@ -56,13 +56,6 @@ _GATHERED = 1 << 15  # bytes
 _SECONDS = 0.01
 _FULL = texts.dump(raised(MemoryError()))  # made while there is memory for it
 _FAILED = texts.dump(Finished(run="", outcome="error"))  # whose run it is the host says
-
-
-class InputNotAvailable(RuntimeError):
-    """A cell asked for input, and there is nobody to ask."""
-
-
-InputNotAvailable.__module__ = "builtins"  # in tracebacks, without where it is from
 
 
 class Kernel:
