@@ -8,7 +8,8 @@ import sys
 
 NAMES = (
     "surface", "execute", "start", "order", "crowd", "protect", "recover", "rollback", "idle", "flood", "snapshot",
-    "corpus", "relay", "sandbox", "fuzz", "hostile", "crowd_users", "wasm", "science", "jupyter",
+    "corpus", "relay", "sandbox", "fuzz", "hostile", "crowd_users", "loaded", "wasm", "science",
+    "jupyter",
 )  # fmt: skip
 
 

@@ -56,10 +56,15 @@ async def look(client: Client[Any], seconds: float) -> list[float]:
 
 
 @asynccontextmanager
-async def server(data_dir: Path) -> AsyncIterator[str]:
-    env = {**os.environ, "QUIRE_DATA_DIR": str(data_dir)}
+async def server(data_dir: Path, **settings: object) -> AsyncIterator[str]:
+    """Over HTTP, in a session of its own, as a service is: where Linux shares processors among sessions, it then has
+    its own share beside its clients'."""
+    env = {**os.environ, **{f"QUIRE_{name.upper()}": str(value) for name, value in settings.items()}}
+    env["QUIRE_DATA_DIR"] = str(data_dir)
     command = [sys.executable, "-m", "quire", "serve", "--transport", "http", "--port", "0"]
-    process = await asyncio.create_subprocess_exec(*command, env=env, stderr=asyncio.subprocess.PIPE)
+    process = await asyncio.create_subprocess_exec(
+        *command, env=env, stderr=asyncio.subprocess.PIPE, start_new_session=True
+    )
     assert process.stderr is not None
     try:
         first = (await process.stderr.readline()).decode()

@@ -56,7 +56,7 @@ async def crowd() -> tuple[int, int, int]:
     before = processes.available()
     count = {"answers": 0, "wrong": 0}
     with tempfile.TemporaryDirectory() as folder:
-        async with server(Path(folder)) as url:
+        async with server(Path(folder), max_kernels=0, max_kernels_per_user=0) as url:
             async with asyncio.TaskGroup() as group:
                 for number in range(_CLIENTS):
                     group.create_task(_visit(url, range(number, _LIVE, _CLIENTS), count))

@@ -32,7 +32,7 @@ from quire.worker.keeper import Keeper
 from quire.worker.sandbox import namespaces, probe, root, system
 from quire.worker.snapshot import surroundings
 
-_NICE = 5  # how far kernels stand back behind the server; more would starve them on a busy machine
+_NICE = 5  # a third of what a program has that is not nice
 _ENVIRONMENT = {  # as ipykernel sets it: no pager waits for a key, and colours are on
     "TERM": "xterm-color",
     "CLICOLOR": "1",
@@ -83,11 +83,9 @@ def warm(preload: list[str]) -> list[str]:
 
 
 def _give_way() -> None:
-    """The server must answer while kernels compute. Where Linux groups processes by session, niceness counts
-    within a group only: the zygote's session is one group for all kernels, and the group is made nice."""
+    """The server must answer while kernels compute. Where Linux shares processors among sessions, the zygote's session
+    has one share for all kernels, as other programs have, and niceness counts within a session only."""
     os.nice(_NICE)
-    with contextlib.suppress(OSError), open("/proc/self/autogroup", "w") as group:
-        group.write(str(_NICE))
 
 
 def _preload(name: str) -> bool:

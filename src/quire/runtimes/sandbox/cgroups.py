@@ -1,5 +1,6 @@
 """A control group for each kernel: memory and processes of all that belongs to it, walled by the system itself, and a
-fair share of the processors, however many processes it has.
+fair share of the processors, however many processes it has. All kernels together weigh as much as one program beside
+them, which is what a group has unless set: the server answers while kernels compute.
 
 Both kinds of Linux are known: one tree of groups (v2), or one for each resource (v1).
 
@@ -23,7 +24,6 @@ from quire.core.errors import Failed
 
 _PREFIX = "quire_"
 _FILES = {1: ("memory.limit_in_bytes", "pids.max", "cgroup.procs"), 2: ("memory.max", "pids.max", "cgroup.procs")}
-_SHARES = 1024  # of a processor: what a process outside of any group has
 _SPARE = 500  # processes beyond a notebook's own: its checkpoints, its keeper
 _LOCK_TRIES = 100
 _LOCK_PAUSE_S = 0.001  # a server that starts holds a group locked while it finds out whose it is
@@ -154,8 +154,6 @@ class _ServerGroup:
                 there = (folder / "cgroup.controllers").read_text().split()
                 wanted = [f"+{name}" for name in ("memory", "pids", "cpu") if name in there]
                 _write(folder / "cgroup.subtree_control", " ".join(wanted))
-            if (shares := folder / "cpu.shares").exists():  # of all kernels together, against what else runs here
-                _write(shares, str(_SHARES * (os.cpu_count() or 1)))
         except OSError:
             os.close(made.lock)
             with contextlib.suppress(OSError):
