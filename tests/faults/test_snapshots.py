@@ -222,6 +222,10 @@ async def test_a_notebook_without_calls_costs_no_kernel_and_no_load(data_dir: Pa
 
 
 POLICIES: dict[str, dict[str, str]] = {"isolated": {"isolation": "cell"}, "rolled back": {"on_error": "rollback"}}
+FAILING_FIRST: dict[str, dict[str, str]] = {
+    "first cell fails": {"on_error": "rollback"},
+    "first isolated cell fails": {"on_error": "rollback", "isolation": "cell"},
+}
 
 
 @RESTARTS.scenario
@@ -243,6 +247,20 @@ async def test_notebooks_of_every_policy_survive_restarts(book: Book, folder: Pa
             await durable(own)
         if round_ < 2:
             book = yield
+
+
+@RESTARTS.scenario
+async def test_failed_first_cell_after_a_restart_is_undone(book: Book, folder: Path) -> Playing:
+    for name, policy in FAILING_FIRST.items():
+        own = await made(book.client, name, **policy)
+        await good(own, "numbers = [1]")
+        await durable(own)
+    book = yield
+    for name in FAILING_FIRST:
+        own = Book(client=book.client, name=name)
+        failed = await own.run("numbers.append('failed')\n1 / 0")
+        assert failed.is_error and "not undone" not in text(failed), text(failed)
+        assert await own.value("numbers") == [1]
 
 
 SLOWLY_REPLACED = ROOMY.replace(

@@ -79,6 +79,8 @@ class Kernels:
             try:
                 await self.settle(notebook, slot)
                 notice, again = await self.ensure(notebook, slot)
+                if slot.line.bare and notebook.policy.on_error == "rollback":  # loaded from disk just now
+                    await self._protect(notebook, slot)
                 assert slot.kernel is not None
                 yield Lease(
                     notebook=notebook,

@@ -338,7 +338,8 @@ class Runs:
         if lives or (ended and not (undo and lease.protected)):
             fate = KEPT if cause and died is None else ""
             if undo:
-                fate = f"What it did is not undone: there is no checkpoint of before it, {lease.line.why}."
+                why = lease.line.why or "none was taken"
+                fate = f"What it did is not undone: there is no checkpoint of before it ({why})."
             lease.line.advance(replace(run, seconds=seconds))
         else:
             lease.line.undone[run.id] = lease.line.head
