@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -55,9 +55,16 @@ def _is_wanted(item: pytest.Item, wanted: str) -> bool:
     return wanted == "all" or any(marker.kwargs.get("sample") for marker in markers)
 
 
-def pytest_collection_finish() -> None:
-    gc.collect()
-    gc.freeze()  # thousands of tests stay: collections need not look at them again
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect without the garbage collector: thousands of tests stay, so it would look at them again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(scope="session")

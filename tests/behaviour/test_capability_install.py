@@ -24,7 +24,7 @@ from tests.support.servers import SharedServers, call, server_environment, stdio
 from tests.support.waiting import DEADLINE
 
 TOKEN = "tok-7c1e88d04ab2f9"
-MARK = "98765.4321"  # an argument that their command lines are known by
+MARK = f"98765.{os.getpid()}"  # an argument by which this process knows their command lines
 
 
 @pytest.fixture(scope="module")

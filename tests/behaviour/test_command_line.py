@@ -252,7 +252,7 @@ def test_the_greeting_has_the_address_the_sandbox_and_what_to_paste(data_dir: Pa
 
 def inspect(target: list[str], data_dir: Path, *arguments: str) -> dict[str, object]:
     done = subprocess.run(
-        [*inspector(), "--cli", *target, *arguments],
+        [*inspector(), "--cli", *target, "--connect-timeout", str(int(DEADLINE * 1000)), *arguments],
         env={**os.environ, **server_environment(data_dir)},
         capture_output=True,
         text=True,

@@ -246,7 +246,7 @@ CELLS = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(cells=st.lists(CELLS, max_size=4), metadata=FREE)
 def test_any_valid_document_is_the_same_after_a_round_trip(
     cells: list[dict[str, Any]], metadata: dict[str, Any]
@@ -265,7 +265,7 @@ CHAOS = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, derandomize=True)
 @given(cells=st.lists(st.dictionaries(st.sampled_from(KEYS), CHAOS, max_size=6), max_size=3), metadata=CHAOS,
        version=st.sampled_from([1, 2, 3, 4, 4, 4]))  # fmt: skip
 def test_whatever_comes_is_refused_in_a_sentence_or_makes_a_valid_document(

@@ -39,7 +39,7 @@ def test_a_path_outside_the_root_is_refused(path: str) -> None:
         below_root(path)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(old=st.text("ab\né😀", max_size=40), new=st.text("ab\né😀", max_size=40))
 def test_the_replacements_make_the_one_text_the_other(old: str, new: str) -> None:
     text = old.encode()

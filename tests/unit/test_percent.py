@@ -131,7 +131,7 @@ CELLS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300, derandomize=True)
 @given(cells=CELLS)
 def test_what_is_written_is_read_back_the_same(cells: list[NewCell]) -> None:
     text = script(cells)
@@ -139,7 +139,7 @@ def test_what_is_written_is_read_back_the_same(cells: list[NewCell]) -> None:
     assert script(percent.loads(text).cells) == text
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200, derandomize=True)
 @given(text=SOURCES)
 def test_any_text_is_a_script_that_settles_once_it_was_written(text: str) -> None:
     once = percent.loads(text)

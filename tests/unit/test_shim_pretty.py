@@ -179,7 +179,7 @@ NESTED = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(NESTED, st.sampled_from([20, 40, 79, 120]))
 def test_nested_values_are_laid_out_as_in_ipython(value: Any, width: int) -> None:
     assert pretty(value, width) == oracle(value, max_width=width)

@@ -273,7 +273,7 @@ STATEMENTS = [
 ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.sampled_from(STATEMENTS), min_size=1, max_size=8).map("\n".join))
 def test_statements_one_after_another_become_what_ipython_makes_of_them(code: str) -> None:
     assert squeezed(transform(code)) == oracle(code)
@@ -285,7 +285,7 @@ def test_what_comes_after_keeps_its_line_number(lead: str) -> None:
     assert transform(code).split("\n").index("marker") == code.split("\n").index("marker")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(alphabet="ab1 \n\t%!?=()[]'\"\\#:,;/.>In{}f"))
 def test_any_text_gives_text_with_no_more_lines(code: str) -> None:
     assert transform(code).rstrip("\n").count("\n") <= code.count("\n")

@@ -89,12 +89,13 @@ async def main():
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_ends_the_program(number: int) -> None:
-    code, output, log = Program(WAITS).ended(number)
+    code, output, log = Program(WAITS, slow_after_s=DEADLINE_S).ended(number)
     assert (code, output, log) == (128 + number, "begun\n", "")
 
 
 def test_result_is_returned_without_a_signal() -> None:
-    code, output, log = Program("async def main():\n    print('started', flush=True)\n    return 3\n").ended()
+    main = "async def main():\n    print('started', flush=True)\n    return 3\n"
+    code, output, log = Program(main, slow_after_s=DEADLINE_S).ended()
     assert (code, output, log) == (3, "begun\n", "")
 
 

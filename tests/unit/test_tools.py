@@ -252,7 +252,7 @@ SCHEMAS = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(SCHEMAS, SCHEMAS, SCHEMAS)
 def test_no_schema_makes_anything_raise_or_loop(schema: Any, output: Any, value: Any) -> None:
     tool = {"name": "t", "description": schema, "input": schema, "output": output, "hints": value}
