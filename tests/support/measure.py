@@ -1,7 +1,7 @@
 """A pytest plugin that measures where the time of the suite goes.
 
 `make test ARGS="-p tests.support.measure"` writes one line of JSON per test to `.measure/WORKER.jsonl`: wall time,
-processor time of the test and the processes it waited for, and how many servers and apps it started.
+processor time of the test and the processes it started, and how many servers and apps it started.
 `python -m tests.support.measure` sums the lines by file.
 """
 
@@ -38,8 +38,19 @@ def _count(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _cpu_seconds() -> float:
+    """Of this process and all it started: those that ended, and those that still run with what they waited for."""
     usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+    running = Path("/proc/self/task").glob("*/children")
+    pids = [pid for children in running for pid in children.read_text().split()]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages) + sum(map(_cpu_seconds_of, pids))
+
+
+def _cpu_seconds_of(pid: str) -> float:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0  # it has ended
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")  # utime, stime, cutime, cstime
 
 
 def pytest_configure(config: pytest.Config) -> None:
