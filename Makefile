@@ -65,13 +65,13 @@ assets: $(READY) ## put what runs in WebAssembly into the package, for a wheel t
 # Written beside and moved: a failed compile must not leave half a file. Old pins are kept unless asked.
 constraints: $(READY) ## compile the pins from pyproject.toml (ARGS=--upgrade raises them)
 	cp constraints.txt .venv/constraints.txt
-	$(COMPILE) --extra science --extra ipython --extra jupyter --extra wasm --extra wasm-science --group dev \
+	$(COMPILE) --extra science --extra jupyter --extra wasm --extra wasm-science --group dev \
 		--output-file .venv/constraints.txt $(ARGS)
-	$(COMPILE) --extra science --extra ipython --extra wasm --group build --constraint .venv/constraints.txt \
+	$(COMPILE) --extra science --extra wasm --group build --constraint .venv/constraints.txt \
 		--output-file .venv/requirements-run.txt
 	{ echo '# Every package at one exact version, compiled by `make constraints`.'; \
 		cat .venv/constraints.txt; } > .venv/constraints.new
-	{ echo '# What `make run` installs: the core, IPython, the science packages and WebAssembly. Compiled by `make constraints`.'; \
+	{ echo '# What `make run` installs: the core, the science packages and WebAssembly. Compiled by `make constraints`.'; \
 		cat .venv/requirements-run.txt; } > .venv/requirements-run.new
 	mv .venv/constraints.new constraints.txt
 	mv .venv/requirements-run.new requirements-run.txt

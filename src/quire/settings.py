@@ -135,7 +135,7 @@ class Settings(BaseModel):
     )
     assets_dir: Path = Field(
         default_factory=lambda: Path(platformdirs.user_cache_dir("quire", appauthor=False)),
-        description="Folder of what runs in WebAssembly, made once and compiled; the platform's own place unless set",
+        description="Folder of programs for WebAssembly and copies of IPython; the platform's own place unless set",
     )
     wasm_python: Literal["auto", "plain", "science"] = Field(
         "auto", description="Python of wasm-python: plain, or science with libraries; auto has them where installed"

@@ -408,6 +408,13 @@ async def test_exit_ends_the_cell_and_not_the_kernel_either_way(either: Book) ->
         assert await either.value("x") == 5
 
 
+async def test_cell_that_made_a_lost_name_is_told_either_way(either: Book) -> None:
+    await either.run("import socket\n%time bad = socket.socket()")
+    saved = await either.ask("save_state", name="made by")
+    (lost,) = saved.structured_content["not_saved"]
+    assert lost.startswith("bad (") and lost.endswith("; cell 0 makes it)"), lost
+
+
 async def test_await_works_either_way(either: Book) -> None:
     await either.run("import asyncio\nqueue = asyncio.Queue()\nawait queue.put(7)")
     assert await either.value("await queue.get()") == 7

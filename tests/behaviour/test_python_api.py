@@ -42,6 +42,19 @@ async def test_an_error_shows_its_line_where_ipython_is_not_loaded(data_dir: Pat
         assert 'run 1>", line 2, in f' in str(failed.outputs[-1].bundle["text/plain"])
 
 
+@pytest.mark.parametrize("shell", ["", "ipython"])
+async def test_imports_and_functions_are_known_in_either_shell(data_dir: Path, shell: str) -> None:
+    async with quire.open(data_dir=data_dir, preload="") as q:
+        book = await q.create("x", shell=shell)
+        await book.add_cell("import json\n%time 1\ndef f():\n    return 1")
+        await book.add_cell("from os import path as place\n1 / 0")  # fails later
+        await book.add_cell("%%time\nimport re")  # text of a magic
+        await book.add_cell("import (")
+        await book.add_cell("get_ipython().run_cell('import ast')")  # a cell inside the cell
+        assert await book.import_statements() == ["import json", "from os import path as place"]
+        assert await book.function_definitions() == ["def f():\n    return 1"]
+
+
 async def test_a_decorated_function_is_tracked_whole_and_each_once(data_dir: Path) -> None:
     source = "import functools\n@functools.cache\ndef f(n):\n    return n"
     async with quire.open(data_dir=data_dir, store="memory") as q:

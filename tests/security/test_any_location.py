@@ -110,3 +110,13 @@ async def test_notebook_environment_loads_worker_below_closed_folder(server: Cli
     found = await answer(server, code, "own")
     assert "shown" in found and "True\n" in found, found
     assert "Return the number of items" in await answer(server, "len?", "own")
+
+
+@pytest.mark.anyio
+async def test_copy_of_ipython_can_be_read_and_not_written(server: Client[Any]) -> None:
+    await server.call_tool("create_notebook", {"name": "copy", "python": "venv"})
+    code = "import IPython, pathlib\n'/libraries/ipython-' in IPython.__file__"
+    assert (await answer(server, code, "copy")).startswith("True\n")
+    for wrong in ("open(IPython.__file__, 'a')", "(pathlib.Path(IPython.__file__).parent / 'new.py').touch()"):
+        found = await answer(server, wrong, "copy")
+        assert "Read-only file system" in found or "Permission denied" in found, found

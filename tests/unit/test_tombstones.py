@@ -43,3 +43,26 @@ def test_a_class_under_a_tombstone_is_one_too() -> None:
     made = sys.modules["quire.worker.snapshot.classes"].make_class
     stone = tombstones.lay("class A", "it is gone")
     assert tombstones.is_one(made(type, "B", "B", "__main__", (stone,), {}))
+
+
+OLD_MODULE = "quire.worker.shim.slist"  # version 0.1 had it, for interpreters without IPython
+
+
+def test_objects_of_classes_that_quire_had_before_are_tombstones(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType(OLD_MODULE)
+    exec(
+        "class SList(list): pass\ndef current(): pass\nclass Shell:\n  def __reduce__(self): return current, ()",
+        vars(module),
+    )
+    for name in ("quire.worker.shim", OLD_MODULE):
+        monkeypatch.setitem(sys.modules, name, module)
+    lines = module.SList(["a"])
+    dumped = dump({"lines": lines, "both": [lines, 1], "shell": module.Shell(), "kept": {"a": 1}})
+    for name in ("quire.worker.shim", OLD_MODULE):
+        monkeypatch.delitem(sys.modules, name)
+    loaded, lost = load(dumped)
+    assert tombstones.is_one(loaded["lines"]) and tombstones.is_one(loaded["shell"])
+    assert loaded["both"][0] is loaded["lines"] and loaded["both"][1] == 1 and loaded["kept"] == {"a": 1}
+    assert {each.name for each in lost} >= {"lines", "shell"}
+    with pytest.raises(RuntimeError, match=r"SList; .*this version of Quire has no"):
+        loaded["lines"].grep("a")

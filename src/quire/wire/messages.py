@@ -113,6 +113,7 @@ class Enter:
     memory: int = says(one(int), default=0)  # bytes of data a process may have
     cpu: float = says(one(int, float), default=0)  # seconds of processor time a run may take
     ipython: bool = says(one(bool), default=False)  # every cell is IPython's to run
+    ipython_folder: str = says(one(str), default="")  # has IPython, for an environment without it
     venv: str = says(one(str), default="")  # the environment to import from, in place of the interpreter's own
     environ: dict[str, str] = says(is_bundle, default_factory=dict)  # to be set
     proxied: bool = says(one(bool), default=False)  # the only way to the network is the proxy named there

@@ -21,7 +21,6 @@ import termios
 from collections.abc import Callable
 
 from quire.worker import packages
-from quire.worker.shim.slist import SList
 
 _ENVIRONMENT = {"PAGER": "cat", "GIT_PAGER": "cat", "TERM": "xterm-color"}
 _SIZE = struct.pack("HHHH", 24, 80, 0, 0)
@@ -51,15 +50,11 @@ def system(command: str, *, terminal: bool = True) -> int:
     return 128 - code if code > 128 else code  # a shell says so of a signal
 
 
-def getoutput(command: str) -> SList:
+def getoutput(command: str) -> list[str]:
     """Run it by the shell and give the lines it writes, to either stream."""
-    return SList(output_text(command).splitlines())
-
-
-def output_text(command: str) -> str:
     data = bytearray()
     _run(command, data.extend, terminal=False)
-    return data.decode("utf-8", "replace").replace("\r\n", "\n")
+    return data.decode("utf-8", "replace").replace("\r\n", "\n").splitlines()
 
 
 def _run(command: str, sink: Callable[[bytes], object], *, terminal: bool) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
 import linecache
 import os
 import re
@@ -18,7 +19,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from quire.wire.messages import Finished, Raised, Run
-from quire.worker import debugger, errors, evaluation, event_loop, figures, namespace, reserve, tracking
+from quire.worker import debugger, errors, evaluation, event_loop, namespace, reserve, tracking
 from quire.worker.display import Display
 from quire.worker.errors import raised
 from quire.worker.history import History
@@ -106,7 +107,7 @@ class Executor:
                 evaluation.trigger(shell, "pre_run_cell", lambda: evaluation.info(run.code))
 
     def _after(self, run: Run, cell: _Cell) -> None:
-        """What is due when a cell has ended, however it did: figures above all. Its errors are the cell's."""
+        """What is due when a cell has ended, however it did, such as figures. Its errors are the cell's."""
         shell = self.shells.made
         reported = self._reported
         try:
@@ -114,7 +115,6 @@ class Executor:
                 evaluation.trigger(shell, "post_execute")
                 evaluation.trigger(shell, "post_run_cell", lambda: evaluation.result(run, self._value, cell.error))
                 self._reported = reported  # a callback's error is shown, and is not the cell's
-            figures.flush()
             if self.display.at_end is not None:
                 self.display.at_end()
         except Exception as error:
@@ -124,7 +124,7 @@ class Executor:
     def _run(self, run: Run, cell: _Cell) -> None:
         name = f"<{run.name}>"
         if self.ipython:
-            self._run_by_ipython(run)
+            self._run_by_ipython(run, cell)
             return
         lines = [f"{line}\n" for line in run.code.split("\n")]  # the last one too, or carets are one off
         linecache.cache[name] = (len(run.code), None, lines, name)  # no mtime: checkcache leaves it alone
@@ -145,13 +145,24 @@ class Executor:
         with shell.display_trap:  # its own code runs cells within ours
             self._evaluation.run(tree, name, shell.ast_node_interactivity)
 
-    def _run_by_ipython(self, run: Run) -> None:
+    def _run_by_ipython(self, run: Run, cell: _Cell) -> None:
         shell = self.shells.get()
         shell.quiet = run.code.rstrip().endswith(";")
-        result = shell.run_cell(run.code, store_history=False)
+        shell.transformed = ""
+        try:
+            result = shell.run_cell(run.code, store_history=False)
+        finally:
+            self._track(shell.transformed, cell)
         error = result.error_before_exec or result.error_in_exec
         if error is not None:
             raise error
+
+    def _track(self, code: str, cell: _Cell) -> None:
+        """Note what a cell's Python binds, imports and defines."""
+        with contextlib.suppress(SyntaxError, ValueError):  # IPython has reported it
+            tree = ast.parse(code)
+            self.bound = tracking.bound_names(tree)
+            cell.imports, cell.functions = tracking.imports_and_functions(tree, code)
 
     def _parse(self, code: str, name: str) -> tuple[ast.Module, str]:
         shell = self.shells.made
@@ -183,7 +194,9 @@ class Executor:
             case [ast.Expr(value=ast.Name(id=word))]:
                 if word in self.namespace:
                     return type(self.namespace[word]).__name__ == "Macro"
-                return not hasattr(builtins, word) and self.shells.get().find_line_magic(word) is not None
+                if hasattr(builtins, word) or (shell := self.shells.get_if_possible()) is None:
+                    return False
+                return shell.find_line_magic(word) is not None
         return False
 
     def _hook(self, value: Any) -> None:
@@ -204,7 +217,10 @@ class Executor:
     def _formatted(self, value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """Its forms; one that fails is reported, and is the cell's failure where there is no other."""
         self._misshapen = None
-        data, metadata = self.shells.get().format(value)
+        shell = self.shells.get_if_possible()
+        if shell is None:
+            return {"text/plain": repr(value)}, {}
+        data, metadata = shell.format(value)
         if not data:
             self._reported = self._misshapen or self._reported
         return data, metadata

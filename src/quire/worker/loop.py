@@ -43,7 +43,6 @@ from quire.worker import (
     census,
     environment,
     event_loop,
-    figures,
     namespace,
     network,
     packages,
@@ -112,7 +111,6 @@ class _Worker:
         self._streams: dict[str, io.TextIOWrapper] = {}
         self._given_up: list[io.TextIOWrapper | None] = []
         self._own_streams()
-        figures.shows = self._executor.display
         if self._executor.shells.made is None:
             builtins.display = self._display  # type: ignore[attr-defined]
         builtins.input = self._input
@@ -333,7 +331,7 @@ class _Worker:
             self._interrupts.come(KeyboardInterrupt(), frame)
 
     def _display(self, *values: Any, **given: Any) -> Any:
-        """IPython's display(), or the shim's: as builtins have it until the one or the other is loaded."""
+        """IPython's display(), as builtins have it until IPython is loaded."""
         self._executor.shells.get()
         from IPython.display import display
 

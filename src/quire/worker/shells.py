@@ -1,13 +1,12 @@
-"""The shell a cell can ask for: IPython's own where it is installed, our shim where not; made on first need."""
+"""The IPython shell of a kernel: made ahead of all kernels where IPython is preloaded, else when it is first needed."""
 
 from __future__ import annotations
 
 import builtins
-import functools
+import contextlib
 import importlib
 import importlib.util
 import os
-import pkgutil
 import sys
 import types
 from collections.abc import Callable
@@ -20,23 +19,16 @@ from quire.worker.history import History
 _early: list[Any] = []  # made ahead of all kernels
 
 
+class NoShell(ImportError):
+    """There is no IPython that this interpreter can load."""
+
+
+NoShell.__module__ = "builtins"  # in tracebacks, without where it is from
+
+
 def prepare() -> None:
-    """In the zygote, before anything else: without IPython the shim is loaded, while there is a way to its modules."""
-    builtins.get_ipython = lambda: types.SimpleNamespace(kernel=True)  # type: ignore[attr-defined] # pandas looks once
-    if not _has_ipython():
-        package = _ours("quire.worker.shim")
-        for each in pkgutil.walk_packages(package.__path__, "quire.worker.shim."):
-            _ours(each.name)
-
-
-@functools.cache
-def _has_ipython() -> bool:
-    """Whether this Python has IPython: looked up once, in the zygote.
-
-    A kernel's process cannot look it up before it enters its root: it is another user by then, for whom the folder
-    that Python or its packages are installed in may be closed, as root's home folder is.
-    """
-    return importlib.util.find_spec("IPython") is not None
+    """In the zygote, before anything else: pandas asks once, when it is imported, whether it is in a notebook."""
+    builtins.get_ipython = lambda: types.SimpleNamespace(kernel=True)  # type: ignore[attr-defined]
 
 
 def _ours(name: str) -> Any:
@@ -81,29 +73,30 @@ class Shells:
         self.made: Any = None
         if _early:
             self._attach(_early[0])
-        elif _has_ipython():
-            imports.after("IPython", lambda found: self._real())
         else:
-            from quire.worker.shim import finder
-
-            finder.install()
+            imports.after("IPython", lambda found: self._make())
 
     def get(self) -> Any:
-        """What get_ipython() says."""
+        """What get_ipython() says. Raises NoShell."""
         if self.made is None:
-            self._real() if _has_ipython() else self._shim()
+            try:
+                importlib.import_module("IPython")  # which makes the shell, see above
+                self._make()
+            except Exception as error:
+                raise NoShell(
+                    f"IPython could not be loaded ({type(error).__name__}: {error}). Magics, !commands and display "
+                    f"need it. Install it for this notebook's Python: {sys.executable} -m pip install ipython"
+                ) from None
         return self.made
 
-    def _real(self) -> None:
-        importlib.import_module("IPython")  # which may come here by itself when it is there
+    def get_if_possible(self) -> Any:
+        """The same; None where there is none."""
+        with contextlib.suppress(NoShell):
+            return self.get()
+
+    def _make(self) -> None:
         if self.made is None:
             self._attach(_ours("quire.worker.ipython.shell").make())
-
-    def _shim(self) -> None:
-        from quire.worker.shim.shell import Shell
-
-        self.made = Shell(self._module.__dict__, self._display.publish, self._display.clear)
-        self._set_up(self.made)
 
     def _attach(self, shell: Any) -> None:
         self.made = shell

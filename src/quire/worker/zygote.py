@@ -18,12 +18,14 @@ import signal
 import socket
 import sys
 import time
+from types import ModuleType
 from typing import Any
 
 from quire.wire import packets
 from quire.worker import (
     afresh,
-    figures,  # noqa: F401 - matplotlib finds its backend among the loaded modules
+    imports,
+    ipython_finder,
     processes,
     shells,
 )
@@ -41,6 +43,7 @@ _ENVIRONMENT = {  # as ipykernel sets it: no pager waits for a key, and colours 
     "PAGER": "cat",
     "GIT_PAGER": "cat",
 }
+_INLINE = "module://matplotlib_inline.backend_inline"  # where figures are drawn to
 _END = 2.0  # seconds keepers have to end with the server
 
 
@@ -49,7 +52,7 @@ def main(arguments: list[str]) -> None:
     processes.die_with_parent(int(arguments[1]))  # while it warms up; later it sees the end of `control`
     processes.adopt_orphans()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal is the server's to handle
-    loaded = warm(arguments[2:])
+    loaded = warm(arguments[3:], ipython=arguments[2])
     _give_way()
     gc.collect()
     gc.freeze()  # without it a collection in a kernel would unshare every page of these objects
@@ -62,19 +65,22 @@ def main(arguments: list[str]) -> None:
 
 def go_on(words: str) -> None:
     """Be a live process that another began, see afresh.py."""
-    warm([])
-    worker_loop.live(*afresh.begun(words))
+    begin, enter = afresh.begun(words)
+    warm([], ipython=enter.ipython_folder)
+    worker_loop.live(begin, enter)
 
 
-def warm(preload: list[str]) -> list[str]:
-    """All that a kernel begins with, loaded; which of those could be."""
-    os.environ["MPLBACKEND"] = _figures()
+def warm(preload: list[str], *, ipython: str) -> list[str]:
+    """All that a kernel begins with, loaded; which of those could be. `ipython` is a folder that has IPython, for an
+    interpreter without it."""
     shells.prepare()
+    if ipython_finder.install(ipython):
+        imports.after("matplotlib", _draw_inline)
+    elif importlib.util.find_spec("matplotlib_inline") is not None:
+        os.environ["MPLBACKEND"] = _INLINE
     loaded = [name for name in preload if _preload(name)]
     if "matplotlib" in sys.modules:
         shells.draw_early()
-        if "quire" in os.environ["MPLBACKEND"]:
-            del os.environ["MPLBACKEND"]  # read when it loaded; for what cells start it would be a riddle
     for ours in ("PYTHONHASHSEED", "JE_ARROW_MALLOC_CONF"):
         os.environ.pop(ours, None)  # read by now, and not for what cells start
     os.environ.update(_ENVIRONMENT)
@@ -98,10 +104,9 @@ def _preload(name: str) -> bool:
     return True
 
 
-def _figures() -> str:
-    """Where figures are drawn to: IPython's own backend, which its users know how to set, or ours."""
-    theirs = all(importlib.util.find_spec(name) is not None for name in ("IPython", "matplotlib_inline"))
-    return "module://matplotlib_inline.backend_inline" if theirs else "module://quire.worker.figures"
+def _draw_inline(matplotlib: ModuleType) -> None:
+    """In place of MPLBACKEND, which programs that cells start inherit: they do not find the server's copy."""
+    matplotlib.rcParams["backend"] = _INLINE
 
 
 class _Zygote:

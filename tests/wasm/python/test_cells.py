@@ -136,6 +136,27 @@ def test_magics_work_where_they_need_no_system(notebook: Notebook) -> None:
     assert notebook.run("import made\nmade.ANSWER").value == 42
 
 
+def test_missing_part_of_ipython_is_named_with_what_there_is(notebook: Notebook) -> None:
+    assert "UsageError: There is no magic %lsmagic in WebAssembly: there are %time" in notebook.run("%lsmagic").text
+    assert "no magic %%capture in WebAssembly" in notebook.run("%%capture kept\n1").text
+    missing = notebook.run("from IPython.display import Audio").raised
+    assert "IPython.display.Audio is not there in WebAssembly. There are DisplayHandle, " in missing
+    assert "No module named 'IPython.utils'" in notebook.run("import IPython.utils").raised
+
+
+def test_help_timing_and_display_classes_are_there(notebook: Notebook) -> None:
+    assert "Signature: len(obj, /)" in notebook.run("len?").text
+    assert notebook.run("%%time\nx = 20\nx + 1").value == 21
+    assert notebook.run("y = %time x + 2\ny").value == 22
+    shown = notebook.run("from IPython.display import *\ndisplay(Markdown('*m*'), JSON({'a': 1}), Latex('$x$'))").shown
+    assert [next(iter(each)) for each in shown] == ["text/markdown", "application/json", "text/latex"]
+    notebook.run("open('p.png', 'wb').write(bytes([137]) + b'PNG' + bytes(30))")
+    assert notebook.run("Image('p.png')").shown[0]["image/png"].startswith(b"\x89PNG")
+    notebook.run("handle = display('first', display_id=True)")
+    assert notebook.run("handle.update('second')").shown[0]["text/plain"] == "'second'"
+    assert notebook.run("import IPython\nIPython.get_ipython() is get_ipython()").value is True
+
+
 def test_streams_a_cell_has_closed_are_there_again(notebook: Notebook) -> None:
     notebook.run("import sys\nsys.stdout.close()\nsys.stderr = None")
     assert notebook.run("print('back')").text == "back\n"

@@ -81,8 +81,9 @@ class PythonKernel:
             raise
         return kernel
 
-    async def enter(self, spec: KernelSpec) -> None:
-        """Become this notebook's: its folder, its limits, its walls."""
+    async def enter(self, spec: KernelSpec, ipython: str = "") -> None:
+        """Become this notebook's: its folder, its limits, its walls. `ipython` is a folder with IPython for an
+        interpreter that may have none."""
         self._spec = spec
         keeper, walls = self._keeper, self._walls
         if keeper.door is not None:
@@ -90,13 +91,14 @@ class PythonKernel:
         walls.limit(spec.limits, spec.checkpoint_bytes)
         if spec.limits.processes:
             keeper.order(do="count", most=spec.limits.processes)
-        trees = walls.trees(spec, (await self._zygote.ready())["places"])
+        trees = walls.trees(spec, (await self._zygote.ready())["places"], [ipython] if ipython else [])
         copies = await self._zygote.trees(trees, keeper.ids) if walls.own_uid else []
         request = messages.Enter(
             workspace=spec.workspace,
             memory=spec.limits.memory,
             cpu=spec.limits.cpu,
             ipython=spec.ipython,
+            ipython_folder=ipython,
             venv=f"{spec.workspace}/.venv" if spec.python == VENV else "",
             environ=walls.environ,
             proxied=bool(walls.environ),

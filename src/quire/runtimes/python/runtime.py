@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import sys
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from quire.core.errors import Failed, Refused
 from quire.core.layers import sentence
 from quire.core.model import KernelSpec, RuntimeInfo
 from quire.core.ports import Relay
+from quire.runtimes.python import ipython_folder
 from quire.runtimes.python import zygote as zygotes
 from quire.runtimes.python.kernel import VENV, PythonKernel
 from quire.runtimes.python.zygote import Zygote
@@ -41,14 +43,18 @@ class PythonRuntime:
         sandbox: str = "off",
         environment: Collection[str] = (),
         workspaces: Collection[Path] = (),
+        libraries: Path,
         at_once: bool = True,
     ) -> None:
-        """`at_once`: warm before anybody asks; else the first kernel waits for what is loaded, and spares come then."""
+        """`libraries`: where the copy of IPython is kept for interpreters without it. `at_once`: warm before anybody
+        asks; else the first kernel waits for what is loaded, and spares come then."""
         self._python = python
         self._calls = calls
         self._preload = preload
         self._sandbox = sandbox
         self._workspaces = workspaces  # where those of all notebooks lie
+        self._libraries = libraries
+        self._copying = asyncio.Lock()
         self._environ = zygotes.environment(None if sandbox == "off" else environment)
         self._cgroups: Cgroups | str = "the setting sandbox is off" if sandbox == "off" else Cgroups.open()
         self._plans: dict[str, Sandbox] = {}  # by interpreter
@@ -63,9 +69,6 @@ class PythonRuntime:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[PythonRuntime]:
         """The zygote warms up while the server answers its first calls; leaving ends every process."""
-        if self._at_once:
-            with contextlib.suppress(Failed):  # the first start says why
-                self._zygotes[self._python] = Zygote.spawn(self._python, self._preload, self._environ)
         self._stocking = asyncio.get_running_loop().create_task(self._stock())
         try:
             yield self
@@ -84,7 +87,7 @@ class PythonRuntime:
             kernel = await self._make(python)
             self._taken.set()
         try:
-            await kernel.enter(spec)
+            await kernel.enter(spec, await self._ipython(VENV if spec.python == VENV else python))
         except BaseException:
             await kernel.close()
             raise
@@ -141,7 +144,7 @@ class PythonRuntime:
             if zygote is None or not zygote.alive:
                 if zygote is not None:
                     await zygote.close()
-                zygote = self._zygotes[python] = Zygote.spawn(python, self._preload, self._environ)
+                zygote = self._zygotes[python] = await self._spawn(python)
             try:
                 async with asyncio.timeout(_WARM):
                     await zygote.ready()
@@ -151,6 +154,20 @@ class PythonRuntime:
                     f"Python did not load {', '.join(self._preload)} within {_WARM:g} s. Call again."
                 ) from None
             return zygote
+
+    async def _spawn(self, python: str) -> Zygote:
+        return Zygote.spawn(python, self._preload, self._environ, await self._ipython(python))
+
+    async def _ipython(self, python: str) -> str:
+        """A folder with IPython, in case this interpreter has none; "" for the server's own, which has it."""
+        if python == sys.executable:
+            return ""
+        async with self._copying:
+            try:
+                return str(await asyncio.to_thread(ipython_folder.ensure, self._libraries))
+            except ipython_folder.NotCopied as error:  # the interpreter may have IPython; cells that need it say why
+                _log.warning("interpreters without IPython have none: %s", error)
+                return ""
 
     def _spare(self) -> PythonKernel | None:
         while self._spares:
@@ -162,7 +179,10 @@ class PythonRuntime:
 
     async def _stock(self) -> None:
         """Keep so many spares; runs until cancelled."""
-        if not self._at_once:
+        if self._at_once:
+            with contextlib.suppress(Failed):  # the first start says why
+                await self._warm(self._python)
+        else:
             await self._taken.wait()
             await asyncio.sleep(_REST)
         while True:

@@ -63,13 +63,14 @@ class Zygote:
         self._loop.add_reader(control.fileno(), self._heard)
 
     @classmethod
-    def spawn(cls, python: str, preload: tuple[str, ...], environ: dict[str, str]) -> Zygote:
+    def spawn(cls, python: str, preload: tuple[str, ...], environ: dict[str, str], ipython: str = "") -> Zygote:
+        """`ipython` is a folder with IPython for an interpreter that may have none."""
         ours, theirs = packets.pair()
         ours.setblocking(False)
         with theirs:
             try:
                 process = subprocess.Popen(
-                    [python, "-P", str(_WORKER), str(theirs.fileno()), str(os.getpid()), *preload],
+                    [python, "-P", str(_WORKER), str(theirs.fileno()), str(os.getpid()), ipython, *preload],
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
                     start_new_session=True,  # all kernels are one group to the scheduler, see worker/zygote.py
@@ -171,7 +172,12 @@ class Zygote:
         self._control.close()
         gone = Failed("The process kernels are made from ended; its words are in the server's log. Call again.")
         if not self._ready.done():
-            self._ready.set_exception(gone)
+            self._ready.set_exception(
+                Failed(
+                    "The process that kernels are made from ended before it was ready. Kernels need Python 3.11 or "
+                    "newer. What it wrote is in the server's log."
+                )
+            )
             self._ready.exception()  # asked for or not, it has been seen
         for waiting in self._asked.values():
             if not waiting.done():

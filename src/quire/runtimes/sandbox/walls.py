@@ -92,11 +92,10 @@ class Walls:
             except OSError as error:
                 raise Failed(f"A kernel's control group could not be limited: {error}.") from error
 
-    def trees(self, spec: KernelSpec, places: list[str]) -> list[tuple[str, bool]]:
-        """What the kernel's root shows besides the system: the interpreter, what was granted, the workspace."""
-        if not self._sandbox.plan.on("mount"):
-            return [(mount.path, mount.writable) for mount in spec.mounts] + [(spec.workspace, True)]
-        shown = dict.fromkeys(places, False)
+    def trees(self, spec: KernelSpec, places: list[str], libraries: list[str]) -> list[tuple[str, bool]]:
+        """What the kernel may see besides the system, each writable or not: where its interpreter lies, folders of
+        libraries, what was granted, the workspace."""
+        shown = dict.fromkeys([*(places if self._sandbox.plan.on("mount") else []), *libraries], False)
         shown |= {mount.path: mount.writable for mount in spec.mounts}
         return list((shown | {spec.workspace: True}).items())
 

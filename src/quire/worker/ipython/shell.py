@@ -110,6 +110,7 @@ class ZMQInteractiveShell(_Base):
         self.shows: Any = None
         self.quiet = False
         self.formatting = 0  # values, one within the other
+        self.transformed = ""  # the Python of the cell that run_cell runs, or "" before it is known
         self.show_result: Callable[[Any], None] = lambda value: None
         self.report: Callable[[BaseException, str], None] = lambda error, text: None
         super().__init__(**given)
@@ -192,7 +193,13 @@ class ZMQInteractiveShell(_Base):
         return (*self.input_transformers_cleanup, *self.input_transformers_post) != self._transformers
 
     def transform(self, code: str) -> str:
-        return self.transform_cell(code)
+        return str(super().transform_cell(code))
+
+    def transform_cell(self, raw_cell: str) -> str:
+        """The Python of a cell that run_cell is to run; of cells that a cell runs, the outer one is remembered."""
+        code = self.transform(raw_cell)
+        self.transformed = self.transformed or code
+        return code
 
     def is_plain(self, kind: type) -> bool:
         """Whether nobody registered a form of his own for this builtin type."""

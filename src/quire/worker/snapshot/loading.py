@@ -103,7 +103,9 @@ def find_ours(module: str, name: str, namespace: dict[str, Any]) -> Any:
     known_as = MOVED.get(full, full)
     if known_as in REBUILDS:
         return REBUILDS[known_as]
-    value: Any = sys.modules[module]  # not by an import: the package `quire` is not there while cells run
+    value: Any = sys.modules.get(module)  # not by an import: the package `quire` is not there while cells run
+    if value is None:
+        raise ImportError(f"this version of Quire has no {full}")
     for part in name.split("."):
         value = getattr(value, part)
     return value

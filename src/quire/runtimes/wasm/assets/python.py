@@ -25,13 +25,14 @@ _OURS = Path(__file__).parents[3]  # the package itself
 _GUEST = _OURS / "runtimes" / "wasm" / "guest"
 _WIRE = "__init__ frames messages relay schemas searching texts tools"
 _WORKER = """
-    __init__ commands debugger display distributions errors evaluation event_loop executor figures hints history imports
+    __init__ commands debugger display distributions errors evaluation event_loop executor hints history imports
     interrupts namespace packages pip previews reserve scripts shells tables tracking
 """
 _IN_PLACE = {
     "commands.py": "worker",
     "pip.py": "worker",
     "reserve.py": "worker",
+    "shells.py": "worker",
     "relay.py": "worker/capabilities",
 }
 _ZONES = "zones"  # a file that guest/zones.py reads
@@ -130,8 +131,7 @@ def sources() -> Iterator[tuple[str, Path]]:
         yield f"quire/{package}/__init__.py".replace("//", "/"), _GUEST / "in_place" / "__init__.py"
     parts = [_OURS / "wire" / f"{each}.py" for each in _WIRE.split()]
     parts += [_OURS / "worker" / f"{each}.py" for each in _WORKER.split()]
-    for folder in ("worker/capabilities", "worker/shim"):
-        parts += sorted((_OURS / folder).rglob("*.py"))
+    parts += sorted((_OURS / "worker" / "capabilities").rglob("*.py"))
     parts += [each for each in sorted(_GUEST.glob("*.py")) if each.name != "app.py"]
     for source in parts:
         within = source.relative_to(_OURS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import contextlib
 import getpass
-import importlib
 import io
 import os
 import pathlib
@@ -15,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from quire.runtimes.wasm.guest import absent
+from quire.runtimes.wasm.guest import absent, displays, figures
 from quire.runtimes.wasm.guest.files import Files
 from quire.wire import messages, texts
 from quire.wire.messages import (
@@ -35,13 +34,12 @@ from quire.wire.messages import (
     Run,
     Value,
 )
-from quire.worker import figures, namespace, reserve, tables
+from quire.worker import namespace, reserve, tables
 from quire.worker.capabilities import relay
 from quire.worker.capabilities.known import Known
 from quire.worker.errors import InputNotAvailable, raised
 from quire.worker.executor import Executor
 from quire.worker.interrupts import Interrupts
-from quire.worker.shim import shell
 
 _FIRST = (
     "1 + 1",
@@ -71,7 +69,8 @@ class Kernel:
         self._held = ""  # an event that waits for the next
         self._ran = False  # since the last request came
         figures.shows = self._executor.display
-        builtins.display = self._display  # type: ignore[attr-defined]
+        self._executor.display.at_end = figures.flush
+        builtins.display = displays.display  # type: ignore[attr-defined]
         builtins.input = _no_input
         getpass.getpass = _no_input
         self._own_streams()
@@ -201,11 +200,6 @@ class Kernel:
         value = self._executor.namespace[name]
         return Value(value=namespace.as_json(value), what=namespace.type_of(value))
 
-    def _display(self, *values: Any, **given: Any) -> Any:
-        self._executor.shells.get()
-        shown: Any = importlib.import_module("IPython.display")  # the shim's
-        return shown.display(*values, **given)
-
     def _write(self, fd: int, data: Any, /) -> int:
         """os.write(), which for the descriptors of stdout and stderr is what Python's own streams are."""
         if fd not in (1, 2):
@@ -303,13 +297,11 @@ def _touch_streams() -> None:
 
 def warm_up(*more: str) -> None:
     """When the component is built: what a first cell would load and work out is there for all of them."""
-    finders = list(sys.meta_path)
+    displays.install()
     kernel = Kernel(lambda said: "")
     for code in (*_FIRST, *more):
         kernel.handle(texts.dump(Run(run="r", code=code, name="cell 1", count=1)))
     kernel.handle(texts.dump(Inspect()))
-    sys.meta_path[:] = finders  # or the next one takes the shim for IPython itself
-    shell.forget()  # or what its cells display goes to this one
 
 
 def _no_input(prompt: object = "", /, *given: Any, **named: Any) -> NoReturn:

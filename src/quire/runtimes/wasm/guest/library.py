@@ -12,13 +12,10 @@ import importlib.machinery
 import importlib.util
 import marshal
 import os
-import pkgutil
 import sys
 import zlib
 from collections.abc import Sequence
 from types import CodeType, ModuleType
-
-from quire.worker import shim
 
 _LEFT_OUT = """
     __pycache__ __phello__ antigravity.py config-3.14-wasm32-wasi ctypes curses dbm ensurepip idlelib
@@ -31,7 +28,6 @@ _OFTEN = """
     pathlib pickle platform pprint queue random re reprlib secrets shutil signal sqlite3 statistics string struct
     tempfile textwrap threading time timeit token tokenize traceback types typing unicodedata unittest
     urllib.parse uuid warnings weakref xml.etree.ElementTree zipfile zlib zoneinfo _strptime bdb pdb
-    IPython IPython.display
 """
 _files: dict[str, tuple[bytes, bytes, bool]] = {}  # code and source, compressed, and whether it is a package
 _places: dict[str, str] = {}
@@ -73,8 +69,6 @@ def _read(path: str, name: str, is_package: bool) -> None:
 
 def load_what_is_often_used() -> None:
     """When the component is built: what is loaded then costs a notebook nothing."""
-    for each in pkgutil.walk_packages(shim.__path__, f"{shim.__name__}."):
-        importlib.import_module(each.name)
     for name in _OFTEN.split():
         importlib.import_module(name)
 

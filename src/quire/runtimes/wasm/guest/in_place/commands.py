@@ -12,4 +12,4 @@ def system(command: str) -> NoReturn:
     )
 
 
-getoutput = output_text = system
+getoutput = system

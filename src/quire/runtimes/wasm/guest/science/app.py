@@ -52,7 +52,7 @@ def _load() -> None:
     sys.stdlib_module_names -= {name for name in absent.WHY if not _has(name)}  # or tracebacks say other words of them
     asynchronous.install()
     _without_advice()
-    os.environ["MPLBACKEND"] = "module://quire.worker.figures"
+    os.environ["MPLBACKEND"] = "module://quire.runtimes.wasm.guest.figures"
     for name in _OFTEN.split():
         importlib.import_module(name)
     del os.environ["MPLBACKEND"]  # read when it loaded

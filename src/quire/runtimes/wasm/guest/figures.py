@@ -7,17 +7,13 @@ Figures still open when a cell ends are shown then, as notebooks do.
 from __future__ import annotations
 
 import io
-import struct
 import sys
 from typing import Any
 
 from quire.worker.display import Display
-from quire.worker.shim import settings
-
-_MIMES = {"png": "image/png", "jpeg": "image/jpeg", "svg": "image/svg+xml", "pdf": "application/pdf"}
 
 shows: Display | None = None
-"""Set by the worker's loop: where a shown figure goes."""
+"""Set by the kernel: where a shown figure goes."""
 
 
 def __getattr__(name: str) -> Any:
@@ -51,7 +47,7 @@ def flush() -> None:
     for number in pyplot.get_fignums():
         figure = pyplot.figure(number)
         try:
-            shows.publish(*bundle_of(figure), value=figure)
+            shows.publish(bundle_of(figure), value=figure)
         finally:
             pyplot.close(figure)
 
@@ -61,18 +57,8 @@ def _is_backend() -> bool:
     return str(dict.get(matplotlib.rcParams, "backend", "")).startswith("module://quire")
 
 
-def bundle_of(figure: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The figure in the formats that were asked for; one drawn twice as fine with the size it is meant to have."""
-    data: dict[str, Any] = {"text/plain": repr(figure)}
-    metadata: dict[str, Any] = {}
-    for format_ in settings.inline.formats:
-        fine = format_ == "retina"
-        mime = _MIMES["png" if fine else format_]
-        more = {"dpi": 2 * figure.dpi} if fine else {}
-        picture = io.BytesIO()
-        figure.savefig(picture, format="png" if fine else format_, **{**settings.inline.print_options, **more})
-        data[mime] = picture.getvalue().decode() if format_ == "svg" else picture.getvalue()
-        if fine:
-            width, height = struct.unpack("!II", data[mime][16:24])
-            metadata[mime] = {"width": width // 2, "height": height // 2}
-    return data, metadata
+def bundle_of(figure: Any) -> dict[str, Any]:
+    """The figure as a picture, and its text."""
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", bbox_inches="tight")
+    return {"text/plain": repr(figure), "image/png": picture.getvalue()}

@@ -1,4 +1,4 @@
-"""Shell commands in a terminal of their own, and the values filled into them."""
+"""Shell commands in a terminal of their own."""
 
 from __future__ import annotations
 
@@ -8,15 +8,10 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
-from IPython.utils.text import DollarFormatter
-from IPython.utils.text import SList as Theirs
 
 from quire.worker.commands import getoutput, system
-from quire.worker.shim.expansion import expanded
-from quire.worker.shim.slist import SList
 from tests.support.processes import alive
 from tests.support.waiting import wait_until
 
@@ -103,59 +98,6 @@ def test_pip_is_that_of_the_kernel(command: str, capsys: Captured) -> None:
 def test_output_of_both_streams_as_lines() -> None:
     lines = getoutput("echo a b; echo c d >&2; test -t 1 || echo no terminal")
     assert lines == ["a b", "c d", "no terminal"]
-    assert isinstance(lines, SList)
-
-
-LISTING = ["-rw 10 alpha.py", "drw 9 beta", "-rw 7 Gamma.PY", ""]
-ASKED: list[Any] = [
-    lambda lines: lines.n,
-    lambda lines: lines.s,
-    lambda lines: lines.l,
-    lambda lines: lines.p,
-    lambda lines: lines.nlstr + lines.spstr,
-    lambda lines: lines.grep("py"),
-    lambda lines: lines.grep("py", prune=True),
-    lambda lines: lines.grep("^1", field=1),
-    lambda lines: lines.grep(lambda line: "a" in line),
-    lambda lines: lines.fields(),
-    lambda lines: lines.fields(2, 0),
-    lambda lines: lines.fields(9),
-    lambda lines: lines.grep("r").sort(1, nums=True),
-    lambda lines: lines.sort(),
-]
-
-
-@pytest.mark.parametrize("ask", ASKED, ids=range(len(ASKED)))
-def test_lines_answer_as_those_of_ipython_do(ask: Any) -> None:
-    assert ask(SList(LISTING)) == ask(Theirs(LISTING))
-
-
-class Thing:
-    a = 5
-
-
-NAMES: dict[str, Any] = {"x": 1, "s": "a b", "o": Thing(), "l": [1, 2], "d": {"k": "v"}, "f": 1.5}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("echo $x", "echo {x}", "echo $$x", "echo $HOME", "echo $HOME {x}", "echo {{x}}", "echo {l[0]}", "{}", "{0}"),
-        *('echo {d["k"]}', "echo {d['k']}", "{f!r}", "{x+1}", "$o.a", "$x.", "$x.y", "{", "}", "awk '{print $1}'"),
-        *("echo '$x'", "echo '$x' $x", '"$x"', "it's $x", "a'b' $x 'c'", "${x}", "$s$x", "echo $1", "$$$x", "$$"),
-        *("{x} {nope}", "$x!", "$(ls)", "`ls` $x", "$x 'a", "'$x' '$$x' {x}", '{", ".join(map(str,l))}', "$l[0]", "$d"),
-    ],
-)
-def test_values_are_filled_in_as_ipython_does(text: str) -> None:
-    try:
-        wanted = DollarFormatter().vformat(text, [], dict(NAMES))
-    except Exception:  # then IPython leaves the text as it is
-        wanted = text
-    assert expanded(text, dict(NAMES)) == wanted
-
-
-def test_a_number_can_be_formatted() -> None:
-    assert expanded("{f:.3f}", NAMES) == "1.500"
 
 
 def test_it_needs_no_terminals_of_the_machine(tmp_path: Path) -> None:

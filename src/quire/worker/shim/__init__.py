@@ -1,1 +1,0 @@
-"""What cells get where IPython is not installed: its syntax, magics, display classes and `get_ipython()`."""
