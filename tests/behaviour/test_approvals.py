@@ -152,6 +152,13 @@ async def test_any_answer_but_yes_denies_the_call(table: Table, answer: Any) -> 
     assert await table.value(f"isinstance(error, ToolError), {WIPE}") == [True, "wiped /all"]
 
 
+async def test_wrong_arguments_are_refused_before_a_person_is_asked(table: Table) -> None:
+    found = (await table.run("quick.wipe(5)")).structured_content
+    assert found["error_type"] == "TypeError"
+    assert found["error_message"].startswith("quick.wipe: argument path must be a string, not 5. Its signature: wipe(")
+    assert table.person.asked == [] == table.quick.calls()
+
+
 async def test_calls_that_destroy_nothing_are_not_asked_about(table: Table) -> None:
     assert await table.value("quick.echo(1)") == "1"
     assert table.person.asked == []

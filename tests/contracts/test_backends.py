@@ -19,7 +19,7 @@ import pytest
 
 from quire.capabilities.connections import McpBackends, McpConnection
 from quire.core.capability import Backend
-from quire.core.errors import CallTimeout, Failed, Lost
+from quire.core.errors import CallTimeout, Failed, Lost, WrongArguments
 from quire.wire.messages import shallow
 from tests.support.backend_listener import Heard, misbehaving
 from tests.support.backends import BACKENDS
@@ -185,6 +185,19 @@ async def test_a_tool_that_fails_is_a_result_with_its_words(good: Connected) -> 
 
 async def test_an_answer_that_is_not_what_its_schema_says_is_an_answer(good: Connected) -> None:
     assert (await call(good[0], "sloppy")).structured == {"n": "one"}
+
+
+async def test_arguments_are_checked_against_what_is_declared_now(good: Connected) -> None:
+    connection, heard = good
+    connection.check("add", {"a": 1})
+    with pytest.raises(WrongArguments, match="must be an integer, not 'one'"):
+        connection.check("add", {"a": "one"})
+    name = f"later_{os.urandom(3).hex()}"
+    connection.check(name, {"anything": 1})
+    await call(connection, "grow", name=name)
+    await heard.until(lambda: heard.offers)
+    with pytest.raises(WrongArguments, match="anything is not known; there are none"):
+        connection.check(name, {"anything": 1})
 
 
 async def test_progress_and_logs_are_heard_while_a_call_runs(good: Connected) -> None:

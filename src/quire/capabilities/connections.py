@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -21,8 +22,10 @@ from quire.core.errors import CallTimeout, Failed, Lost, NotFound, QuireError, R
 if TYPE_CHECKING:  # the client libraries take long to import: not before the first backend
     from mcp.shared.dispatcher import Dispatcher
 
+    from quire.capabilities.arguments import ArgumentChecks
     from quire.capabilities.sessions import Session
 
+_CHECKS = "quire.capabilities.arguments"
 _FAREWELL = 3.0  # seconds an HTTP server has to hear that the session ends
 _GRACE = 1.0  # seconds a process has to end by itself, and again after SIGTERM
 _HURRY = 0.3  # the same, for one that has never answered
@@ -125,6 +128,7 @@ class McpConnection:
         self._stop = asyncio.Event()
         self._session: Session | None = None
         self._offered = Offered()
+        self._checks: ArgumentChecks | None = None
         self._gone = ""  # why it is, a sentence
         self._plain = "Its server cannot be reached."  # the same for code that calls, which is told of no path
         self._closed = False
@@ -164,6 +168,10 @@ class McpConnection:
     async def _leave(self) -> None:
         with anyio.CancelScope(shield=True):
             await self.close()
+
+    def check(self, tool: str, arguments: dict[str, Any]) -> None:
+        if self._checks is not None:
+            self._checks.check(tool, arguments)
 
     async def call(
         self,
@@ -333,7 +341,8 @@ class McpConnection:
         async with Session.over(dispatcher, self._logged, self._secrets.redact_data) as session:
             try:
                 await session.greet(greeting)
-                self._offered = await session.offered(timeout=_LISTING)
+                await asyncio.to_thread(import_module, _CHECKS)  # it may take a second if Jupyter is installed, too
+                self._set_offered(await session.offered(timeout=_LISTING))
                 self._session = session
                 self._ready.set_result(None)
                 following = self._loop.create_task(session.follow(self._offered, self._changed))
@@ -347,8 +356,13 @@ class McpConnection:
                     task.cancel()
         return None
 
+    def _set_offered(self, offered: Offered) -> None:
+        from quire.capabilities.arguments import ArgumentChecks
+
+        self._offered, self._checks = offered, ArgumentChecks(offered)
+
     def _changed(self, offered: Offered) -> None:
-        self._offered = offered
+        self._set_offered(offered)
         self._listener.changed(offered)
 
     def _logged(self, level: str, text: str) -> None:

@@ -31,6 +31,9 @@ class Connection(Protocol):
     @property
     def offered(self) -> Offered: ...
 
+    def check(self, tool: str, arguments: dict[str, Any]) -> None:
+        """Raises WrongArguments if they do not fit the schema the tool declares, as far as it can be trusted."""
+
     async def call(
         self,
         tool: str,

@@ -2,7 +2,8 @@
 
     QuireError
     ├─ Refused        the call itself is wrong: change it; nothing has changed here
-    │  └─ Stale       the cell was edited meanwhile: read it again
+    │  ├─ Stale       the cell was edited meanwhile: read it again
+    │  └─ WrongArguments  the arguments do not fit the schema of a backend's tool
     ├─ NotFound       no such thing: choose one of those named
     │  └─ NotInstalled  no such capability
     ├─ OverLimit      a limit is reached: wait as long as it says, or make room; nothing has changed here
@@ -28,6 +29,15 @@ class QuireError(Exception):
 
 class Refused(QuireError):
     """The call cannot be done as it is; nothing was changed."""
+
+
+class WrongArguments(Refused):
+    """The arguments of a call do not fit the schema of a backend's tool. `path` leads to the value, `what` says what
+    is wrong with it (a sentence's end), `is_type` whether that is its type."""
+
+    def __init__(self, path: tuple[str | int, ...], what: str, *, is_type: bool = False) -> None:
+        super().__init__(f"{'.'.join(map(str, path)) or 'what it is given'} {what}.")
+        self.path, self.what, self.is_type = path, what, is_type
 
 
 class Stale(Refused):

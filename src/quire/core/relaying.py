@@ -23,11 +23,11 @@ from quire.core.capability_names import OURS
 from quire.core.capability_ports import Backends, Connection
 from quire.core.capability_request import approve_of
 from quire.core.confines import Confines
-from quire.core.errors import CallTimeout, Failed, Lost, NotFound, NotInstalled, QuireError
+from quire.core.errors import CallTimeout, Failed, Lost, NotFound, NotInstalled, QuireError, WrongArguments
 from quire.core.leftovers import Leftovers
 from quire.core.links import Link
 from quire.core.model import KernelSpec, NotebookId, Principal
-from quire.wire import messages, relay
+from quire.wire import messages, relay, tools
 from quire.wire.relay import Called, Refused, Returned
 
 log = logging.getLogger(__name__)
@@ -54,6 +54,14 @@ class TooMany(Failed):
 
 class Cancelled(Failed):
     """The run was stopped while the call was under way."""
+
+
+class ArgumentsRefused(errors.Refused):
+    """The arguments do not fit the tool's schema; nothing was sent."""
+
+    def __init__(self, message: str, *, is_type: bool) -> None:
+        super().__init__(message)
+        self.is_type = is_type
 
 
 class Relaying:
@@ -123,9 +131,10 @@ class Relaying:
             outcome = "approved" if called.do == "approve" else "ok"
             return Returned(call=called.call, value=value)
         except QuireError as error:
-            outcome = _kind(error)
-            hint = "" if isinstance(error, NotInstalled) else _hint(called, outcome)
-            return Refused(call=called.call, kind=outcome, message=self._tell(active, called, error), hint=hint)
+            kind = _kind(error)
+            outcome = "refused" if isinstance(error, ArgumentsRefused) else kind
+            hint = "" if isinstance(error, NotInstalled) else _hint(called, kind)
+            return Refused(call=called.call, kind=kind, message=self._tell(active, called, error), hint=hint)
         except Exception as error:  # a fault of ours costs this call, not the kernel
             log.exception("a call of %s.%s", called.capability, called.method)
             outcome = "refused"
@@ -199,6 +208,7 @@ class Relaying:
         connection = await link.connection()  # first of all: what it declares is what it declares now
         if called.do == "tool":
             tool = _tool(link.capability, called.method)
+            _check_arguments(connection, link, tool, called.given)
             default = Approve.ASK if tool.hints.get("destructiveHint") is True else Approve.NEVER
             await self._approve(active, spec, called, default, link)
             result = await self._call(connection, link, active, called, timeout)
@@ -291,6 +301,14 @@ def _tool(capability: Capability, name: str) -> Tool:
     raise NotFound(f"{capability.name} has no tool {name!r} now. {capability.name}.describe() lists those it has.")
 
 
+def _check_arguments(connection: Connection, link: Link, tool: Tool, given: dict[str, Any]) -> None:
+    try:
+        connection.check(tool.name, given)
+    except WrongArguments as wrong:
+        said = tools.argument_error(vars(tool), link.python_name(tool.name), wrong.path, wrong.what)
+        raise ArgumentsRefused(said, is_type=wrong.is_type) from wrong
+
+
 def _words(result: Result) -> str:
     texts = [str(block.get("text", "")) for block in result.content if block.get("type") == "text"]
     return "\n".join(filter(None, texts)) or "The tool failed without a word."
@@ -304,6 +322,8 @@ def _kind(error: QuireError) -> str:
             return "denied"
         case Cancelled():
             return "cancelled"
+        case ArgumentsRefused(is_type=is_type):
+            return "wrong_type" if is_type else "wrong_value"
         case Lost() | NotInstalled():
             return "gone"
         case Failed() if not isinstance(error, TooMany):

@@ -12,7 +12,7 @@ from typing import Any, get_args
 from quire.wire.messages import one, says, shallow
 
 DOES = ("tool", "resources", "read", "prompts", "prompt", "rest", "approve", "install", "uninstall", "catalog")
-KINDS = ("tool", "timeout", "denied", "gone", "refused", "cancelled")
+KINDS = ("tool", "timeout", "denied", "gone", "refused", "cancelled", "wrong_type", "wrong_value")
 
 
 def _given(value: Any) -> bool:

@@ -154,12 +154,13 @@ def resolved(schema: Any, root: Any) -> Any:
         if not isinstance(schema, dict) or "$ref" not in schema:
             return schema
         beside = {key: value for key, value in schema.items() if key != "$ref"}
-        there = _there(schema["$ref"], root)
+        there = referred_to(schema["$ref"], root)
         schema = {**there, **beside} if isinstance(there, dict) else there
     return {}
 
 
-def _there(reference: Any, root: Any) -> Any:
+def referred_to(reference: Any, root: Any) -> Any:
+    """What a `$ref` within `root` refers to; {} if it is elsewhere or there is no such place."""
     if not isinstance(reference, str) or not reference.startswith("#"):
         return {}
     at = root

@@ -195,6 +195,18 @@ def first_line(description: Any, most: int = _LINE) -> str:
     return said if len(said) <= most else f"{said[: most - 1].rstrip()}…"
 
 
+def argument_error(tool: Any, name: str, path: tuple[str | int, ...], what: str) -> str:
+    """`argument labels[1] must be a string, not 1. Its signature: ...`: what is wrong with the value at this path of
+    the arguments, which are called what they are called in Python."""
+    said = signature(tool, name)
+    if not path:
+        return f"what it is given {what}. Its signature: {said}"
+    names = {each.original: each.name for each in parameters(tool.get("input"))}
+    first = names.get(str(path[0]), str(path[0]))
+    inner = "".join(f"[{part!r}]" for part in path[1:])
+    return f"argument {first}{inner} {what}. Its signature: {said}"
+
+
 def line(tool: Any, name: str = "") -> str:
     """Signature and first line."""
     about = first_line(tool.get("description") if isinstance(tool, dict) else "")

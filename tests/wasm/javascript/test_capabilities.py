@@ -54,6 +54,8 @@ def test_what_is_refused_is_an_error_with_its_name(math: Any) -> None:
         ("denied", "ApprovalDenied"),
         ("gone", "CapabilityGone"),
         ("tool", "ToolError"),
+        ("wrong_type", "TypeError"),
+        ("wrong_value", "RangeError"),
     ):
         math.host.answer = lambda called, kind=kind: relay.Refused(
             call=called.call, kind=kind, message="No.", hint="Do."

@@ -39,7 +39,26 @@ class CapabilityGone(ToolError):
     """The server behind a capability cannot be reached, or is not installed."""
 
 
-KINDS: dict[str, type[ToolError]] = {"timeout": ToolTimeout, "denied": ApprovalDenied, "gone": CapabilityGone}
+class WrongArguments(ToolError):
+    """The arguments do not fit the tool's schema; nothing was sent to the server. Code gets it as `as_builtin`."""
+
+    builtin: type[Exception] = ValueError
+
+    def as_builtin(self) -> Exception:
+        return self.builtin(str(self))
+
+
+class WrongType(WrongArguments):
+    builtin = TypeError
+
+
+KINDS: dict[str, type[ToolError]] = {
+    "timeout": ToolTimeout,
+    "denied": ApprovalDenied,
+    "gone": CapabilityGone,
+    "wrong_type": WrongType,
+    "wrong_value": WrongArguments,
+}
 ALL = (ToolError, ToolTimeout, ApprovalDenied, CapabilityGone)
 
 for _each in ALL:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn, Protocol
 
 from quire.wire import tools
-from quire.worker.capabilities import checking, signatures
+from quire.worker.capabilities import plain_values, signatures
 from quire.worker.capabilities.errors import ToolError
 
 KEPT = "__capabilities__"  # under which the notebook's variables have them, so that a snapshot does
@@ -98,9 +98,9 @@ def _is_whole(name: Any, entry: Any) -> bool:
 
 def _sayable(value: Any) -> Any:
     try:
-        made = checking.plain(value)
+        made = plain_values.plain(value)
         return made if len(json.dumps(made)) <= _ABOUT else repr(value)[:_ABOUT]
-    except (checking.Wrong, ValueError):
+    except (plain_values.NotJson, ValueError):
         return repr(value)[:_ABOUT]
 
 

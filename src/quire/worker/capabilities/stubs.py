@@ -9,8 +9,8 @@ from typing import Any, NoReturn, Protocol
 
 from quire.wire import schemas, tools
 from quire.wire.tools import Parameter
-from quire.worker.capabilities import checking, results, typed
-from quire.worker.capabilities.errors import CapabilityGone, ToolError
+from quire.worker.capabilities import plain_values, results, typed
+from quire.worker.capabilities.errors import CapabilityGone, ToolError, WrongArguments
 from quire.worker.capabilities.results import Record, Resource
 
 _SHOWN = 30  # methods in a repr
@@ -253,17 +253,15 @@ class Method:
         return self._parameters
 
     def _words(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
-        """What is sent: bound, plain, and checked."""
+        """What is sent: the arguments by their own names, as plain data. The server checks them."""
         timeout = named.pop(tools.TIMEOUT, None)
         if timeout is not None and (type(timeout) not in (int, float) or not timeout > 0):
             raise ValueError(f"_timeout= takes seconds, a number over 0, not {timeout!r}.")
-        schema = self._tool.get("input")
-        bound = self._bound(arguments, named)
         try:
-            given = checking.plain(bound)
-            checking.check(given, schema)
-        except checking.Wrong as wrong:
-            raise (TypeError if wrong.typed else ValueError)(self._said(wrong)) from None
+            given = plain_values.plain(self._bound(arguments, named))
+        except plain_values.NotJson as wrong:
+            said = tools.argument_error(self._tool, self.__name__, wrong.path, wrong.what)
+            raise (TypeError if wrong.typed else ValueError)(f"{self._where}: {said}") from None
         return {
             "capability": self._capability._name,
             "method": self._own_name,
@@ -297,17 +295,8 @@ class Method:
     def _refuse(self, what: str) -> NoReturn:
         raise TypeError(f"{self._where} {what}. Its signature: {tools.signature(self._tool, self.__name__)}")
 
-    def _said(self, wrong: checking.Wrong) -> str:
-        signature = tools.signature(self._tool, self.__name__)
-        if not wrong.path:
-            return f"{self._where}: what it is given {wrong.what}. Its signature: {signature}"
-        names = {each.original: each.name for each in self._known_parameters()}
-        first = names.get(wrong.path[0], str(wrong.path[0]))
-        inner = "".join(f"[{part!r}]" for part in wrong.path[1:])
-        return f"{self._where}: argument {first}{inner} {wrong.what}. Its signature: {signature}"
 
-
-def _told(error: ToolError, tool: str, given: dict[str, Any]) -> ToolError:
+def _told(error: ToolError, tool: str, given: dict[str, Any]) -> Exception:
     """The error with what was called, and without the frames it came through."""
     error.tool, error.args_given = error.tool or tool, error.args_given or given
-    return error.with_traceback(None)
+    return error.as_builtin() if isinstance(error, WrongArguments) else error.with_traceback(None)

@@ -9,7 +9,13 @@ from quire.runtimes.wasm.host.guest import Host
 from quire.wire import messages, relay, schemas, tools
 
 LARGEST = 8 << 20  # bytes of what is asked: it has to fit in a frame
-_NAMES = {"timeout": "ToolTimeout", "denied": "ApprovalDenied", "gone": "CapabilityGone"}
+_NAMES = {
+    "timeout": "ToolTimeout",
+    "denied": "ApprovalDenied",
+    "gone": "CapabilityGone",
+    "wrong_type": "TypeError",
+    "wrong_value": "RangeError",
+}
 _ALLOWED = ("tool", "resources", "read", "prompts", "prompt")
 
 
