@@ -16,6 +16,7 @@ from starlette.requests import Request
 from quire.frontends.http import metrics
 from quire.frontends.http.probes import may_see_metrics
 from tests.support.http_users import Users, bearer
+from tests.support.quick_backend import Quick, install
 from tests.support.servers import call, http_client, http_server, stdio_client
 from tests.support.waiting import DEADLINE, reached
 
@@ -71,6 +72,45 @@ async def test_metrics_count_calls_runs_kernels_and_checkpoints(url: str) -> Non
     ends = [float(end) for end in re.findall(r'tool="execute",le="([^"]+)"', "\n".join(found))]
     counts = [found[f'quire_call_seconds_bucket{{tool="execute",le="{end}"}}'] for end in (*map(written, ends),)]
     assert ends == sorted(ends) and counts == sorted(counts)
+
+
+METRICS = {
+    "process_cpu_seconds_total": ("counter", "Processor time of the server's own process.", set()),
+    "process_open_fds": ("gauge", "Descriptors that it has open.", set()),
+    "process_resident_memory_bytes": ("gauge", "Memory of the server's own process.", set()),
+    "quire_audit_lost_total": ("counter", "Calls that could not be written to the audit log.", set()),
+    "quire_build_info": ("gauge", "The version that runs.", {"version"}),
+    "quire_call_seconds": ("histogram", "Seconds such a call took, by tool.", {"tool", "le"}),
+    "quire_calls_total": ("counter", "Calls of clients that ended, by tool and outcome.", {"tool", "outcome"}),
+    "quire_capability_call_seconds": ("histogram", "Seconds such a call took.", {"le"}),
+    "quire_capability_calls_total": ("counter", "Calls of capabilities by cells, by outcome.", {"outcome"}),
+    "quire_checkpoints": ("gauge", "Checkpoints that live kernels hold.", set()),
+    "quire_kernels_live": ("gauge", "Kernels that live.", set()),
+    "quire_kernels_spare": ("gauge", "Kernels that are kept ready.", set()),
+    "quire_run_seconds": ("histogram", "Seconds a run took.", {"le"}),
+    "quire_runs_active": ("gauge", "Runs under way.", set()),
+    "quire_runs_total": ("counter", "Runs that ended, by outcome.", {"outcome"}),
+    "quire_runs_waiting": ("gauge", "Runs that wait for their turn.", set()),
+    "quire_store_bytes": ("gauge", "Bytes on disk, by part; looked at every 30 seconds.", {"part"}),
+    "quire_store_free_bytes": ("gauge", "Bytes that the disk has left.", set()),
+}
+"""Dashboards and alerts of operators depend on these: type, help, labels."""
+
+
+async def test_metrics_keep_their_names_types_labels_and_help(data_dir: Path, tmp_path: Path) -> None:
+    quick = Quick(journal=tmp_path / "journal")
+    with http_server(data_dir) as (url, _):
+        async with http_client(url) as client:
+            await install(client, "quick", quick.command)
+            await call(client, "execute", code="quick.echo(1)")
+        told = httpx2.get(url.replace("/mcp", "/metrics")).text
+    kinds = dict(re.findall(r"# TYPE (\S+) (\w+)", told))
+    helps = dict(re.findall(r"# HELP (\S+) (.+)", told))
+    labels: dict[str, set[str]] = {}
+    for name, said in re.findall(r"^([a-z_]+)(\{.*\})? \S+$", told, re.MULTILINE):
+        base = re.sub("_(bucket|sum|count)$", "", name)
+        labels.setdefault(base if base in kinds else name, set()).update(re.findall(r'([a-z_]+)="', said))
+    assert {name: (kinds[name], helps[name], labels[name]) for name in labels} == METRICS
 
 
 def seen(url: str) -> dict[str, float]:
