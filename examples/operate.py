@@ -36,9 +36,9 @@ def look(url: str) -> None:
     assert httpx2.get(f"{url}/healthz").json() == {"status": "ok"}
     assert httpx2.get(f"{url}/readyz", timeout=30).json() == {"status": "ready"}
     lines = httpx2.get(f"{url}/metrics").text.splitlines()
-    assert 'quire_calls_total{tool="execute",outcome="ok"} 1' in lines
-    assert 'quire_runs_total{outcome="error"} 1' in lines
-    assert "quire_audit_lost_total 0" in lines
+    assert 'quire_calls_total{outcome="ok",tool="execute"} 1.0' in lines
+    assert 'quire_runs_total{outcome="error"} 1.0' in lines
+    assert "quire_audit_lost_total 0.0" in lines
 
 
 def read_log(env: dict[str, str]) -> None:

@@ -1,6 +1,7 @@
 """What wire, worker and core may import, all else refused; import-linter can only list what is forbidden."""
 
 import ast
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -107,3 +108,10 @@ def full_name(module: str, name: str) -> str:
     """`from quire.wire import messages` imports the module quire.wire.messages, not all of quire.wire."""
     place = SOURCE.joinpath(*module.split("."), name)
     return f"{module}.{name}" if place.is_dir() or place.with_suffix(".py").is_file() else module
+
+
+def test_a_server_starts_without_libraries_that_only_some_calls_need() -> None:
+    code = "import sys, quire.cli, quire.compose, quire.frontends.mcp.stdio, quire.frontends.http.serve\n"
+    code += "print([name for name in ('jsonschema', 'prometheus_client') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

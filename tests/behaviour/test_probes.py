@@ -32,7 +32,8 @@ def parsed(text: str) -> dict[str, float]:
             continue
         sample = SAMPLE.fullmatch(line)
         assert sample, line
-        name = f"{sample[1]}{{{sample[2]}}}" if sample[2] else sample[1]
+        labels = ",".join(sorted(re.findall(r'[a-z_]+="[^"]*"', sample[2] or "")))  # their order means nothing
+        name = f"{sample[1]}{{{labels}}}" if labels else sample[1]
         assert name not in found, line
         found[name] = float(sample[3])
     return found
@@ -58,19 +59,19 @@ async def test_metrics_count_calls_runs_kernels_and_checkpoints(url: str) -> Non
     named = dict(re.findall(r"# HELP (\S+) (.+)", httpx2.get(url.replace("/mcp", "/metrics")).text))
     assert named.items() <= metrics.HELP.items()  # each says what it is
     assert metrics.HELP.keys() - named.keys() == {"quire_capability_calls_total", "quire_capability_call_seconds"}
-    assert found['quire_calls_total{tool="execute",outcome="ok"}'] == 2
-    assert found['quire_calls_total{tool="execute",outcome="error"}'] == 1
-    assert found['quire_calls_total{tool="execute",outcome="refused"}'] == 1
-    assert found['quire_calls_total{tool="other",outcome="refused"}'] == 1
-    assert found['quire_calls_total{tool="prompts/get",outcome="ok"}'] == 1
+    assert found['quire_calls_total{outcome="ok",tool="execute"}'] == 2
+    assert found['quire_calls_total{outcome="error",tool="execute"}'] == 1
+    assert found['quire_calls_total{outcome="refused",tool="execute"}'] == 1
+    assert found['quire_calls_total{outcome="refused",tool="other"}'] == 1
+    assert found['quire_calls_total{outcome="ok",tool="prompts/get"}'] == 1
     assert found['quire_runs_total{outcome="success"}'] == 2 and found['quire_runs_total{outcome="error"}'] == 1
-    assert found['quire_call_seconds_bucket{tool="execute",le="+Inf"}'] == 4
+    assert found['quire_call_seconds_bucket{le="+Inf",tool="execute"}'] == 4
     assert found['quire_call_seconds_count{tool="execute"}'] == 4 and found["quire_run_seconds_count"] == 3
     assert found["quire_kernels_live"] == 1 and found["quire_runs_active"] == found["quire_runs_waiting"] == 0
     assert found["quire_audit_lost_total"] == 0 and found["process_resident_memory_bytes"] > 1 << 20
     assert found['quire_store_bytes{part="database"}'] > 0 and found["quire_store_free_bytes"] > 0
-    ends = [float(end) for end in re.findall(r'tool="execute",le="([^"]+)"', "\n".join(found))]
-    counts = [found[f'quire_call_seconds_bucket{{tool="execute",le="{end}"}}'] for end in (*map(written, ends),)]
+    ends = [float(end) for end in re.findall(r'le="([^"]+)",tool="execute"', "\n".join(found))]
+    counts = [found[f'quire_call_seconds_bucket{{le="{end}",tool="execute"}}'] for end in (*map(written, ends),)]
     assert ends == sorted(ends) and counts == sorted(counts)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -41,7 +42,7 @@ def small_server(data_dir: Path, **settings: Any) -> Iterator[tuple[str, subproc
 
 def lost(url: str) -> int:
     told = httpx2.get(url.replace("/mcp", "/metrics"), timeout=30).text
-    return int(next(line.split()[1] for line in told.splitlines() if line.startswith("quire_audit_lost_total ")))
+    return int(float(re.findall(r"^quire_audit_lost_total (\S+)", told, re.MULTILINE)[0]))
 
 
 @pytest.mark.usefixtures("namespaces")

@@ -5,14 +5,19 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from quire.core.app import App
-from quire.core.tally import SECONDS, Histogram, Labels
+from quire.core.tally import SECONDS, Labels
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_ENDS = (*(f"{each:g}" for each in SECONDS), "+Inf")
 
 HELP = {
     "quire_build_info": "The version that runs.",
@@ -37,18 +42,39 @@ HELP = {
 
 
 def text(app: App, taken: dict[str, int]) -> str:
-    lines: list[str] = []
-    for name, values in (*_counted(app), *_standing(app, taken), *_process()):
-        kind = "counter" if name.endswith("_total") else "gauge"
-        lines += [
-            *_head(name, kind),
-            *(f"{name}{_labels(labels)} {_number(value)}" for labels, value in values.items()),
-        ]
-    for name, times in sorted(app.calls.tally.times.items()):
-        lines += _head(name, "histogram")
-        for labels, histogram in times.items():
-            lines += _histogram(name, labels, histogram)
-    return "\n".join(lines) + "\n"
+    from prometheus_client import CollectorRegistry, generate_latest  # not at the start of a server: it takes a while
+
+    registry = CollectorRegistry()
+    registry.register(_Metrics(app, taken))
+    return generate_latest(registry).decode()
+
+
+class _Metrics:
+    """A collector of prometheus_client: reads the values when it is asked."""
+
+    def __init__(self, app: App, taken: dict[str, int]) -> None:
+        self._app = app
+        self._taken = taken
+
+    def collect(self) -> Iterator[Metric]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+        for name, values in (*_counted(self._app), *_standing(self._app, self._taken), *_process()):
+            make = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+            family = make(name, HELP.get(name, name), labels=_label_names(values))
+            for labels, value in values.items():
+                family.add_metric([text for _, text in labels], value)
+            yield family
+        for name, times in sorted(self._app.calls.tally.times.items()):
+            timed = HistogramMetricFamily(name, HELP.get(name, name), labels=_label_names(times))
+            for labels, histogram in times.items():
+                buckets = list(zip(_ENDS, accumulate(histogram.buckets), strict=True))
+                timed.add_metric([text for _, text in labels], buckets, histogram.total)
+            yield timed
+
+
+def _label_names(values: Iterable[Labels]) -> list[str]:
+    return [name for name, _ in next(iter(values), ())]
 
 
 def _counted(app: App) -> Iterator[tuple[str, dict[Labels, float]]]:
@@ -78,26 +104,3 @@ def _process() -> Iterator[tuple[str, dict[Labels, float]]]:
         pages = int(Path("/proc/self/statm").read_text("utf-8").split()[1])
         yield "process_resident_memory_bytes", {(): pages * mmap.PAGESIZE}
         yield "process_open_fds", {(): len(os.listdir("/proc/self/fd"))}  # noqa: PTH208 - names only
-
-
-def _head(name: str, kind: str) -> list[str]:
-    return [f"# HELP {name} {HELP.get(name, name)}", f"# TYPE {name} {kind}"]
-
-
-def _histogram(name: str, labels: Labels, histogram: Histogram) -> Iterator[str]:
-    ends = [*(f"{each:g}" for each in SECONDS), "+Inf"]
-    for end, count in zip(ends, accumulate(histogram.buckets), strict=True):
-        yield f"{name}_bucket{_labels((*labels, ('le', end)))} {count}"
-    yield f"{name}_sum{_labels(labels)} {_number(histogram.total)}"
-    yield f"{name}_count{_labels(labels)} {sum(histogram.buckets)}"
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if value == int(value) else repr(value)
-
-
-def _labels(labels: Labels) -> str:
-    if not labels:
-        return ""
-    escaped = (value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n") for _, value in labels)
-    return "{" + ",".join(f'{name}="{value}"' for (name, _), value in zip(labels, escaped, strict=True)) + "}"
