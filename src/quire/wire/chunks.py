@@ -168,16 +168,6 @@ def names_in(node: bytes) -> list[bytes]:
     return [node[at : at + DIGEST] for at in range(0, len(node), DIGEST)]
 
 
-def dump_recipe(manifest: bytes, wholes: list[list[Place]]) -> bytes:
-    """`wholes` are the places of the stream's chunks, then those of each buffer's."""
-    places = dump_places(
-        (each.name, each.pack, each.offset, each.length, each.stored, each.compressed)
-        for whole in wholes
-        for each in whole
-    )
-    return bind_recipe(manifest, [len(each) for each in wholes], places)
-
-
 def dump_places(places: Iterable[tuple[bytes, int, int, int, int, int]]) -> bytes:
     """As Place has them, in its order."""
     return b"".join([_PLACE.pack(*each) for each in places])

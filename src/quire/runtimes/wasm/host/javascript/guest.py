@@ -27,7 +27,6 @@ _ASYNC, _COMPILE = 1 << 7, 1 << 5
 _REDECLARED = "redeclaration of '"
 _PENDING, _REJECTED = 0, 2
 _LOOSE = 4 << 20  # bytes of memory that nothing is in, beyond which they are looked for
-_TIMER = "A timer is still set: it fires while a later cell waits. Await it to have it fire in this one."
 
 
 class Stopped(Exception):

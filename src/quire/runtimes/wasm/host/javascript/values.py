@@ -9,7 +9,6 @@ from typing import Any
 from quire.runtimes.wasm.host.javascript.exports import Exports
 from quire.runtimes.wasm.host.javascript.freezing import SCRATCH, Marks
 
-UNDEFINED = 3 << 32
 EXCEPTION = 6
 _OBJECT = 0xFFFFFFFF
 _TAIL = 512  # bytes at the end of the scratch, for what is small
