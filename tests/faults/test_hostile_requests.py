@@ -242,6 +242,18 @@ async def test_for_one_session_too_many_the_longest_idle_ends(data_dir: Path) ->
         assert await answered(first) == 200  # so that the second is the longest idle
         fourth = await fuzz.session_of(port)
         assert [await answered(each) for each in (first, second, third, fourth)] == [200, 404, 200, 200]
+        at_once = await asyncio.gather(*(fuzz.session_of(port) for _ in range(3)))  # room is made for each of them
+        every = (first, third, fourth, *at_once)
+        assert [await answered(each) for each in every] == [404, 404, 404, 200, 200, 200]
+
+
+async def test_a_session_in_use_is_not_closed_for_another(data_dir: Path) -> None:
+    with server(data_dir, max_sessions=2) as (url, port, _):
+        async with http_client(url, mode="legacy") as client:  # its stream of events is open
+            await call(client, "execute", code="x = 1")
+            others = [await fuzz.session_of(port) for _ in range(3)]
+            assert (await call(client, "execute", code="x")).structured_content["return_value"] == 1
+    assert len(set(others)) == 3
 
 
 LINES = {

@@ -1,14 +1,27 @@
-"""Sessions of the older protocol era: so many at once. For one more the longest idle ends; its client begins anew."""
+"""Sessions of the older protocol era: at most `max_sessions`. The one idle longest is closed before one more is opened.
+
+The SDK's own limit refuses new sessions until old ones time out, so one user could lock the others out. It stays as the
+bound if every session is in use.
+"""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
+import anyio
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _ANY_SIZE = 2**62
 
@@ -27,33 +40,105 @@ def bound(app: Starlette, most: int) -> None:
                 manager = getattr(endpoint, "session_manager", None)
                 if isinstance(manager, StreamableHTTPSessionManager):
                     manager.asgi_app.max_body_size = _ANY_SIZE
-                    _make_room(manager, most)
+                    manager.max_sessions = most or None
+                    if most:
+                        limited = SessionLimit(manager.asgi_app, most, manager.session_idle_timeout)
+                        manager.asgi_app = limited  # type: ignore[assignment]
             yield state
 
     app.router.lifespan_context = lifespan
 
 
-def _make_room(manager: StreamableHTTPSessionManager, most: int) -> None:
-    admit = manager._admit_session  # there is no other place to stand in the way
-    manager.max_sessions = most or None
-
-    def admitted(requestor: Any) -> Any:
-        if most and len(manager._server_instances) >= most:
-            _end_one(manager)
-        return admit(requestor)
-
-    manager._admit_session = admitted  # type: ignore[method-assign]
+@dataclass
+class _Session:
+    opening: Scope  # the request that opened it
+    owner: object
+    used_at: float
+    requests: int = 0  # under way, an open stream of events included
 
 
-def _end_one(manager: StreamableHTTPSessionManager) -> None:
-    """The one that nobody used for longest, of the user who has the most; none where all are in use."""
-    many = Counter(map(manager._session_owners.get, manager._server_instances))
-    idle = [
-        (-many[manager._session_owners.get(id_)], session.idle_scope.deadline, id_)
-        for id_, session in manager._server_instances.items()
-        if session.idle_scope is not None and not session._requests_in_flight
-    ]
-    if idle and manager._task_group is not None:
-        id_ = min(idle)[2]
-        manager._session_owners.pop(id_, None)
-        manager._task_group.start_soon(manager._server_instances.pop(id_).terminate)
+class SessionLimit:
+    """ASGI middleware around the SDK's endpoint. It sees sessions by their ids and closes one as a client does."""
+
+    def __init__(self, app: ASGIApp, most: int, idle_timeout: float | None) -> None:
+        self._app = app
+        self._most = most
+        self._idle_timeout = idle_timeout  # after which the SDK closes a session itself
+        self._sessions: dict[str, _Session] = {}  # by id
+        self._opening = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        version, id_ = headers.get(MCP_PROTOCOL_VERSION_HEADER), headers.get(MCP_SESSION_ID_HEADER)
+        if version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS:
+            await self._app(scope, receive, send)  # the newer era has no sessions
+        elif id_ is None:
+            await self._open(scope, receive, send)
+        elif id_ in self._sessions:
+            await self._use(id_, scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    async def _open(self, scope: Scope, receive: Receive, send: Send) -> None:
+        opened: list[_Session] = []
+
+        async def watch(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] < 400:
+                id_ = Headers(raw=message["headers"]).get(MCP_SESSION_ID_HEADER)
+                if id_ is not None:
+                    opened.append(_Session(scope, _owner(scope), time.monotonic(), requests=1))
+                    self._sessions[id_] = opened[0]
+                    self._opening -= 1
+            await send(message)
+
+        self._opening += 1
+        try:
+            await self._make_room()
+            await self._app(scope, receive, watch)
+        finally:
+            if opened:
+                opened[0].requests -= 1
+                opened[0].used_at = time.monotonic()
+            else:
+                self._opening -= 1
+
+    async def _use(self, id_: str, scope: Scope, receive: Receive, send: Send) -> None:
+        session = self._sessions[id_]
+        session.requests += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            session.requests -= 1
+            session.used_at = time.monotonic()
+        if scope["method"] == "DELETE" and session.owner == _owner(scope):
+            self._sessions.pop(id_, None)
+
+    async def _make_room(self) -> None:
+        """Close the session idle longest, of the user who has the most; none if all are in use."""
+        idle = {id_: each for id_, each in self._sessions.items() if not each.requests}
+        if self._idle_timeout is not None:
+            for id_ in [id_ for id_, each in idle.items() if time.monotonic() - each.used_at > self._idle_timeout]:
+                del self._sessions[id_], idle[id_]
+        if idle and len(self._sessions) + self._opening > self._most:
+            many = Counter(each.owner for each in self._sessions.values())
+            await self._close(min(idle, key=lambda id_: (-many[idle[id_].owner], idle[id_].used_at)))
+
+    async def _close(self, id_: str) -> None:
+        opening = self._sessions.pop(id_).opening
+        headers = [*opening["headers"], (MCP_SESSION_ID_HEADER.encode(), id_.encode())]
+        with anyio.CancelScope(shield=True):
+            await self._app({**opening, "method": "DELETE", "headers": headers}, _nothing, _ignore)
+
+
+def _owner(scope: Scope) -> object:
+    """Who the SDK says a session belongs to."""
+    user = scope.get("user")
+    return authorization_context(user) if isinstance(user, AuthenticatedUser) else None
+
+
+async def _nothing() -> Message:
+    return {"type": "http.request", "body": b"", "more_body": False}
+
+
+async def _ignore(message: Message) -> None:
+    pass
