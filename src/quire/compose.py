@@ -49,7 +49,7 @@ from quire.core.sharing import Sharing
 from quire.core.space import Space
 from quire.core.tasks import background
 from quire.core.timeline import Timeline
-from quire.jupyter import elsewhere
+from quire.jupyter import elsewhere, open_temporary
 from quire.settings import Settings, load
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ def tokens(settings: Settings) -> Tokens:
 
 def about(settings: Settings) -> dict[str, str]:
     """What a Quire with these settings runs under, for people to read."""
-    kept = str(settings.data_dir) if settings.store == "sql" else "in memory: nothing is kept"
+    kept = str(settings.data_dir) if settings.store == "sql" else "a temporary folder, deleted at the end"
     return {
         "quire": __version__,
         "notebooks kept in": kept,
@@ -223,12 +223,11 @@ def about(settings: Settings) -> dict[str, str]:
 
 
 def _stores(settings: Settings) -> tuple[Store, Blobs, Installed, Shares]:
-    if settings.store == "memory":
-        from quire.stores.memory import MemoryBlobs, MemoryCapabilities, MemoryShares, MemoryStore
-
-        memory = MemoryStore()
-        return memory, MemoryBlobs(), MemoryCapabilities(), MemoryShares(memory)
     from quire.stores.blobs import FileBlobs
+
+    if settings.store == "memory":
+        temporary = open_temporary()
+        return temporary, FileBlobs(temporary.folder / "blobs"), temporary.capabilities, temporary.shares
     from quire.stores.sql import SqlStore
 
     try:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from quire.clients.jupyter.servers import Address, Link, Links, Server, Servers
+from quire.core.errors import Failed
 from quire.core.feed import Change, Feed
 from quire.core.ports import Blobs, Store
 from quire.runtimes.jupyter.room import JupyterRoom
@@ -15,6 +18,9 @@ from quire.runtimes.jupyter.runtime import NAME, JupyterRuntime
 from quire.settings import Settings
 from quire.stores.documents import DocumentStore
 from quire.stores.placed import PlacedStore
+
+if TYPE_CHECKING:
+    from quire.stores.temporary import TemporaryStore
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +41,7 @@ def elsewhere(
     servers = Servers(_reach)
     documents = DocumentStore(servers, blobs, trust_outputs=settings.jupyter_trust_outputs)
     runtime = JupyterRuntime(servers)
-    store = PlacedStore(kept, documents)
+    store = PlacedStore(kept, documents, open_temporary)
     stack.push_async_callback(store.close)
     for name, link in (given or {}).items():
         servers.put(Server(name=name, url="", link=link, kernel_link=link))
@@ -50,6 +56,18 @@ def elsewhere(
         runtime=runtime,
         room=JupyterRoom(servers, runtime, settings.jupyter_document or ""),
     )
+
+
+def open_temporary() -> TemporaryStore:
+    from quire.stores.temporary import TemporaryStore
+
+    try:
+        return TemporaryStore()
+    except OSError as error:
+        folder = tempfile.gettempdir()
+        raise Failed(
+            f"The temporary folder {folder} cannot be used: {error.strerror}. Set TMPDIR to another."
+        ) from error
 
 
 def _reach(url: str, token: str) -> Link:

@@ -36,7 +36,10 @@ class Settings(BaseModel):
         default_factory=lambda: Path(platformdirs.user_data_dir("quire", appauthor=False)),
         description="Folder of notebooks, outputs and workspaces; the platform's own place unless set",
     )
-    store: Literal["sql", "memory"] = Field("sql", description="Where notebooks are kept; memory forgets them")
+    store: Literal["sql", "memory"] = Field(
+        "sql",
+        description="Where notebooks are kept: sql in data_dir; memory in a temporary folder, deleted at the end",
+    )
     transport: Literal["stdio", "http"] = Field("stdio", description="How clients reach the server")
     host: str = Field("127.0.0.1", description="Address HTTP listens on")
     port: int = Field(8750, ge=0, le=65535, description="Port HTTP listens on; 0 takes a free one")

@@ -7,14 +7,13 @@ import io
 import os
 import pty
 import re
-import resource
 import shlex
 import signal
 import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -28,6 +27,7 @@ from quire.core.model import LOCAL, NewCell, Notebook, NotebookId
 from quire.core.transcript import Transcript
 from quire.frontends.terminal.performance import Stopping
 from tests.support import preloaded
+from tests.support.disks import with_mount
 from tests.support.processes import alive, processes_of
 from tests.support.servers import server_environment
 from tests.support.waiting import DEADLINE, wait_until
@@ -40,19 +40,16 @@ DEAF = (
 )
 
 
-def run(
-    folder: Path, *arguments: object, stdin: str = "", limit: Callable[[], None] | None = None
-) -> subprocess.CompletedProcess[str]:
-    """The end of a run; `limit` is called in its process before it begins."""
+def run(folder: Path, *arguments: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """The end of a run."""
     return subprocess.run(
-        [*COMMAND, *map(str, arguments)] if limit else preloaded.quire("run", *map(str, arguments)),
+        preloaded.quire("run", *map(str, arguments)),
         env=server_environment(folder / "data"),
         cwd=folder,
         input=stdin,
         capture_output=True,
         text=True,
         timeout=DEADLINE,
-        preexec_fn=limit,
     )
 
 
@@ -187,7 +184,7 @@ def test_a_run_imports_no_more_of_quire_than_it_needs(tmp_path: Path) -> None:
     done = subprocess.run(command, input="1", capture_output=True, text=True, cwd=tmp_path, timeout=DEADLINE)
     loaded = {line.rsplit("|")[-1].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
     assert "quire.compose" in loaded
-    assert loaded & {"fastmcp", "mcp", "rich", "nbformat", "jsonschema", "sqlite3", "quire.stores.sql"} == set()
+    assert loaded & {"fastmcp", "mcp", "rich", "nbformat", "jsonschema"} == set()
 
 
 # Parameters
@@ -313,16 +310,17 @@ def test_where_no_kernel_starts_the_file_stays_as_it_is(tmp_path: Path) -> None:
     assert source.read_bytes() == before
 
 
-def test_a_disk_that_is_full_is_named_and_the_run_goes_on(tmp_path: Path) -> None:
+def test_a_disk_that_is_full_is_named_and_the_run_goes_on(namespaces: None, tmp_path: Path) -> None:
     notebook(tmp_path / "n.ipynb", "print('x' * 100_000)", "import time; time.sleep(0.3)", "open('ran', 'w').close()")
-
-    def little() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-
-    done = run(tmp_path, "n.ipynb", "-o", "out.ipynb", limit=little)
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = 'mount -t tmpfs -o size=20k quire "$0"'
+    command = with_mount(mount, small, *COMMAND, "n.ipynb", "-o", "small/out.ipynb")
+    env = server_environment(tmp_path / "data")
+    done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=DEADLINE)
     assert done.returncode == 2 and (tmp_path / "ran").exists()
-    assert done.stderr.count("as yet: File too large. The run goes on.") == 1
-    assert "out.ipynb cannot be written: File too large. What ran is not saved." in done.stderr
+    assert done.stderr.count("as yet: No space left on device. The run goes on.") == 1
+    assert "out.ipynb cannot be written: No space left on device. What ran is not saved." in done.stderr
     assert list(tmp_path.glob(".quire-*")) == []
     assert "No space left" in run(tmp_path, "n.ipynb", "-o", "/dev/full").stderr
 

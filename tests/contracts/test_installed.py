@@ -12,17 +12,13 @@ import pytest
 from quire.core.capability import Approve, Backend, Capability, Offered, Tool
 from quire.core.capability_ports import Installed
 from quire.core.model import LOCAL, Principal
-from quire.stores.memory import MemoryCapabilities
 from quire.stores.sql import SqlStore
 
 OTHER = Principal("another")
 
 
-@pytest.fixture(params=["memory", "sql"])
-async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Installed]:
-    if request.param == "memory":
-        yield MemoryCapabilities()
-        return
+@pytest.fixture
+async def kept(tmp_path: Path) -> AsyncIterator[Installed]:
     store = SqlStore(tmp_path)
     yield store.capabilities
     await store.close()

@@ -11,18 +11,13 @@ from quire.core.access import Access
 from quire.core.errors import Failed
 from quire.core.model import Notebook, NotebookId, Principal
 from quire.core.ports import Shares, Store
-from quire.stores.memory import MemoryShares, MemoryStore
 from quire.stores.sql import SqlStore
 
 ALICE, BOB, CAROL = Principal("alice"), Principal("bob"), Principal("carol")
 
 
-@pytest.fixture(params=["memory", "sql"])
-async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Store, Shares]]:
-    if request.param == "memory":
-        memory = MemoryStore()
-        yield memory, MemoryShares(memory)
-        return
+@pytest.fixture
+async def kept(tmp_path: Path) -> AsyncIterator[tuple[Store, Shares]]:
     store = SqlStore(tmp_path)
     yield store, store.shares
     await store.close()

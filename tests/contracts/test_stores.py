@@ -31,20 +31,19 @@ from quire.core.model import (
 )
 from quire.core.ports import Blobs, Store
 from quire.stores.blobs import FileBlobs
-from quire.stores.memory import MemoryBlobs, MemoryStore
 from quire.stores.sql import SqlStore
 
 
-@pytest.fixture(params=["memory", "sql"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    opened: Store = MemoryStore() if request.param == "memory" else SqlStore(tmp_path)
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    opened = SqlStore(tmp_path)
     yield opened
     await opened.close()
 
 
-@pytest.fixture(params=["memory", "file"])
-def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> Blobs:
-    return MemoryBlobs() if request.param == "memory" else FileBlobs(tmp_path / "blobs")
+@pytest.fixture
+def blobs(tmp_path: Path) -> Blobs:
+    return FileBlobs(tmp_path / "blobs")
 
 
 def a_notebook(name: str = "book", owner: Principal = LOCAL) -> Notebook:

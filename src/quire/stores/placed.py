@@ -2,41 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from quire.core.model import Cell, CellId, Edit, NewCell, Notebook, NotebookId, Output, Principal, Run, RunId
 from quire.core.ports import Store
 from quire.stores.documents import DocumentStore
-from quire.stores.memory import MemoryStore
 
 
 class PlacedStore:
-    """A notebook with a document has its row in the store and its cells there; one of a kernel alone is nowhere kept
-    and in no list."""
+    """A notebook with a document has its row in the store and its cells in the document. A notebook of a Jupyter kernel
+    without a document is in a temporary store and in no list."""
 
-    def __init__(self, kept: Store, documents: DocumentStore) -> None:
+    def __init__(self, kept: Store, documents: DocumentStore, open_temporary: Callable[[], Store]) -> None:
+        """`open_temporary` is called when the first notebook without a document is created."""
         self._kept = kept
         self._documents = documents
-        self._passing = MemoryStore()
+        self._open_temporary = open_temporary
+        self._temporary: Store | None = None
+        self._without_document: set[NotebookId] = set()  # in the temporary store
 
     def _of(self, notebook: NotebookId) -> Store | DocumentStore:
         if notebook in self._documents:
             return self._documents
-        return self._kept if self._passing.by_id(notebook) is None else self._passing
+        if self._temporary is not None and notebook in self._without_document:
+            return self._temporary
+        return self._kept
 
     # Notebooks
 
     async def create_notebook(self, notebook: Notebook, *, limit: int = 0) -> Notebook:
         if notebook.document is not None and not notebook.document.path:
-            return await self._passing.create_notebook(notebook)
+            if self._temporary is None:
+                self._temporary = self._open_temporary()
+            made = await self._temporary.create_notebook(notebook)
+            self._without_document.add(made.id)
+            return made
         return await self._seen(await self._kept.create_notebook(notebook, limit=limit))
 
     async def find_notebook(self, owner: Principal, name: str) -> Notebook | None:
         found = await self._kept.find_notebook(owner, name)
         if found is not None:
             return await self._seen(found)
-        return await self._passing.find_notebook(owner, name)
+        return None if self._temporary is None else await self._temporary.find_notebook(owner, name)
 
     async def list_notebooks(self, owner: Principal) -> list[Notebook]:
         kept = await self._kept.list_notebooks(owner)
@@ -64,7 +72,9 @@ class PlacedStore:
 
     async def delete_notebook(self, notebook: NotebookId) -> None:
         await self._documents.forget(notebook)
-        await self._passing.delete_notebook(notebook)
+        if self._temporary is not None and notebook in self._without_document:
+            self._without_document.remove(notebook)
+            await self._temporary.delete_notebook(notebook)
         await self._kept.delete_notebook(notebook)
 
     # Cells
@@ -134,4 +144,6 @@ class PlacedStore:
                 if kept is not None and kept.id == moved.id:
                     await self._followed(kept, moved)
         finally:
+            if self._temporary is not None:
+                await self._temporary.close()
             await self._kept.close()
