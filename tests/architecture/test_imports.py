@@ -28,13 +28,21 @@ JUPYTER = frozenset(
 FOLDERS = {
     "clients": Allowed(ours=("quire.clients",), libraries=JUPYTER),
     "wire": Allowed(ours=("quire.systems", "quire.wire")),
+    "safe_open": Allowed(ours=("quire.safe_open", "quire.systems")),
     "walls": Allowed(ours=("quire.walls",)),
     "worker": Allowed(ours=("quire.walls", "quire.wire", "quire.worker"), inside_functions=LATE),
     "worker/ipython": Allowed(
         ours=("quire.wire", "quire.worker"), libraries=frozenset({"IPython", "traitlets"}), inside_functions=LATE
     ),
     "core": Allowed(
-        ours=("quire.core", "quire.systems", "quire.wire.messages", "quire.wire.relay", "quire.wire.tools"),
+        ours=(
+            "quire.core",
+            "quire.safe_open",
+            "quire.systems",
+            "quire.wire.messages",
+            "quire.wire.relay",
+            "quire.wire.tools",
+        ),
         libraries=frozenset({"anyio"}),
     ),
 }

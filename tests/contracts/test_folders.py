@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from quire.core.errors import Failed, NotFound, QuireError, Refused
+from quire.safe_open.by_descriptor import FdWalker
+from quire.safe_open.by_name import PathWalker
 from quire.stores import folders
 from quire.stores.folders import DiskFolders
-from quire.stores.named import Named
-from quire.stores.walk import Held
 from tests.support.external_programs import missing
 
 EXCHANGE = ctypes.CDLL(None).renameat2  # two names at once: there is always something there
@@ -25,9 +25,9 @@ EXCHANGE = ctypes.CDLL(None).renameat2  # two names at once: there is always som
 
 @pytest.fixture(params=["openat2", "step by step", "by names"])
 def disk(request: pytest.FixtureRequest) -> DiskFolders:
-    if request.param == "openat2" and not Held().openat2:
+    if request.param == "openat2" and not FdWalker().openat2:
         missing("openat2", "this kernel does not have it")
-    return DiskFolders(Named() if request.param == "by names" else Held(openat2=request.param == "openat2"))
+    return DiskFolders(PathWalker() if request.param == "by names" else FdWalker(openat2=request.param == "openat2"))
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ async def test_mode_and_owner_stay_when_a_file_is_replaced(disk: DiskFolders, ho
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 async def test_what_is_made_belongs_to_whom_the_folder_does(disk: DiskFolders, home: Path) -> None:
-    if isinstance(disk._walk, Named):
+    if isinstance(disk._walker, PathWalker):
         pytest.skip("where files are reached by names, no file is its owner's by a number")
     os.chown(home, 12345, 12345)
     await disk.write(str(home), ("a", "b"), b"x", append=False)
@@ -168,7 +168,7 @@ async def test_a_workspace_exchanged_for_a_link_is_not_entered(disk: DiskFolders
 async def test_a_folder_exchanged_for_a_link_again_and_again_never_leads_out(
     disk: DiskFolders, home: Path, outside: Path, what: str
 ) -> None:
-    if isinstance(disk._walk, Named):
+    if isinstance(disk._walker, PathWalker):
         pytest.skip("by names a step comes after the look, as docs/limitations.md says")
     (home / "f").mkdir()
     (home / "f" / ("mine" if what == "list" else "secret")).write_text("mine")
@@ -205,7 +205,7 @@ async def test_a_folder_exchanged_for_a_link_again_and_again_never_leads_out(
 
 @pytest.mark.parametrize("name", ["a:b", "C:", "a\\b", "..\\up", "nul", "COM1.txt", "a.", "a ", "x*", "a\nb", "a?"])
 async def test_names_that_mean_something_else_on_windows_are_refused_by_names(home: Path, name: str) -> None:
-    disk = DiskFolders(Named())
+    disk = DiskFolders(PathWalker())
     for steps in ((name,), (name, "x"), ("x", name)):
         with pytest.raises(Refused, match="cannot be a name of a file on this system"):
             await disk.write(str(home), steps, b"", append=False)
@@ -248,7 +248,7 @@ async def test_folders_nested_deeper_than_a_path_can_say_are_noticed(disk: DiskF
         os.close(here)
         here = below
     os.close(here)
-    stepwise = isinstance(disk._walk, Held) and not disk._walk.openat2
+    stepwise = isinstance(disk._walker, FdWalker) and not disk._walker.openat2
     assert (await disk.measure(str(home))).deep is not stepwise  # step by step there is no path to be too long
 
 

@@ -303,15 +303,15 @@ import sys
 import anyio
 
 from quire.core.errors import Refused
+from quire.safe_open.by_descriptor import FdWalker
 from quire.stores.folders import DiskFolders
-from quire.stores.walk import Held
 
 home = sys.argv[1]
 
 
 async def main():
-    for walk in (Held(), Held(openat2=False)):
-        disk = DiskFolders(walk)
+    for walker in (FdWalker(), FdWalker(openat2=False)):
+        disk = DiskFolders(walker)
         for attempt in (
             disk.read(home, ("m", "x"), 0, 9),
             disk.list(home, ("m",), 9),

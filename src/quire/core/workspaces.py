@@ -19,13 +19,14 @@ import anyio.to_thread
 
 from quire import systems
 from quire.core.errors import Failed, NotFound, Refused
+from quire.safe_open.folder import open_or_make
+from quire.safe_open.walkers import new_walker
 
 READ_LIMIT = 50_000_000  # bytes of a file taken in at once
 _NAME_CHARS = 200  # of a path in a message
 _MARK = "user.quire.written"  # on a file Quire wrote: the digest of what it wrote
 _LEFT = ".quire-new"  # ends the name of a file that is being written
-_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)  # Windows has none of these
-_FOLDER = getattr(os, "O_PATH", 0) | getattr(os, "O_DIRECTORY", 0) | _NOFOLLOW
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)  # Windows does not have it
 _PLAIN = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)  # a pipe is not waited for, a terminal not taken
 _LEFT_SECONDS = 60.0  # after which such a file is one that a killed server left
 
@@ -77,29 +78,22 @@ def write_resolved(path: Path, text: str) -> None:
 
 @contextmanager
 def held(path: Path, *, make: bool = False) -> Iterator[Path]:
-    """The same file through its folder, held open: code that exchanges a folder on the way for a link changes nothing
-    about where it leads. Raises OSError where a link is on the way. With `make` folders are made."""
+    """Return the same file as a path through its folder, which stays open: code that exchanges a folder on the way for
+    a link does not change where it leads. With `make` missing folders are made.
+
+    Raises OSError where a link is on the way.
+    """
     if sys.platform != "linux":  # where no kernel runs
         if make:
             path.parent.mkdir(parents=True, exist_ok=True)
         yield path
         return
-    here = os.open("/", _FOLDER)
-    try:
-        for name in path.parent.parts[1:]:
-            try:
-                there = os.open(name, _FOLDER, dir_fd=here)
-            except FileNotFoundError:
-                if not make:
-                    raise
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(name, dir_fd=here)
-                there = os.open(name, _FOLDER, dir_fd=here)
-            os.close(here)
-            here = there
-        yield Path(f"/proc/self/fd/{here}") / path.name
-    finally:
-        os.close(here)
+    steps = path.parent.parts[1:]
+    with (
+        new_walker(cross_mounts=True).open_root("/") as top,
+        open_or_make(top, steps) if make else top.open_folder(steps, listed=False) as folder,
+    ):
+        yield folder.path / path.name
 
 
 def overwrite(path: Path, data: bytes) -> os.stat_result:
@@ -191,7 +185,7 @@ def _read_inside(path: Path, name: str) -> str:
         with held(path) as place:
             return _read(place, name, alone=True)
     except OSError as error:
-        if error.errno == errno.ENOENT:
+        if error.errno in (errno.ENOENT, errno.ENAMETOOLONG):
             raise NotFound(f"There is no file {name}.") from None
         raise Refused(f"{name} cannot be read: {error.strerror}.") from error
 

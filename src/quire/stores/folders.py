@@ -8,8 +8,7 @@ import os
 import shutil
 import stat
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 from uuid import uuid4
@@ -21,9 +20,11 @@ from quire import systems
 from quire.core.errors import Failed, NotFound, QuireError, Refused
 from quire.core.file_ports import Entry, Listing, Piece, Use
 from quire.core.paths import shown
+from quire.safe_open.by_descriptor import set_owner
+from quire.safe_open.by_name import NoName
+from quire.safe_open.folder import Folder, Walker, open_or_make
+from quire.safe_open.walkers import new_walker
 from quire.stores.measuring import LEFT, measure
-from quire.stores.named import Named, NoName
-from quire.stores.walk import Folder, Held, Walk, give
 
 T = TypeVar("T")
 _OPEN = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)  # a pipe is not waited for, a terminal not taken
@@ -36,8 +37,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class DiskFolders:
-    def __init__(self, walk: Walk | None = None) -> None:
-        self._walk = walk or (Held() if os.open in os.supports_dir_fd else Named())
+    def __init__(self, walker: Walker | None = None) -> None:
+        self._walker = walker or new_walker()
         self._threads = anyio.CapacityLimiter(_AT_ONCE)
         self._measuring = anyio.CapacityLimiter(2)  # so that many files of one keep nobody else waiting
         self._appending = threading.Lock()
@@ -58,7 +59,7 @@ class DiskFolders:
         found: dict[str, tuple[int, int]] = {}
         with contextlib.ExitStack() as held:
             try:
-                top = held.enter_context(self._walk.root(root, listed=True))
+                top = held.enter_context(self._walker.open_root(root, listed=True))
             except FileNotFoundError:
                 return found  # nothing has run in it yet
             except OSError:
@@ -74,7 +75,7 @@ class DiskFolders:
     async def measure(self, root: str) -> Use:
         given_up = threading.Event()
         try:
-            count = partial(measure, self._walk, root, given_up.is_set)
+            count = partial(measure, self._walker, root, given_up.is_set)
             return await anyio.to_thread.run_sync(count, limiter=self._measuring, abandon_on_cancel=True)
         except OSError as error:
             raise _said(error, shown(root)) from error
@@ -92,7 +93,7 @@ class DiskFolders:
 
     def _list(self, root: str, steps: tuple[str, ...], limit: int) -> Listing:
         try:
-            with self._walk.root(root) as top, top.below(steps) as folder:
+            with self._walker.open_root(root) as top, top.open_folder(steps) as folder:
                 names, whole = _names(folder)
                 found = [_entry(folder, name) for name in names[:limit]]
         except FileNotFoundError:
@@ -103,9 +104,9 @@ class DiskFolders:
         return Listing(entries=there, more=len(names) - len(found), whole=whole)
 
     def _read(self, root: str, steps: tuple[str, ...], start: int, limit: int) -> Piece:
-        with self._walk.root(root) as top:
+        with self._walker.open_root(root) as top:
             _check(top.status(steps), steps)
-            with top.file(steps, os.O_RDONLY | _OPEN) as file:
+            with top.open_file(steps, os.O_RDONLY | _OPEN) as file:
                 there = _check(os.fstat(file), steps)  # it may be another one by now
                 head = systems.pread(file, _HEAD, 0) if start else b""
                 data = bytearray()
@@ -116,7 +117,7 @@ class DiskFolders:
 
     def _write(self, root: str, steps: tuple[str, ...], data: bytes, append: bool) -> int:
         os.makedirs(root, exist_ok=True)  # noqa: PTH103 - of the settings, not of a caller
-        with self._walk.root(root) as top, _folder_of(top, steps) as folder:
+        with self._walker.open_root(root) as top, open_or_make(top, steps[:-1]) as folder:
             before = folder.status(steps[-1:])
             if before is not None:
                 _check(before, steps)
@@ -129,7 +130,7 @@ class DiskFolders:
 
     def _append(self, folder: Folder, steps: tuple[str, ...], data: bytes) -> int:
         flags = os.O_WRONLY | os.O_APPEND | _OPEN
-        with self._appending, folder.file(steps[-1:], flags) as file:
+        with self._appending, folder.open_file(steps[-1:], flags) as file:
             before = _check(os.fstat(file), steps).st_size
             try:
                 _write_all(file, data)
@@ -143,10 +144,10 @@ class DiskFolders:
     def _seen(self, root: str, limit: int) -> dict[str, tuple[int, int]]:
         found: dict[str, tuple[int, int]] = {}
         todo: list[tuple[str, ...]] = [()]
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError), self._walk.root(root) as top:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError), self._walker.open_root(root) as top:
             while todo and len(found) < limit:
                 steps = todo.pop()
-                with contextlib.suppress(OSError), top.below(steps) as folder:  # it may be gone by now
+                with contextlib.suppress(OSError), top.open_folder(steps) as folder:  # it may be gone by now
                     todo += _looked_into(folder, steps, found, limit)
         return found
 
@@ -156,7 +157,7 @@ def _looked_into(
 ) -> list[tuple[str, ...]]:
     """Put its plain files there, as far as there may be more; the folders in it."""
     below: list[tuple[str, ...]] = []
-    with folder.names() as entries:
+    with folder.scan() as entries:
         for entry in entries:
             if len(found) >= limit:
                 break
@@ -169,26 +170,9 @@ def _looked_into(
     return below
 
 
-@contextmanager
-def _folder_of(top: Folder, steps: tuple[str, ...]) -> Iterator[Folder]:
-    """The folder a file is to be in, made where it is not there."""
-    with contextlib.ExitStack() as held:
-        here = top
-        for step in steps[:-1]:
-            with held.pop_all():  # the folder above is let go of when the next is open
-                try:
-                    there = held.enter_context(here.below((step,), listed=False))
-                except FileNotFoundError:
-                    with contextlib.suppress(FileExistsError):
-                        here.make(step)
-                    there = held.enter_context(here.below((step,), listed=False))
-            here = there
-        yield here
-
-
 def _glanced(folder: Folder, before: str, found: dict[str, tuple[int, int]], left: list[int]) -> bool:
     """What is in a folder and below it; False where that is more than may be looked at. Raises OSError."""
-    with folder.names() as entries:
+    with folder.scan() as entries:
         for entry in entries:
             left[0] -= 1
             if left[0] < 0:
@@ -197,7 +181,7 @@ def _glanced(folder: Folder, before: str, found: dict[str, tuple[int, int]], lef
             if stat.S_ISREG(there.st_mode):
                 found[before + entry.name] = (there.st_size, there.st_mtime_ns)
             elif stat.S_ISDIR(there.st_mode):
-                with folder.below((entry.name,)) as below:
+                with folder.open_folder((entry.name,)) as below:
                     if not _glanced(below, f"{before}{entry.name}/", found, left):
                         return False
     return True
@@ -205,7 +189,7 @@ def _glanced(folder: Folder, before: str, found: dict[str, tuple[int, int]], lef
 
 def _names(folder: Folder) -> tuple[list[str], bool]:
     names: list[str] = []
-    with folder.names() as found:
+    with folder.scan() as found:
         for entry in found:
             if len(names) >= _COUNTED:
                 return sorted(names), False
@@ -215,7 +199,7 @@ def _names(folder: Folder) -> tuple[list[str], bool]:
 
 def _entry(folder: Folder, name: str) -> Entry | None:
     try:
-        there = folder.look(name)
+        there = folder.stat(name)
     except OSError:
         return None  # gone by now
     kinds = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
@@ -253,7 +237,7 @@ def _replace(folder: Folder, name: str, data: bytes, before: os.stat_result | No
     try:
         try:
             _write_all(file, data)
-            give(file, before or folder.look("."))
+            set_owner(file, before or folder.stat("."))
             if before is not None and hasattr(os, "fchmod"):
                 os.fchmod(file, stat.S_IMODE(before.st_mode) & 0o777)
             os.fsync(file)

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 
 from quire.core.file_ports import Use
-from quire.stores.walk import Folder, Walk
+from quire.safe_open.folder import Folder, Walker
 
 LEFT = ".quire-new"  # ends the name of a file that is being written
 _LEFT_SECONDS = 60.0  # after which such a file is one that a killed server left
@@ -21,10 +21,10 @@ _REST = 0.002  # seconds for everybody else
 _LINKS = 100_000  # files of several names that are remembered
 
 
-def measure(walk: Walk, root: str, stopped: Callable[[], bool] = lambda: False) -> Use:
+def measure(walker: Walker, root: str, stopped: Callable[[], bool] = lambda: False) -> Use:
     """What it takes. What a killed server left there is removed on the way. It ends soon after it is `stopped`."""
     try:
-        with walk.root(root) as top:
+        with walker.open_root(root) as top:
             return _Count(top, stopped).run()
     except FileNotFoundError:
         return Use()
@@ -45,7 +45,7 @@ class _Count:
             steps = self._todo.popleft()
             with contextlib.ExitStack() as held:
                 try:
-                    folder = held.enter_context(self._top.below(steps))
+                    folder = held.enter_context(self._top.open_folder(steps))
                 except OSError as error:
                     self._missed(error)
                     continue
@@ -53,7 +53,7 @@ class _Count:
         return Use(bytes=self._bytes, files=self._files, whole=not self._todo and not self._late(), deep=self._deep)
 
     def _look_into(self, folder: Folder, steps: tuple[str, ...]) -> None:
-        with folder.names() as found:
+        with folder.scan() as found:
             for entry in found:
                 try:
                     self._add(folder, steps, entry.name, entry.stat(follow_symlinks=False))

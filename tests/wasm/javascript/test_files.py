@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from quire.runtimes.wasm.host.javascript import files as module
+from quire.safe_open.by_name import PathWalker
 
 
 @pytest.fixture(params=[True, False], ids=["by descriptor", "by path"], autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if not request.param:
-        monkeypatch.setattr(module, "_BY_DESCRIPTOR", False)
+        monkeypatch.setattr(module, "new_walker", lambda **_: PathWalker())
 
 
 def test_files_are_written_read_listed_and_removed(session: Any, workspace: Path) -> None:

@@ -1,12 +1,12 @@
-"""Files of the workspace and the mounts, opened so that no name leads out of them.
+"""Files of the workspace and the mounts. No path leads out of them, and no link is followed.
 
-Where the platform can, each folder is opened from the one above it and no link is followed; elsewhere every part is
-looked at before and the file again once it is open. Only plain files that have one name are read or written.
+Only plain files that have one name are read or written.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import posixpath
 import stat
@@ -15,12 +15,12 @@ from pathlib import Path
 
 from quire import systems
 from quire.runtimes.wasm.host.guest import Place
+from quire.safe_open.folder import Folder, open_or_make
+from quire.safe_open.walkers import new_walker
 
 LARGEST = 32 << 20  # bytes of one file
 _LISTED = 10_000
-_BY_DESCRIPTOR = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW") and hasattr(os, "O_DIRECTORY")
-_PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
-_BINARY = getattr(os, "O_BINARY", 0)
+_NONBLOCK = getattr(os, "O_NONBLOCK", 0)  # do not wait for the other end of a pipe
 
 
 class NotAllowed(Exception):
@@ -29,6 +29,7 @@ class NotAllowed(Exception):
 
 class Files:
     def __init__(self, place: Place) -> None:
+        self._walker = new_walker(cross_mounts=True)
         workspace = Path(os.path.realpath(place.workspace))
         self._roots = [(workspace, True), *((Path(os.path.realpath(each)), may) for each, may in place.mounts)]
         self._names = [(str(place.workspace), 0), (str(workspace), 0)]
@@ -58,7 +59,7 @@ class Files:
     def write(self, path: str, data: bytes) -> None:
         if len(data) > LARGEST:
             raise NotAllowed(f"{path} would be larger than {LARGEST:,} bytes")
-        with self._opened(path, os.O_WRONLY | os.O_CREAT, writes=True) as descriptor:
+        with self._opened(path, os.O_WRONLY, writes=True) as descriptor:
             os.ftruncate(descriptor, 0)
             view = memoryview(data)
             while view:
@@ -66,41 +67,36 @@ class Files:
 
     def names(self, path: str) -> list[str]:
         """What a folder holds; folders end with a slash."""
-        with self._folder(path) as (where, descriptor):
-            found = []
-            with os.scandir(where if descriptor is None else descriptor) as listed:
-                for each in listed:
-                    found.append(each.name + "/" * each.is_dir(follow_symlinks=False))
-                    if len(found) >= _LISTED:
-                        break
-            return sorted(found)
+        root, parts, _may = self._located(path)
+        found: list[str] = []
+        with self._walked(path, root, parts, listed=True) as folder, folder.scan() as entries:
+            for entry in entries:
+                found.append(entry.name + "/" * entry.is_dir(follow_symlinks=False))
+                if len(found) >= _LISTED:
+                    break
+        return sorted(found)
 
     def exists(self, path: str) -> bool:
         try:
-            with self._above(path) as (where, descriptor, name):
-                about = (
-                    os.stat(name, dir_fd=descriptor, follow_symlinks=False) if descriptor else (where / name).lstat()
-                )
+            with self._above(path) as (folder, name):
+                about = folder.stat(name)
             return stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode)
         except (NotAllowed, OSError):
             return False
 
     def remove(self, path: str) -> None:
         """A file, or an empty folder."""
-        with self._above(path, writes=True) as (where, descriptor, name), _said(path):
-            about = _about(where, descriptor, name)
-            remover = os.rmdir if stat.S_ISDIR(about.st_mode) else os.unlink
-            remover(name, dir_fd=descriptor) if descriptor else remover(where / name)
+        with self._above(path, writes=True) as (folder, name):
+            if stat.S_ISDIR(folder.stat(name).st_mode):
+                folder.remove_folder(name)
+            else:
+                folder.remove(name)
 
     def mkdir(self, path: str) -> None:
         """A folder, with those above it."""
-        _root, parts, _may = self._located(path, writes=True)
-        whole = self.normal(path)
-        above = whole[: len(whole) - len("/".join(parts))]
-        for count in range(1, len(parts) + 1):
-            name = above + "/".join(parts[:count])
-            with self._above(name, writes=True) as (where, descriptor, last), _said(path), _there():
-                os.mkdir(last, dir_fd=descriptor) if descriptor else (where / last).mkdir()
+        root, parts, _may = self._located(path, writes=True)
+        with self._walked(path, root, []) as top, open_or_make(top, tuple(parts)):
+            pass
 
     # Finding them
 
@@ -128,82 +124,52 @@ class Files:
 
     @contextlib.contextmanager
     def _opened(self, path: str, flags: int, writes: bool = False) -> Iterator[int]:
-        with self._above(path, writes) as (where, above, name), _said(path):
-            if above is None and (where / name).is_symlink():
-                raise NotAllowed(f"{path} is a link, and links are not followed")
-            if above is None and (where / name).exists() and not (where / name).is_file():
-                raise NotAllowed(f"{path} is not a plain file")
-            target = name if above is not None else where / name
-            descriptor = os.open(target, flags | _PLAIN | _BINARY, 0o644, dir_fd=above)
-            try:
-                about = os.fstat(descriptor)
-                if not stat.S_ISREG(about.st_mode):
-                    raise NotAllowed(f"{path} is not a plain file")
-                if about.st_nlink > 1:
-                    raise NotAllowed(f"{path} has other names too (hard links), which may be outside")
-                yield descriptor
-            finally:
-                os.close(descriptor)
+        """A plain file, which is created to be written."""
+        with self._above(path, writes) as (folder, name), contextlib.ExitStack() as opened:
+            about = folder.status((name,))
+            if about is None and writes:
+                descriptor = folder.create(name)
+                opened.callback(os.close, descriptor)
+            else:
+                if about is not None:
+                    _check(path, about)
+                descriptor = opened.enter_context(folder.open_file((name,), flags | _NONBLOCK))
+                _check(path, os.fstat(descriptor))  # it may be another file by now
+            yield descriptor
 
     @contextlib.contextmanager
-    def _above(self, path: str, writes: bool = False) -> Iterator[tuple[Path, int | None, str]]:
-        """The folder that holds it, opened where the platform can, and its name there."""
+    def _above(self, path: str, writes: bool = False) -> Iterator[tuple[Folder, str]]:
+        """The folder that holds it, open, and its name there."""
         root, parts, _may = self._located(path, writes)
         if not parts:
             raise NotAllowed(f"{path} is a whole folder of the guest's")
-        with self._walked(path, root, parts[:-1]) as (where, descriptor):
-            yield where, descriptor, parts[-1]
+        with self._walked(path, root, parts[:-1]) as folder:
+            yield folder, parts[-1]
 
     @contextlib.contextmanager
-    def _folder(self, path: str) -> Iterator[tuple[Path, int | None]]:
-        root, parts, _may = self._located(path)
-        with self._walked(path, root, parts) as found:
-            yield found
-
-    @contextlib.contextmanager
-    def _walked(self, path: str, root: Path, parts: list[str]) -> Iterator[tuple[Path, int | None]]:
-        where = root.joinpath(*parts)
-        if not _BY_DESCRIPTOR:
-            for count in range(1, len(parts) + 1):
-                if root.joinpath(*parts[:count]).is_symlink():
-                    raise NotAllowed(f"{path} goes through a link, and links are not followed")
-            if os.path.realpath(where) != str(where):
-                raise NotAllowed(f"{path} is outside of the workspace and the mounts")
-            yield where, None
-            return
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-        with _said(path):
-            descriptor = os.open(root, flags | os.O_NOFOLLOW)  # it may have been swapped for a link since
-            try:
-                for each in parts:
-                    below = os.open(each, flags | os.O_NOFOLLOW, dir_fd=descriptor)
-                    os.close(descriptor)
-                    descriptor = below
-            except BaseException:
-                os.close(descriptor)
-                raise
-        try:
-            yield where, descriptor
-        finally:
-            os.close(descriptor)
+    def _walked(self, path: str, root: Path, parts: list[str], *, listed: bool = False) -> Iterator[Folder]:
+        with (
+            _named(path),
+            self._walker.open_root(str(root)) as top,
+            top.open_folder(tuple(parts), listed=listed) as folder,
+        ):
+            yield folder
 
 
-def _about(where: Path, descriptor: int | None, name: str) -> os.stat_result:
-    if descriptor is None:
-        return (where / name).lstat()
-    return os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+def _check(path: str, about: os.stat_result) -> None:
+    if stat.S_ISLNK(about.st_mode):
+        raise NotAllowed(f"{path} is a link, and links are not followed")
+    if not stat.S_ISREG(about.st_mode):
+        raise NotAllowed(f"{path} is not a plain file")
+    if about.st_nlink > 1:
+        raise NotAllowed(f"{path} has other names too (hard links), which may be outside")
 
 
 @contextlib.contextmanager
-def _said(path: str) -> Iterator[None]:
-    """What the system says, with the name that was asked for and no other."""
+def _named(path: str) -> Iterator[None]:
+    """Turn an OSError into NotAllowed with the path that was asked for and no other."""
     try:
         yield
     except OSError as error:
-        link = error.errno in (40, 62, 20) and "a link, which is not followed, or not a folder"
+        link = error.errno in (errno.ELOOP, errno.ENOTDIR) and "a link, which is not followed, or not a folder"
         raise NotAllowed(f"{path}: {link or os.strerror(error.errno or 0)}") from None
-
-
-def _there() -> contextlib.AbstractContextManager[None]:
-    """What is to be made may be there."""
-    return contextlib.suppress(FileExistsError)

@@ -1,7 +1,7 @@
-"""The way down by names, where a system opens no folders (Windows): each step is looked at before it is taken.
+"""Open folders by their paths, where the system cannot open folders (Windows). Each step is checked before it is taken.
 
-What is exchanged between the look and the step is noticed of a file, by what was opened, and not of a folder: code that
-may make links, which few may on Windows, could lead out of its workspace whoever reads there in that moment.
+A file that is exchanged after the check is noticed, by comparing it with what was opened. A folder is not: code that
+may make links, which few accounts may on Windows, could in that moment lead a reader out of the folder.
 """
 
 from __future__ import annotations
@@ -18,29 +18,33 @@ from quire import systems
 
 
 class NoName(OSError):
-    """It means something else on this system than a file of that name."""
+    """On this system this is not a name of a file, but of a device, a drive or a stream."""
 
 
-class Named:
+class PathWalker:
     @contextmanager
-    def root(self, path: str, *, listed: bool = False) -> Iterator[_Named]:
+    def open_root(self, path: str, *, listed: bool = False) -> Iterator[PathFolder]:
         there = os.lstat(path)
         _check_folder(there, path)
-        yield _Named(path, there.st_dev)
+        yield PathFolder(path, there.st_dev)
 
 
-class _Named:
+class PathFolder:
     def __init__(self, path: str, device: int) -> None:
         self._path = path
         self._device = device
 
-    @contextmanager
-    def below(self, steps: tuple[str, ...], *, listed: bool = True) -> Iterator[_Named]:
-        yield _Named(self._way(steps), self._device)
+    @property
+    def path(self) -> Path:
+        return Path(self._path)
 
     @contextmanager
-    def file(self, steps: tuple[str, ...], flags: int) -> Iterator[int]:
-        path = self._to(steps)
+    def open_folder(self, steps: tuple[str, ...], *, listed: bool = True) -> Iterator[PathFolder]:
+        yield PathFolder(self._path_of_folder(steps), self._device)
+
+    @contextmanager
+    def open_file(self, steps: tuple[str, ...], flags: int) -> Iterator[int]:
+        path = self._path_of_file(steps)
         seen = os.lstat(path)
         _check_no_link(seen, path)
         found = os.open(path, flags | systems.BYTES)
@@ -54,38 +58,41 @@ class _Named:
 
     def status(self, steps: tuple[str, ...]) -> os.stat_result | None:
         with contextlib.suppress(FileNotFoundError):
-            return os.lstat(self._to(steps))
+            return os.lstat(self._path_of_file(steps))
         return None
 
-    def names(self) -> contextlib.AbstractContextManager[Iterator[os.DirEntry[str]]]:
+    def scan(self) -> contextlib.AbstractContextManager[Iterator[os.DirEntry[str]]]:
         return os.scandir(self._path)
 
-    def look(self, name: str) -> os.stat_result:
+    def stat(self, name: str) -> os.stat_result:
         return os.lstat(os.path.join(self._path, name))
 
-    def make(self, name: str) -> None:
-        os.mkdir(self._to((name,)))
+    def make_folder(self, name: str) -> None:
+        os.mkdir(self._path_of_file((name,)))
 
     def create(self, name: str) -> int:
-        return os.open(self._to((name,)), os.O_WRONLY | os.O_CREAT | os.O_EXCL | systems.BYTES, 0o666)
+        return os.open(self._path_of_file((name,)), os.O_WRONLY | os.O_CREAT | os.O_EXCL | systems.BYTES, 0o666)
 
     def rename(self, name: str, to: str) -> None:
-        os.replace(self._to((name,)), self._to((to,)))
+        os.replace(self._path_of_file((name,)), self._path_of_file((to,)))
 
     def remove(self, name: str) -> None:
-        os.unlink(self._to((name,)))
+        os.unlink(self._path_of_file((name,)))
+
+    def remove_folder(self, name: str) -> None:
+        os.rmdir(self._path_of_file((name,)))
 
     def sync(self) -> None:
         systems.sync_folder(Path(self._path))
 
-    def _to(self, steps: tuple[str, ...]) -> str:
-        """The path of a file in a folder that is no link."""
-        above = self._way(steps[:-1])
+    def _path_of_file(self, steps: tuple[str, ...]) -> str:
+        """Return the path of a file, after a check of the folders on the way."""
+        above = self._path_of_folder(steps[:-1])
         for step in steps[-1:]:
             _check_name(step)
         return os.path.join(above, *steps[-1:])
 
-    def _way(self, steps: tuple[str, ...]) -> str:
+    def _path_of_folder(self, steps: tuple[str, ...]) -> str:
         path = self._path
         for step in steps:
             _check_name(step)
@@ -109,7 +116,7 @@ def _check_folder(there: os.stat_result, path: str) -> None:
 
 
 def _check_no_link(there: os.stat_result, path: str) -> None:
-    """Windows has more kinds of them than one."""
+    """Windows has more kinds of links than one: all are reparse points."""
     reparsed = getattr(there, "st_file_attributes", 0) & stat.FILE_ATTRIBUTE_REPARSE_POINT
     if stat.S_ISLNK(there.st_mode) or reparsed:
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
