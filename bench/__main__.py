@@ -7,8 +7,8 @@ import importlib
 import sys
 
 NAMES = (
-    "surface", "execute", "start", "order", "crowd", "protect", "recover", "rollback", "idle", "flood", "snapshot",
-    "corpus", "relay", "sandbox", "fuzz", "hostile", "crowd_users", "loaded", "wasm", "science",
+    "surface", "execute", "records", "start", "order", "crowd", "protect", "recover", "rollback", "idle", "flood",
+    "snapshot", "corpus", "relay", "sandbox", "fuzz", "hostile", "crowd_users", "loaded", "wasm", "science",
     "jupyter",
 )  # fmt: skip
 

@@ -12,13 +12,14 @@ from typing import Any
 
 from quire.core.capability import Approve, Backend, Capability, Offered, Tool
 from quire.core.model import Principal
-from quire.stores.lane import Lane, rows
+from quire.stores.readers import SqliteReader
+from quire.stores.writer import SqliteWriter
 
 
 class SqlCapabilities:
-    """In the store's database, by the store's lanes. `changes` is a file that grows with each change."""
+    """In the store's database, with its writer and its reader. `changes` is a file that grows with each change."""
 
-    def __init__(self, writer: Lane, reader: Lane, changes: Path) -> None:
+    def __init__(self, writer: SqliteWriter, reader: SqliteReader, changes: Path) -> None:
         self._writer = writer
         self._reader = reader
         self._changes = str(changes)
@@ -38,20 +39,24 @@ class SqlCapabilities:
             json.dumps(capability.approve),
             capability.installed_at,
         )
-        await self._writer.do(lambda db: db.execute("INSERT OR REPLACE INTO capabilities VALUES (?,?,?,?,?,?)", row))
+        await self._writer.run_durable(
+            lambda db: db.execute("INSERT OR REPLACE INTO capabilities VALUES (?,?,?,?,?,?)", row)
+        )
         self._changed()
 
     async def renew(self, capability: Capability) -> None:
         row = (json.dumps(asdict(capability.offered)), capability.owner, capability.name, capability.installed_at)
         query = "UPDATE capabilities SET offered = ? WHERE owner = ? AND name = ? AND installed_at = ?"
-        await self._writer.do(lambda db: db.execute(query, row))
+        await self._writer.run_durable(lambda db: db.execute(query, row))
 
     async def of(self, owner: Principal) -> list[Capability]:
         query = "SELECT * FROM capabilities WHERE owner = ? ORDER BY installed_at, name"
-        return [_capability(row) for row in await self._reader.do(lambda db: rows(db, query, owner))]
+        return [_capability(row) for row in await self._reader.rows(query, owner)]
 
     async def drop(self, owner: Principal, name: str) -> None:
-        await self._writer.do(lambda db: db.execute("DELETE FROM capabilities WHERE owner=? AND name=?", (owner, name)))
+        await self._writer.run_durable(
+            lambda db: db.execute("DELETE FROM capabilities WHERE owner=? AND name=?", (owner, name))
+        )
         self._changed()
 
     def _changed(self) -> None:

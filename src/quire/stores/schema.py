@@ -9,7 +9,7 @@ from pathlib import Path
 
 from quire import systems
 from quire.core.errors import Failed
-from quire.stores.lane import connect
+from quire.stores.sqlite import connect
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 

@@ -7,7 +7,8 @@ import sqlite3
 from quire.core.access import Access
 from quire.core.model import Notebook, NotebookId, Principal
 from quire.stores import as_rows
-from quire.stores.lane import Lane, rows
+from quire.stores.readers import SqliteReader
+from quire.stores.writer import SqliteWriter
 
 _PUT = "INSERT OR REPLACE INTO shares (notebook, principal, access) VALUES (?,?,?)"
 _DROP = "DELETE FROM shares WHERE notebook = ? AND principal = ?"
@@ -19,9 +20,9 @@ _WITH = """
 
 
 class SqlShares:
-    """In the store's database, by the store's lanes."""
+    """In the store's database, with its writer and its reader."""
 
-    def __init__(self, writer: Lane, reader: Lane) -> None:
+    def __init__(self, writer: SqliteWriter, reader: SqliteReader) -> None:
         self._writer = writer
         self._reader = reader
 
@@ -32,12 +33,12 @@ class SqlShares:
             else:
                 db.execute(_PUT, (notebook, whom, access))
 
-        await self._writer.do(job)
+        await self._writer.run_durable(job)
 
     async def of(self, notebook: NotebookId) -> dict[Principal, Access]:
-        found = await self._reader.do(lambda db: rows(db, _OF, notebook))
+        found = await self._reader.rows(_OF, notebook)
         return {Principal(row["principal"]): Access(row["access"]) for row in found}
 
     async def shared_with(self, whom: Principal) -> list[tuple[Notebook, Access]]:
-        found = await self._reader.do(lambda db: rows(db, _WITH, whom))
+        found = await self._reader.rows(_WITH, whom)
         return [(as_rows.notebook(row), Access(row["access"])) for row in found]

@@ -1,15 +1,18 @@
-"""Notebooks, cells and journal in SQLite: one writer, one reader, everything committed before the answer."""
+"""Notebooks, cells and journal in SQLite: one writer, readers beside it, everything committed before the answer."""
 
 from __future__ import annotations
 
 import json
 import os
 import secrets
+import shutil
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import anyio.to_thread
 
 from quire import systems
 from quire.core.errors import Failed, NotFound, Refused
@@ -27,11 +30,12 @@ from quire.core.model import (
     RunId,
 )
 from quire.stores import as_rows, wording
-from quire.stores.aside import Aside, Rows
 from quire.stores.capabilities import SqlCapabilities
-from quire.stores.lane import Busy, Express, Lane, rows
+from quire.stores.readers import InlineReader, SqliteReader
 from quire.stores.schema import alone, migrate
 from quire.stores.shares import SqlShares
+from quire.stores.sqlite import rows, translated
+from quire.stores.writer import SqliteWriter
 
 _CELLS = """
     SELECT c.id, c.position, c.kind, c.source, c.version, c.metadata, c.attachments, c.behind,
@@ -40,8 +44,9 @@ _CELLS = """
     FROM cells c LEFT JOIN runs r ON r.id = c.run
     WHERE c.notebook = ?
 """
-_SMALL = 1 << 14  # characters of outputs that are written while the caller waits
+_RESERVED_BYTES = 1 << 20  # of the disk, left by outputs of running cells for changes that a caller waits for
 _OUTLINE = "SELECT id, cell, count, author, started_at, seconds, state, parent, stale FROM runs WHERE notebook = ?"
+_ShownRows = Sequence[tuple[str, int, str]]
 
 
 class SqlStore:
@@ -52,10 +57,9 @@ class SqlStore:
         path = folder / "quire.db"
         with alone(self._locks / "opening"):
             migrate(path)
-            self._writer = Lane(path, writes=True)
-            self._reader = Lane(path, writes=False)
-            self._express = Express(path)
-            self._aside = Aside(path)
+            self._writer = SqliteWriter(path)
+            self._reader = SqliteReader(path)
+            self._inline = InlineReader(path)
         self.capabilities = SqlCapabilities(self._writer, self._reader, self._locks / "capabilities")
         self.shares = SqlShares(self._writer, self._reader)
 
@@ -74,24 +78,24 @@ class SqlStore:
                 raise Refused(wording.name_taken(notebook.name)) from None
             return notebook
 
-        return await self._writer.do(job)
+        return await self._writer.run_durable(job)
 
     async def find_notebook(self, owner: Principal, name: str) -> Notebook | None:
-        found = self._express.read("SELECT * FROM notebooks WHERE owner = ? AND name = ?", owner, name)
+        found = self._inline.rows("SELECT * FROM notebooks WHERE owner = ? AND name = ?", owner, name)
         return as_rows.notebook(found[0]) if found else None
 
     async def list_notebooks(self, owner: Principal) -> list[Notebook]:
-        rows = await self._rows("SELECT * FROM notebooks WHERE owner = ? ORDER BY created_at, name", owner)
+        rows = await self._reader.rows("SELECT * FROM notebooks WHERE owner = ? ORDER BY created_at, name", owner)
         return [as_rows.notebook(row) for row in rows]
 
     async def update_notebook(self, notebook: Notebook) -> None:
         values = (json.dumps(notebook.metadata), notebook.mirror, as_rows.document(notebook), notebook.id)
-        await self._writer.do(
+        await self._writer.run_durable(
             lambda db: db.execute("UPDATE notebooks SET metadata = ?, mirror = ?, document = ? WHERE id = ?", values)
         )
 
     async def list_mirrored(self) -> list[Notebook]:
-        return [as_rows.notebook(row) for row in await self._rows("SELECT * FROM notebooks WHERE mirror != ''")]
+        return [as_rows.notebook(row) for row in await self._reader.rows("SELECT * FROM notebooks WHERE mirror != ''")]
 
     async def clear_notebook(self, notebook: NotebookId) -> None:
         def job(db: sqlite3.Connection) -> None:
@@ -99,7 +103,7 @@ class SqlStore:
             db.execute("DELETE FROM runs WHERE notebook = ?", (notebook,))
             db.execute("UPDATE notebooks SET cells = 0, runs = 0 WHERE id = ?", (notebook,))
 
-        await self._writer.do(job)
+        await self._writer.run_durable(job)
 
     async def delete_notebook(self, notebook: NotebookId) -> None:
         def job(db: sqlite3.Connection) -> None:
@@ -107,20 +111,20 @@ class SqlStore:
                 db.execute(f"DELETE FROM {table} WHERE notebook = ?", (notebook,))  # noqa: S608 - named above
             db.execute("DELETE FROM notebooks WHERE id = ?", (notebook,))
 
-        await self._writer.do(job)
+        await self._writer.run_durable(job)
         self.release(notebook)
 
     async def add_cells(self, notebook: NotebookId, cells: list[NewCell], *, at: int | None, limit: int) -> list[Cell]:
-        return await self._writer.do(lambda db: _add(db, notebook, cells, at, limit))
+        return await self._writer.run_durable(lambda db: _add(db, notebook, cells, at, limit))
 
     async def find_cell(self, notebook: NotebookId, which: CellId | int) -> Cell | None:
         by = "c.position" if isinstance(which, int) else "c.id"
-        rows = await self._rows(f"{_CELLS} AND {by} = ?", notebook, which)
+        rows = await self._reader.rows(f"{_CELLS} AND {by} = ?", notebook, which)
         return as_rows.cell(rows[0]) if rows else None
 
     async def list_cells(self, notebook: NotebookId, start: int, limit: int | None) -> list[Cell]:
         end = start + limit if limit is not None else 2**62
-        rows = await self._rows(
+        rows = await self._reader.rows(
             f"{_CELLS} AND c.position >= ? AND c.position < ? ORDER BY c.position", notebook, start, end
         )
         return [as_rows.cell(row) for row in rows]
@@ -138,7 +142,7 @@ class SqlStore:
                 _fall_behind(db, notebook, old.number)
             return new
 
-        return await self._writer.do(job)
+        return await self._writer.run_durable(job)
 
     async def move_cell(self, notebook: NotebookId, cell: CellId, to: int) -> Cell:
         def job(db: sqlite3.Connection) -> Cell:
@@ -153,7 +157,7 @@ class SqlStore:
                 _fall_behind(db, notebook, min(to, old.number))
             return _find(db, notebook, cell)
 
-        return await self._writer.do(job)
+        return await self._writer.run_durable(job)
 
     async def delete_cell(self, notebook: NotebookId, cell: CellId) -> None:
         def job(db: sqlite3.Connection) -> None:
@@ -164,11 +168,11 @@ class SqlStore:
                 _fall_behind(db, notebook, old.number)
             db.execute("UPDATE notebooks SET cells = cells - 1 WHERE id = ?", (notebook,))
 
-        await self._writer.do(job)
+        await self._writer.run_durable(job)
 
     async def clear_outputs(self, notebook: NotebookId, cell: CellId) -> None:
         query = "UPDATE runs SET outputs = '[]' WHERE id = (SELECT run FROM cells WHERE notebook = ? AND id = ?)"
-        await self._writer.do(lambda db: db.execute(query, (notebook, cell)))
+        await self._writer.run_durable(lambda db: db.execute(query, (notebook, cell)))
 
     async def begin_run(self, notebook: NotebookId, cell: Cell | NewCell, run: Run, *, limit: int) -> Cell:
         def job(db: sqlite3.Connection) -> Cell:
@@ -185,44 +189,44 @@ class SqlStore:
             _insert_run(db, notebook, there.run)
             return there
 
-        try:
-            return self._writer.at_once(job)
-        except Busy:
-            return await self._writer.do(job)
+        return await self._writer.run(job)
 
     async def keep_outputs(
         self, notebook: NotebookId, run: RunId, outputs: Mapping[int, Output], dropped: range
     ) -> None:
-        def rows() -> Rows:
-            return [(run, place, as_rows.output(output)) for place, output in outputs.items()]
+        def prepare() -> _ShownRows:
+            prepared = [(run, place, as_rows.output(output)) for place, output in outputs.items()]
+            self._check_space(sum(len(text) for _, _, text in prepared))
+            return prepared
 
-        await self._aside.do(rows, lambda db, made: _keep(db, run, made, dropped))
+        prepared = await anyio.to_thread.run_sync(prepare)  # large outputs take their time
+        await self._writer.run(lambda db: _keep(db, run, prepared, dropped))
 
     async def finish_run(self, notebook: NotebookId, run: Run) -> None:
-        await (self._writer.keep if _is_small(run) else self._writer.do)(lambda db: _finish(db, run))
+        await self._writer.run_durable(lambda db: _finish(db, run))
 
     async def mark_stale(self, notebook: NotebookId, marks: Mapping[RunId, bool]) -> None:
         values = [(stale, run, notebook) for run, stale in marks.items()]
-        await self._writer.do(
+        await self._writer.run_durable(
             lambda db: db.executemany("UPDATE runs SET stale = ? WHERE id = ? AND notebook = ?", values)
         )
 
     async def find_run(self, notebook: NotebookId, run: RunId) -> Run | None:
-        rows = await self._rows(f"{_OUTLINE} AND id = ?", notebook, run)
+        rows = await self._reader.rows(f"{_OUTLINE} AND id = ?", notebook, run)
         return as_rows.step(rows[0]) if rows else None
 
     async def outline(self, notebook: NotebookId) -> list[Run]:
-        return [as_rows.step(row) for row in await self._rows(f"{_OUTLINE} ORDER BY rowid", notebook)]
+        return [as_rows.step(row) for row in await self._reader.rows(f"{_OUTLINE} ORDER BY rowid", notebook)]
 
     async def list_runs(self, notebook: NotebookId) -> list[Run]:
-        rows = await self._rows(
+        rows = await self._reader.rows(
             "SELECT *, id AS run, cell AS run_cell, source AS run_source FROM runs WHERE notebook = ? ORDER BY rowid",
             notebook,
         )
         return [as_rows.run(row) for row in rows]
 
     async def find_displayed(self, notebook: NotebookId, display_id: str) -> list[Run]:
-        rows = await self._rows(
+        rows = await self._reader.rows(
             "SELECT *, id AS run, cell AS run_cell, source AS run_source FROM runs WHERE notebook = ?"
             " AND instr(outputs, ?)",
             notebook,
@@ -231,7 +235,7 @@ class SqlStore:
         return [as_rows.run(row) for row in rows]
 
     async def mark_unfinished(self) -> int:
-        rows = await self._rows(
+        rows = await self._reader.rows(
             "SELECT *, id AS run, cell AS run_cell, source AS run_source FROM runs WHERE state = 'RUNNING'"
         )
         free = {row["notebook"] for row in rows if self.hold(NotebookId(row["notebook"]))}
@@ -242,7 +246,7 @@ class SqlStore:
                 _finish(db, wording.unfinished(run, _shown(db, run)))
 
         if lost:
-            await self._writer.do(job)
+            await self._writer.run_durable(job)
         for notebook in free:
             self.release(NotebookId(notebook))
         return len(lost)
@@ -267,15 +271,16 @@ class SqlStore:
             os.close(lock)
 
     async def close(self) -> None:
-        self._express.close()
-        await self._aside.close()
+        self._inline.close()
         await self._reader.close()
         await self._writer.close()
         for notebook in list(self._held):
             self.release(notebook)
 
-    async def _rows(self, query: str, *values: Any) -> list[sqlite3.Row]:
-        return await self._reader.do(lambda db: rows(db, query, *values))
+    def _check_space(self, size: int) -> None:
+        """Refuse outputs of a running cell on a nearly full disk: once the log cannot grow, nothing can be deleted."""
+        if shutil.disk_usage(self._locks).free < 2 * size + _RESERVED_BYTES:  # twice: in the log and in the database
+            raise translated(sqlite3.OperationalError("disk is nearly full"))
 
 
 def _add(db: sqlite3.Connection, notebook: NotebookId, cells: list[NewCell], at: int | None, limit: int) -> list[Cell]:
@@ -373,7 +378,7 @@ def _insert_run(db: sqlite3.Connection, notebook: NotebookId, run: Run) -> None:
     )
 
 
-def _keep(db: sqlite3.Connection, run: RunId, made: Rows, dropped: range) -> None:
+def _keep(db: sqlite3.Connection, run: RunId, made: _ShownRows, dropped: range) -> None:
     if _one(db, "SELECT 1 FROM runs WHERE id = ? AND state = 'RUNNING'", run):
         db.execute("DELETE FROM shown WHERE run = ? AND place BETWEEN ? AND ?", (run, dropped.start, dropped.stop - 1))
         db.executemany("INSERT OR REPLACE INTO shown (run, place, output) VALUES (?,?,?)", made)
@@ -382,10 +387,6 @@ def _keep(db: sqlite3.Connection, run: RunId, made: Rows, dropped: range) -> Non
 def _shown(db: sqlite3.Connection, run: Run) -> list[Output]:
     found = db.execute("SELECT output FROM shown WHERE run = ? ORDER BY place", (run.id,))
     return [as_rows.shown(output) for (output,) in found]
-
-
-def _is_small(run: Run) -> bool:
-    return sum(len(data) for each in run.outputs for data in each.bundle.values() if isinstance(data, str)) < _SMALL
 
 
 def _finish(db: sqlite3.Connection, run: Run) -> None:

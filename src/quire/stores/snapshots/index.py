@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from quire.core.model import Loss, NotebookId, RunId, Snapshot, SnapshotId
-from quire.stores.lane import Lane, rows
+from quire.stores.readers import SqliteReader
 from quire.stores.schema import alone, migrate
 from quire.stores.snapshots.packs import Pack, Row
+from quire.stores.writer import SqliteWriter
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _TOGETHER = 1000  # rows that are read or written at once: others wait so long
@@ -45,15 +46,11 @@ class Index:
         path = folder / "index.db"
         with alone(folder / "opening"):
             migrate(path, _MIGRATIONS)
-            self._writer = Lane(path, writes=True)
-            self._reader = Lane(path, writes=False)
+            self._writer = SqliteWriter(path)
+            self._reader = SqliteReader(path)
 
     async def snapshots(self, notebook: NotebookId) -> list[Snapshot]:
-        def job(db: sqlite3.Connection) -> list[Snapshot]:
-            found = rows(db, _LIST, notebook)
-            return [_snapshot(row) for row in found]
-
-        return await self._reader.do(job)
+        return [_snapshot(row) for row in await self._reader.rows(_LIST, notebook)]
 
     async def ids(self) -> list[str]:
         """Of all there are, oldest first."""
@@ -72,7 +69,7 @@ class Index:
 
     async def drop(self, snapshots: Sequence[SnapshotId]) -> None:
         values = [(each,) for each in snapshots]
-        await self._writer.do(lambda db: db.executemany("DELETE FROM snapshots WHERE id = ?", values))
+        await self._writer.run_durable(lambda db: db.executemany("DELETE FROM snapshots WHERE id = ?", values))
 
     async def find(self, names: Iterable[bytes]) -> dict[bytes, Row]:
         """Where chunks lie, of those that are known."""
@@ -94,7 +91,7 @@ class Index:
 
     async def distrust(self) -> None:
         """Have every node checked again: chunks are gone that some of them list."""
-        await self._writer.do(lambda db: db.execute("UPDATE chunks SET sums = NULL WHERE sums IS NOT NULL"))
+        await self._writer.run_durable(lambda db: db.execute("UPDATE chunks SET sums = NULL WHERE sums IS NOT NULL"))
 
     async def after(self, name: bytes) -> list[tuple[bytes, int, int, int]]:
         """The next chunks in the order of their names: name, pack, bytes there, whether it is a checked node."""
@@ -113,7 +110,7 @@ class Index:
         at = 0
         while len(chunks) - at > _TOGETHER:
             some = chunks[at : at + _TOGETHER]
-            await self._writer.do(lambda db, some=some: _keep(db, some))  # type: ignore[misc]  # bound now
+            await self._writer.run_durable(lambda db, some=some: _keep(db, some))  # type: ignore[misc]  # bound now
             at += _TOGETHER
         return chunks[at:]
 
@@ -125,12 +122,12 @@ class Index:
                 db.execute("DELETE FROM snapshots WHERE notebook = ? AND name = ?", (snapshot.notebook, snapshot.name))
             db.execute(_PUBLISH, (*_values(snapshot), sealed.format, sealed.signature, sealed.manifest))
 
-        await self._writer.do(job)
+        await self._writer.run_durable(job)
 
     async def forget(self, chunks: Sequence[bytes]) -> None:
         wanted = iter(chunks)
         while some := [(name,) for name in islice(wanted, _TOGETHER)]:
-            await self._writer.do(
+            await self._writer.run_durable(
                 lambda db, some=some: db.executemany("DELETE FROM chunks WHERE name = ?", some)  # type: ignore[misc]
             )
 
@@ -141,7 +138,7 @@ class Index:
         while some := [
             (new.pack, new.offset, old.name, old.pack, old.offset) for old, new in islice(wanted, _TOGETHER)
         ]:
-            await self._writer.do(lambda db, some=some: db.executemany(query, some))  # type: ignore[misc]
+            await self._writer.run_durable(lambda db, some=some: db.executemany(query, some))  # type: ignore[misc]
 
     async def packs(self) -> list[Pack]:
         return [Pack._make(row) for row in await self._read("SELECT id, file, notebook, bytes, full FROM packs")]
@@ -152,23 +149,25 @@ class Index:
             assert cursor.lastrowid is not None
             return cursor.lastrowid
 
-        return await self._writer.do(job)
+        return await self._writer.run_durable(job)
 
     async def mark_packs(self, marks: Iterable[tuple[int, int, bool]]) -> None:
         """Say of packs how many bytes count, and whether they are full."""
         values = [(length, full, pack) for pack, length, full in marks]
-        await self._writer.do(lambda db: db.executemany("UPDATE packs SET bytes = ?, full = ? WHERE id = ?", values))
+        await self._writer.run_durable(
+            lambda db: db.executemany("UPDATE packs SET bytes = ?, full = ? WHERE id = ?", values)
+        )
 
     async def drop_packs(self, packs: Iterable[int]) -> None:
         values = [(each,) for each in packs]
-        await self._writer.do(lambda db: db.executemany("DELETE FROM packs WHERE id = ?", values))
+        await self._writer.run_durable(lambda db: db.executemany("DELETE FROM packs WHERE id = ?", values))
 
     async def close(self) -> None:
         await self._reader.close()
         await self._writer.close()
 
     async def _read(self, query: str, *values: Any) -> list[Any]:
-        return await self._reader.do(lambda db: db.execute(query, values).fetchall())
+        return await self._reader.run(lambda db: db.execute(query, values).fetchall())
 
 
 def _keep(db: sqlite3.Connection, chunks: Sequence[Row]) -> None:
