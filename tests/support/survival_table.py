@@ -1,6 +1,6 @@
-"""What survives a run, a crash or a rollback, and a restart: the first table in docs/survival.md, each row proved.
+"""The tables in docs/survival.md: what survives a run, a crash or rollback, and a restart, with a check for each row.
 
-The second table there is of the kinds of object, from tests/support/object_kinds.py.
+The second table lists the kinds of objects in tests/support/object_kinds.py.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Row:
 
 ROWS = (
     Row(
-        what="variables, and which are the same object",
+        what="variables, and which share an object",
         setup="x = [1]; y = x",
         check="y is x and x == [1]",
         during="x.append(2); del y",
@@ -52,7 +52,7 @@ ROWS = (
         check="g() == 1 and f()() == 1",
         during="A.n = 2",
     ),
-    Row(what="generators that have not begun", setup="g = (n for n in range(9))", check="next(g) == 0"),
+    Row(what="generators not started", setup="g = (n for n in range(9))", check="next(g) == 0"),
     Row(
         what="generators, half consumed",
         setup="g = (n for n in range(9)); next(g)",
@@ -72,7 +72,7 @@ ROWS = (
         during="os.chdir('/'); os.environ['A'] = '2'",
     ),
     Row(
-        what="the state of `random` and of numpy's",
+        what="random state of `random` and numpy",
         setup="import random, numpy as np; random.seed(5); np.random.seed(5)",
         check="(random.random(), np.random.rand()) == (random.Random(5).random(), np.random.RandomState(5).rand())",
         during="random.random(); np.random.rand()",
@@ -85,7 +85,7 @@ ROWS = (
         check="(decimal.getcontext().prec, v.get(), t.x) == (7, 1, 2)",
     ),
     Row(
-        what="settings of gc, umask, dialects of csv, the timeout of new sockets",
+        what="gc settings, umask, csv dialects, default socket timeout",
         setup="import gc, os, csv, socket; gc.disable(); os.umask(0o027); csv.register_dialect('d', delimiter='|')\n"
         "socket.setdefaulttimeout(0.05)",
         check="(gc.isenabled(), csv.get_dialect('d').delimiter, socket.getdefaulttimeout(), os.umask(0o027)) "
@@ -93,22 +93,22 @@ ROWS = (
         during="import time; time.sleep(0.2); gc.enable(); os.umask(0); csv.unregister_dialect('d')",
     ),
     Row(
-        what="handlers of signals, adapters and converters of sqlite3",
+        what="signal handlers, sqlite3 adapters and converters",
         setup="import signal, sqlite3; signal.signal(signal.SIGUSR2, signal.SIG_IGN)\n"
         "signal.signal(signal.SIGUSR1, lambda *given: None); sqlite3.register_converter('c', bytes)",
         check="(callable(signal.getsignal(signal.SIGUSR1)), 'C' in sqlite3.converters) == (True, True) "
         "and signal.getsignal(signal.SIGUSR2) is signal.SIG_IGN",
-        restarted="no: named, but for signals that are ignored",
+        restarted="no: named, except ignored signals",
         says="False",
     ),
     Row(
-        what="open files and the place in them",
+        what="open files and their position",
         setup="import os; f = open('f', 'w+'); f.write('abc'); f.flush(); os.mkdir('o'); os.chdir('o')",
         check="f.tell() == 3 and f.write('d') == 1 and f.seek(0) == 0 and f.read() == 'abcd'",
         during="f.seek(1)",
     ),
     Row(
-        what="what files hold",
+        what="file contents",
         setup="open('g', 'w').write('before')",
         check="open('g').read() == 'before'",
         during="open('g', 'w').write('after')",
@@ -144,7 +144,7 @@ ROWS = (
         what="threads",
         setup="import threading, time; t = threading.Thread(target=time.sleep, args=(1000,), daemon=True); t.start()",
         check="t.is_alive()",
-        restored="no: named in the census",
+        restored="no: listed in the census",
         restarted="no: a tombstone",
         says="GoneError: t was thread",
     ),
@@ -152,7 +152,7 @@ ROWS = (
         what="child processes",
         setup="import subprocess; p = subprocess.Popen(['sleep', '1000'])",
         check="p.poll() is None",
-        restored="no: ended with the kernel, named in the census",
+        restored="no: ended with the kernel, listed in the census",
         restarted="no: a tombstone",
         says="GoneError: p was a subprocess",
     ),
@@ -169,7 +169,7 @@ ROWS = (
         setup="import os; r, w = os.pipe(); os.write(w, b'x')",
         check="os.read(r, 1) == b'x' and os.write(w, b'x') == 1",
         restored="no: closed; reading gives nothing",
-        restarted="no: their numbers mean nothing",
+        restarted="no: the descriptors are invalid",
         says="OSError",
     ),
     Row(
@@ -201,36 +201,36 @@ ROWS = (
         what="polars",
         setup="import polars as pl; d = pl.DataFrame({'a': list(range(100000))}); d.group_by(pl.col('a') % 7).len()",
         check="d.group_by(pl.col('a') % 7).len().height == 7",
-        restored="no: it stands still until the timeout; the census says hostile",
+        restored="no: hangs until the timeout; the census says `hostile`",
         needs="polars",
     ),
 )
 
 
 def table() -> str:
-    """As docs/survival.md has it."""
+    """The first table in docs/survival.md."""
     rows = [f"| {row.what} | yes | {row.restored} | {row.restarted} |" for row in ROWS]
     return "\n".join(["| what | a run | a crash or a rollback | a restart |", "| --- | --- | --- | --- |", *rows])
 
 
 def count() -> str:
-    """How many kinds of object come back, as docs/SPECIFICATION.md has it."""
+    """How many kinds of objects are restored, as in docs/SPECIFICATION.md."""
     return f"{sum(kind.expected == 'kept' for kind in KINDS)} of {len(KINDS)}"
 
 
 def kinds() -> str:
-    """How many kinds of object come back after a restart, and which do not; as docs/survival.md has it."""
+    """Which kinds of objects are restored after a restart and which are not: the second table in docs/survival.md."""
     kept = [_shown(kind.name) for kind in KINDS if kind.expected == "kept"]
     gone = [f"| {_shown(kind.name)} | {_shown(kind.why)} |" for kind in KINDS if kind.expected != "kept"]
     return "\n".join(
         [
-            f"Of {len(KINDS)} kinds that are tried {len(kept)} come back. {len(gone)} do not:",
+            f"{len(kept)} of {len(KINDS)} tested kinds are restored. {len(gone)} are not:",
             "",
             "| what | the tombstone says, among others |",
             "| --- | --- |",
             *gone,
             "",
-            "These come back:",
+            "These are restored:",
             "",
             textwrap.fill("; ".join(kept) + ".", 120, break_long_words=False, break_on_hyphens=False),
         ]
@@ -238,5 +238,5 @@ def kinds() -> str:
 
 
 def _shown(name: str) -> str:
-    """In Markdown, where two underscores are something else."""
+    """Quote names with double underscores, which Markdown would show as bold."""
     return re.sub(r"__\w+__", r"`\g<0>`", name)
