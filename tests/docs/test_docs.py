@@ -465,6 +465,11 @@ def test_every_promise_cites_a_proof_that_exists() -> None:
             assert f'"{name}"' in read("bench/__main__.py") and (ROOT / "bench" / f"{name}.py").exists(), number
 
 
+def test_the_glossary_has_at_most_40_terms_in_order() -> None:
+    terms = [row[0] for row in rows(read("docs/glossary.md"))]
+    assert terms == sorted(set(terms)) and len(terms) <= 40
+
+
 def test_operating_page_names_every_metric_field_and_outcome() -> None:
     page = read("docs/howto/operate.md")
     named = {name for row in rows(section(page, "## Metrics")) for name in re.findall(r"`(\w+)`", row[0])}
