@@ -220,7 +220,7 @@ def count() -> str:
 
 def kinds() -> str:
     """Which kinds of objects are restored after a restart and which are not: the second table in docs/survival.md."""
-    kept = [_shown(kind.name) for kind in KINDS if kind.expected == "kept"]
+    kept = [re.sub("^(an?|the) ", "", _shown(kind.name)) for kind in KINDS if kind.expected == "kept"]
     gone = [f"| {_shown(kind.name)} | {_shown(kind.why)} |" for kind in KINDS if kind.expected != "kept"]
     return "\n".join(
         [
