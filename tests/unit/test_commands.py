@@ -7,10 +7,13 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
+from quire.worker import scripts
 from quire.worker.commands import getoutput, system
 from tests.support.processes import alive
 from tests.support.waiting import wait_until
@@ -76,6 +79,28 @@ def test_an_interrupt_ends_the_command_and_is_passed_on(
         system(command if "pid" in command else f"echo $$ > pid; {command}")
     thread.join()
     wait_until(lambda: not alive(int(pid.read_text())), "the command ended")
+
+
+class InterruptedPopen(subprocess.Popen[bytes]):
+    """A process whose start is interrupted after it began to run."""
+
+    pids: ClassVar[list[int]] = []
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.pids.append(self.pid)
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize("start", [lambda: system("sleep 600"), lambda: scripts.run("sh", "sleep 600", {})])
+def test_interrupt_while_a_program_starts_ends_it(
+    start: Callable[[], object], capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subprocess, "Popen", InterruptedPopen)
+    with pytest.raises(KeyboardInterrupt):
+        start()
+    wait_until(lambda: not alive(InterruptedPopen.pids[-1]), "the program ended")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_no_descriptor_is_left_open(capsys: Captured) -> None:

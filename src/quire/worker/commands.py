@@ -20,7 +20,7 @@ import tempfile
 import termios
 from collections.abc import Callable
 
-from quire.worker import packages
+from quire.worker import packages, programs
 
 _ENVIRONMENT = {"PAGER": "cat", "GIT_PAGER": "cat", "TERM": "xterm-color"}
 _SIZE = struct.pack("HHHH", 24, 80, 0, 0)
@@ -70,13 +70,13 @@ def _run(command: str, sink: Callable[[bytes], object], *, terminal: bool) -> in
 def _run_shell(command: str, sink: Callable[[bytes], object], terminal: bool, environment: dict[str, str]) -> int:
     ours, theirs = _ends(terminal)
     try:
-        process = subprocess.Popen(
+        process = programs.start(
             [_shell(), "-c", command],
+            _stop,
             stdin=subprocess.DEVNULL,
             stdout=theirs,
             stderr=theirs,
             env={**os.environ, **_ENVIRONMENT, **environment},
-            start_new_session=True,
         )
     except BaseException:
         os.close(ours)

@@ -13,6 +13,8 @@ import subprocess
 import sys
 from typing import Any, NoReturn
 
+from quire.worker import programs
+
 PROGRAMS = ("bash", "sh", "perl", "ruby", "python", "python2", "python3", "pypy")
 _PATIENCE = 2.0  # seconds an interrupted one has
 
@@ -34,12 +36,12 @@ def run(line: str, cell: str, namespace: dict[str, Any]) -> None:
     if command[0] in ("python", "python3"):
         command[0] = sys.executable
     try:
-        process = subprocess.Popen(
+        process = programs.start(
             command,
+            _stop,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL if options.bg else subprocess.PIPE,
             stderr=subprocess.DEVNULL if options.bg else subprocess.PIPE,
-            start_new_session=True,
         )
     except FileNotFoundError:
         print(f"Couldn't find program: {command[0]!r}")
