@@ -28,6 +28,6 @@ def test_an_example_runs_to_its_end(path: Path, data_dir: Path, tmp_path: Path) 
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=DEADLINE,
+        timeout=2 * DEADLINE,  # a whole program
     )
     assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["ok"]), done.stdout + done.stderr
