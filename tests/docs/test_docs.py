@@ -146,8 +146,12 @@ def calls(path: Path) -> str:
     return "".join(block for block in blocks(path.read_text("utf-8"), "text") if block.startswith(("> ", RESTART)))
 
 
-def test_the_readme_begins_with_calls() -> None:
-    assert calls(ROOT / "README.md").startswith(blocks(section(read("README.md"), "## First minutes"), "text")[0])
+def test_readme_shows_calls_of_an_agent() -> None:
+    assert calls(ROOT / "README.md") == blocks(section(read("README.md"), "## First use"), "text")[0]
+
+
+def test_readme_has_at_most_150_lines() -> None:
+    assert len(read("README.md").splitlines()) <= 150
 
 
 def _with_calls(path: Path) -> Any:
@@ -318,8 +322,8 @@ def _commands() -> dict[str, argparse.ArgumentParser]:
     return dict(found.choices)
 
 
-def test_the_readme_names_every_command_and_no_other() -> None:
-    named = [code(row[0]).split() for row in rows(section(read("README.md"), "## Command line"))]
+def test_page_of_commands_names_every_command_and_no_other() -> None:
+    named = [code(row[0]).split() for row in rows(read("docs/commands.md"))]
     assert [words[1] for words in named if len(words) > 1] == list(_commands())
 
 
@@ -374,9 +378,9 @@ def _given(tool: Any, parameter: str) -> str:
             return f"`{value}`"
 
 
-async def test_the_readme_names_every_tool_and_no_other(server: Client[Any]) -> None:
-    named = {code(row[0]) for row in rows(section(read("README.md"), "## Tools"))}
-    assert named == {tool.name for tool in await server.list_tools()}
+async def test_overview_of_tools_names_every_tool_and_no_other(server: Client[Any]) -> None:
+    named = [code(row[0]) for row in rows(section(PAGE, "## All tools"))]
+    assert sorted(named) == sorted(tool.name for tool in await server.list_tools())
 
 
 async def test_the_hints_of_every_tool_are_those_on_the_page(server: Client[Any]) -> None:
