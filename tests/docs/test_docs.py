@@ -201,9 +201,13 @@ def test_the_picture_shows_every_step_of_the_demo() -> None:
     assert [step.title for step in STEPS if re.sub(r"\s", "", step.title) not in drawn] == []
 
 
-@pytest.mark.parametrize("name", ["capabilities", "embed", "files", "notebook", "operate", "state", "timeline", "wasm"])
-def test_a_page_shows_its_example(name: str) -> None:
-    assert blocks(read(f"docs/howto/{name}.md"), "python") == [read(f"examples/{name}.py")]
+@pytest.mark.parametrize("path", [pytest.param(path, id=path.name) for path in (ROOT / "examples").glob("*.py")])
+def test_every_example_is_linked_from_its_page(path: Path) -> None:
+    assert f"](../../examples/{path.name})" in read(f"docs/howto/{path.stem}.md")
+
+
+def test_page_on_embedding_shows_its_example() -> None:
+    assert blocks(read("docs/howto/embed.md"), "python") == [read("examples/embed.py")]
 
 
 async def test_the_state_file_on_the_page_is_what_is_saved(data_dir: Path) -> None:
