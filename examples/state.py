@@ -12,7 +12,7 @@ async def work(data_dir: str) -> None:
     async with quire.open(data_dir) as q:
         book = await q.notebook("prices")
         await book.add_cell("prices = [3, 4, 5]\nsame = prices")
-        await book.add_cell("def dear(least):\n    return [price for price in prices if price >= least]")
+        await book.add_cell("def expensive(minimum):\n    return [price for price in prices if price >= minimum]")
 
         # a name keeps a state; without one the last few are kept
         saved = await book.save("raw")
@@ -40,7 +40,7 @@ async def go_on(data_dir: str) -> None:
         # back to a saved state; cells that ran since stay, and are stale
         moved = await book.restore("raw")
         assert moved.stale == (2, 3, 4) and await book.value("prices") == [3, 4, 5]
-        assert await (await book.add_cell("same is prices, dear(4)")).text() == "(True, [4, 5])"
+        assert await (await book.add_cell("same is prices, expensive(4)")).text() == "(True, [4, 5])"
 
         # a second notebook from a state on disk; the first goes on
         other = await book.branch("in cents", at="squares begun")
