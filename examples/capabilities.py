@@ -20,13 +20,13 @@ stock = {"apple": 5, "pear": 2}
 
 @server.tool
 async def price(of: str) -> float:
-    "What one of them costs."
+    "Price of one item."
     await asyncio.sleep(0.1)
     return {"apple": 0.5, "pear": 0.8}[of]
 
 @server.tool(annotations={"destructiveHint": True})
 def empty(shelf: str) -> int:
-    "Throw all of a kind away; how many there were."
+    "Discard all items of a kind; return their number."
     assert os.environ["SHOP_KEY"] == "open sesame"
     return stock.pop(shelf)
 
@@ -36,7 +36,7 @@ server.run(show_banner=False)
 
 async def work(data_dir: str) -> None:
     async with quire.open(data_dir) as q:
-        # a command that does not serve MCP is an error, with what it printed, and nothing is installed
+        # a command that does not serve MCP raises an error with its output, and nothing is installed
         try:
             await q.install_capability("shop", command=[sys.executable, "-c", "exit('closed today')"])
         except Failed as error:
@@ -44,13 +44,13 @@ async def work(data_dir: str) -> None:
         else:
             raise AssertionError("what is no server was installed")
 
-        # the secret is a reference: it is resolved in the server, and the file on disk has the reference
+        # the server resolves the reference to the secret; only the reference is stored on disk
         os.environ["KEY_OF_THE_SHOP"] = "open sesame"
         command, env = [sys.executable, "-c", SERVER], {"SHOP_KEY": "env:KEY_OF_THE_SHOP"}
         assert await q.install_capability("shop", command=command, env=env) == ["price", "empty"]
         book = await q.notebook("fruit")
 
-        # many calls at once, in one cell
+        # many calls in parallel, in one cell
         cell = await book.add_cell(
             "import asyncio\n"
             "fruits = ['apple', 'pear'] * 10\n"
@@ -59,13 +59,13 @@ async def work(data_dir: str) -> None:
         )
         assert cell.state is CellState.SUCCESS and await book.value("total") == 13.0
 
-        # wrong arguments do not leave the kernel; a failing tool is a ToolError
+        # wrong arguments are not sent; a failing tool raises ToolError
         wrong = await book.add_cell("shop.price(3)")
         assert "TypeError" in await wrong.text() and "price(of: str) -> float" in await wrong.text()
         failed = await book.add_cell("shop.price('plum')")
         assert "ToolError" in await failed.text()
 
-        # a function of the notebook, offered as the others are
+        # a function of the notebook as a capability
         await book.add_cell(
             "@capability\ndef cheapest(of: list) -> str:\n"
             "    'The one that costs least.'\n"
@@ -74,11 +74,11 @@ async def work(data_dir: str) -> None:
         found = await book.add_cell("print(caps.search('costs least', limit=1))\ncheapest(['pear', 'apple'])")
         assert await found.text() == "cheapest.cheapest(of: list) -> str  # The one that costs least\n'apple'"
 
-        # destructive, and nobody is there to be asked: it is not called
+        # destructive, and no person can be asked: the call is denied
         denied = await book.add_cell("shop.empty('pear')")
         assert "ApprovalDenied" in await denied.text()
 
-        # somebody is
+        # a person can be asked
         with q.approvals.watching():
             running = asyncio.create_task(book.add_cell("left = shop.empty('pear')"))
             while not q.approvals.pending():  # noqa: ASYNC110 - a page would show them as they come
@@ -92,7 +92,7 @@ async def work(data_dir: str) -> None:
 
 async def go_on(data_dir: str) -> None:
     async with quire.open(data_dir) as q:
-        # it is there again, connected with the first call
+        # it is still installed, and connects with the first call
         assert await q.capabilities() == {"shop": "not connected yet"}
         book = await q.notebook("fruit")
         assert await (await book.add_cell("cheapest(fruits), shop.price(of='pear')")).text() == "('apple', 0.8)"
@@ -103,7 +103,7 @@ async def go_on(data_dir: str) -> None:
 
 
 def look(data_dir: str) -> None:
-    # each call has a line in the audit log; of its arguments there is only a digest
+    # each call has a line in the audit log, with a digest of its arguments
     calls = [json.loads(line) for line in Path(data_dir, "audit.jsonl").read_text().splitlines()]
     assert [each["outcome"] for each in calls if each["tool"] == "shop.empty"] == ["denied", "ok"]
     assert b"open sesame" not in b"".join(file.read_bytes() for file in Path(data_dir).glob("*.*"))

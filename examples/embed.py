@@ -1,4 +1,4 @@
-"""Quire inside a program: run cells, read values, survive a hang and a crash, find it all again. Ends with "ok"."""
+"""Quire inside a program: run cells, read values, survive a hang and a crash, reopen the notebook. Ends with "ok"."""
 
 import asyncio
 import tempfile
@@ -12,13 +12,13 @@ async def work(data_dir: str) -> None:
     async with quire.open(data_dir) as q:
         book = await q.notebook("report")
 
-        # a run's outcome is data: its state, its outputs in order, its text
+        # the result of a run is data: its state, its outputs in order, its text
         cell = await book.add_cell("prices = [3, 4, 5]\nprint('three prices')\nsum(prices)")
         assert cell.state is CellState.SUCCESS
         assert [output.type for output in cell.outputs] == [OutputType.STREAM, OutputType.EXECUTE_RESULT]
         assert await cell.text() == "three prices\n12"
 
-        # what the cell raises is data too; variables are kept
+        # an exception in the cell is data, too; variables are kept
         failed = await book.add_cell("prices[99]")
         assert failed.state is CellState.ERROR and "IndexError" in await failed.text()
 
@@ -27,12 +27,12 @@ async def work(data_dir: str) -> None:
         assert hung.state is CellState.TIMEOUT
         assert await book.value("prices") == [3, 4, 5]
 
-        # a crash costs the cell that crashed: variables are as they were before it
+        # after a crash variables are as they were before the cell
         crashed = await book.add_cell("prices.clear()\nimport os\nos.abort()")
         assert crashed.state is CellState.CRASHED
         assert await book.value("prices") == [3, 4, 5]
 
-        # only what JSON can say leaves a kernel; errors of Quire itself are exceptions
+        # value() returns only what JSON represents; errors of Quire are exceptions
         await book.add_cell("seen = {1, 2}")
         for name, error in (("seen", Refused), ("nothing", NotFound)):
             try:
@@ -42,7 +42,7 @@ async def work(data_dir: str) -> None:
             else:
                 raise AssertionError(f"{name} came back")
 
-        # a clean namespace; the cells stay
+        # an empty namespace; the cells stay
         await book.reset()
         assert (await book.add_cell("'prices' in globals()")).state is CellState.SUCCESS
         assert len(await book.cells()) == 6

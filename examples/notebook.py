@@ -1,4 +1,4 @@
-"""A person's notebook, through an MCP client: import, run, edit a cell, run on from there, export. Ends with "ok"."""
+"""A user's notebook through an MCP client: import, run, edit a cell, run on from there, export. Ends with "ok"."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 
 
-def written_by_a_person() -> str:
+def user_notebook() -> str:
     book = nbformat.v4.new_notebook(metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}})
     book.cells = [
         nbformat.v4.new_markdown_cell("# Prices"),
@@ -27,23 +27,23 @@ async def work(client: Client[Any]) -> None:
         return (await client.call_tool(tool, arguments)).structured_content
 
     await call("create_notebook", name="prices")
-    assert (await call("import_ipynb", path_or_json=written_by_a_person()))["cells"] == 4
+    assert (await call("import_ipynb", path_or_json=user_notebook()))["cells"] == 4
 
-    # all cells, in order; text is passed over
+    # all cells, in order; text cells are skipped
     ran = await call("execute_cell", cell_id_or_number="all")
     assert ran["ran"] == [1, 2, 3] and ran["outputs"][-1]["text"] == "{'pear': 3.0, 'plum': 6.0}"
 
-    # an edit runs nothing: what ran from that cell on is stale, its outputs stay
+    # an edit runs nothing; cells from there on that have run become stale and keep their outputs
     edited = await call("edit_cell", cell_id_or_number=1, code="rate = 1", metadata={"reviewed": "yes"})
     assert edited["version"] == 2
     cells = (await call("list_cells"))["cells"]
     assert [cell["cell_number"] for cell in cells if cell.get("stale")] == [1, 2, 3]
 
-    # from there on
+    # run from that cell to the end
     ran = await call("execute_cell", cell_id_or_number="1-")
     assert ran["outputs"][-1]["text"] == "{'pear': 4, 'plum': 8}"
 
-    # back to the person: valid, with what their own tools put there; a path would write a file
+    # the export is valid and keeps metadata of other tools; with a path it would write a file
     exported = await client.call_tool("export_notebook_as_ipynb", {})
     document = json.loads(exported.content[0].text)
     nbformat.validate(document)

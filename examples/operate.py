@@ -1,4 +1,4 @@
-"""Look after a server: is it ready, what has it done, who called what."""
+"""Monitor a server: health checks, metrics and the audit log."""
 
 import asyncio
 import json
@@ -47,7 +47,7 @@ def read_log(env: dict[str, str]) -> None:
     calls = [json.loads(line) for line in done.stdout.splitlines()]
     assert [call["outcome"] for call in calls] == ["ok", "error", "refused"]
     assert (calls[0]["who"], calls[0]["notebook"], calls[0]["cell"], calls[0]["via"]) == ("local", "main", 0, "http")
-    assert "hello" not in done.stdout  # nothing of what was said
+    assert "hello" not in done.stdout  # the log contains no code
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""State over restarts: save it, close Quire, open it again, go on. Ends with "ok"."""
+"""State across restarts: save, close Quire, open it again, continue. Ends with "ok"."""
 
 import asyncio
 import tempfile
@@ -14,12 +14,12 @@ async def work(data_dir: str) -> None:
         await book.add_cell("prices = [3, 4, 5]\nsame = prices")
         await book.add_cell("def expensive(minimum):\n    return [price for price in prices if price >= minimum]")
 
-        # a name keeps a state; without one the last few are kept
+        # a named state stays; of the others the last few stay
         saved = await book.save("raw")
         assert saved.name == "raw" and not saved.lost
         await book.add_cell("prices = [price * 100 for price in prices]")
 
-        # what cannot be saved is named, with why
+        # the result names what could not be saved, with the reason
         await book.add_cell("squares = (price * price for price in prices)\nnext(squares)")
         (lost,) = (await book.save("squares begun")).lost
         assert (lost.name, lost.what) == ("squares", "a suspended generator")
@@ -28,25 +28,25 @@ async def work(data_dir: str) -> None:
 
 async def go_on(data_dir: str) -> None:
     async with quire.open(data_dir) as q:
-        # the first use of a notebook brings its namespace back, as its last cell left it
+        # the first use of a notebook restores its namespace as of its last cell
         book = await q.notebook("prices")
         assert await book.value("prices") == [300, 400, 500]
 
-        # what could not be saved says so when it is used, and which cell makes it again
+        # using what could not be saved raises an error that names the cell to run again
         gone = await book.add_cell("next(squares)")
         assert gone.state is CellState.ERROR and "GoneError" in await gone.text()
         assert (await gone.text()).endswith("Run cell 3 again.")
 
-        # back to a saved state; cells that ran since stay, and are stale
+        # restore a saved state; cells that ran since stay and are stale
         moved = await book.restore("raw")
         assert moved.stale == (2, 3, 4) and await book.value("prices") == [3, 4, 5]
         assert await (await book.add_cell("same is prices, expensive(4)")).text() == "(True, [4, 5])"
 
-        # a second notebook from a state on disk; the first goes on
+        # branch a second notebook from a state on disk
         other = await book.branch("in cents", at="squares begun")
         assert await other.value("prices") == [300, 400, 500]
 
-        # a state that was never saved is refused, and nothing changes
+        # an unknown state is refused, and nothing changes
         try:
             await book.restore("row")
         except NotFound as error:

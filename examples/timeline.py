@@ -1,4 +1,4 @@
-"""Steps back, branches and policies: what a notebook does when a cell goes wrong. Ends with "ok"."""
+"""Rollback, branches and policies. Ends with "ok"."""
 
 import asyncio
 import tempfile
@@ -13,29 +13,29 @@ async def step_back(q: Quire) -> None:
     book = await q.notebook("prices")
     await book.add_cell("prices = [3, 4, 5]")
 
-    # a crash costs its cell: variables are as they were before it
+    # after a crash variables are as they were before the cell
     crashed = await book.add_cell("prices.clear()\nimport os\nos.abort()")
     assert crashed.state is CellState.CRASHED and not crashed.stale
     assert await book.value("prices") == [3, 4, 5]
 
-    # a name for the state it is in now: named checkpoints are dropped last
+    # name the current state; named checkpoints are dropped last
     await book.keep("raw prices")
     await book.add_cell("prices = [each * 100 for each in prices]")
     await book.add_cell("prices.append(0)")
 
-    # back to before a cell; the cells stay, and are stale
+    # roll back to before a cell; the cell stays and is stale
     moved = await book.rollback("before 3")
     assert moved.stale == (3,) and await book.value("prices") == [300, 400, 500]
     assert (await book.cell(3)).stale
 
-    # to a name, and forward again while the checkpoint is kept
+    # roll back to a name, and forward again
     await book.rollback("raw prices")
     assert await book.value("prices") == [3, 4, 5]
     await book.rollback(3)
     assert await book.value("prices") == [300, 400, 500, 0]
     assert not [cell.number for cell in await book.cells() if cell.stale]
 
-    # where it can go, and what that would cost
+    # list the checkpoints and what each would lose
     there = await book.checkpoints()
     assert [each.cell.number for each in there if each.cell] == [0, 2, 3]
     assert {each.census.quality for each in there} == {"clean"}
@@ -45,7 +45,7 @@ async def step_back(q: Quire) -> None:
 async def branch(q: Quire) -> None:
     book = await q.notebook("prices")
 
-    # a second way from the same state; the first goes on
+    # branch from the same state; the original continues
     other = await book.branch("prices in euros", at="raw prices")
     await other.add_cell("prices = [each * 0.9 for each in prices]")
     await book.add_cell("prices.sort()")
@@ -54,32 +54,32 @@ async def branch(q: Quire) -> None:
     assert (await other.cells())[0].source == "prices = [3, 4, 5]"
     assert await q.tree() == {"prices": None, "prices in euros": "prices"}
 
-    # both work in the same folder
+    # both notebooks work in the same folder
     await book.add_cell("open('shared.txt', 'w').write('seen by both')")
     assert "seen by both" in await (await other.add_cell("open('shared.txt').read()")).text()
 
 
 async def policies(q: Quire) -> None:
-    # a cell that fails leaves no trace
+    # a cell that fails is undone
     careful = await q.create("careful", on_error="rollback")
     await careful.add_cell("basket = ['apple']")
     failed = await careful.add_cell("basket.append('pear')\nbasket[9]")
     assert failed.state is CellState.ERROR and await careful.value("basket") == ["apple"]
 
-    # every cell in a process of its own; what it left in memory goes on
+    # each cell runs in its own process and starts from the last state
     apart = await q.create("apart", isolation="cell")
     await apart.add_cell("import os\nfirst = os.getpid()")
     await apart.add_cell("second = os.getpid()")
     assert await apart.value("first") != await apart.value("second")
 
-    # limits of its own: memory in bytes, processor time in seconds
+    # limits of one notebook: memory in bytes, processor time in seconds
     small = await q.create("small", memory=2 * 2**30, cpu=1)
     assert "MemoryError" in await (await small.add_cell("b'x' * 4 * 2**30")).text()
     assert "CpuTimeExceeded" in await (await small.add_cell("while True: pass")).text()
 
 
 async def environment(q: Quire) -> None:
-    # an environment of its own, in its workspace; %pip installs there, and only there
+    # a separate environment in the workspace, where %pip installs
     book = await q.create("own", python="venv")
     await book.add_cell(MAKE_A_WHEEL)
     installed = await book.add_cell("%pip install --no-index ./greeting-1.0-py3-none-any.whl", timeout=60)
@@ -101,7 +101,7 @@ with zipfile.ZipFile("greeting-1.0-py3-none-any.whl", "w") as wheel:
 
 
 async def refusals(q: Quire) -> None:
-    # what cannot be is said, and nothing changes
+    # impossible requests are refused, and nothing changes
     for notebook, to, error in (("prices", 99, NotFound), ("never run", 0, Refused)):
         try:
             await (await q.notebook(notebook)).rollback(to)

@@ -1,4 +1,4 @@
-"""Notebooks in WebAssembly: both languages, a capability, walls, a rollback, a branch, a restart. Ends with "ok"."""
+"""Notebooks in WebAssembly: both languages, a capability, isolation, rollback, branch, restart. Ends with "ok"."""
 
 import asyncio
 import sys
@@ -14,7 +14,7 @@ server = FastMCP("shop")
 
 @server.tool
 def price(of: str) -> float:
-    "What one of them costs."
+    "Price of one item."
     return {"apple": 0.5, "pear": 0.75}[of]
 
 server.run(show_banner=False)
@@ -27,23 +27,23 @@ async def work(data_dir: str) -> None:
         python = await q.create("python in wasm", runtime="wasm-python")
         script = await q.create("javascript in wasm", runtime="wasm-javascript")
 
-        # the same capability, and data that stays
+        # both languages call the same capability, and variables stay
         await python.add_cell("total = sum(shop.price(each) for each in ['apple', 'pear'])")
         await script.add_cell("let total = 0\nfor (const of of ['apple', 'pear']) total += await shop.price({of})")
         assert await python.value("total") == await script.value("total") == 1.25
 
-        # no network, no processes, nothing of the machine's files
+        # no network, no processes, no files of the machine
         for code in ("import ssl", "import os; os.system('ls')", "open('/etc/passwd')"):
             assert (await python.add_cell(code)).state is CellState.ERROR
         assert (await script.add_cell("fetch('https://example.org')")).state is CellState.ERROR
 
-        # a cell that ends the guest costs itself
+        # after a cell that ends the guest, variables are as they were before it
         await python.keep("priced")
         crashed = await python.add_cell("total = 0; import os; os._exit(1)")
         assert crashed.state is CellState.CRASHED
         assert await python.value("total") == 1.25
 
-        # back, and beside
+        # branch and roll back
         await python.add_cell("total *= 2")
         branch = await python.branch("the other way")
         await python.rollback("priced")
