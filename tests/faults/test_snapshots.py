@@ -250,6 +250,17 @@ async def test_notebooks_of_every_policy_survive_restarts(book: Book, folder: Pa
 
 
 @RESTARTS.scenario
+async def test_branch_at_the_named_current_state_right_after_a_restart(book: Book, folder: Path) -> Playing:
+    await good(book, "x = 'named'")
+    saved = await book.ask("save_state", name="raw")
+    assert not saved.is_error, text(saved)
+    book = yield
+    branched = await book.ask("branch_notebook", name="from raw", at="raw")
+    assert not branched.is_error, text(branched)
+    assert await Book(client=book.client, name="from raw").value("x") == "named"
+
+
+@RESTARTS.scenario
 async def test_failed_first_cell_after_a_restart_is_undone(book: Book, folder: Path) -> Playing:
     for name, policy in FAILING_FIRST.items():
         own = await made(book.client, name, **policy)

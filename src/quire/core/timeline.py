@@ -263,9 +263,9 @@ class Timeline:
 
     async def _at(self, slot: Slot, kernel: Kernel, point: str | None) -> str:
         """The checkpoint meant; of where the namespace stands now one is taken if there is none yet."""
-        if point is not None:
-            return point
         head = slot.line.head
+        if point is not None and point != head:
+            return point
         if head is not None and head not in kernel.checkpoints:
             taken = await kernel.checkpoint(head)
             if isinstance(taken, str):
