@@ -106,16 +106,19 @@ async def test_clients_without_sessions_name_their_notebook(data_dir: Path) -> N
             assert (await call(session, "execute", code="1")).structured_content["notebook"] == "two"
 
 
-async def test_failed_use_notebook_stops_calls_of_clients_without_sessions(data_dir: Path) -> None:
+async def test_failed_use_notebook_stops_no_other_client_without_session(data_dir: Path) -> None:
     with http_server(data_dir) as (url, _):
-        async with http_client(url) as client:
-            await call(client, "create_notebook", name="one")
-            assert (await call(client, "execute", code="1")).structured_content["notebook"] == "one"
-            assert (await call(client, "use_notebook", name="two")).is_error
-            refused = await call(client, "execute", code="1")
-            assert refused.is_error and "'two' could not be used" in text(refused)
-            await call(client, "use_notebook", name="one")
-            assert (await call(client, "execute", code="1")).structured_content["notebook"] == "one"
+        async with http_client(url) as one, http_client(url) as other:
+            assert (await call(one, "execute", code="1")).structured_content["notebook"] == "main"
+            failed = await call(other, "use_notebook", name="typo")
+            assert failed.is_error and "current" not in text(failed), text(failed)
+            ran = await call(one, "execute", code="2")
+            assert not ran.is_error and ran.structured_content["notebook"] == "main", text(ran)
+            await call(other, "create_notebook", name="two")
+            assert (await call(other, "use_notebook", name="typo")).is_error
+            refused = await call(one, "execute", code="3")
+            assert "There are 'main', 'two'" in text(refused) and "typo" not in text(refused), text(refused)
+            assert "use_notebook" not in text(refused)
 
 
 async def test_after_a_failed_use_notebook_no_notebook_is_current(client: Client[Any], book: Book) -> None:

@@ -289,6 +289,24 @@ async def test_clients_without_sessions_name_notebook_and_server(
         assert first in await said(ann, "list_files", server="jupyter", limit=0)
 
 
+async def test_answers_to_clients_without_sessions_name_no_current_notebook(
+    over_http: str, collaborating: JupyterServer
+) -> None:
+    async with http_client(over_http) as client:
+        await release_notebooks(client)
+        first = {"notebook_name": "a", "notebook_path": collaborating.notebook("1"), "server": "jupyter"}
+        second = {"notebook_name": "b", "notebook_path": collaborating.notebook("2"), "server": "jupyter"}
+        await said(client, "use_notebook", **first)
+        again = await said(client, "use_notebook", notebook_name="a")
+        assert again.startswith("[INFO] Reactivating notebook 'a'.\n")
+        await refused(client, "use_notebook", notebook_name="typo")
+        assert await said(client, "execute_code", code="2 * 3") == "6"  # in the only notebook
+        await said(client, "use_notebook", **second)
+        for name in ("a", "b"):
+            unused = await said(client, "unuse_notebook", notebook_name=name)
+            assert unused == f"Notebook '{name}' unused successfully."
+
+
 async def test_after_a_failed_use_notebook_no_notebook_is_current(
     client: Client[Any], collaborating: JupyterServer
 ) -> None:

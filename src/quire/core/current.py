@@ -29,7 +29,7 @@ class Client(Caller):
 
 @dataclass(frozen=True)
 class _Choice:
-    """What a client chose last."""
+    """What a client chose last. A shared one chooses nothing: its choice would be that of others too."""
 
     name: str | None = None
     failed: str | None = None  # a notebook that could not be chosen after that: no call means `name` until one is
@@ -64,6 +64,8 @@ class Current:
         return await self._sharing.find(client, name, needed)
 
     async def _unnamed(self, client: Client, needed: Access) -> Notebook:
+        if client.is_shared:
+            return await self._only_one(client, needed)
         choice = self._choice(client)
         if choice.failed is not None:
             before = f" {choice.name!r} was current before." if choice.name else ""
@@ -71,8 +73,6 @@ class Current:
                 f"No notebook is current, since {choice.failed!r} could not be used.{before} Nothing was done. "
                 f"{_NAME_IT}, or call use_notebook."
             )
-        if client.is_shared:
-            return await self._only_one(client, needed)
         if choice.name is None:
             return await self._default(client)
         self._choices[client.principal].move_to_end(client)
@@ -103,22 +103,24 @@ class Current:
 
     def peek(self, client: Client) -> str:
         """The name of the notebook a call without one would mean, making none; "" where it would be refused."""
+        if client.is_shared:
+            return self.chosen(client) or ""
         choice = self._choice(client)
-        if choice.failed is not None:
-            return ""
-        return (self.chosen(client) or "") if client.is_shared else choice.name or MAIN
+        return "" if choice.failed is not None else choice.name or MAIN
 
     def chosen(self, client: Client) -> str | None:
         """The name of the notebook this client made current, or of the only one in use; None where there is none."""
-        choice = self._choice(client)
-        if client.is_shared and choice.failed is None:
+        if client.is_shared:
             names = list(self._in_use.get(client.principal, ()))
             return names[0] if len(names) == 1 else None
+        choice = self._choice(client)
         return choice.name if choice.failed is None else None
 
     def has_chosen(self, client: Client) -> bool:
         """Whether a call without a name means a chosen notebook or is refused, and does not mean the default one."""
-        return self._choice(client) != _Choice() or (client.is_shared and bool(self._in_use.get(client.principal)))
+        if client.is_shared:
+            return bool(self._in_use.get(client.principal))
+        return self._choice(client) != _Choice()
 
     def leave(self, client: Client, name: str) -> str | None:
         """It is this client's current one no more; which is then."""
@@ -131,11 +133,11 @@ class Current:
     @contextmanager
     def choosing(self, client: Client, name: str) -> Iterator[None]:
         """A notebook is made current in this block. Where that fails, the one before is current no more: calls that
-        follow were meant for the other."""
+        follow were meant for the other. Of a shared client nothing is kept: that would stop calls of others."""
         try:
             yield
         except BaseException:
-            self._keep(client, _Choice(self.peek(client) or self._choice(client).name, failed=name))
+            self._keep(client, _Choice(self._choice(client).name, failed=name))
             raise
 
     async def choose(self, client: Client, name: str) -> Notebook:
@@ -147,12 +149,14 @@ class Current:
 
     def use(self, client: Client, notebook: Notebook) -> None:
         self._mark_in_use(client, notebook.title)
-        self._keep(client, _Choice(None if client.is_shared else notebook.title))
+        self._keep(client, _Choice(notebook.title))
 
     def _choice(self, client: Client) -> _Choice:
         return self._choices.get(client.principal, _NO_CHOICES).get(client, _Choice())
 
     def _keep(self, client: Client, choice: _Choice) -> None:
+        if client.is_shared:
+            return
         choices = self._choices.setdefault(client.principal, OrderedDict())
         choices[client] = choice
         choices.move_to_end(client)

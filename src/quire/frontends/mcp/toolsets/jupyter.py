@@ -30,27 +30,28 @@ From0 = Annotated[int, Field(ge=0)]
 
 class _Servers:
     """Which server a client means that names none: the one it connected to last, else the first. Where clients cannot
-    be told apart and one of them connected to another server, each names the server it means."""
+    be told apart nothing is kept of them: each names the server it means where there are several."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._chosen: OrderedDict[Client, str] = OrderedDict()
 
     def choose(self, client: Client, name: str) -> None:
+        if client.is_shared:
+            return
         self._chosen[client] = name
         self._chosen.move_to_end(client)
         while len(self._chosen) > _CLIENTS:
             self._chosen.popitem(last=False)
 
     def of(self, client: Client, named: str | None) -> str:
-        chosen = self._chosen.get(client, "")
-        names = [server.name for server in self._desk.app.jupyter.servers()] if chosen and client.is_shared else []
+        names = [server.name for server in self._desk.app.jupyter.servers()] if client.is_shared else []
         if named is None and len(names) > 1:
             raise Refused(
                 f"Which server? There are {', '.join(map(repr, names))}. Nothing was done. Pass `server` in each call: "
                 "over HTTP, protocol 2026-07-28 has no current server."
             )
-        return named or chosen
+        return named or self._chosen.get(client, "")
 
 
 def register(shelf: Shelf, desk: Desk) -> None:
@@ -184,7 +185,7 @@ def _in_use(shelf: Shelf, desk: Desk, books: Books) -> None:
     async def unuse_notebook(ctx: Context, notebook_name: str) -> ToolResult:
         """Let go of a notebook: it is saved and stays on the Jupyter server. A kernel started for it ends."""
         client, book = desk.client(ctx), await books.named(ctx, notebook_name)
-        was_current = desk.app.current.chosen(client) == book.title
+        was_current = not client.is_shared and desk.app.current.chosen(client) == book.title
         unsaved = await _let_go(desk, client, book) if book.document is not None else ""
         now = desk.app.current.leave(client, book.title)
         text = " ".join(filter(None, (f"Notebook '{notebook_name}' unused successfully.", unsaved)))
@@ -229,7 +230,7 @@ async def _again(desk: Desk, client: Client, book: Notebook, path: str | None, m
     if not same:
         wrong = f"The path '{path}' is not the correct path for notebook '{name}'."
         raise Refused(f"{wrong} Do you mean connect to '{own}'?")
-    before = desk.app.current.chosen(client)
+    before = None if client.is_shared else desk.app.current.chosen(client)
     desk.app.current.use(client, book)
     note = f" and deactivating '{before}'" if before and before != book.title else ""
     kernel = await _kernel(desk, book) if book.document is not None else ""
