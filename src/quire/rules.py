@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +22,9 @@ from quire.core.saving import SavingRules
 from quire.core.space import SpaceRules
 from quire.settings import Settings
 
+_INTERPRETER_S = 30.0  # seconds a program may take to show that it is a Python interpreter
+_OLDEST = (3, 11)  # Python that kernels run on
+
 
 def check(settings: Settings, *, kernels: bool) -> None:
     """Raises Refused for settings that cannot work together or on this machine, before anything is started."""
@@ -29,8 +34,29 @@ def check(settings: Settings, *, kernels: bool) -> None:
     for mount in mounts(settings):
         if not os.path.lexists(mount.path):
             raise Refused(f"Setting 'mounts' cannot name {mount.path!r}: there is no such folder.")
-    if "python" in settings.model_fields_set and shutil.which(settings.python) is None:
-        raise Refused(f"Setting 'python' cannot be {settings.python!r}: there is no such program.")
+    if "python" in settings.model_fields_set and (why_not := _why_no_interpreter(settings.python)):
+        raise Refused(f"Setting 'python' cannot be {settings.python!r}: {why_not}.")
+
+
+def _why_no_interpreter(named: str) -> str:
+    """Why kernels cannot run on this program; "" where they can."""
+    found = shutil.which(named)
+    if found is None:
+        return "it is not an executable file" if Path(named).exists() else "there is no such program"
+    show = "import sys; print('python', *sys.version_info[:2])"
+    try:
+        asked = subprocess.run(
+            [found, "-S", "-c", show], stdin=subprocess.DEVNULL, capture_output=True, timeout=_INTERPRETER_S
+        )
+    except subprocess.TimeoutExpired:
+        return f"it did not say within {_INTERPRETER_S:g} s that it is a Python interpreter"
+    except OSError:
+        return "it is not a Python interpreter"
+    version = re.fullmatch(rb"python (\d{1,3}) (\d{1,3})\s*", asked.stdout)
+    if version is None:
+        return "it is not a Python interpreter"
+    major, minor = int(version[1]), int(version[2])
+    return "" if (major, minor) >= _OLDEST else f"it is Python {major}.{minor}, and kernels need 3.11 or newer"
 
 
 def limits(settings: Settings) -> Limits:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from quire import systems
 from quire.core import layers, network
@@ -276,6 +276,21 @@ class Settings(BaseModel):
     @classmethod
     def _hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         network.rules(value)
+        return value
+
+    @field_validator("capability_hosts", "allowed_hosts")
+    @classmethod
+    def _places(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        for each in value:
+            network.check_place(each, wildcards=info.field_name == "allowed_hosts")
+        return value
+
+    @field_validator("environment")
+    @classmethod
+    def _variables(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for each in value:
+            if not re.fullmatch(r"[^\s=]+", each):
+                raise ValueError(f"{each!r} is no name of a variable: write HF_TOKEN")
         return value
 
     @field_validator("auth_client_secret")

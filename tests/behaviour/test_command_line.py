@@ -171,6 +171,19 @@ def test_version_and_help(data_dir: Path) -> None:
         ({"QUIRE_MAX_CODE_BYTES": "x", "QUIRE_PORT": "y"}, ["list"], "Setting 'port' cannot be 'y'"),
         ({"QUIRE_WORKSPACE": "/nonexistent/folder"}, ["serve"], "'/nonexistent/folder': there is no such folder."),
         ({}, ["serve", "--python", "/usr/bin/nopy"], "'/usr/bin/nopy': there is no such program."),
+        ({}, ["serve", "--python", "/bin/ls"], "'/bin/ls': it is not a Python interpreter."),
+        ({}, ["serve", "--python", "/etc/passwd"], "'/etc/passwd': it is not an executable file."),
+        ({}, ["exec", "1", "--data-di", "x"], "'quire exec' has no option --data-di. The nearest is '--data-dir'."),
+        (
+            {},
+            ["serve", "--max-request-byte", "5"],
+            "no option --max-request-byte. The nearest is '--max-request-bytes'.",
+        ),
+        ({}, ["jupyter-mcp-server", "--jupyter-ur", "x"], "no option --jupyter-ur. The nearest is '--jupyter-url'."),
+        ({}, ["serve", "--capability-hosts", "x y"], "Setting 'capability_hosts' cannot be 'x y': 'x y' is no host"),
+        ({}, ["serve", "--allowed-hosts", "https://a.org"], "'https://a.org' is no host: write example.org"),
+        ({"QUIRE_ALLOWED_HOSTS": "a.org:99999"}, ["list"], "'a.org:99999' is no host"),
+        ({}, ["serve", "--environment", "HOME,A B"], "'A B' is no name of a variable: write HF_TOKEN."),
         ({"QUIRE_MOUNTS": "/nonexistent/data"}, ["serve"], "'/nonexistent/data': there is no such folder."),
         (
             {},
@@ -196,6 +209,22 @@ def test_a_bad_setting_is_named_in_one_line(
     assert result.stderr.startswith("quire: ") and result.stderr.count("\n") == 1
     assert "Traceback" not in result.stderr and "Undefined" not in result.stderr
     assert len(result.stderr) < 400 and not Path("/nonexistent").exists()
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        ("#!/bin/sh\necho python 3 9\n", "it is Python 3.9, and kernels need 3.11 or newer."),
+        ("#!/bin/sh\necho python a b\n", "it is not a Python interpreter."),
+        ("no program", "it is not a Python interpreter."),
+    ],
+)
+def test_a_program_that_is_no_interpreter_is_refused(data_dir: Path, tmp_path: Path, script: str, says: str) -> None:
+    program = tmp_path / "python"
+    program.write_text(script)
+    program.chmod(0o755)
+    refused = quire(data_dir, "serve", "--python", str(program))
+    assert refused.returncode == 2 and refused.stderr == f"quire: Setting 'python' cannot be {str(program)!r}: {says}\n"
 
 
 def test_flags_win_over_the_environment_and_that_over_the_file(data_dir: Path, tmp_path: Path) -> None:

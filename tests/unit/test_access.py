@@ -171,4 +171,5 @@ def test_names_of_the_machine_itself_are_known() -> None:
         False,
     ]
     assert allowed("https://MCP.home/x", ("mcp.HOME",)) and allowed("https://a:443", ("a:443",))
+    assert allowed("http://[::1]:8080/x", ("[::1]:8080",)) and allowed("http://[::1]/", ("::1",))
     assert not allowed("https://mcp.home.evil.test", ("mcp.home",))

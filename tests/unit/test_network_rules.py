@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from quire.core.errors import Refused
 from quire.core.limits import Limits, check_policy
 from quire.core.model import Policy
-from quire.core.network import Rule, covering, is_internal, literal, rules, still_granted, within
+from quire.core.network import Rule, check_place, covering, is_internal, literal, rules, still_granted, within
 
 LABEL = st.from_regex(r"[a-z][a-z0-9]{0,5}", fullmatch=True)
 NAME = st.lists(LABEL, min_size=1, max_size=4).map(".".join)
@@ -170,3 +170,19 @@ def test_a_notebook_is_refused_a_wider_network_with_the_way_to_get_it() -> None:
         check_policy(Policy(network=("example.org",)), limits)
     with pytest.raises(Refused, match="network: 'http://x' is no host"):
         check_policy(Policy(network=("http://x",)), limits)
+
+
+@pytest.mark.parametrize(
+    "named", ["a.org", "a_b-c.org:80", "10.0.0.5:8080", "[::1]:8080", "[fd00::1]", "::1", "LOCALHOST"]
+)
+def test_places_are_hosts_with_or_without_a_port(named: str) -> None:
+    check_place(named)
+    check_place(f"*.{named}" if named[0].isalpha() else named, wildcards=True)
+
+
+@pytest.mark.parametrize(
+    "named", ["", "a b", "https://a.org", "a.org/", "a.org:", "a.org:x", "a.org:65536", "*.a.org", "u@a"]
+)
+def test_what_is_no_place_is_refused(named: str) -> None:
+    with pytest.raises(ValueError, match="is no host: write"):
+        check_place(named)

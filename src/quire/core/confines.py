@@ -95,7 +95,8 @@ def allowed(url: str, hosts: tuple[str, ...]) -> bool:
     parts = urlsplit(url)
     host = (parts.hostname or "").lower()
     port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
-    return any(each.lower() in (host, f"{host}:{port}") for each in hosts)
+    names = (host, f"{host}:{port}", f"[{host}]", f"[{host}]:{port}")  # of an IPv6 address with and without brackets
+    return any(each.lower() in names for each in hosts)
 
 
 def is_local_name(host: str) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 _ENTRY = re.compile(r"(?P<host>\*|(?:\*\.)?[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::(?P<port>\d{1,5}|\*))?", re.IGNORECASE)
+_PLACE = re.compile(r"(?:[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::(?P<port>\d{1,5}))?|[0-9a-f:.]+", re.IGNORECASE)
 _PORTS = (80, 443)
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")  # whose last 32 bits are an IPv4 address
 _ALSO_INTERNAL = tuple(  # which `is_global` takes for public, in some versions of Python
@@ -51,6 +52,13 @@ def rules(granted: Iterable[str]) -> tuple[Rule, ...]:
         ports = _PORTS if match["port"] is None else None if match["port"] == "*" else (int(match["port"]),)
         found.append(Rule(match["host"].lower().strip("[]").rstrip("."), ports))
     return tuple(found)
+
+
+def check_place(named: str, *, wildcards: bool = False) -> None:
+    """Raises ValueError for what is neither a host nor a host with a port; `*` may stand in it with `wildcards`."""
+    match = _PLACE.fullmatch(named.replace("*", "x") if wildcards else named)
+    if match is None or int(match["port"] or 0) > 65535:
+        raise ValueError(f"{named!r} is no host: write example.org, 10.0.0.5:8080 or [::1]:8080")
 
 
 def covering(granted: Iterable[Rule], host: str, port: int) -> Rule | None:

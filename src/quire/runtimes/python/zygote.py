@@ -50,6 +50,13 @@ def environment(passed: Collection[str] | None) -> dict[str, str]:
     return {**kept, **own}
 
 
+def _never_ready(python: str) -> str:
+    return (
+        f"Kernels cannot be made with {python}: it ended at its start. Kernels need Python 3.11 or newer. What it "
+        "printed is in the server's log. Nothing was run. Name another as the setting or the notebook's `python`."
+    )
+
+
 class Zygote:
     """One warm process. Any doubt about it ends it; the runtime starts another."""
 
@@ -172,12 +179,7 @@ class Zygote:
         self._control.close()
         gone = Failed("The process kernels are made from ended; its words are in the server's log. Call again.")
         if not self._ready.done():
-            self._ready.set_exception(
-                Failed(
-                    "The process that kernels are made from ended before it was ready. Kernels need Python 3.11 or "
-                    "newer. What it wrote is in the server's log."
-                )
-            )
+            self._ready.set_exception(Failed(_never_ready(str(self._process.args[0]))))  # type: ignore[index]
             self._ready.exception()  # asked for or not, it has been seen
         for waiting in self._asked.values():
             if not waiting.done():
