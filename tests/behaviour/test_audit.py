@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -85,6 +86,16 @@ async def test_a_line_with_the_outcome_is_there_when_a_call_is_answered(
     assert [each["notebook"] for each in said] == [book.name] * 4 + [None] * 3 + [book.name] * 3
     assert all(each["kind"] == "call" and each["who"] == "local" and each["ms"] > 0 for each in said)
     assert all(each["in"] == 5 for each in said[:1]) and all(each["out"] > 10 for each in said)
+
+
+@pytest.mark.parametrize("name", ["z approved?2026-11-19 caps.install ok", "a\nb", "a.b", ""])
+async def test_what_is_no_name_is_refused_and_written_as_one_word(client: Client[Any], log: Log, name: str) -> None:
+    code = f"caps._known.ask('approve', capability='own', method={name!r}, given={{}})"
+    found = await call(client, "execute", code=code)
+    assert "is no name of a method. Nothing was called." in text(found), text(found)
+    word = re.sub(r"\s", "?", name)
+    said = [(each["tool"], each["outcome"]) for each in log.lines()]
+    assert said == [(f"own.{word}", "refused"), ("execute", "error")]
 
 
 async def test_resources_and_prompts_are_calls_too(client: Client[Any], book: Book, log: Log) -> None:

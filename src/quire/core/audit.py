@@ -125,6 +125,11 @@ def outcome_of(state: CellState) -> str:
     return _OF_RUNS.get(state, "running")
 
 
+def one_word(name: str) -> str:
+    """A name that somebody else gave: with blanks and line ends it could be read as an entry of its own."""
+    return "".join(letter if letter.isprintable() and not letter.isspace() else "?" for letter in name)
+
+
 def digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
 

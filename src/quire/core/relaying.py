@@ -16,7 +16,7 @@ from quire.core import errors
 from quire.core.access import Caller
 from quire.core.active import ActiveRun, ActiveRuns
 from quire.core.approvals import Approvals, named
-from quire.core.audit import Calls, Record, digest, size
+from quire.core.audit import Calls, Record, digest, one_word, size
 from quire.core.capabilities import Capabilities
 from quire.core.capability import Approve, Capability, Catalog, Result, Tool
 from quire.core.capability_names import OURS
@@ -184,7 +184,7 @@ class Relaying:
             case "catalog":
                 await self._capabilities.refresh(owner)
             case "approve":
-                await self._check_native(owner, called.capability)
+                await self._check_native(owner, called.capability, called.method)
                 await self._approve(active, spec, called, Approve(called.declared or Approve.ALWAYS))
                 return {}
             case "install":
@@ -248,10 +248,12 @@ class Relaying:
             if active is not None:
                 active.doing = ""
 
-    async def _check_native(self, owner: Principal, name: str) -> None:
+    async def _check_native(self, owner: Principal, name: str, method: str) -> None:
         """Raises Refused for a name that only Quire or an installed capability can have: code cannot have a call of
-        these approved without making it."""
+        these approved without making it. Nor for what is no name: a person would read it as something else."""
         installed = {entry["name"] for entry in (await self._capabilities.catalog(owner)).entries}
+        if not method.isidentifier():
+            raise errors.Refused(f"{method[:_NAME]!r} is no name of a method. Nothing was called.")
         if not name.isidentifier() or name in OURS or name in installed:
             raise errors.Refused(
                 f"{name!r} is not a capability of this notebook's own code, so its calls cannot be approved that way. "
@@ -286,7 +288,7 @@ def _say(active: ActiveRun | None, called: Called, level: str, text: str) -> Non
 def _recorded_name(called: Called) -> str:
     """What the audit log calls it. A prompt is named as one: it could have the name of a tool."""
     prefix = "prompt:" if called.do == "prompt" else ""
-    return f"{called.capability[:_NAME]}.{prefix}{_method(called)[:_NAME]}"
+    return one_word(f"{called.capability[:_NAME]}.{prefix}{_method(called)[:_NAME]}")
 
 
 def _method(called: Called) -> str:
