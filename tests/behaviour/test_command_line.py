@@ -85,6 +85,13 @@ def test_errors_of_commands_name_commands(data_dir: Path) -> None:
         assert refused.returncode == 2 and says in refused.stderr and "_" not in refused.stderr, refused.stderr
 
 
+def test_a_saved_namespace_without_variables_is_said_so(data_dir: Path) -> None:
+    assert quire(data_dir, "exec", "1", "--notebook", "empty").returncode == 0
+    assert quire(data_dir, "save", "empty").returncode == 0
+    shown = quire(data_dir, "state", "empty").stdout
+    assert "The next run begins with no variables (" in shown and shown.endswith(").\n"), shown
+
+
 async def test_a_command_that_finds_the_notebook_in_use_names_another_way(stdio: Client[Any], data_dir: Path) -> None:
     assert not (await call(stdio, "execute", code="1")).is_error
     refused = await asyncio.to_thread(quire, data_dir, "exec", "1")
@@ -191,6 +198,8 @@ def test_version_and_help(data_dir: Path) -> None:
             "'quire serve' has no option --cell-timeot. The nearest is '--cell-timeout'.",
         ),
         ({}, ["lsit"], "'lsit' is no command. The nearest is 'list'."),
+        ({}, ["capability", "describe"], "'quire capability' has no 'describe'. There are: list, add, import, remove."),
+        ({}, ["audit", "--kind", "x"], "'x' is no value of --kind. There are: call, capability."),
         ({}, ["list", "main"], "'quire list' does not take 'main'."),
         ({}, ["exec"], "the following arguments are required: code. `quire exec --help`"),
         ({"QUIRE_CONFIG": "/nonexistent.toml"}, ["list"], "/nonexistent.toml cannot be read"),

@@ -77,6 +77,17 @@ async def test_a_place_that_is_no_place_is_answered_with_what_is(client: Client[
     )
 
 
+@pytest.mark.parametrize("name", ["../x", "a b/x", "/x"])
+async def test_a_name_with_a_slash_is_answered_with_how_notebooks_are_named(client: Client[Any], name: str) -> None:
+    refused = await call(client, "execute", code="1", notebook=name)
+    assert text(refused) == f"{name!r} names no notebook: your own go by their names, another user's by USER/NAME."
+
+
+async def test_without_capabilities_a_search_is_answered_with_how_to_install_one(client: Client[Any]) -> None:
+    found = await call(client, "search_capabilities", query="orders")
+    assert text(found) == "Nothing fits 'orders'. No capability is installed: install_capability adds one."
+
+
 async def test_cells_are_listed_by_their_first_statement(client: Client[Any]) -> None:
     await call(client, "add_cell", execute=False, code="# Load the data\nimport json\n\nrows = json.loads('[]')")
     listed = text(await call(client, "list_cells"))
@@ -131,3 +142,11 @@ async def test_a_cell_that_never_ran_is_answered_with_where_to_look(client: Clie
     await call(client, "execute", code="x = 1")
     await call(client, "add_cell", code="y", execute=False)
     assert "list_checkpoints shows the states there are." in text(await call(client, "rollback", to=1))
+
+
+async def test_without_a_jupyter_server_it_is_said_how_to_connect_one(shared_servers: SharedServers) -> None:
+    client = await shared_servers.client(toolsets="jupyter")
+    assert text(await call(client, "list_files")) == (
+        "No Jupyter server is connected. connect_to_jupyter connects one, or start Quire with --jupyter-url and "
+        "--jupyter-token."
+    )

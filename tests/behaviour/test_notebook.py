@@ -133,6 +133,8 @@ async def test_after_a_failed_use_notebook_no_notebook_is_current(client: Client
 async def test_main_can_be_used_before_it_is_there(data_dir: Path) -> None:
     async with stdio_client(data_dir) as client:
         assert (await call(client, "use_notebook", name="nowhere")).is_error
+        refused = await call(client, "execute", code="1")
+        assert refused.is_error and "'nowhere' could not be used. Nothing was done." in text(refused), text(refused)
         assert not (await call(client, "use_notebook", name="main")).is_error
         assert (await call(client, "execute", code="1")).structured_content["notebook"] == "main"
 
@@ -149,13 +151,31 @@ async def test_a_name_that_is_nearly_right_is_corrected_among_many(client: Clien
         await call(client, "create_notebook", name=f"draft {number}", use=False)
     refused = await call(client, "use_notebook", name="quaterly-sales")
     assert refused.is_error and "The nearest is 'Quarterly sales'. create_notebook makes one." in text(refused)
-    assert "older ones, draft 5, draft 6" in text(refused)
+    assert "There are: draft 5, draft 6" in text(refused) and "older ones. The nearest" in text(refused)
+    part = await call(client, "use_notebook", name="sales")
+    assert part.is_error and "The nearest is 'Quarterly sales'." in text(part)
 
 
 async def test_one_cell_and_one_run_are_counted_as_one(client: Client[Any], book: Book) -> None:
     await call(client, "execute", code="1")
     assert f"* {book.name}: 1 cell, kernel idle" in text(await call(client, "list_notebooks"))
     assert text(await call(client, "state")).startswith(f"notebook {book.name}: kernel idle, 1 run\n")
+
+
+async def test_control_characters_in_a_source_are_shown_and_not_sent(client: Client[Any]) -> None:
+    source = "mark = '\x1b[31m\x9b31m'\r\nmark\rend"
+    document = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
+    assert not (await call(client, "import_ipynb", path_or_json=nbformat.writes(document))).is_error
+    for answer in (
+        await call(client, "get_cell", cell_id_or_number=0),
+        await call(client, "list_cells"),
+        await call(client, "edit_cell", cell_id_or_number=0, code="other", expected_version=9),
+    ):
+        said = text(answer) + json.dumps(answer.structured_content, ensure_ascii=False)
+        assert "\x1b" not in said and "\x9b" not in said
+        assert r"mark = '\x1b[31m\x9b31m'" in text(answer), text(answer)
+    exported = nbformat.reads((await call(client, "export_notebook_as_ipynb")).content[0].text, as_version=4)
+    assert exported.cells[0].source == source
 
 
 async def test_clearing_takes_cells_and_variables(client: Client[Any]) -> None:
@@ -294,7 +314,7 @@ async def test_a_bad_ipynb_is_refused_with_the_reason(client: Client[Any], docum
         ("add_cell", {"code": "1", "cell_type": "poem"}, "cell_type"),
         ("execute_cell", {"cell_id_or_number": 1}, "markdown"),
         ("get_cell_image", {"cell_id_or_number": 0}, "no images"),
-        ("use_notebook", {"name": "none"}, "{here}."),
+        ("use_notebook", {"name": "none"}, "{here}"),
         ("create_notebook", {"name": "{here}"}, "already"),
         ("create_notebook", {"name": "a/b"}, "cannot name"),
         ("create_notebook", {"name": "x" * 300}, "1 to 100"),

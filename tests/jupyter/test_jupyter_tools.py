@@ -69,7 +69,7 @@ async def test_a_notebook_is_taken_up_read_and_let_go_of(client: Client[Any], co
     brief = await said(client, "read_notebook", notebook_name="book")
     assert brief == (
         "Notebook book has 2 cells.\n\nIndex\tType\tCount\tFirst Line\n"
-        "0\tcode\tN/A\t1+1\n1\tcode\tN/A\tx = 5...(1 lines hidden)"
+        "0\tcode\tN/A\t1+1\n1\tcode\tN/A\tx = 5...(1 line hidden)"
     )
     detailed = await said(client, "read_notebook", notebook_name="book", response_format="detailed")
     assert "=====Cell 1 | type: code | execution count: N/A=====\n\nx = 5\nx" in detailed
@@ -84,7 +84,7 @@ async def test_a_notebook_is_taken_up_read_and_let_go_of(client: Client[Any], co
 
 async def test_a_notebook_is_created_once(client: Client[Any], collaborating: JupyterServer) -> None:
     made = await said(client, "use_notebook", notebook_name="n", notebook_path="made/new.ipynb", mode="create")
-    assert "Notebook has 0 cells." in made
+    assert made.endswith("Notebook has 0 cells.\n\nNotebook is empty")
     again = await refused(client, "use_notebook", notebook_name="n", notebook_path="made/new.ipynb", mode="create")
     assert again.endswith("is already created. DO NOT CREATE AGAIN.")
     other = await refused(client, "use_notebook", notebook_name="m", notebook_path="made/new.ipynb", mode="create")
@@ -115,7 +115,7 @@ async def test_an_edit_that_does_not_fit_is_refused_and_changes_nothing(
     await use(client, collaborating, "a = a + a")
     assert "not found" in await refused(client, "edit_cell_source", cell_index=0, old_string="z", new_string="y")
     assert "not unique" in await refused(client, "edit_cell_source", cell_index=0, old_string="a", new_string="y")
-    assert await refused(client, "read_cell", cell_index=7) == "Cell index 7 is out of range. Notebook has 1 cells."
+    assert await refused(client, "read_cell", cell_index=7) == "Cell index 7 is out of range. Notebook has 1 cell."
     assert "outside valid range" in await refused(
         client, "insert_cell", cell_index=5, cell_type="code", cell_source="1"
     )
@@ -192,7 +192,7 @@ async def test_code_runs_beside_the_cells_in_the_same_kernel(client: Client[Any]
     assert await said(client, "execute_code", code="x * 2") == "10"
     kernel = (await said(client, "list_notebooks")).splitlines()[1].split("\t")[2]
     assert await said(client, "execute_code", code="x * 3", kernel_id=kernel) == "15"
-    assert "Notebook book has 1 cells" in await said(client, "read_notebook", notebook_name="book")
+    assert "Notebook book has 1 cell." in await said(client, "read_notebook", notebook_name="book")
     assert "not found in jupyter server" in await refused(client, "execute_code", code="1", kernel_id="none")
 
 
@@ -320,7 +320,38 @@ async def test_after_a_failed_use_notebook_no_notebook_is_current(
         stopped = await refused(client, "insert_execute_code_cell", cell_index=-1, cell_source="2")
         assert "could not be used. 'book' was current before" in stopped
         await said(client, "use_notebook", notebook_name="book")
-    assert "Notebook book has 1 cells" in await said(client, "read_notebook", notebook_name="book")
+    assert "Notebook book has 1 cell." in await said(client, "read_notebook", notebook_name="book")
+
+
+async def test_wrong_path_or_name_is_answered_with_the_nearest_one(
+    client: Client[Any], collaborating: JupyterServer
+) -> None:
+    path = collaborating.notebook("1", name="near/zz_sales_report.ipynb")
+    for number in range(25):
+        collaborating.notebook("1", name=f"near/draft {number}.ipynb")
+    for wrong in ("near/zz_sales_reprot.ipynb", "near/sales.ipynb"):
+        missing = await refused(client, "use_notebook", notebook_name="b", notebook_path=wrong)
+        assert missing.endswith(f" The nearest is {path!r}."), missing
+    missing = await refused(client, "use_notebook", notebook_name="b", notebook_path="far/x.ipynb")
+    assert "nearest" not in missing
+    taken = await said(client, "use_notebook", notebook_name="quarterly sales", notebook_path=path)
+    assert "\nNotebook has 1 cell.\n\nIndex" in taken
+    assert "The nearest is 'quarterly sales'." in await refused(client, "read_notebook", notebook_name="sales")
+
+
+async def test_control_characters_in_a_source_are_shown_and_not_sent(
+    client: Client[Any], collaborating: JupyterServer
+) -> None:
+    path = await use(client, collaborating, "mark = '\x1b[31m'")
+    for answer in (
+        await said(client, "read_cell", cell_index=0),
+        await said(client, "read_notebook", notebook_name="book"),
+        await said(client, "read_notebook", notebook_name="book", response_format="detailed"),
+        await said(client, "edit_cell_source", cell_index=0, old_string="mark", new_string="sign"),
+        await said(client, "delete_cell", cell_indices=[0]),
+    ):
+        assert "\x1b" not in answer and r"'\x1b[31m'" in answer, answer
+    saved_when(collaborating, path, lambda cells: not cells)
 
 
 async def test_error_without_a_notebook_says_what_to_do(client: Client[Any]) -> None:

@@ -77,16 +77,24 @@ def check(notebook: Notebook, has: Access, needed: Access) -> None:
 def address(name: str) -> tuple[Principal | None, str]:
     """The owner, where one is named, and the notebook's own name: `owner/name`, or `name`."""
     owner, slash, own = name.rpartition("/")
-    return (check_principal(owner), own) if slash else (None, name)
+    if slash and not _is_principal(owner):
+        raise Refused(
+            f"{name[:_LONGEST]!r} names no notebook: your own go by their names, another user's by USER/NAME."
+        )
+    return (Principal(owner), own) if slash else (None, name)
 
 
 def check_principal(text: str) -> Principal:
     """As somebody names another: one the operator named, one an issuer vouches for, or the local user."""
-    subject, at, issuer = text.rpartition("@")
-    known = bool(_SUBJECT.fullmatch(subject) and _ISSUER.fullmatch(issuer)) if at else bool(_GIVEN.fullmatch(text))
-    if not known or len(text) > _LONGEST:
+    if not _is_principal(text):
         raise Refused(f"{text[:_LONGEST]!r} cannot name a user: the name of their token, or subject@issuer.")
     return Principal(text)
+
+
+def _is_principal(text: str) -> bool:
+    subject, at, issuer = text.rpartition("@")
+    known = bool(_SUBJECT.fullmatch(subject) and _ISSUER.fullmatch(issuer)) if at else bool(_GIVEN.fullmatch(text))
+    return known and len(text) <= _LONGEST
 
 
 def check_given(name: str) -> Principal:

@@ -137,7 +137,8 @@ class Current:
         try:
             yield
         except BaseException:
-            self._keep(client, _Choice(self._choice(client).name, failed=name))
+            usual = MAIN if MAIN in self._in_use.get(client.principal, ()) else None
+            self._keep(client, _Choice(self._choice(client).name or usual, failed=name))
             raise
 
     async def choose(self, client: Client, name: str) -> Notebook:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher, get_close_matches
 
@@ -15,7 +16,7 @@ def count(number: int, word: str) -> str:
 
 
 def nearest(name: str, names: Sequence[str]) -> str | None:
-    """The most similar of these names; None where none is similar."""
+    """The most similar of these names, else the last that has all its words; None where none is similar."""
     matcher = SequenceMatcher(b=name.lower())
 
     def likeness(other: str) -> float:
@@ -24,7 +25,16 @@ def nearest(name: str, names: Sequence[str]) -> str | None:
 
     likely = {other.lower(): other for other in reversed(heapq.nlargest(_COMPARED, names, key=likeness))}
     found = get_close_matches(name.lower(), likely, n=1)
-    return likely[found[0]] if found else None
+    return likely[found[0]] if found else _with_words_of(name, names)
+
+
+def _with_words_of(name: str, names: Sequence[str]) -> str | None:
+    wanted = _words(name)
+    return next((other for other in reversed(names) if wanted and wanted <= _words(other)), None)
+
+
+def _words(name: str) -> set[str]:
+    return set(re.findall(r"[^\W_]+", name.lower()))
 
 
 def suggestion(name: str, names: Sequence[str]) -> str:
@@ -37,5 +47,5 @@ def existing(name: str, names: Sequence[str]) -> str:
     """What a message says where nothing has this name: the newest names, which are the last, and the most similar."""
     if not names:
         return "There are none yet."
-    older = f"{len(names) - _LISTED:,} older ones, " if len(names) > _LISTED else ""
-    return f"There are: {older}{', '.join(names[-_LISTED:])}.{suggestion(name, names)}"
+    older = f" and {count(len(names) - _LISTED, 'older one')}" if len(names) > _LISTED else ""
+    return f"There are: {', '.join(names[-_LISTED:])}{older}.{suggestion(name, names)}"

@@ -22,6 +22,7 @@ _SEQUENCE = (
     rf"|\x1b[@-Z\\-_]|\x1b|[{_C1}]"
 )
 _CODES = re.compile(_SEQUENCE)
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)")
 _SPECIAL = re.compile(rf"[\x1b\r\x08{_C1}]")
 _TOKEN = re.compile(rf"{_SEQUENCE}|\r|\x08|[^\x1b\r\x08{_C1}]+")
 _NOTHING = re.compile(r"<[\w.<>]+ (?:object(?: at 0x[0-9a-f]+)?|at 0x[0-9a-f]+)>")
@@ -59,6 +60,11 @@ def as_text(mime: str, text: str) -> str:
 def without_codes(text: str) -> str:
     """The text without what a terminal obeys and does not show, in the 7-bit and the 8-bit form."""
     return _CODES.sub("", text)
+
+
+def visible(source: str) -> str:
+    """Source with its control characters as Python writes them, so that a reader sees them and no terminal obeys."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", source)
 
 
 def settled(text: str) -> str:

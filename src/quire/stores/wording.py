@@ -9,6 +9,7 @@ from quire.core import transcript
 from quire.core.errors import OverLimit, Refused, Stale
 from quire.core.model import Cell, CellId, CellState, NewCell, Output, OutputType, Run
 from quire.core.phrases import count
+from quire.core.reading import visible
 
 
 def name_taken(name: str) -> str:
@@ -52,7 +53,7 @@ def check_version(cell: Cell, expected: int | None) -> None:
 def edited_meanwhile(number: int, version: int, expected: int, source: str) -> str:
     return (
         f"Cell {number} is at version {version}, not {expected}: it was edited meanwhile. "
-        f"Nothing was changed. Its source now:\n{source}"
+        f"Nothing was changed. Its source now:\n{visible(source)}"
     )
 
 

@@ -233,10 +233,10 @@ class Servers:
         found = self._servers.get(name)
         if found is not None:
             return found
-        there = f"There are: {', '.join(self._servers)}." if self._servers else "There is none yet."
+        there = f" There are: {', '.join(self._servers)}." if self._servers else ""
         which = f"The Jupyter server {name!r} is not connected" if name else "No Jupyter server is connected"
         raise Missing(
-            f"{which}. {there} connect_to_jupyter connects one, or start Quire with --jupyter-url and --jupyter-token."
+            f"{which}.{there} connect_to_jupyter connects one, or start Quire with --jupyter-url and --jupyter-token."
         )
 
     async def close(self) -> None:

@@ -207,6 +207,8 @@ def on_disk(asleep: Snapshot) -> str:
 
 def protection(app: App, notebook: Notebook) -> str:
     """What a crash would cost now, in a line."""
+    if notebook.document is not None:
+        return "none, since a kernel of a Jupyter server can be neither copied nor written down"
     now = app.timeline.protection(notebook)
     if now.quality == "none":
         since = f" since run {now.run}" if now.run is not None else ""

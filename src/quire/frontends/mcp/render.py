@@ -73,7 +73,7 @@ class Renderer:
         seen = await self._see(notebook, cell)
         info = cast(ShownCell, {**describe(notebook, cell), "outputs": seen.outputs})
         if code:
-            info["code"] = _clip(cell.source, self._limit, cell_uri(notebook, cell))
+            info["code"] = _clip(reading.visible(cell.source), self._limit, cell_uri(notebook, cell))
             seen.lines.insert(0, f"{info['code']}\n---" if cell.outputs else info["code"])
         if notice:
             info["notice"] = notice

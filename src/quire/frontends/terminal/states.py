@@ -34,7 +34,11 @@ async def show(app: App, name: str) -> None:
         after = "-" if cell is None else str(cell.number)
         listed.add_row(_when(each), after, Text(each.name), f"{each.size:,}", f"{each.added:,}")
     tables.show(listed)
-    print(f"\nThe next run begins with this ({_when(standing)}, Python {standing.python}):")
+    has_names = standing.variables or standing.functions
+    begins_with = "this" if has_names else "no variables"
+    print(
+        f"\nThe next run begins with {begins_with} ({_when(standing)}, Python {standing.python}){':.'[not has_names]}"
+    )
     for variable, kind in standing.variables.items():
         print(f"{variable}: {kind}")
     for function in standing.functions:

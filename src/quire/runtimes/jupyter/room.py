@@ -6,11 +6,14 @@ import contextlib
 from dataclasses import replace
 from urllib.parse import urlsplit
 
+import anyio.to_thread
+
 from quire.clients.jupyter.ports import JupyterError, Missing, Unreachable
 from quire.clients.jupyter.servers import Address, Server, Servers
 from quire.core.errors import Failed, NotFound, Refused
 from quire.core.jupyter import JupyterFile, JupyterKernel, JupyterServer
 from quire.core.model import Notebook, Place
+from quire.core.phrases import suggestion
 from quire.runtimes.jupyter.runtime import NAME, JupyterRuntime, no_kernel, refusals
 
 NEW = "NEW"
@@ -98,10 +101,19 @@ class JupyterRoom:
     async def _opened(self, server: Server, path: str, spec: str, *, make: bool) -> None:
         try:
             await server.document(path)
-        except Missing:
+        except Missing as error:
             if not make:
-                raise
+                raise Missing(f"{error}{await self._similar(server, path)}") from error
             await server.create(path, spec)
+
+    async def _similar(self, server: Server, path: str) -> str:
+        """A sentence with the most similar path of a notebook in the same folder, after a blank; "" where none is."""
+        try:
+            listed = await server.documents.listing(path.rpartition("/")[0])
+        except JupyterError:  # there is no such folder
+            return ""
+        notebooks = [each.path for each in listed if each.kind == "notebook"]
+        return await anyio.to_thread.run_sync(suggestion, path, notebooks)  # there may be thousands
 
     async def _check_spec(self, server: Server, spec: str) -> None:
         _, found = await server.kernels.specs()

@@ -69,8 +69,11 @@ def _register_reading(shelf: Shelf, desk: Desk) -> None:
         """Find methods of any capability by what they do: signature and one line."""
         known = await every(ctx, notebook)
         found: FoundMethods = {"methods": describing.search(known, query, max(1, min(limit, 50)))}
-        names = ", ".join(each["name"] for each in known) or "none: install_capability adds one"
-        nothing = f"Nothing fits {query!r}. Capabilities there are: {names}. describe_capability shows what one has."
+        names = ", ".join(each["name"] for each in known)
+        there = f"The capabilities are: {names}. describe_capability shows what one has."
+        nothing = (
+            f"Nothing fits {query!r}. {there if known else 'No capability is installed: install_capability adds one.'}"
+        )
         return ToolResult(content="\n".join(found["methods"]) or nothing, structured_content=dict(found))
 
     async def every(ctx: Context, name: str | None) -> list[dict[str, Any]]:

@@ -257,7 +257,10 @@ async def _id(desk: Desk, book: Notebook) -> str:
 async def _overview(desk: Desk, book: Notebook) -> str:
     cells = await desk.app.notebooks.cells(book)
     shown = cells[:_FIRST]
-    return f"\nNotebook has {len(cells)} cells.\nShowing first {len(shown)} cells:\n\n{jupyter_texts.brief(shown)}"
+    lines = [f"\nNotebook has {jupyter_texts.number_of(len(cells), 'cell')}."]
+    if len(shown) > 1:
+        lines.append(f"Showing first {len(shown)} cells:")
+    return "\n".join((*lines, "", jupyter_texts.brief(shown)))
 
 
 def _connecting(shelf: Shelf, desk: Desk, servers: _Servers) -> None:

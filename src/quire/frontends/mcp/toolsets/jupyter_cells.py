@@ -4,6 +4,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Annotated, Literal
 
+import anyio.to_thread
 from fastmcp import Context
 from fastmcp.tools import ToolResult
 from mcp_types import ContentBlock, TextContent
@@ -13,6 +14,8 @@ from quire.core.access import Access
 from quire.core.current import Client
 from quire.core.errors import NotFound, Refused, Stale
 from quire.core.model import Cell, CellId, CellKind, CellState, Edit, NewCell, Notebook, NotebookId
+from quire.core.phrases import suggestion
+from quire.core.reading import visible
 from quire.frontends.mcp import default_document
 from quire.frontends.mcp.desk import Desk
 from quire.frontends.mcp.toolsets import Shelf, jupyter_texts
@@ -50,7 +53,7 @@ class Books:
             self.shown(ctx, book, cell)
             raise Stale(
                 f"Cell {cell.number} was edited since it was shown. Nothing was changed; call again to overwrite it "
-                f"all the same. Its source now:\n{cell.source}"
+                f"all the same. Its source now:\n{visible(cell.source)}"
             )
         try:
             edited = await self._desk.app.notebooks.edit_cell(book, cell.id, Edit(source=source), cell.version)
@@ -73,9 +76,10 @@ class Books:
 
     async def not_there(self, client: Client, name: str) -> str:
         names = [book.title for book, _ in await self._desk.app.sharing.all(client)]
+        near = await anyio.to_thread.run_sync(suggestion, name, names)  # there may be thousands
         return (
-            f"Notebook '{name}' is not connected. All currently connected notebooks: {names}. use_notebook with a "
-            "notebook_path connects one."
+            f"Notebook '{name}' is not connected. All currently connected notebooks: {names}.{near} use_notebook with "
+            "a notebook_path connects one."
         )
 
     async def cell(
@@ -89,8 +93,8 @@ class Books:
         except NotFound:
             if id_ is not None:
                 raise
-            total = len(await self._desk.app.notebooks.cells(book))
-            raise NotFound(f"Cell index {index} is out of range. Notebook has {total} cells.") from None
+            total = jupyter_texts.number_of(len(await self._desk.app.notebooks.cells(book)), "cell")
+            raise NotFound(f"Cell index {index} is out of range. Notebook has {total}.") from None
 
 
 def register(shelf: Shelf, desk: Desk, books: Books) -> None:
@@ -115,14 +119,15 @@ def _reading(shelf: Shelf, desk: Desk, books: Books) -> None:
         """A notebook's cells: brief as a table with first lines, detailed with their sources. limit=0 shows all."""
         book = await books.named(ctx, notebook_name, Access.READ)
         cells = await desk.app.notebooks.cells(book)
+        total = jupyter_texts.number_of(len(cells), "cell")
         if start_index >= len(cells) and cells:
-            raise NotFound(f"Start index {start_index} is out of range. Notebook has {len(cells)} cells.")
+            raise NotFound(f"Start index {start_index} is out of range. Notebook has {total}.")
         shown = cells[start_index : start_index + limit if limit else None]
         most = max(500, 2 * desk.result_chars // max(1, len(shown)))
         if response_format == "detailed":
             books.shown(ctx, book, *shown)
         text = jupyter_texts.brief(shown) if response_format == "brief" else jupyter_texts.detailed(shown, most)
-        return said(f"Notebook {notebook_name} has {len(cells)} cells.\n\n{text}")
+        return said(f"Notebook {notebook_name} has {total}.\n\n{text}")
 
     async def read_cell(
         ctx: Context,
@@ -135,7 +140,7 @@ def _reading(shelf: Shelf, desk: Desk, books: Books) -> None:
         book = await books.named(ctx, notebook_name, Access.READ)
         cell = await books.cell(book, cell_index, cell_id)
         books.shown(ctx, book, cell)
-        lines = (jupyter_texts.head(cell), jupyter_texts.clipped(cell.source, 2 * desk.result_chars))
+        lines = (jupyter_texts.head(cell), jupyter_texts.clipped(visible(cell.source), 2 * desk.result_chars))
         content: list[ContentBlock] = [_text(line) for line in lines]
         if cell.kind is CellKind.CODE and include_outputs:
             content += await desk.render.outputs(book, cell)
@@ -183,7 +188,7 @@ def _writing(shelf: Shelf, desk: Desk, books: Books) -> None:
             await desk.app.notebooks.delete_cell(book, cell.id)
             lines.append(f"Cell {cell.number} ({cell.kind.value}) deleted successfully.")
             if include_source:
-                lines += [f"deleted cell source:\n{cell.source}", "\n---\n"]
+                lines += [f"deleted cell source:\n{visible(cell.source)}", "\n---\n"]
         return said("\n".join(lines))
 
     async def move_cell(
@@ -309,11 +314,13 @@ async def run(
     *,
     at: int | None = None,
     stream: bool,
+    notice: str = "",
     ran: Callable[[Context, Notebook, Cell], None] = lambda _ctx, _book, _cell: None,
 ) -> ToolResult:
     """Run it. A timeout comes first, then an item for each output, then how it ended where that is not plain. `ran` is
-    told which cell it was."""
-    cell, notice = await desk.run(ctx, book, code, at=at, timeout=timeout or None)
+    told which cell it was; `notice` is said beside what the run itself has to say."""
+    cell, said_of_run = await desk.run(ctx, book, code, at=at, timeout=timeout or None)
+    notice = " ".join(filter(None, (notice, said_of_run)))
     ran(ctx, book, cell)
     content = await desk.render.outputs(book, cell)
     lines = [f"[INFO] {notice}"] if notice else []
@@ -347,7 +354,7 @@ async def _around(desk: Desk, book: Notebook, number: int, has: str) -> str:
     cells = await desk.app.notebooks.cells(book)
     start = max(0, len(cells) - 2 * _AROUND if len(cells) - number < _AROUND else number - _AROUND)
     shown = jupyter_texts.brief(cells[start : start + 2 * _AROUND])
-    return f"Notebook {has} {len(cells)} cells, showing surrounding cells:\n{shown}"
+    return f"Notebook {has} {jupyter_texts.number_of(len(cells), 'cell')}, showing surrounding cells:\n{shown}"
 
 
 def _new(source: str, kind: str) -> NewCell:

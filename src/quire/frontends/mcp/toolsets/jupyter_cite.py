@@ -8,6 +8,7 @@ from fastmcp import Context
 
 from quire.core.access import Access
 from quire.core.errors import NotFound, Refused
+from quire.core.reading import visible
 from quire.frontends.mcp.desk import Desk
 from quire.frontends.mcp.toolsets import Shelf, jupyter_texts
 from quire.frontends.mcp.toolsets.jupyter_cells import Books
@@ -26,7 +27,7 @@ def register(shelf: Shelf, desk: Desk, books: Books) -> None:
         lines = [f"USER Cite cells {cited} from notebook {book.title}."]
         for number in cited:
             lines.append(jupyter_texts.head(cells[number]))
-            lines.append(jupyter_texts.clipped(cells[number].source, 2 * desk.result_chars))
+            lines.append(jupyter_texts.clipped(visible(cells[number].source), 2 * desk.result_chars))
         return "\n".join([*lines, END, prompt])
 
     shelf.put_prompt(jupyter_cite, "Cite cells")
@@ -42,7 +43,7 @@ def numbers(text: str, total: int) -> list[int]:
         first = int(match[1])
         last = int(match[3]) if match[3] else total - 1 if match[2] else first
         if not first <= last < total:
-            raise NotFound(f"Cell index {part} is out of range. Notebook has {total} cells.")
+            raise NotFound(f"Cell index {part} is out of range. Notebook has {jupyter_texts.number_of(total, 'cell')}.")
         found |= set(range(first, last + 1))
     if not found:
         raise Refused("Which cells? Write cell_indices as in 0-2,4.")

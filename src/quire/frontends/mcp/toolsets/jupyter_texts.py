@@ -8,9 +8,15 @@ from collections.abc import Iterable, Sequence
 
 from quire.core.jupyter import JupyterFile, JupyterKernel
 from quire.core.model import Cell, CellKind
+from quire.core.reading import visible
 
 _KERNELS = ("ID", "Name", "Display_Name", "Language", "State", "Connections", "Last_Activity", "Environment")
 _ENVIRONMENT = 100  # characters
+
+
+def number_of(number: int, word: str) -> str:
+    """As in `1 cell`; without commas, as clients of the peer know it."""
+    return f"{number} {word}" + ("" if number == 1 else "s")
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -39,13 +45,13 @@ def files(found: Sequence[JupyterFile], path: str, pattern: str, start: int, lim
         return f"No files {said} in path '{where}'"
     note = ""
     if start >= len(found):
-        note = f"[WARNING] There are {len(found)} files, none from {start} on: shown from the first.\n"
+        there = f"There is {number_of(1, 'file')}" if len(found) == 1 else f"There are {len(found)} files"
+        note = f"[WARNING] {there}, none from {start} on: shown from the first.\n"
         start = 0
     end = min(start + limit, len(found)) if limit else len(found)
     rows = [(each.path, each.kind, size(each.size), moment(each.modified)) for each in found[start:end]]
-    return (
-        f"{note}Showing {start}-{end} of {len(found)} files\n\n{table(('Path', 'Type', 'Size', 'Last_Modified'), rows)}"
-    )
+    shown = f"{note}Showing {start}-{end} of {number_of(len(found), 'file')}"
+    return f"{shown}\n\n{table(('Path', 'Type', 'Size', 'Last_Modified'), rows)}"
 
 
 def glob(pattern: str) -> re.Pattern[str]:
@@ -71,12 +77,12 @@ def moment(said: str) -> str:
 def brief(cells: Sequence[Cell]) -> str:
     if not cells:
         return "Notebook is empty"
-    rows = [(cell.number, cell.kind.value, count(cell), first_line(cell.source)) for cell in cells]
+    rows = [(cell.number, cell.kind.value, count(cell), first_line(visible(cell.source))) for cell in cells]
     return table(("Index", "Type", "Count", "First Line"), rows)
 
 
 def detailed(cells: Sequence[Cell], most: int) -> str:
-    return "\n".join(f"{head(cell)}\n\n{clipped(cell.source, most)}\n\n\n" for cell in cells)
+    return "\n".join(f"{head(cell)}\n\n{clipped(visible(cell.source), most)}\n\n\n" for cell in cells)
 
 
 def head(cell: Cell) -> str:
@@ -98,12 +104,13 @@ def first_line(source: str) -> str:
     lines = source.splitlines()
     if not lines:
         return ""
-    return lines[0] if len(lines) == 1 else f"{lines[0]}...({len(lines) - 1} lines hidden)"
+    return lines[0] if len(lines) == 1 else f"{lines[0]}...({number_of(len(lines) - 1, 'line')} hidden)"
 
 
 def difference(before: str, after: str) -> str:
     """What an edit changed, line by line; "" where nothing did."""
     if before == after:
         return ""
+    before, after = visible(before), visible(after)
     lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=3))
     return "\n".join(lines) if lines else f"@@ line terminators changed @@\n-{before!r}\n+{after!r}"
