@@ -354,6 +354,39 @@ async def test_control_characters_in_a_source_are_shown_and_not_sent(
     saved_when(collaborating, path, lambda cells: not cells)
 
 
+async def test_deleted_kernel_is_named_with_what_to_do(client: Client[Any], collaborating: JupyterServer) -> None:
+    await use(client, collaborating, "1")
+    kernel = collaborating.call("POST", "api/kernels", {"name": "python3"})["id"]
+    assert await said(client, "execute_code", code="1 + 1", kernel_id=kernel) == "2"
+    collaborating.call("DELETE", f"api/kernels/{kernel}")
+    for _ in range(2):
+        gone = await refused(client, "execute_code", code="1 + 1", kernel_id=kernel)
+        assert f"Kernel '{kernel}' not found" in gone and "Without kernel_id" in gone, gone
+    assert await said(client, "execute_code", code="1 + 1") == "2"
+
+
+async def test_code_runs_in_a_new_kernel_after_its_own_was_shut_down(
+    client: Client[Any], collaborating: JupyterServer, tmp_path: Path
+) -> None:
+    await use(client, collaborating, "kept = 1")
+    await said(client, "execute_cell", cell_index=0)
+    before, begun = kernels(collaborating), tmp_path / "begun"
+    kernel = (await said(client, "list_notebooks")).splitlines()[1].split("\t")[2]
+    code = f"import pathlib, time; pathlib.Path({str(begun)!r}).touch(); time.sleep(600)"
+    async with anyio.create_task_group() as group:
+
+        async def run() -> None:
+            assert "What it had in memory is gone" in await refused(client, "execute_code", code=code, timeout=600)
+
+        group.start_soon(run)
+        await appears(begun)
+        collaborating.call("DELETE", f"api/kernels/{kernel}")
+    answer = await said(client, "execute_code", code="'kept' in globals()")
+    assert answer.startswith("False") and "This is a fresh kernel: it was shut down on the Jupyter server" in answer
+    assert kernel in before and kernel not in kernels(collaborating)
+    assert await said(client, "execute_code", code="1 + 1") == "2"
+
+
 async def test_error_without_a_notebook_says_what_to_do(client: Client[Any]) -> None:
     assert await refused(client, "read_cell", cell_index=0) == (
         "No active notebook. Use the use_notebook tool to activate a notebook first."

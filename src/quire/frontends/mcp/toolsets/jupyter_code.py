@@ -23,38 +23,56 @@ def register(shelf: Shelf, desk: Desk, books: Books) -> None:
         notebook_name: str | None = None,
     ) -> ToolResult:
         """Run code in a notebook's kernel, or in the one named, without a cell: for a look beside."""
-        book = await hidden_notebook(desk, ctx, books, notebook_name, kernel_id, server or "")
-        return await run(desk, ctx, book, code, timeout, stream=False)
+        book, notice = await hidden_notebook(desk, ctx, books, notebook_name, kernel_id, server or "")
+        return await run(desk, ctx, book, code, timeout, stream=False, notice=notice)
 
     shelf.put(execute_code, "Execute code", None, runs=True, other_names=OTHER_NAMES)
 
 
 async def hidden_notebook(
     desk: Desk, ctx: Context, books: Books, name: str | None = None, kernel: str | None = None, server: str = ""
-) -> Notebook:
-    """A notebook of that kernel alone, or of the kernel of the notebook with this name. Its cells are not kept."""
-    client = desk.client(ctx)
+) -> tuple[Notebook, str]:
+    """A notebook of that kernel alone, or of the kernel of the notebook with this name, and what to say of the kernel.
+    Its cells are not kept."""
+    client, notice = desk.client(ctx), ""
     if kernel is not None and name is not None:
         raise Refused("Pass either kernel_id or notebook_name. Nothing was run.")
+    own: Notebook | None = None
     if kernel is None:
-        book = await books.named(ctx, name)
-        if book.document is None:
-            return book
-        if desk.app.kernels.live(book) is None:
-            async with desk.app.kernels.lease(book):  # starts it
-                pass
-        kernel, server = await desk.app.jupyter.kernel_of(book), book.document.server
+        own = await books.named(ctx, name)
+        if own.document is None:
+            return own, ""
+        kernel, server = await desk.app.jupyter.kernel_of(own), own.document.server
     desk.app.confines.check_jupyter(client)
     found = await find_hidden(desk, client, kernel)
-    if found is not None and desk.app.kernels.live(found) is not None:
-        return found
     if kernel not in {each.id for each in await desk.app.jupyter.kernels(server)}:
-        raise NotFound(
-            f"[ERROR: Kernel '{kernel}' not found in jupyter server, please check whether the kernel already exists "
-            "using 'list_kernels' tool.]"
-        )
+        if found is not None:
+            await _forget(desk, found)
+        if own is None:
+            raise NotFound(_not_there(kernel))
+        found, line = None, desk.app.kernels.line(own)
+        if line is not None:  # somebody shut it down meanwhile, which its connection need not know
+            await desk.app.kernels.put_away(own, line.head, "it was shut down on the Jupyter server")
+    if own is not None and desk.app.kernels.live(own) is None:
+        async with desk.app.kernels.lease(own) as lease:  # starts it
+            notice = lease.notice
+        kernel = await desk.app.jupyter.kernel_of(own)
+        found = await find_hidden(desk, client, kernel)
     place = Place(server=server, kernel=kernel)
-    return found or await desk.app.notebooks.create(client.principal, _name(kernel), RUNTIME, document=place)
+    found = found or await desk.app.notebooks.create(client.principal, _name(kernel), RUNTIME, document=place)
+    return found, notice
+
+
+def _not_there(kernel: str) -> str:
+    return (
+        f"[ERROR: Kernel '{kernel}' not found in jupyter server, please check whether the kernel already exists using "
+        "'list_kernels' tool. Without kernel_id the code runs in the notebook's own kernel.]"
+    )
+
+
+async def _forget(desk: Desk, hidden: Notebook) -> None:
+    await desk.app.kernels.forget(hidden)
+    await desk.app.notebooks.forget(hidden)
 
 
 async def find_hidden(desk: Desk, client: Client, kernel: str) -> Notebook | None:

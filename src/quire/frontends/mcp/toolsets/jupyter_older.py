@@ -53,8 +53,8 @@ def register(shelf: Shelf, desk: Desk, books: Books) -> None:
         ctx: Context, code: str, timeout: float = 60, notebook_name: str | None = None
     ) -> ToolResult:
         """Run code without a cell."""
-        book = await hidden_notebook(desk, ctx, books, notebook_name)
-        return await run(desk, ctx, book, code, timeout, stream=False)
+        book, notice = await hidden_notebook(desk, ctx, books, notebook_name)
+        return await run(desk, ctx, book, code, timeout, stream=False, notice=notice)
 
     shelf.put(list_cells, "List cells", None, reads=True)
     shelf.put(read_cells, "Read cells", None, reads=True)
