@@ -114,9 +114,7 @@ async def test_python_namespace_is_shown_and_a_run_is_interrupted(
         "import math\nrows = [1, 2, 3]\ndef area(r: float) -> float:\n    'Of a circle.'\n    return math.pi * r ** 2"
     )
     await said(client, "execute", code=code)
-    assert "checkpoints: none, since a kernel of a Jupyter server can be neither copied" in await said(
-        client, "state"
-    )
+    assert "checkpoints: none, since a kernel of a Jupyter server can be neither copied" in await said(client, "state")
     state = (await call(client, "state")).structured_content
     assert state["variables"] == {"rows": "list of 3"} and state["kernel"] == "idle"
     assert state["defined_functions"] == [

@@ -80,7 +80,9 @@ def test_how_a_run_ended(
         (Recovered(restored=True, lost=RUNS), [3, 4], "Run again: cells 3, 4.", AS_BEFORE),
         (Recovered(restored=True, lost=RUNS), [], "cells deleted since", AS_BEFORE),
         (Recovered(restored=False, why="It broke."), [], "The kernel is gone", AS_BEFORE),
-        (Recovered(restored=False, why="It broke."), [], "(It broke.); the next run starts another", AS_BEFORE),
+        (Recovered(restored=False, why="It broke."), [], "(It broke.); the next run starts another, with", AS_BEFORE),
+        (Recovered(restored=False, why="dead", follows="empty"), [], "(dead); the next run starts another.", "saved"),
+        (Recovered(restored=False, why="dead", follows="none"), [], "The kernel is gone (dead).", "next run"),
     ],
 )
 def test_what_became_of_the_variables(recovered: Recovered, cells: list[int], says: str, says_not: str) -> None:

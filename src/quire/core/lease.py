@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 import anyio
 
@@ -66,6 +67,7 @@ class Recovered:
     hostile: bool = False  # among it a library that works in fresh kernels only
     why: str = ""  # there was no checkpoint to go back to
     emptied: bool = False  # all variables are gone, those too that were not made here
+    follows: Literal["saved", "empty", "none"] = "saved"  # what the kernel begins with that comes after this one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +101,7 @@ class Lease:
                 await self.kernel.restore(name)
             except Failed as error:
                 if name == START:
-                    return Recovered(restored=False, why=str(error))
+                    return Recovered(restored=False, why=str(error), follows=self._follows())
                 why = "the newest did not wake"
                 continue  # it is kept no more
             self.line.move(name)
@@ -111,6 +113,12 @@ class Lease:
                 why=why,
                 emptied=name == START and self.notebook.document is not None,  # others use its kernel, too
             )
+
+    def _follows(self) -> Literal["saved", "empty", "none"]:
+        place = self.notebook.document
+        if place is None:
+            return "saved"
+        return "empty" if place.path else "none"  # without a document it is of that one kernel
 
     async def _from_disk(self, durable: Durable, since: list[RunId]) -> Recovered | None:
         snapshot = await durable.nearer(self.notebook, since)

@@ -54,14 +54,17 @@ def _let_go(died: Died, stopping: Stop | None, timeout: float) -> tuple[CellStat
 
 
 KEPT = "Variables are kept."
+_FOLLOWS = {
+    "saved": "; the next run starts another, with what was saved, if anything was",
+    "empty": "; the next run starts another",
+    "none": "",
+}
 
 
 def restored(recovered: Recovered, lost_cells: list[int]) -> str:
     """What became of the namespace when it was put back to before a run."""
     if not recovered.restored:
-        return (
-            f"The kernel is gone ({recovered.why}); the next run starts another, with what was saved, if anything was."
-        )
+        return f"The kernel is gone ({recovered.why}){_FOLLOWS[recovered.follows]}."
     if recovered.emptied:
         cells = f"cell{'s' * (len(lost_cells) > 1)} {', '.join(map(str, lost_cells))}" if lost_cells else ""
         again = f"Run again: {cells}." if cells else "Run the cells again whose variables are needed."
