@@ -244,13 +244,13 @@ async def test_pip_installs_into_the_workspace_where_the_index_is_granted(user: 
         assert not installed.is_error, text(installed)
         where = (
             "import importlib.metadata, os, iniconfig\n"
-            "[os.path.relpath(iniconfig.__file__), importlib.metadata.version('iniconfig')]"
+            "[os.path.relpath(iniconfig.__file__).split('/')[0], importlib.metadata.version('iniconfig')]"
         )
-        assert await book.value(where) == [".packages/iniconfig/__init__.py", "2.0.0"]
+        assert await book.value(where) == [".packages", "2.0.0"]
         await book.ask("reset")
-        assert (await book.value(where))[0] == ".packages/iniconfig/__init__.py"
+        assert (await book.value(where))[0] == ".packages"
     async with walled(user, data) as client:
-        assert (await Book(client=client, name="installs").value(where))[0] == ".packages/iniconfig/__init__.py"
+        assert (await Book(client=client, name="installs").value(where))[0] == ".packages"
 
 
 async def test_pip_without_a_grant_names_what_to_grant(book: Book) -> None:

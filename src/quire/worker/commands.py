@@ -27,7 +27,7 @@ _SIZE = struct.pack("HHHH", 24, 80, 0, 0)
 _INTERRUPT_SECONDS = 2.0
 _PYTHON = r"""(?P<quote>["']?)(?:[^\s"'|&;()]*/)?python[\d.]*(?P=quote)"""
 _PIP_COMMAND = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pip_command.py")
-_PIP = re.compile(rf"(?P<before>^\s*|[|&;(]\s*)(?:pip3?|{_PYTHON}\s+-m\s+pip)(?=\s|$)")
+_PIP = re.compile(rf"(?P<before>^\s*|[|&;(]\s*)(?:(?P<uv>uv(?=\s+pip\s))|pip3?|{_PYTHON}\s+-m\s+pip)(?=\s|$)")
 
 
 def system(command: str, *, terminal: bool = True) -> int:
@@ -61,7 +61,10 @@ def _run(command: str, sink: Callable[[bytes], object], *, terminal: bool) -> in
     pip = _Pip() if _PIP.search(command) is not None else None
     try:
         shown = pip.command(command) if pip is not None else command
-        return _run_shell(shown, sink, terminal, pip.environment(command) if pip is not None else {})
+        environment = {**os.environ, **_ENVIRONMENT}
+        if pip is not None and "index-url" in command:
+            environment = packages.without_limits(environment)
+        return _run_shell(shown, sink, terminal, environment)
     finally:
         if pip is not None:
             sys.stderr.write(pip.close())
@@ -76,7 +79,7 @@ def _run_shell(command: str, sink: Callable[[bytes], object], terminal: bool, en
             stdin=subprocess.DEVNULL,
             stdout=theirs,
             stderr=theirs,
-            env={**os.environ, **_ENVIRONMENT, **environment},
+            env=environment,
         )
     except BaseException:
         os.close(ours)
@@ -150,13 +153,9 @@ class _Pip:
         os.close(handle)
 
     def command(self, command: str) -> str:
-        words = [sys.executable, "-P", _PIP_COMMAND, packages.folder, self._failures]
-        return f'pip() {{ {shlex.join(words)} "$@"; }}; {_PIP.sub(lambda found: found["before"] + "pip", command)}'
-
-    def environment(self, command: str) -> dict[str, str]:
-        """An index that is not granted is not asked again and again."""
-        other = "index-url" in command or "PIP_INDEX_URL" in os.environ
-        return {"PIP_RETRIES": "0", "UV_HTTP_RETRIES": "0"} if packages.not_granted and not other else {}
+        words = shlex.join([sys.executable, "-P", _PIP_COMMAND, packages.folder, self._failures])
+        functions = "".join(f'{name}() {{ {words} {name} "$@"; }}; ' for name in ("pip", "uv"))
+        return functions + _PIP.sub(lambda found: found["before"] + (found["uv"] or "pip"), command)
 
     def close(self) -> str:
         """What is to be said of changes that failed."""

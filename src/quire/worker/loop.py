@@ -246,7 +246,7 @@ class _Worker:
         self._executor.ipython = request.ipython
         self._executor.history.folders[:] = [pathlib.Path(request.workspace)]
         packages.keep_in(request.workspace)
-        packages.not_granted[:] = request.no_index
+        packages.grant(request.no_index)
         surroundings.enter()
 
     def _load(self) -> Loaded:

@@ -12,7 +12,6 @@ from quire.worker import commands, packages
 
 # `package>=1`, which a shell would take for a redirection
 _BOUND = re.compile(r"(?<!\S)[A-Za-z][\w.-]*(?:\[[\w,.-]*\])?(?:[<>=!~]=?=?\d[\w.*]*,?)+(?!\S)")
-_OTHER_INDEX = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "PIP_INDEX_URL")  # name another than PyPI
 
 
 def run(arguments: str) -> None:
@@ -25,7 +24,7 @@ def run(arguments: str) -> None:
 def advice(package: str) -> str:
     """How to install what is missing, or what that would take; `package` is the one that is known to have it."""
     known = f"It is in the package {package}. " if package else ""
-    if packages.not_granted and not any(map(os.environ.get, _OTHER_INDEX)):
+    if packages.not_granted and not packages.has_other_index():
         hosts = " and ".join(packages.not_granted)
         return f"{known}%pip install needs {hosts}, which this notebook is not granted (setting network)."
     if not _has_installer():
