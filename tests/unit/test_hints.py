@@ -37,6 +37,8 @@ def failed(code: str, **names: Any) -> BaseException:
         ("import math\nmath.sqroot(2)", "Did you mean: 'sqrt'?"),
         ("from math import sqroot", "Did you mean: 'sqrt'?"),
         ("class Box:\n    def open_it(self): pass\nBox().open_itt()", "Did you mean: 'open_it'?"),
+        ("class Box:\n    def __init__(self): self.width = 1\nBox().widht", "Did you mean: 'width'?"),
+        ("class Box:\n    @property\n    def __dict__(self): return {'width': 1}\nBox().widht", ""),
         ("class Box:\n    def __getattr__(self, name): raise AttributeError('sqrt')\nBox().sqroot", ""),
         ("class Box:\n    def __dir__(self): raise SystemExit\nBox().zzzz", ""),
         ("__file__", "A cell has no file of its own; os.getcwd() is the folder it runs in."),
@@ -101,6 +103,44 @@ def test_a_namespace_with_hostile_names_gets_no_hint() -> None:
 def test_a_missing_module_names_the_nearest_one(code: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("builtins.display", print, raising=False)
     assert hint(failed(code)) == says
+
+
+INSTALL = "%pip install PACKAGE, whose name may be another than the module's."
+
+
+@pytest.mark.parametrize(
+    ("module", "says"),
+    [
+        ("quire2", f"Did you mean: 'quire'? If a package has 'quire2': {INSTALL}"),
+        ("orjsonn", f"Did you mean: 'json'? If a package has 'orjsonn': {INSTALL}"),
+        ("Quire", "Did you mean: 'quire'?"),
+        ("qiure", "Did you mean: 'quire'?"),
+        ("quiire", "Did you mean: 'quire'?"),
+        ("qure", "Did you mean: 'quire'?"),
+    ],
+)
+def test_a_missing_module_that_is_no_slip_of_a_finger_names_how_to_install_it_too(
+    module: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packages, "not_granted", [])
+    monkeypatch.setattr("quire.worker.pip._has_installer", lambda: True)
+    assert hint(failed(f"import {module}")) == says
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("table.prise", "Did you mean: 'price'?"),
+        ("table.prise()", "Did you mean: 'price'?"),
+        ("table.loc[0].prise", "Did you mean: 'price'?"),
+        ("class Mine(type(table)): pass\nMine(table).prise", "Did you mean: 'price'?"),
+        ("table.desribe()", "Did you mean: 'describe'?"),
+        ("table.unit_cots", ""),
+    ],
+)
+def test_a_column_of_a_table_is_proposed_before_a_method(code: str, says: str) -> None:
+    pandas = pytest.importorskip("pandas")
+    assert hint(failed(code, table=pandas.DataFrame({"price": [1], "unit cost": [2], 3: [3]}))) == says
 
 
 @pytest.mark.parametrize(

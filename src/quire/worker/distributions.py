@@ -26,6 +26,7 @@ _OTHER_NAMES = """
     magic python-magic
     mpl_toolkits matplotlib
     nacl pynacl
+    nest_asyncio nest-asyncio
     pkg_resources setuptools
     pptx python-pptx
     psycopg2 psycopg2-binary

@@ -19,6 +19,7 @@ from quire.worker.history import is_ours
 
 _NAMES = 5_000  # that are compared with a wrong one
 _CHARS = 60  # of a name that is compared
+_BUILT_IN = (types.GetSetDescriptorType, types.MemberDescriptorType)
 _ALIKE = 0.7  # of 1, how near a name must be
 _PROGRAMS = {"cat", "cp", "curl", "find", "git", "grep", "head", "ls", "mkdir", "mv", "node", "npm", "rm", "tail"}
 _STATEMENTS = {
@@ -102,8 +103,30 @@ def _of_attribute(error: AttributeError) -> str:
     if type(wrong) is not str or not str(error).endswith(f" has no attribute {wrong!r}"):
         return ""
     classes = type.__dict__["__mro__"].__get__(owner if isinstance(owner, type) else type(owner))
-    places = [owner.__dict__] if type(owner) is types.ModuleType else [each.__dict__ for each in classes]
+    if near := _nearest(wrong, _labels(owner, classes)):
+        return _said(near)
+    places = [_own(owner, classes), *(each.__dict__ for each in classes if type(owner) is not types.ModuleType)]
     return _said(_nearest(wrong, _public(name for place in places for name in place)))
+
+
+def _own(owner: Any, classes: tuple[type, ...]) -> dict[Any, Any]:
+    """The attributes of the object itself, where no code of its class gives them."""
+    for each in classes:
+        if "__dict__" in each.__dict__:
+            found = each.__dict__["__dict__"]
+            return found.__get__(owner) if type(found) in _BUILT_IN else {}
+    return {}
+
+
+def _labels(owner: Any, classes: tuple[type, ...]) -> list[str]:
+    """The columns of a table of pandas, or the labels of a series, that are attributes too."""
+    pandas = sys.modules.get("pandas")
+    for kind, axis in (("DataFrame", "columns"), ("Series", "index")):
+        pandas_class = getattr(pandas, kind, None)
+        if pandas_class is not None and pandas_class in classes:
+            labels = vars(pandas_class)[axis].__get__(owner, pandas_class)
+            return [name for name in _public(labels[: _NAMES + 1]) if name.isidentifier()]
+    return []
 
 
 def _of_import(error: ImportError) -> str:
@@ -137,7 +160,28 @@ def _of_module(error: ModuleNotFoundError) -> str:
         return "It belongs to the standard library, but this Python was built without it; no package adds it."
     package = distributions.BY_MODULE.get(top, "")
     near = "" if package else _nearest(top, [*sys.stdlib_module_names, *_modules_in(None)])
-    return f"Did you mean: '{near}'?" if near else pip.advice(package)
+    if not near:
+        return pip.advice(package)
+    return _said(near) if _is_slip(top, near) else f"{_said(near)} {pip.advice('', repr(top))}"
+
+
+def _is_slip(wrong: str, near: str) -> bool:
+    """Whether a finger slipped: within the name one letter is another, missing or too many, or two are swapped. Any
+    other name may well be that of a module which is not installed."""
+    if wrong.lower() == near.lower():
+        return True
+    start = _alike(wrong, near)
+    end = _alike(wrong[start:][::-1], near[start:][::-1])
+    have, want = wrong[start : len(wrong) - end], near[start : len(near) - end]
+    if not have or not want:
+        return start > 0 and end > 0 and len(have + want) == 1
+    return len(have) == len(want) == 1 or (len(have) == 2 and have == want[::-1])
+
+
+def _alike(one: str, other: str) -> int:
+    """How many characters at the start are the same."""
+    differ = (at for at, (mine, yours) in enumerate(zip(one, other, strict=False)) if mine != yours)
+    return next(differ, min(len(one), len(other)))
 
 
 def _parent(name: str) -> str:

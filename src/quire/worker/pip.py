@@ -21,7 +21,7 @@ def run(arguments: str) -> None:
         raise RuntimeError(f"pip ended with code {code}; its words are above.")
 
 
-def advice(package: str) -> str:
+def advice(package: str, missing: str = "it") -> str:
     """How to install what is missing, or what that would take; `package` is the one that is known to have it."""
     known = f"It is in the package {package}. " if package else ""
     if packages.not_granted and not packages.has_other_index():
@@ -31,7 +31,7 @@ def advice(package: str) -> str:
         return f"{known}This Python has neither uv nor pip to install packages with."
     if package:
         return f"To install it: %pip install {package}"
-    return "If a package has it: %pip install PACKAGE, whose name may be another than the module's."
+    return f"If a package has {missing}: %pip install PACKAGE, whose name may be another than the module's."
 
 
 def _has_installer() -> bool:
