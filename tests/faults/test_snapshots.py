@@ -165,12 +165,15 @@ async def test_kill_9_loses_no_state_and_the_first_answer_says_so(book: Book, fo
     await good(book, "squares = (n * n for n in range(5))\nnext(squares)")
     await good(book, "import threading, time\nthread = threading.Thread(target=time.sleep, args=(1000,), daemon=True)")
     await good(book, "thread.start()\nextra = 2")
+    await good(book, "import sys, warnings\nsys.excepthook = warnings.showwarning = lambda *given: None")
     await durable(book)
     book = yield
     answer = await good(book, SAME)
     assert answer.structured_content["return_value"] == [True, True, True, 15, 2, 2, "2", math.pi]
     said = notice(answer)
-    assert said.startswith("Restored from disk, as after cell 3 (saved 20") and "\n" not in said
+    assert said.startswith("Restored from disk, as after cell 4 (saved 20") and "\n" not in said
+    named = [f"{hook} is code and was not kept; set it again." for hook in ("sys.excepthook", "warnings.showwarning")]
+    assert " ".join(named) in said and ".." not in said
     assert "Not restored: " in said and "not in it" not in said
     assert "squares (a suspended generator: " in said and "; cell 1 makes it)" in said
     assert "thread (" in said and "; cell 2 makes it)" in said

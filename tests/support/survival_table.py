@@ -93,6 +93,29 @@ ROWS = (
         during="import time; time.sleep(0.2); gc.enable(); os.umask(0); csv.unregister_dialect('d')",
     ),
     Row(
+        what="settings of threads, tracemalloc, faulthandler and mimetypes, log level names, soft limits",
+        setup="import decimal, faulthandler, logging, mimetypes, resource, sys, threading, tracemalloc\n"
+        "sys.setswitchinterval(0.25); threading.stack_size(1 << 20); logging.addLevelName(15, 'TRACE')\n"
+        "mimetypes.add_type('text/x-mine', '.mine'); decimal.DefaultContext.prec = 9\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (400, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))\n"
+        "tracemalloc.start(3); faulthandler.enable()",
+        check="[sys.getswitchinterval(), threading.stack_size(), logging.getLevelName(15), "
+        "mimetypes.guess_type('a.mine')[0], decimal.DefaultContext.prec, "
+        "resource.getrlimit(resource.RLIMIT_NOFILE)[0], tracemalloc.get_traceback_limit(), faulthandler.is_enabled()] "
+        "== [0.25, 1 << 20, 'TRACE', 'text/x-mine', 9, 400, 3, True]",
+        during="tracemalloc.stop(); faulthandler.disable(); sys.setswitchinterval(0.5)",
+    ),
+    Row(
+        what="hooks for errors and warnings, logger handlers, functions put into builtins",
+        setup="import builtins, logging, sys, warnings\n"
+        "sys.excepthook = warnings.showwarning = builtins.helper = lambda *given: None\n"
+        "logging.getLogger('mine').addHandler(logging.StreamHandler())",
+        check="(sys.excepthook is warnings.showwarning is builtins.helper, len(logging.getLogger('mine').handlers)) "
+        "== (True, 1)",
+        restarted="no: named",
+        says="False",
+    ),
+    Row(
         what="signal handlers, sqlite3 adapters and converters",
         setup="import signal, sqlite3; signal.signal(signal.SIGUSR2, signal.SIG_IGN)\n"
         "signal.signal(signal.SIGUSR1, lambda *given: None); sqlite3.register_converter('c', bytes)",

@@ -135,6 +135,70 @@ def test_settings_of_the_process_are_put_back(two: Two) -> None:
     assert found == [False, [500, 5, 5], 0o027, "|", True, ["excel", "excel-tab", "bars"], 5000, "SIG_IGN", 7.0]
 
 
+def test_settings_of_standard_modules_are_put_back(two: Two) -> None:
+    two.take(
+        "import decimal, faulthandler, logging, mimetypes, resource, sys, threading, tracemalloc, builtins\n"
+        "sys.setswitchinterval(0.1); threading.stack_size(1 << 20); logging.addLevelName(15, 'TRACE')\n"
+        "logging.addLevelName(logging.INFO, 'info'); logging.addLevelName(logging.INFO, 'note')\n"
+        "mimetypes.add_type('text/x-mine', '.mine'); mimetypes.add_type('text/x-odd', '.quire', strict=False)\n"
+        "tracemalloc.start(3); faulthandler.enable(); logging.captureWarnings(True); builtins.answer = 42\n"
+        "decimal.getcontext(); decimal.DefaultContext.prec = 9; decimal.DefaultContext.traps[decimal.Inexact] = True\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (200, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))"
+    )
+    check = (
+        "(lambda d, f, l, m, r, s, t, a, w: [round(s.getswitchinterval(), 6), t.stack_size(),"
+        " [l.getLevelName(n) for n in (15, 20, 30)], [l.getLevelNamesMapping()[n] for n in ('TRACE', 'info', 'note')],"
+        " m.guess_type('a.mine'), m.guess_type('a.quire'), m.guess_type('a.quire', strict=False)[0],"
+        " a.get_traceback_limit() if a.is_tracing() else 0, f.is_enabled(), w.showwarning.__module__, answer,"
+        " d.DefaultContext.prec, d.DefaultContext.traps[d.Inexact], d.getcontext().prec,"
+        " r.getrlimit(r.RLIMIT_NOFILE)[0]])(*map(__import__, ('decimal', 'faulthandler', 'logging', 'mimetypes',"
+        " 'resource', 'sys', 'threading', 'tracemalloc', 'warnings')))"
+    )
+    notes, found = two.put(check)
+    assert notes == []
+    assert found[:4] == [0.1, 1 << 20, ["TRACE", "note", "WARNING"], [15, 20, 20]]
+    assert found[4:7] == [["text/x-mine", None], [None, None], "text/x-odd"]
+    assert found[7:] == [3, True, "logging", 42, 9, True, 28, 200]
+
+
+def test_code_that_is_hung_into_the_process_is_named(two: Two) -> None:
+    two.take(
+        "import builtins, logging, sys, threading, warnings\n"
+        "sys.excepthook = threading.excepthook = lambda *given: None\n"
+        "warnings.showwarning = lambda *given: None\n"
+        "builtins.helper = lambda: 1\nbuiltins.print = lambda *given: None\n"
+        "logging.getLogger('mine.log').addHandler(logging.StreamHandler())\n"
+        "logging.getLogger('quiet').addHandler(logging.NullHandler())"
+    )
+    assert two.put()[0] == [
+        "Handlers of the logger mine.log are not kept; add them again.",
+        "sys.excepthook is code and was not kept; set it again.",
+        "threading.excepthook is code and was not kept; set it again.",
+        "warnings.showwarning is code and was not kept; set it again.",
+        "builtins.print was not kept; set it again.",
+        "builtins.helper was not kept; set it again.",
+    ]
+
+
+def test_what_a_library_adds_by_itself_is_not_named(two: Two) -> None:
+    (two.folder / "library.py").write_text(
+        "import builtins, logging\nlogging.getLogger('library').addHandler(logging.StreamHandler())\n"
+        "builtins.of_library = lambda: 1\nimport sys, warnings\ndef hook(*given): pass\n"
+        "sys.excepthook = warnings.formatwarning = hook"
+    )
+    two.take("import library")
+    assert two.put() == ([], None)
+
+
+def test_a_limit_that_is_not_allowed_is_named(two: Two) -> None:
+    two.take("import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (200, 1000))")
+    taken = pickle.loads(two.file.read_bytes())
+    taken["parts"]["limits of the process"] = {"NOFILE": 1 << 40}
+    two.file.write_bytes(pickle.dumps(taken))
+    (note,), _ = two.put()
+    assert note.startswith("The limit RLIMIT_NOFILE was 1099511627776, which is not allowed now; it stays ")
+
+
 def test_handlers_of_signals_and_adapters_of_sqlite_are_named(two: Two) -> None:
     two.take(
         "import signal, sqlite3\nclass Point: pass\nsqlite3.register_adapter(Point, str)\n"
@@ -149,7 +213,9 @@ def test_handlers_of_signals_and_adapters_of_sqlite_are_named(two: Two) -> None:
 
 def test_standard_modules_that_are_only_imported_leave_nothing(two: Two) -> None:
     two.take(
-        "import csv, signal, socket, sqlite3\nassert surroundings.capture()['parts'] == {}, surroundings.capture()"
+        "import csv, decimal, faulthandler, logging.handlers, mimetypes, signal, socket, sqlite3, tracemalloc\n"
+        "mimetypes.guess_type('a.txt'); decimal.getcontext()\n"
+        "assert surroundings.capture()['parts'] == {}, surroundings.capture()"
     )
     assert two.put() == ([], None)
 

@@ -20,7 +20,7 @@ def sentence(back: Back, replay: str = "never") -> str:
         parts.append(f"Not restored: {lost(back.lost)}.")
     if back.after:
         parts.append(f"Ran after it was saved, not in it: {_cells(back.after)}.")
-    parts += [f"{note}." for note in back.notes]
+    parts += [note if note.endswith(".") else f"{note}." for note in back.notes]
     if back.again and replay == "ask":
         parts.append(f"To have what is missing, run again: {_cells(back.again)}.")
     return " ".join(parts)

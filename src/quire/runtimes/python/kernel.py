@@ -28,6 +28,7 @@ _VENV = 150.0  # and to make its environment
 _CHECKPOINT = 30.0  # seconds a checkpoint may take: on a busy machine a kernel is not to be ended for being slow
 _LOST = 20  # things lost that a census may name
 _NAME = 100  # characters of each
+_NOTE = 300  # characters of what is different after a restore
 _LOSSES = 100  # things that did not come back from a snapshot
 _LOAD = 300.0  # seconds a snapshot may take to load
 _DENIED = 20  # hosts that a run's output names as not granted
@@ -287,7 +288,7 @@ class PythonKernel:
         return Restored(
             variables=answer.variables,
             lost=tuple(_loss(each) for each in answer.lost[:_LOSSES]),
-            notes=tuple(note[:_NAME] for note in answer.notes[:_LOST]),
+            notes=tuple(note[:_NOTE] for note in answer.notes[:_LOST]),
             seconds=answer.seconds,
         )
 

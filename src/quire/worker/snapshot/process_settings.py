@@ -5,11 +5,13 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import resource
 import signal
 import sys
 from typing import Any
 
 _OURS = {signal.SIGINT, signal.SIGXCPU, signal.SIGCHLD, signal.SIGKILL, signal.SIGSTOP}  # the kernel sets these
+_LIMITS = ("NOFILE", "CORE", "FSIZE", "STACK")  # the kernel itself limits memory and processor time
 _FIELDS = ("delimiter", "quotechar", "doublequote", "escapechar", "lineterminator", "quoting")
 _DIALECT = (*_FIELDS, "skipinitialspace", "strict")
 _STANDARD = {
@@ -30,6 +32,15 @@ def put_collector(taken: list[Any]) -> None:
     gc.set_threshold(*thresholds)
     gc.set_debug(flags)
     gc.enable() if on else gc.disable()
+
+
+def switch_interval() -> float:
+    """In seconds, in whole microseconds: Python cuts off the rest, so that each restart would take one away."""
+    return round(sys.getswitchinterval(), 6)
+
+
+def put_switch_interval(seconds: float) -> None:
+    sys.setswitchinterval(seconds + 5e-7)
 
 
 def umask() -> int:
@@ -111,3 +122,27 @@ def _is_users(function: Any) -> bool:
 
 def put_sqlite_functions(taken: list[str]) -> list[str]:
     return [f"sqlite3's {each} is code and was not kept; register it again." for each in taken]
+
+
+def limits() -> dict[str, int]:
+    """Soft limits."""
+    return {name: resource.getrlimit(_limit(name))[0] for name in _LIMITS}
+
+
+def _limit(name: str) -> int:
+    return int(getattr(resource, f"RLIMIT_{name}"))
+
+
+def limits_since(began: dict[str, int], now: dict[str, int]) -> dict[str, int] | None:
+    return {name: most for name, most in now.items() if began.get(name) != most} or None
+
+
+def put_limits(changed: dict[str, int]) -> list[str]:
+    notes = []
+    for name, most in changed.items():
+        before, hard = resource.getrlimit(_limit(name))
+        try:
+            resource.setrlimit(_limit(name), (most, hard))
+        except (ValueError, OSError):
+            notes.append(f"The limit RLIMIT_{name} was {most}, which is not allowed now; it stays {before}.")
+    return notes

@@ -10,6 +10,7 @@ import os
 import random
 import re
 import sys
+import threading
 import time
 import types
 import warnings
@@ -17,10 +18,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from quire.worker.snapshot import options
+from quire.worker.snapshot import hooks, options
 from quire.worker.snapshot import process_settings as settings
+from quire.worker.snapshot import standard_modules as modules
 
 _CHARS = 200  # of what an error says
+_LIMITS = "limits of the process"
 _versions: dict[str, str] = {}  # of packages that do not say it themselves: looking it up is slow
 
 
@@ -54,11 +57,12 @@ def begin() -> None:
 
 
 def enter() -> None:
-    """A kernel that began elsewhere is where it works now: its folder, path and environment are how it began."""
+    """A kernel that began elsewhere is where it works now: how folder, path, environment and limits are now is how they
+    began."""
     if _began is None:
         begin()
         return
-    for name, part in _BEFORE.items():
+    for name, part in {**_BEFORE, _LIMITS: _AFTER[_LIMITS]}.items():
         _began.parts[name] = part.take()
 
 
@@ -240,7 +244,7 @@ def _put_folder(folder: str) -> list[str]:
     return []
 
 
-# Locale, warnings, logging, decimal, recursion, random
+# Locale, warnings
 
 
 def _put_locale(wanted: str) -> list[str]:
@@ -284,50 +288,6 @@ def _pattern(text: Any) -> Any:
     return re.compile(text[0], text[1]) if isinstance(text, list) else text
 
 
-def _logging() -> dict[str, Any]:
-    loggers = {"": logging.root, **logging.root.manager.loggerDict}
-    levels = {name: vars(each).get("level") for name, each in loggers.items() if isinstance(each, logging.Logger)}
-    return {"levels": levels, "disable": logging.root.manager.disable, "handlers": len(logging.root.handlers)}
-
-
-def _logging_since(began: dict[str, Any], now: dict[str, Any]) -> Any:
-    levels = {name: level for name, level in now["levels"].items() if level != began["levels"].get(name, 0)}
-    changed = {"levels": levels, "disable": now["disable"], "handlers": now["handlers"] != began["handlers"]}
-    return changed if levels or now["disable"] != began["disable"] or changed["handlers"] else None
-
-
-def _put_logging(changed: dict[str, Any]) -> list[str]:
-    for name, level in changed["levels"].items():
-        logging.getLogger(name or None).setLevel(level)
-    logging.disable(changed["disable"])
-    return ["Handlers of the root logger are not kept; call logging.basicConfig again."] * changed["handlers"]
-
-
-def _decimal() -> dict[str, Any] | None:
-    decimal = sys.modules.get("decimal")
-    if decimal is None:
-        return None
-    context = decimal.getcontext()
-    taken: dict[str, Any] = {name: getattr(context, name) for name in _DECIMAL}
-    for kind in ("traps", "flags"):
-        taken[kind] = sorted(signal.__name__ for signal, on in getattr(context, kind).items() if on)
-    return taken
-
-
-_DECIMAL = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
-
-
-def _put_decimal(taken: dict[str, Any]) -> list[str]:
-    context = importlib.import_module("decimal").getcontext()
-    for name in _DECIMAL:
-        setattr(context, name, taken[name])
-    for kind in ("traps", "flags"):
-        signals = getattr(context, kind)
-        for signal in signals:
-            signals[signal] = signal.__name__ in taken[kind]
-    return []
-
-
 def _none_said(put: Callable[[Any], object]) -> Callable[[Any], list[str]]:
     def done(value: Any) -> list[str]:
         put(value)
@@ -345,8 +305,20 @@ _BEFORE = {
 _AFTER = {
     "recursion limit": _Part(sys.getrecursionlimit, _none_said(sys.setrecursionlimit)),
     "locale": _Part(lambda: locale.setlocale(locale.LC_ALL), _put_locale),
-    "levels of logging": _Part(_logging, _put_logging, _logging_since),
-    "decimal context": _Part(_decimal, _put_decimal),
+    "levels of logging": _Part(modules.loggers, modules.put_loggers, modules.loggers_since),
+    "handlers of loggers": _Part(hooks.handlers, hooks.put_handlers, hooks.handlers_since),
+    "names of levels": _Part(modules.level_names, _none_said(modules.put_level_names), modules.level_names_since),
+    "decimal context": _Part(modules.decimal_context, _none_said(modules.put_decimal_context)),
+    "default decimal context": _Part(modules.default_decimal_context, _none_said(modules.put_default_decimal_context)),
+    "types of mimetypes": _Part(modules.mime_types, _none_said(modules.put_mime_types), from_start=False),
+    "tracemalloc": _Part(modules.traced_frames, _none_said(modules.put_traced_frames)),
+    "faulthandler": _Part(modules.dumps_faults, _none_said(modules.put_dumps_faults)),
+    "warnings in logging": _Part(modules.captures_warnings, _none_said(logging.captureWarnings)),
+    "hooks": _Part(hooks.hooks, hooks.put_hooks, hooks.hooks_since),
+    "attributes of builtins": _Part(hooks.built_in, hooks.put_built_in, hooks.built_in_since),
+    "switch interval": _Part(settings.switch_interval, _none_said(settings.put_switch_interval)),
+    "stacks of threads": _Part(threading.stack_size, _none_said(threading.stack_size)),
+    _LIMITS: _Part(settings.limits, settings.put_limits, settings.limits_since),
     "options of pandas": _Part(options.pandas_options, options.put_pandas, from_start=False),
     "settings of matplotlib": _Part(options.matplotlib_settings, options.put_matplotlib, from_start=False),
     "bars of matplotlib": _Part(options.matplotlib_bars, options.put_bars, from_start=False),

@@ -1,0 +1,98 @@
+"""Code that cells hang into the process: named where it does not come back, since it is not kept."""
+
+from __future__ import annotations
+
+import builtins
+import logging
+import sys
+import threading
+import types
+import warnings
+from typing import Any
+
+_MODULES = (sys, threading, warnings)
+_HOOKS = ("excepthook", "unraisablehook", "showwarning", "formatwarning")
+_OURS = ("quire", "IPython", "ipykernel", "logging")  # logging: captureWarnings, see standard_modules.py
+_PLAIN = (bool, int, float, complex, bytes, str)  # a list may be a variable too, and is to stay the same one
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+_CHARS = 60  # of a name that a note has
+
+
+def hooks() -> dict[str, Any]:
+    """What is called for errors and warnings."""
+    return {f"{each.__name__}.{name}": vars(each)[name] for each in _MODULES for name in _HOOKS if name in vars(each)}
+
+
+def hooks_since(began: dict[str, Any], now: dict[str, Any]) -> dict[str, list[str]] | None:
+    """By name where each that was set comes from."""
+    changed = {name: _origin(hook) for name, hook in now.items() if hook is not began.get(name)}
+    return {name: origin for name, origin in changed.items() if not _is_ours(origin)} or None
+
+
+def put_hooks(taken: dict[str, list[str]]) -> list[str]:
+    """Those that a library sets while it is imported are there again."""
+    there = hooks()
+    missing = [name for name, origin in taken.items() if name not in there or _origin(there[name]) != origin]
+    return [f"{name} is code and was not kept; set it again." for name in missing]
+
+
+def built_in() -> dict[str, Any]:
+    return dict(vars(builtins))
+
+
+def built_in_since(began: dict[str, Any], now: dict[str, Any]) -> dict[str, Any] | None:
+    """What cells added or replaced: plain data as such, of the rest where it comes from."""
+    values: dict[str, Any] = {}
+    code: dict[str, list[str]] = {}
+    for name, value in now.items():
+        if type(name) is not str or name.startswith("_") or (name in began and began[name] is value):
+            continue
+        if value is None or type(value) in _PLAIN:
+            values[name] = value
+        elif not _is_ours(origin := _origin(value)):
+            code[name] = origin
+    return {"values": values, "code": code} if values or code else None
+
+
+def put_built_in(taken: dict[str, Any]) -> list[str]:
+    """A library that is imported again may have put its own back."""
+    vars(builtins).update(taken["values"])
+    there = vars(builtins)
+    missing = [name for name, origin in taken["code"].items() if name not in there or _origin(there[name]) != origin]
+    return [f"builtins.{name[:_CHARS]} was not kept; set it again." for name in missing]
+
+
+def _origin(value: Any) -> list[str]:
+    """The module and the name of a function, of a class, or of a value's class; asked without running its code."""
+    if type(value) in _FUNCTIONS:
+        found = [getattr(value, name, None) for name in ("__module__", "__qualname__")]
+    else:
+        kind = value if issubclass(type(value), type) else type(value)
+        found = [type.__dict__["__dict__"].__get__(kind).get("__module__"), type.__dict__["__name__"].__get__(kind)]
+    return [each[:_CHARS] if type(each) is str else "" for each in found]
+
+
+def _is_ours(origin: list[str]) -> bool:
+    return origin[0].partition(".")[0] in _OURS
+
+
+def handlers() -> dict[str, int]:
+    """How many handlers each named logger has, but for those that do nothing."""
+    loggers = dict(logging.root.manager.loggerDict)
+    counted = {
+        name: sum(type(handler) is not logging.NullHandler for handler in each.handlers)
+        for name, each in loggers.items()
+        if isinstance(each, logging.Logger)
+    }
+    return {name: count for name, count in counted.items() if count}
+
+
+def handlers_since(began: dict[str, int], now: dict[str, int]) -> dict[str, int] | None:
+    return {name: count for name, count in now.items() if count > began.get(name, 0)} or None
+
+
+def put_handlers(taken: dict[str, int]) -> list[str]:
+    """Those a library adds while it is imported are there again."""
+    there = handlers()
+    missing = [name for name, count in taken.items() if there.get(name, 0) < count]
+    return [f"Handlers of the logger {name[:_CHARS]} are not kept; add them again." for name in missing]
