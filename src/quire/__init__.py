@@ -7,9 +7,9 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from quire.compose import open as open
-    from quire.core.images import Image as Image
-    from quire.core.images import ImageBase as ImageBase
-    from quire.core.images import ImageReference as ImageReference
+    from quire.core.notebooks.images import Image as Image
+    from quire.core.notebooks.images import ImageBase as ImageBase
+    from quire.core.notebooks.images import ImageReference as ImageReference
 
 __all__ = ["Image", "ImageBase", "ImageReference", "__version__", "open"]
 
@@ -27,7 +27,7 @@ def __getattr__(name: str) -> Any:
 
         return compose.open
     if name in ("Image", "ImageBase", "ImageReference"):
-        from quire.core import images
+        from quire.core.notebooks import images
 
         return getattr(images, name)
     raise AttributeError(f"module 'quire' has no attribute {name!r}")

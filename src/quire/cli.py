@@ -346,7 +346,7 @@ def _token(parsed: argparse.Namespace) -> int:
 
 def _audit(parsed: argparse.Namespace) -> int:
     from quire import records
-    from quire.core.audit import Wanted
+    from quire.core.ops.audit import Wanted
     from quire.frontends.terminal import audit
 
     wanted = Wanted(

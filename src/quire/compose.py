@@ -13,42 +13,44 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from quire import __version__, records, rules
-from quire.core.active import ActiveRuns
 from quire.core.app import App
-from quire.core.approvals import Approvals
-from quire.core.audit import Calls
-from quire.core.batches import Batches
-from quire.core.capabilities import Capabilities
-from quire.core.capability_ports import Backends, Installed
-from quire.core.confines import Confines
-from quire.core.current import Current
-from quire.core.documents import Documents
-from quire.core.durable import Durable
+from quire.core.capabilities.approvals import Approvals
+from quire.core.capabilities.gateway import CallLimits, Relaying
+from quire.core.capabilities.registry import Capabilities
+from quire.core.checkpoints.autosave import Saving
+from quire.core.checkpoints.restorer import Durable
+from quire.core.checkpoints.timeline import Timeline
 from quire.core.errors import Failed, Refused
-from quire.core.feed import Feed
-from quire.core.file_ports import Folders
-from quire.core.files import Files
-from quire.core.idle import Idle
-from quire.core.jupyter import RUNTIME as JUPYTER
-from quire.core.kernels import Kernels
-from quire.core.mirrors import Mirrors
+from quire.core.kernels.admission import Room
+from quire.core.kernels.idle import Idle
+from quire.core.kernels.inspector import Questions
+from quire.core.kernels.memory_pressure import Pressure
+from quire.core.kernels.pool import Kernels
+from quire.core.limits.caller_policy import Confines
+from quire.core.limits.quotas import Rates
+from quire.core.limits.workspace_quota import Space
 from quire.core.model import Cell, KernelLimits, Notebook
-from quire.core.notebooks import Notebooks
-from quire.core.ports import Blobs, Relay, Runtime, Shares, Snapshots, Store, Tokens
-from quire.core.pressure import Pressure
-from quire.core.questions import Questions
-from quire.core.queueing import Places, Queue
-from quire.core.quotas import Rates
-from quire.core.relaying import CallLimits, Relaying
-from quire.core.room import Room
-from quire.core.runs import Runs
-from quire.core.sandboxes import RUNTIMES as SESSION_RUNTIMES
-from quire.core.sandboxes import Sandboxes
-from quire.core.saving import Saving
-from quire.core.sharing import Sharing
-from quire.core.space import Space
-from quire.core.tasks import background
-from quire.core.timeline import Timeline
+from quire.core.notebooks.current import Current
+from quire.core.notebooks.documents import Documents
+from quire.core.notebooks.editing import Notebooks
+from quire.core.notebooks.files import Files
+from quire.core.notebooks.mirrors import Mirrors
+from quire.core.notebooks.sandbox_sessions import RUNTIMES as SESSION_RUNTIMES
+from quire.core.notebooks.sandbox_sessions import Sandboxes
+from quire.core.notebooks.sharing import Sharing
+from quire.core.ops.audit import Calls
+from quire.core.ops.change_bus import Feed
+from quire.core.ops.task_groups import background
+from quire.core.ports.capabilities import Backends, Installed
+from quire.core.ports.files import Folders
+from quire.core.ports.jupyter import RUNTIME as JUPYTER
+from quire.core.ports.kernel import Relay, Runtime
+from quire.core.ports.snapshots import Snapshots
+from quire.core.ports.store import Blobs, Shares, Store, Tokens
+from quire.core.runs.active_run import ActiveRuns
+from quire.core.runs.batch import Batches
+from quire.core.runs.queue import Places, Queue
+from quire.core.runs.service import Runs
 from quire.jupyter import elsewhere, open_temporary
 from quire.settings import Settings, load
 

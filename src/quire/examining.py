@@ -10,7 +10,7 @@ from quire import __version__
 from quire.compose import RUNTIMES, app, runtimes
 from quire.core.app import App
 from quire.core.errors import Failed, Refused
-from quire.core.layers import sentence
+from quire.core.limits.sandbox_layers import sentence
 from quire.core.model import LOCAL, Layer
 from quire.settings import Settings
 

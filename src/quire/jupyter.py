@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from quire.clients.jupyter.servers import Address, Link, Links, Server, Servers
 from quire.core.errors import Failed
-from quire.core.feed import Change, Feed
-from quire.core.ports import Blobs, Store
+from quire.core.ops.change_bus import Change, Feed
+from quire.core.ports.store import Blobs, Store
 from quire.runtimes.jupyter.room import JupyterRoom
 from quire.runtimes.jupyter.runtime import NAME, JupyterRuntime
 from quire.settings import Settings

@@ -86,8 +86,8 @@ class Start:
 
     async def open_document(self, app: App, server: FastMCP[Any]) -> None:
         """Open the document that is named and start its kernel; where that fails, clients can still open others."""
-        from quire.core.access import LOCAL_CALLER
         from quire.core.errors import QuireError
+        from quire.core.notebooks.access import LOCAL_CALLER
         from quire.frontends.http import jupyter_mcp_server as routes
         from quire.frontends.mcp import default_document
 

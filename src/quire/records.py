@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
-from quire.core.audit import Audit, AuditFiles, Calls
-from quire.core.file_ports import Disk
+from quire.core.ops.audit import Audit, AuditFiles, Calls
+from quire.core.ports.files import Disk
 from quire.settings import Settings
 
 _NAME = "audit.jsonl"

@@ -9,17 +9,17 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from quire.core.approvals import ApprovalRules
-from quire.core.capability import Approve
+from quire.core.capabilities.approvals import ApprovalRules
+from quire.core.capabilities.model import Approve
+from quire.core.checkpoints.autosave import SavingRules
 from quire.core.errors import Refused
-from quire.core.idle import IdleRules
-from quire.core.kernels import KernelRules
-from quire.core.limits import Limits
+from quire.core.kernels.idle import IdleRules
+from quire.core.kernels.pool import KernelRules
+from quire.core.limits.network_rules import still_granted
+from quire.core.limits.quotas import Quotas
+from quire.core.limits.validation import Limits
+from quire.core.limits.workspace_quota import SpaceRules
 from quire.core.model import LOCAL, KernelLimits, KernelSpec, Mount, Notebook
-from quire.core.network import still_granted
-from quire.core.quotas import Quotas
-from quire.core.saving import SavingRules
-from quire.core.space import SpaceRules
 from quire.settings import Settings
 
 _INTERPRETER_S = 30.0  # seconds a program may take to show that it is a Python interpreter

@@ -14,7 +14,7 @@ import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from quire import systems
-from quire.core import layers, network
+from quire.core.limits import network_rules, sandbox_layers
 from quire.core.phrases import suggestion
 
 DEFAULT_TOOLSETS = ("notebook", "repl", "capabilities", "timeline")
@@ -269,20 +269,20 @@ class Settings(BaseModel):
     @field_validator("sandbox")
     @classmethod
     def _layers(cls, value: str) -> str:
-        layers.required(value)
+        sandbox_layers.required(value)
         return value
 
     @field_validator("network")
     @classmethod
     def _hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        network.rules(value)
+        network_rules.rules(value)
         return value
 
     @field_validator("capability_hosts", "allowed_hosts")
     @classmethod
     def _places(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         for each in value:
-            network.check_place(each, wildcards=info.field_name == "allowed_hosts")
+            network_rules.check_place(each, wildcards=info.field_name == "allowed_hosts")
         return value
 
     @field_validator("environment")

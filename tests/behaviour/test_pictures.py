@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from fastmcp import Client
 
-from quire.core.images import dimensions
+from quire.core.notebooks.images import dimensions
 from tests.support.external_programs import missing
 from tests.support.notebooks import Book, new_book
 from tests.support.servers import call, stdio_client, text

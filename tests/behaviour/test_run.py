@@ -22,9 +22,9 @@ from typing import Any
 import nbformat
 import pytest
 
-from quire.core.active import ActiveRun, Stop
 from quire.core.model import LOCAL, NewCell, Notebook, NotebookId
-from quire.core.transcript import Transcript
+from quire.core.runs.active_run import ActiveRun, Stop
+from quire.core.runs.transcript import Transcript
 from quire.frontends.terminal.performance import Stopping
 from tests.support import preloaded
 from tests.support.disks import with_mount

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from quire.core import audit
-from quire.core.audit import Audit, Record, Wanted
 from quire.core.model import LOCAL
+from quire.core.ops import audit
+from quire.core.ops.audit import Audit, Record, Wanted
 from quire.stores.audit import FileAudit, MemoryAudit, ReadFiles
 from tests.support.waiting import wait_until
 
@@ -114,7 +114,7 @@ def test_the_files_are_the_owners_alone_and_grow_over_restarts(tmp_path: Path) -
 WRITER = """
 import sys
 from pathlib import Path
-from quire.core.audit import Record
+from quire.core.ops.audit import Record
 from quire.stores.audit import FileAudit
 audit = FileAudit(Path(sys.argv[1]), most_bytes=int(sys.argv[2]), files=10_000)
 print("begun", flush=True)

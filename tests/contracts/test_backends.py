@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from quire.capabilities.connections import McpBackends, McpConnection
-from quire.core.capability import Backend
+from quire.core.capabilities.model import Backend
 from quire.core.errors import CallTimeout, Failed, Lost, WrongArguments
 from quire.wire.messages import shallow
 from tests.support.backend_listener import Heard, misbehaving

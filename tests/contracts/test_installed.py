@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from quire.core.capability import Approve, Backend, Capability, Offered, Tool
-from quire.core.capability_ports import Installed
+from quire.core.capabilities.model import Approve, Backend, Capability, Offered, Tool
 from quire.core.model import LOCAL, Principal
+from quire.core.ports.capabilities import Installed
 from quire.stores.sql import SqlStore
 
 OTHER = Principal("another")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from quire.core.access import Access
 from quire.core.errors import Failed
 from quire.core.model import Notebook, NotebookId, Principal
-from quire.core.ports import Shares, Store
+from quire.core.notebooks.access import Access
+from quire.core.ports.store import Shares, Store
 from quire.stores.sql import SqlStore
 
 ALICE, BOB, CAROL = Principal("alice"), Principal("bob"), Principal("carol")

@@ -11,7 +11,7 @@ import pytest
 
 from quire.core.errors import Failed
 from quire.core.model import Loss, NotebookId, RunId
-from quire.core.ports import Snapshots
+from quire.core.ports.snapshots import Snapshots
 from quire.stores.snapshots.store import FileSnapshots
 from quire.wire import chunks
 from tests.support import snapshot_drafts

@@ -29,7 +29,7 @@ from quire.core.model import (
     Run,
     RunId,
 )
-from quire.core.ports import Blobs, Store
+from quire.core.ports.store import Blobs, Store
 from quire.stores.blobs import FileBlobs
 from quire.stores.sql import SqlStore
 

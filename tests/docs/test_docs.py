@@ -20,9 +20,9 @@ from pydantic_core import PydanticUndefined
 
 import quire
 from quire import cli, compose
-from quire.core import audit
-from quire.core.layers import LAYERS
+from quire.core.limits.sandbox_layers import LAYERS
 from quire.core.model import LOCAL
+from quire.core.ops import audit
 from quire.frontends import python as python_api
 from quire.frontends.http import metrics
 from quire.frontends.terminal.demo import STEPS

@@ -19,10 +19,10 @@ from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 
 from quire import compose
-from quire.core import workspaces
 from quire.core.app import App
 from quire.core.errors import Failed, Refused
 from quire.core.model import LOCAL, CellKind, Edit, Notebook
+from quire.core.notebooks import workspaces
 from quire.settings import load
 from tests.support.disks import FILL, with_mount
 from tests.support.notebooks import Book

@@ -21,8 +21,8 @@ from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 
 from quire import compose
-from quire.core.current import Client as Caller
 from quire.core.model import LOCAL, Blob, OutputType, Run
+from quire.core.notebooks.current import Client as Caller
 from quire.settings import load
 from quire.stores.blobs import FileBlobs
 from quire.stores.sql import SqlStore

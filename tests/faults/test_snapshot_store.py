@@ -20,7 +20,7 @@ import pytest
 
 from quire.core.errors import Failed
 from quire.core.model import Snapshot
-from quire.core.ports import Snapshots, Written
+from quire.core.ports.snapshots import Snapshots, Written
 from quire.stores.snapshots.packs import unpacked
 from quire.stores.snapshots.seal import signature
 from quire.stores.snapshots.store import FileSnapshots

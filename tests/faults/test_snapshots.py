@@ -46,7 +46,7 @@ from tests.support.servers import (
 from tests.support.waiting import until, wait_until
 
 SOON: dict[str, Any] = {"snapshot_interval": 0.05}
-EAGER = ROOMY.replace("main()", "from quire.core import saving\nsaving._REST = 0\nmain()")
+EAGER = ROOMY.replace("main()", "from quire.core.checkpoints import autosave\nautosave._REST = 0\nmain()")
 """A server that does not pause after a snapshot that took long."""
 
 IMPATIENT = EAGER.replace("main()", "from quire.runtimes.python import writing\nwriting._STUCK = 1.0\nmain()")
@@ -281,7 +281,7 @@ SLOWLY_REPLACED = ROOMY.replace(
     "main()",
     """
 import asyncio, contextlib
-from quire.core.saving import Saving
+from quire.core.checkpoints.autosave import Saving
 from quire.runtimes.python.kernel import PythonKernel
 
 due = asyncio.Event()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from fastmcp import Client
 
-from quire.core.layers import LAYERS
+from quire.core.limits.sandbox_layers import LAYERS
 from quire.runtimes.sandbox import cgroups
 from tests.support.notebooks import Book, asleep
 from tests.support.processes import alive, parent

@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any
 
-from quire.core.capability import Backend, Offered
+from quire.core.capabilities.model import Backend, Offered
 from tests.support.backends import BACKENDS
 from tests.support.waiting import DEADLINE
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from quire.core.model import NotebookId, RunId, Snapshot
-from quire.core.ports import Recipe, Snapshots, Written
+from quire.core.ports.snapshots import Recipe, Snapshots, Written
 from quire.wire import chunks
 from quire.wire.chunks import Entry, Manifest, Whole
 

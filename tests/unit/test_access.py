@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quire.core import access
-from quire.core.access import LOCAL_CALLER, Access, Caller, Scope
-from quire.core.capability import Backend
-from quire.core.confines import Confines, allowed, is_local_name
+from quire.core.capabilities.model import Backend
 from quire.core.errors import Refused
+from quire.core.limits.caller_policy import Confines, allowed, is_local_name
 from quire.core.model import LOCAL, KernelLimits, Notebook, NotebookId, Policy, Principal
+from quire.core.notebooks import access
+from quire.core.notebooks.access import LOCAL_CALLER, Access, Caller, Scope
 
 ALICE, BOB = Principal("alice"), Principal("bob")
 ADMIN = Caller(principal=Principal("root"), scopes=frozenset(Scope))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from quire.core.active import ActiveRun
 from quire.core.errors import Failed
-from quire.core.lease import Slot
+from quire.core.kernels.slot import Slot
 from quire.core.model import LOCAL, Cell, CellId, CellKind, NewCell, Notebook, NotebookId, Run, RunId
-from quire.core.transcript import Transcript
+from quire.core.runs.active_run import ActiveRun
+from quire.core.runs.transcript import Transcript
 
 BOOK = Notebook(id=NotebookId("n"), owner=LOCAL, name="n", runtime="python", created_at=0.0)
 RUN = Run(id=RunId("r"), cell=CellId("c"), count=1, source="1", author="agent", started_at=0.0)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from quire.capabilities.arguments import ArgumentChecks, matching_steps
-from quire.core.capability import Offered, Tool
+from quire.core.capabilities.model import Offered, Tool
 from quire.core.errors import WrongArguments
 
 

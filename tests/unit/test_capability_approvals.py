@@ -5,8 +5,8 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from quire.core.approvals import ApprovalRules, Approvals
-from quire.core.capability import Approve
+from quire.core.capabilities.approvals import ApprovalRules, Approvals
+from quire.core.capabilities.model import Approve
 from quire.core.errors import NotFound
 
 NEVER, ASK, ALWAYS = Approve.NEVER, Approve.ASK, Approve.ALWAYS

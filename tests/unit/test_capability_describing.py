@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from quire.core.describing import brief, describe, entries, search
+from quire.core.capabilities.description import brief, describe, entries, search
 from quire.core.errors import NotFound
 
 MAIL: dict[str, Any] = {

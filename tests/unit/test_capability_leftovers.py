@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from quire.core.capability import Result
+from quire.core.capabilities.model import Result
+from quire.core.capabilities.truncated_results import Leftovers
 from quire.core.errors import NotFound
-from quire.core.leftovers import Leftovers
 from quire.core.model import NotebookId
 
 HERE, ELSEWHERE = NotebookId("here"), NotebookId("elsewhere")

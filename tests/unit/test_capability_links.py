@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from quire.core.capability import Backend, Capability, Offered, Tool
+from quire.core.capabilities.connection import Link
+from quire.core.capabilities.model import Backend, Capability, Offered, Tool
 from quire.core.errors import Failed, Lost
-from quire.core.links import Link
 from quire.core.model import LOCAL
 
 DAY = 86_400.0

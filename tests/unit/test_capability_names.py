@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from quire.core.capability_names import OURS, check, proposal
+from quire.core.capabilities.names import OURS, check, proposal
 from quire.core.errors import Refused
 
 ODD = [

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from quire.core.capability import Approve, Backend
-from quire.core.capability_request import approve_of, backend_of, plain_secrets, told
+from quire.core.capabilities.model import Approve, Backend
+from quire.core.capabilities.request import approve_of, backend_of, plain_secrets, told
 from quire.core.errors import Refused
 
 ENTRY = Backend(command=("from", "file"), env={"A": "1"})

@@ -10,7 +10,7 @@ import pytest
 
 from quire.capabilities import configs
 from quire.capabilities.secrets import Secrets
-from quire.core.capability import Backend
+from quire.core.capabilities.model import Backend
 from quire.core.errors import NotFound, Refused
 
 CLAUDE = {

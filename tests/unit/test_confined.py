@@ -12,11 +12,11 @@ import pytest
 from quire.capabilities import web
 from quire.capabilities.connections import McpBackends
 from quire.capabilities.secrets import Secrets
-from quire.core.active import ActiveRun, Question
-from quire.core.capability import Backend
+from quire.core.capabilities.model import Backend
 from quire.core.errors import NotFound
 from quire.core.model import NewCell, Notebook, NotebookId, Principal
-from quire.core.transcript import Transcript
+from quire.core.runs.active_run import ActiveRun, Question
+from quire.core.runs.transcript import Transcript
 from quire.frontends.mcp.elicitation import Asking, ClientMustAsk
 
 

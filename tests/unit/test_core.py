@@ -8,15 +8,15 @@ import signal
 
 import pytest
 
-from quire.core.active import Stop
 from quire.core.errors import Refused
-from quire.core.feed import Change
-from quire.core.kernels import Recovered
-from quire.core.limits import Limits, check_name
-from quire.core.line import Line
+from quire.core.kernels.lineage import Line
+from quire.core.kernels.pool import Recovered
+from quire.core.limits.validation import Limits, check_name
 from quire.core.model import LOCAL, CellId, CellState, Died, Notebook, NotebookId, Run, RunId
-from quire.core.outcomes import outcome, restored
-from quire.core.ports import START
+from quire.core.ops.change_bus import Change
+from quire.core.ports.kernel import START
+from quire.core.runs.active_run import Stop
+from quire.core.runs.outcome import outcome, restored
 from quire.frontends.mcp.notices import addresses
 from quire.runtimes.python.budget import Ledger, Machine
 from quire.runtimes.python.exits import Exit, exit_reason

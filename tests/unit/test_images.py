@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import quire
-from quire.core.images import dimensions
+from quire.core.notebooks.images import dimensions
 
 SVG = b'<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg" width="12.4pt" height="7"/>'
 

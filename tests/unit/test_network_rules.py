@@ -7,9 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quire.core.errors import Refused
-from quire.core.limits import Limits, check_policy
+from quire.core.limits.network_rules import (
+    Rule,
+    check_place,
+    covering,
+    is_internal,
+    literal,
+    rules,
+    still_granted,
+    within,
+)
+from quire.core.limits.validation import Limits, check_policy
 from quire.core.model import Policy
-from quire.core.network import Rule, check_place, covering, is_internal, literal, rules, still_granted, within
 
 LABEL = st.from_regex(r"[a-z][a-z0-9]{0,5}", fullmatch=True)
 NAME = st.lists(LABEL, min_size=1, max_size=4).map(".".join)

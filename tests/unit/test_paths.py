@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quire.core.errors import Refused
-from quire.core.file_ports import Piece
-from quire.core.files import as_text
-from quire.core.paths import plain, shown, steps
+from quire.core.notebooks.files import as_text
+from quire.core.notebooks.paths import plain, shown, steps
+from quire.core.ports.files import Piece
 
 HOME = "/data/workspaces/1"
 

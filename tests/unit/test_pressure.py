@@ -10,12 +10,12 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from quire.core import pressure
-from quire.core.kernels import Kernels, Standing
+from quire.core.kernels import memory_pressure
+from quire.core.kernels.memory_pressure import Drop, Pressure, Sleep, relief
+from quire.core.kernels.pool import Kernels, Standing
+from quire.core.limits.quotas import Quotas
 from quire.core.model import Census, Notebook, NotebookId, Principal
-from quire.core.ports import Kernel, Memory
-from quire.core.pressure import Drop, Pressure, Sleep, relief
-from quire.core.quotas import Quotas
+from quire.core.ports.kernel import Kernel, Memory
 from quire.runtimes.machine import LinuxMachine
 from tests.support.waiting import reached
 
@@ -76,7 +76,7 @@ class Pauses:
         self.between_looks = 0
 
     async def sleep(self, seconds: float) -> None:
-        self.between_looks += seconds == pressure._LOOK
+        self.between_looks += seconds == memory_pressure._LOOK
         await anyio.sleep(seconds)
 
 
@@ -84,7 +84,7 @@ async def relieved(house: House, **quotas: int) -> None:
     """Two looks of the watcher."""
     with pytest.MonkeyPatch.context() as patch:
         pauses = Pauses()
-        patch.setattr(pressure, "anyio", pauses)
+        patch.setattr(memory_pressure, "anyio", pauses)
         watcher = Pressure(house, cast(Kernels, house), house.hibernate, Quotas(**quotas))
         async with anyio.create_task_group() as group:
             group.start_soon(watcher.watch)
@@ -94,8 +94,8 @@ async def relieved(house: House, **quotas: int) -> None:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pressure, "_LOOK", 0.01)
-    monkeypatch.setattr(pressure, "_SOON", 0.0)
+    monkeypatch.setattr(memory_pressure, "_LOOK", 0.01)
+    monkeypatch.setattr(memory_pressure, "_SOON", 0.0)
 
 
 def test_old_checkpoints_go_first_then_the_longest_idle_kernel() -> None:

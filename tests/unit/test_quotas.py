@@ -8,9 +8,9 @@ import anyio
 import pytest
 
 from quire.core.errors import OverLimit
+from quire.core.limits.quotas import Quotas, Rates
 from quire.core.model import Principal
-from quire.core.queueing import Places
-from quire.core.quotas import Quotas, Rates
+from quire.core.runs.queue import Places
 
 ANN, BEN, CAL = Principal("ann"), Principal("ben"), Principal("cal")
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from quire.core import reading
-from quire.core.images import PREVIEW
 from quire.core.model import Blob, Output, OutputType
-from quire.core.reading import NOW, TABLE, best, from_html, settled
+from quire.core.notebooks.images import PREVIEW
+from quire.core.runs import model_text
+from quire.core.runs.model_text import NOW, TABLE, best, from_html, settled
 
 
 def shown(**bundle: Any) -> Output:
@@ -124,5 +124,5 @@ def test_a_text_that_is_kept_elsewhere_is_read_all_the_same() -> None:
 
 
 def test_only_html_is_changed_before_it_is_read() -> None:
-    assert reading.as_text("text/markdown", "<b>*m*</b>") == "<b>*m*</b>"
-    assert reading.as_text("text/html", "<b>m</b>") == "m"
+    assert model_text.as_text("text/markdown", "<b>*m*</b>") == "<b>*m*</b>"
+    assert model_text.as_text("text/html", "<b>m</b>") == "m"

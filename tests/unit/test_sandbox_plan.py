@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from quire.core.errors import Refused
-from quire.core.layers import LAYERS, required, sentence
+from quire.core.limits.sandbox_layers import LAYERS, required, sentence
 from quire.core.model import Layer
 from quire.runtimes.sandbox.plan import Machine, Plan, plan
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from quire.core.active import Stop
-from quire.core.file_ports import Use
+from quire.core.limits.workspace_quota import SpaceRules
 from quire.core.model import CellState, Died
-from quire.core.outcomes import outcome
-from quire.core.space import SpaceRules
+from quire.core.ports.files import Use
+from quire.core.runs.active_run import Stop
+from quire.core.runs.outcome import outcome
 from quire.settings import DEFAULT_TOOLSETS, TOOLSETS, BadSetting, load
 from quire.wire.messages import Finished
 

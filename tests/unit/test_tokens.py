@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from quire.core.access import EVERY_SCOPE
 from quire.core.errors import Failed, NotFound, Refused
 from quire.core.model import Principal
+from quire.core.notebooks.access import EVERY_SCOPE
 from quire.stores.tokens import FileTokens
 
 ALICE, BOB = Principal("alice"), Principal("bob")

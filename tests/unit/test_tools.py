@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from quire.capabilities.arguments import ArgumentChecks
-from quire.core.capability import Offered, Tool
+from quire.core.capabilities.model import Offered, Tool
 from quire.core.errors import WrongArguments
 from quire.wire import schemas, tools
 from quire.worker.capabilities import typed

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable
 
 from quire.core.model import Output, OutputType
-from quire.core.transcript import Transcript
+from quire.core.runs.transcript import Transcript
 from quire.wire.messages import Cleared, Displayed, Finished, Printed, Raised
 
 

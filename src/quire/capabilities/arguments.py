@@ -17,7 +17,7 @@ from typing import Any
 import jsonschema
 from jsonschema.validators import Draft202012Validator, create
 
-from quire.core.capability import Offered
+from quire.core.capabilities.model import Offered
 from quire.core.errors import WrongArguments
 from quire.wire import schemas
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from quire.core.capability import Backend
+from quire.core.capabilities.model import Backend
 from quire.core.errors import NotFound, Refused
 
 _LARGEST = 16 * 2**20  # bytes; Claude Code keeps much else in its file

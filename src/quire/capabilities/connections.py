@@ -14,10 +14,10 @@ import anyio
 from quire.capabilities import configs, offers, wording
 from quire.capabilities.process import Process
 from quire.capabilities.secrets import Secrets
-from quire.core.capability import Backend, Offered, Result, address
-from quire.core.capability_ports import Listener
-from quire.core.confines import allowed
+from quire.core.capabilities.model import Backend, Offered, Result, address
 from quire.core.errors import CallTimeout, Failed, Lost, NotFound, QuireError, Refused
+from quire.core.limits.caller_policy import allowed
+from quire.core.ports.capabilities import Listener
 
 if TYPE_CHECKING:  # the client libraries take long to import: not before the first backend
     from mcp.shared.dispatcher import Dispatcher

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from quire.core.capability import Offered, Result, Tool
+from quire.core.capabilities.model import Offered, Result, Tool
 from quire.core.errors import Failed
 from quire.wire.messages import shallow
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-from quire.core.capability import REFERENCE, SECRET
+from quire.core.capabilities.model import REFERENCE, SECRET
 from quire.core.errors import Failed
 
 HIDDEN = "[secret]"

@@ -19,7 +19,7 @@ from mcp.shared.inbound import find_invalid_x_mcp_header, mcp_param_headers, x_m
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from quire.capabilities import offers, web, wording
-from quire.core.capability import Offered
+from quire.core.capabilities.model import Offered
 from quire.core.errors import CallTimeout, Failed, Lost
 
 _RELIST = 30.0  # seconds a new list may take

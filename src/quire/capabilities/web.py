@@ -21,9 +21,9 @@ from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 
 from quire.capabilities import wording
 from quire.capabilities.lines import LONGEST
-from quire.core.capability import address
+from quire.core.capabilities.model import address
 from quire.core.errors import Failed, Lost
-from quire.core.network import is_internal
+from quire.core.limits.network_rules import is_internal
 
 UNREACHABLE = "Quire could not reach the server."
 _LOST = (UNREACHABLE, "Connection closed", "SSE stream ended", "SSE stream failed", "Session terminated")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from quire.core.reading import without_codes
+from quire.core.runs.model_text import without_codes
 
 _TAIL = 4096  # characters shown of what a process printed
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")

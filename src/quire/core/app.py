@@ -5,32 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from quire.core.approvals import Approvals
-from quire.core.audit import Calls
-from quire.core.batches import Batches
-from quire.core.capabilities import Capabilities
-from quire.core.capability_ports import Backends
-from quire.core.confines import Confines
-from quire.core.current import Current
-from quire.core.documents import Documents
-from quire.core.durable import Durable
-from quire.core.feed import Feed
-from quire.core.file_ports import Disk
-from quire.core.files import Files
-from quire.core.jupyter import Jupyter
-from quire.core.kernels import Kernels
-from quire.core.limits import Limits
-from quire.core.mirrors import Mirrors
+from quire.core.capabilities.approvals import Approvals
+from quire.core.capabilities.gateway import Relaying
+from quire.core.capabilities.registry import Capabilities
+from quire.core.checkpoints.autosave import Saving
+from quire.core.checkpoints.restorer import Durable
+from quire.core.checkpoints.timeline import Timeline
+from quire.core.kernels.inspector import Questions
+from quire.core.kernels.pool import Kernels
+from quire.core.limits.caller_policy import Confines
+from quire.core.limits.quotas import Rates
+from quire.core.limits.validation import Limits
 from quire.core.model import Notebook
-from quire.core.notebooks import Notebooks
-from quire.core.questions import Questions
-from quire.core.quotas import Rates
-from quire.core.relaying import Relaying
-from quire.core.runs import Runs
-from quire.core.sandboxes import Sandboxes
-from quire.core.saving import Saving
-from quire.core.sharing import Sharing
-from quire.core.timeline import Timeline
+from quire.core.notebooks.current import Current
+from quire.core.notebooks.documents import Documents
+from quire.core.notebooks.editing import Notebooks
+from quire.core.notebooks.files import Files
+from quire.core.notebooks.mirrors import Mirrors
+from quire.core.notebooks.sandbox_sessions import Sandboxes
+from quire.core.notebooks.sharing import Sharing
+from quire.core.ops.audit import Calls
+from quire.core.ops.change_bus import Feed
+from quire.core.ports.capabilities import Backends
+from quire.core.ports.files import Disk
+from quire.core.ports.jupyter import Jupyter
+from quire.core.runs.batch import Batches
+from quire.core.runs.service import Runs
 
 
 @dataclass(frozen=True, kw_only=True)

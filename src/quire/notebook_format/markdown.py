@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 import re
 
-from quire.core import reading
-from quire.core.images import FORMATS
 from quire.core.model import Cell, CellKind, Data, Notebook, Output, OutputType
+from quire.core.notebooks.images import FORMATS
+from quire.core.runs import model_text
 from quire.notebook_format.bundles import text_of
 
 
@@ -49,8 +49,8 @@ def _output(output: Output) -> str:
                 return f"![]({_address(mime, output.bundle[mime])})"
         if "text/markdown" in output.bundle:
             return text_of(output.bundle["text/markdown"])
-    mime = reading.best(output)
-    text = reading.settled(reading.as_text(mime, text_of(output.bundle.get(mime, ""))))
+    mime = model_text.best(output)
+    text = model_text.settled(model_text.as_text(mime, text_of(output.bundle.get(mime, ""))))
     return _fenced(text.rstrip("\n"), "text") if text.strip() else ""
 
 

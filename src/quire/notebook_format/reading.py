@@ -8,7 +8,6 @@ from collections import Counter
 from typing import Any
 from uuid import uuid4
 
-from quire.core import images
 from quire.core.errors import Refused
 from quire.core.model import (
     Attachments,
@@ -22,6 +21,7 @@ from quire.core.model import (
     Run,
     RunId,
 )
+from quire.core.notebooks import images
 from quire.notebook_format import bundles, document, tidy
 from quire.notebook_format.document import Document, language_note
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from quire.core.ports import Memory
+from quire.core.ports.kernel import Memory
 
 _MEMINFO = re.compile(r"^(MemTotal|MemAvailable):\s+(\d+)", re.MULTILINE)
 _CACHE = re.compile(r"^(?:total_)?inactive_file (\d+)", re.MULTILINE)

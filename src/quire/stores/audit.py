@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from quire import systems
-from quire.core import audit
-from quire.core.audit import Record
+from quire.core.ops import audit
+from quire.core.ops.audit import Record
 
 log = logging.getLogger(__name__)
 _COARSE = 2.0  # seconds a file's own time may lag behind that of what was written

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from quire.core.capability import Approve, Backend, Capability, Offered, Tool
+from quire.core.capabilities.model import Approve, Backend, Capability, Offered, Tool
 from quire.core.model import Principal
 from quire.stores.readers import SqliteReader
 from quire.stores.writer import SqliteWriter

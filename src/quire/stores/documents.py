@@ -28,7 +28,7 @@ from quire.core.model import (
     Run,
     RunId,
 )
-from quire.core.ports import Blobs
+from quire.core.ports.store import Blobs
 from quire.notebook_format import ipynb
 from quire.stores import wording
 from quire.stores.books import Book

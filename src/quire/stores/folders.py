@@ -18,8 +18,8 @@ import anyio.to_thread
 
 from quire import systems
 from quire.core.errors import Failed, NotFound, QuireError, Refused
-from quire.core.file_ports import Entry, Listing, Piece, Use
-from quire.core.paths import shown
+from quire.core.notebooks.paths import shown
+from quire.core.ports.files import Entry, Listing, Piece, Use
 from quire.safe_open.by_descriptor import set_owner
 from quire.safe_open.by_name import NoName
 from quire.safe_open.folder import Folder, Walker, open_or_make

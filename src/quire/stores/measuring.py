@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from quire.core.file_ports import Use
+from quire.core.ports.files import Use
 from quire.safe_open.folder import Folder, Walker
 
 LEFT = ".quire-new"  # ends the name of a file that is being written

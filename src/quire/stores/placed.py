@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from quire.core.model import Cell, CellId, Edit, NewCell, Notebook, NotebookId, Output, Principal, Run, RunId
-from quire.core.ports import Store
+from quire.core.ports.store import Store
 from quire.stores.documents import DocumentStore
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 
-from quire.core.access import Access
 from quire.core.model import Notebook, NotebookId, Principal
+from quire.core.notebooks.access import Access
 from quire.stores import as_rows
 from quire.stores.readers import SqliteReader
 from quire.stores.writer import SqliteWriter

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from quire import systems
-from quire.core.access import EVERY_SCOPE, Caller, Scope, check_given
 from quire.core.errors import Failed, NotFound, QuireError, Refused
 from quire.core.model import Principal
-from quire.core.ports import TokenInfo
+from quire.core.notebooks.access import EVERY_SCOPE, Caller, Scope, check_given
+from quire.core.ports.store import TokenInfo
 
 log = logging.getLogger(__name__)
 _PREFIX = "quire_"  # by which scanners find one that was published by mistake

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
-from quire.core import transcript
 from quire.core.errors import OverLimit, Refused, Stale
 from quire.core.model import Cell, CellId, CellState, NewCell, Output, OutputType, Run
 from quire.core.phrases import count
-from quire.core.reading import visible
+from quire.core.runs import transcript
+from quire.core.runs.model_text import visible
 
 
 def name_taken(name: str) -> str:

@@ -16,10 +16,10 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from pydantic import AnyHttpUrl
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from quire.core import access
-from quire.core.access import EVERY_SCOPE, LOCAL_CALLER, Caller
 from quire.core.errors import Failed, Refused
-from quire.core.ports import Tokens
+from quire.core.notebooks import access
+from quire.core.notebooks.access import EVERY_SCOPE, LOCAL_CALLER, Caller
+from quire.core.ports.store import Tokens
 from quire.frontends.mcp.callers import Proven
 
 log = logging.getLogger(__name__)

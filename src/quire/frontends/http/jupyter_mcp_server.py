@@ -8,9 +8,9 @@ from fastmcp import FastMCP
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from quire.core.access import LOCAL_CALLER
 from quire.core.app import App
 from quire.core.errors import QuireError
+from quire.core.notebooks.access import LOCAL_CALLER
 from quire.frontends.mcp import default_document
 
 HEALTH = "/api/healthz"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quire.core.app import App
-from quire.core.tally import SECONDS, Labels
+from quire.core.ops.metrics import SECONDS, Labels
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from quire.core import access
-from quire.core.access import Caller
 from quire.core.errors import Refused
+from quire.core.notebooks import access
+from quire.core.notebooks.access import Caller
 
 if TYPE_CHECKING:
     from jupyter_server.auth.identity import IdentityProvider, User

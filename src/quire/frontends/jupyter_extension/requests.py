@@ -12,8 +12,8 @@ from starlette.types import Scope
 from tornado.httputil import HTTPHeaders
 from tornado.web import HTTPError, stream_request_body
 
-from quire.core.access import Caller
 from quire.core.errors import Failed, Refused
+from quire.core.notebooks.access import Caller
 from quire.frontends.jupyter_extension import people
 from quire.frontends.jupyter_extension.bridge import Exchange
 from quire.frontends.jupyter_extension.running import Running

@@ -11,10 +11,10 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.requests import Request
 
-from quire.core.access import LOCAL_CALLER, Caller
-from quire.core.current import Client
 from quire.core.errors import Refused
 from quire.core.model import Principal
+from quire.core.notebooks.access import LOCAL_CALLER, Caller
+from quire.core.notebooks.current import Client
 
 
 class Proven(AccessToken):

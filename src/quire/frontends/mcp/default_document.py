@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from quire.core.access import Caller
 from quire.core.app import App
 from quire.core.errors import Refused
-from quire.core.jupyter import RUNTIME
 from quire.core.model import Notebook
+from quire.core.notebooks.access import Caller
+from quire.core.ports.jupyter import RUNTIME
 
 NAME = "default"
 

@@ -12,16 +12,16 @@ from fastmcp import Context
 from fastmcp.tools import ToolResult
 from mcp_types import TextContent
 
-from quire.core import describing
-from quire.core.access import Access, Caller
-from quire.core.active import ActiveRun
 from quire.core.app import App
-from quire.core.batches import Batch
-from quire.core.current import Client
+from quire.core.capabilities import description
+from quire.core.checkpoints.autosave import Saving
 from quire.core.errors import QuireError, Refused
 from quire.core.model import LOCAL, Cell, CellState, Notebook, RunId, Snapshot
-from quire.core.reading import settled
-from quire.core.saving import Saving
+from quire.core.notebooks.access import Access, Caller
+from quire.core.notebooks.current import Client
+from quire.core.runs.active_run import ActiveRun
+from quire.core.runs.batch import Batch
+from quire.core.runs.model_text import settled
 from quire.frontends.mcp import callers, elicitation, recorded
 from quire.frontends.mcp.guidance import Guidance
 from quire.frontends.mcp.notices import Notices
@@ -68,7 +68,7 @@ class Desk:
         if await self.app.sharing.may(self.client(ctx), notebook, Access.WRITE):
             await self.app.capabilities.refresh(notebook.owner)
             relayed = (await self.app.capabilities.catalog(notebook.owner)).entries
-        return describing.entries(relayed, self.app.relay.native_of(notebook.id))
+        return description.entries(relayed, self.app.relay.native_of(notebook.id))
 
     async def cell(self, notebook: Notebook, which: str | int) -> Cell:
         """The cell as it is this moment: of a running one, with what it has shown so far."""

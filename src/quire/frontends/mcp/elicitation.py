@@ -18,9 +18,9 @@ from fastmcp.tools import InputRequiredToolResult
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult
 
-from quire.core.active import ActiveRun, Question
 from quire.core.errors import NotFound
 from quire.core.model import Notebook
+from quire.core.runs.active_run import ActiveRun, Question
 from quire.frontends.mcp.callers import is_modern
 
 _LINE: dict[str, Any] = {"type": "object", "properties": {"value": {"type": "string", "title": "Input"}}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from quire.core.model import Cell, CellKind
-from quire.core.reading import visible
+from quire.core.runs.model_text import visible
 
 _CHARS = 10_000  # of a cell that are looked at
 _LOW = (  # kinds of lines that are shown only where nothing better follows, the best of them first

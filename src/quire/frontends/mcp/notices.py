@@ -28,11 +28,11 @@ from mcp_types import (
     UnsubscribeRequestParams,
 )
 
-from quire.core.access import Caller
 from quire.core.errors import QuireError
-from quire.core.feed import Change, Feed
 from quire.core.model import Principal
-from quire.core.sharing import Sharing
+from quire.core.notebooks.access import Caller
+from quire.core.notebooks.sharing import Sharing
+from quire.core.ops.change_bus import Change, Feed
 from quire.frontends.mcp import callers
 
 log = logging.getLogger(__name__)

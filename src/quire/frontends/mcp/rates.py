@@ -8,7 +8,7 @@ from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from mcp import MCPError
 
 from quire.core.errors import OverLimit
-from quire.core.quotas import Rates
+from quire.core.limits.quotas import Rates
 from quire.frontends.mcp import callers
 
 _TOO_MANY = -32000  # the protocol has no code of its own for it

@@ -17,10 +17,10 @@ from mcp_types import INTERNAL_ERROR
 from opentelemetry import trace
 from pydantic import ValidationError
 
-from quire.core.active import ActiveRun
-from quire.core.audit import Calls, Record, digest, outcome_of, size
 from quire.core.errors import Failed, QuireError
 from quire.core.model import Cell, CellState, Notebook, Principal, RunId
+from quire.core.ops.audit import Calls, Record, digest, outcome_of, size
+from quire.core.runs.active_run import ActiveRun
 from quire.frontends.mcp import callers
 
 _METHODS = ("tools/call", "resources/read", "prompts/get")

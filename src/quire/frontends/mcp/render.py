@@ -12,12 +12,12 @@ import anyio.to_thread
 from fastmcp.tools import ToolResult
 from mcp_types import ContentBlock, ImageContent, TextContent
 
-from quire.core import reading
-from quire.core.images import FORMATS, PREVIEW
+from quire.core.checkpoints.timeline import Moved
 from quire.core.model import Blob, Cell, CellKind, CellState, Notebook, Output, OutputType
-from quire.core.notebooks import Notebooks, picture
-from quire.core.sandboxes import RUNTIMES
-from quire.core.timeline import Moved
+from quire.core.notebooks.editing import Notebooks, picture
+from quire.core.notebooks.images import FORMATS, PREVIEW
+from quire.core.notebooks.sandbox_sessions import RUNTIMES
+from quire.core.runs import model_text
 from quire.frontends.mcp.guidance import Guidance
 from quire.frontends.mcp.headlines import headline
 from quire.frontends.mcp.results import CellInfo, ExecutionResult, OutputInfo, ShownCell
@@ -73,7 +73,7 @@ class Renderer:
         seen = await self._see(notebook, cell)
         info = cast(ShownCell, {**describe(notebook, cell), "outputs": seen.outputs})
         if code:
-            info["code"] = _clip(reading.visible(cell.source), self._limit, cell_uri(notebook, cell))
+            info["code"] = _clip(model_text.visible(cell.source), self._limit, cell_uri(notebook, cell))
             seen.lines.insert(0, f"{info['code']}\n---" if cell.outputs else info["code"])
         if notice:
             info["notice"] = notice
@@ -154,11 +154,11 @@ class Renderer:
 
     async def _text(self, output: Output) -> str:
         """What a model reads of it."""
-        mime = reading.best(output)
+        mime = model_text.best(output)
         text = await self._notebooks.text_of(output.bundle.get(mime, ""))
         if len(text) > _MUCH:  # aside, so that nobody waits for it
-            return await anyio.to_thread.run_sync(reading.settled, reading.as_text(mime, text))
-        return reading.settled(reading.as_text(mime, text))
+            return await anyio.to_thread.run_sync(model_text.settled, model_text.as_text(mime, text))
+        return model_text.settled(model_text.as_text(mime, text))
 
     async def _look(self, output: Output, mime: str, seen: _Seen) -> None:
         shown = PREVIEW if PREVIEW in output.bundle else mime
@@ -270,7 +270,7 @@ def stale(moved: Moved) -> str:
 def _failure(error: Output | None, seen: _Seen) -> tuple[str | None, str | None]:
     """The kind and the words of what a run failed with; a magic's misuse is said on stderr alone."""
     if error is not None:
-        return error.name, reading.settled(str(error.about.get("message", "")))
+        return error.name, model_text.settled(str(error.about.get("message", "")))
     name, _, message = seen.streams["stderr"].rstrip().rpartition("\n")[2].partition(": ")
     return (name, message) if message else (None, None)
 

@@ -11,11 +11,11 @@ from fastmcp.exceptions import ResourceError
 from fastmcp.resources import ResourceContent, ResourceResult
 from mcp_types import CompletionArgument, CompletionContext, PromptReference, ResourceTemplateReference
 
-from quire.core.access import Access
 from quire.core.errors import NotFound, QuireError
-from quire.core.file_ports import Piece
-from quire.core.files import as_text
 from quire.core.model import Notebook
+from quire.core.notebooks.access import Access
+from quire.core.notebooks.files import as_text
+from quire.core.ports.files import Piece
 from quire.frontends.mcp import callers, recorded, render
 from quire.frontends.mcp.desk import Desk
 from quire.frontends.mcp.toolsets.files import mime_of

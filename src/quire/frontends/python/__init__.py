@@ -10,21 +10,21 @@ from typing import Any
 from anyio import Path as AsyncPath
 from anyio import to_thread
 
-from quire.core import workspaces
-from quire.core.access import LOCAL_CALLER, Access
 from quire.core.app import App
-from quire.core.approvals import Approvals
-from quire.core.capability_request import approve_of, backend_of
-from quire.core.checkpoints import Checkpoint
+from quire.core.capabilities.approvals import Approvals
+from quire.core.capabilities.request import approve_of, backend_of
+from quire.core.checkpoints.autosave import Saving
+from quire.core.checkpoints.states import Checkpoint
+from quire.core.checkpoints.timeline import Moved
 from quire.core.errors import NotFound, Refused
-from quire.core.file_ports import Listing
-from quire.core.images import Image
 from quire.core.model import LOCAL, CellKind, CellState, Output, Policy, Snapshot
 from quire.core.model import Cell as CellData
 from quire.core.model import Notebook as NotebookData
-from quire.core.notebooks import MAIN, picture
-from quire.core.saving import Saving
-from quire.core.timeline import Moved
+from quire.core.notebooks import workspaces
+from quire.core.notebooks.access import LOCAL_CALLER, Access
+from quire.core.notebooks.editing import MAIN, picture
+from quire.core.notebooks.images import Image
+from quire.core.ports.files import Listing
 from quire.notebook_format import files
 
 log = logging.getLogger(__name__)

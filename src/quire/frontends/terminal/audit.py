@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
-from quire.core.audit import OUTCOMES, AuditFiles, Wanted
 from quire.core.errors import Refused
+from quire.core.ops.audit import OUTCOMES, AuditFiles, Wanted
 
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 

@@ -9,10 +9,10 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from quire.core import capability_names
 from quire.core.app import App
-from quire.core.capability import Capability
-from quire.core.capability_request import backend_of, plain_secrets
+from quire.core.capabilities import names
+from quire.core.capabilities.model import Capability
+from quire.core.capabilities.request import backend_of, plain_secrets
 from quire.core.errors import QuireError, Refused
 from quire.core.model import LOCAL
 from quire.core.phrases import count
@@ -67,7 +67,7 @@ async def take_over(app: App, config: str, chosen: list[str]) -> int:
     failed = 0
     for server in chosen:
         try:
-            name = capability_names.proposal(server, [each.name for each, _ in await app.capabilities.all(LOCAL)])
+            name = names.proposal(server, [each.name for each, _ in await app.capabilities.all(LOCAL)])
             _tell(await app.capabilities.install(LOCAL, name, app.backends.described(config, server)))
         except QuireError as error:
             print(f"{server}: {error.for_person}", file=sys.stderr)

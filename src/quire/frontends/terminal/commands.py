@@ -14,7 +14,7 @@ from rich.text import Text
 from quire.core.app import App
 from quire.core.errors import Refused
 from quire.core.model import LOCAL, OutputType
-from quire.core.notebooks import picture
+from quire.core.notebooks.editing import picture
 from quire.core.phrases import count
 from quire.frontends.terminal import documents, tables
 from quire.frontends.terminal import install as clients

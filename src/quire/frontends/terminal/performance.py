@@ -12,12 +12,12 @@ from pathlib import Path
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from quire.core.active import ActiveRun, Stop
 from quire.core.app import App
 from quire.core.errors import QuireError
 from quire.core.model import Cell, CellState, Notebook
-from quire.core.tasks import background
-from quire.core.transcript import Transcript
+from quire.core.ops.task_groups import background
+from quire.core.runs.active_run import ActiveRun, Stop
+from quire.core.runs.transcript import Transcript
 from quire.frontends.terminal import documents, parameters
 from quire.frontends.terminal.progress import Watching
 from quire.frontends.terminal.saved import Saved

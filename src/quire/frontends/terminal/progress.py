@@ -12,12 +12,12 @@ from typing import IO, Any, Protocol
 
 import anyio
 
-from quire.core import transcript
-from quire.core.active import ActiveRun
-from quire.core.images import FORMATS
 from quire.core.model import Cell, CellState, Output, OutputType
-from quire.core.notebooks import picture
-from quire.core.reading import without_codes
+from quire.core.notebooks.editing import picture
+from quire.core.notebooks.images import FORMATS
+from quire.core.runs import transcript
+from quire.core.runs.active_run import ActiveRun
+from quire.core.runs.model_text import without_codes
 from quire.frontends.terminal import saved
 from quire.wire.messages import Displayed, Event, Printed, Raised
 

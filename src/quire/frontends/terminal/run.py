@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from quire.core.app import App
 from quire.core.errors import Failed, Refused
 from quire.core.model import LOCAL, Cell, CellKind, CellState, NewCell
+from quire.core.ops.task_groups import background
 from quire.core.phrases import count
-from quire.core.tasks import background
 from quire.frontends.terminal import documents, parameters, progress, saved
 from quire.frontends.terminal.performance import READ_ENOUGH, Performance, Stopping
 

@@ -8,10 +8,10 @@ import time
 from rich.table import Table
 from rich.text import Text
 
-from quire.core.access import check_given
 from quire.core.errors import Refused
 from quire.core.model import Principal
-from quire.core.ports import Tokens
+from quire.core.notebooks.access import check_given
+from quire.core.ports.store import Tokens
 from quire.frontends.terminal import tables
 
 

@@ -9,10 +9,11 @@ from typing import Any
 
 from quire.clients.jupyter.ports import Execution, JupyterError, KernelConnection, KernelDied
 from quire.clients.jupyter.servers import Server
-from quire.core.capability import Catalog
+from quire.core.capabilities.model import Catalog
 from quire.core.errors import Failed, Refused
 from quire.core.model import Census, Died, KernelSpec, Restored
-from quire.core.ports import START, Draft, Recipe, Relay, Written
+from quire.core.ports.kernel import START, Relay
+from quire.core.ports.snapshots import Draft, Recipe, Written
 from quire.runtimes.jupyter import asking
 from quire.runtimes.jupyter.offering import Offering
 from quire.runtimes.jupyter.previews import with_preview

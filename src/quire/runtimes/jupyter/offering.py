@@ -11,10 +11,10 @@ from functools import cache
 from pathlib import Path
 
 from quire.clients.jupyter.ports import Execution, JupyterError, KernelConnection, Message
-from quire.core.capability import Catalog
+from quire.core.capabilities.model import Catalog
 from quire.core.errors import Failed
 from quire.core.model import KernelSpec
-from quire.core.ports import Relay
+from quire.core.ports.kernel import Relay
 from quire.runtimes.jupyter import asking
 from quire.wire import frames, relay, texts
 from quire.wire.messages import BadMessage

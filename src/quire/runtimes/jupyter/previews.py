@@ -7,7 +7,7 @@ import contextlib
 import sys
 from dataclasses import replace
 
-from quire.core.images import PREVIEW, dimensions
+from quire.core.notebooks.images import PREVIEW, dimensions
 from quire.wire.messages import Displayed
 
 _LARGE, _SIDE = 300_000, 1_568  # bytes, pixels: as the worker has it

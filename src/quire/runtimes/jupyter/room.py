@@ -11,9 +11,9 @@ import anyio.to_thread
 from quire.clients.jupyter.ports import JupyterError, Missing, Unreachable
 from quire.clients.jupyter.servers import Address, Server, Servers
 from quire.core.errors import Failed, NotFound, Refused
-from quire.core.jupyter import JupyterFile, JupyterKernel, JupyterServer
 from quire.core.model import Notebook, Place
 from quire.core.phrases import suggestion
+from quire.core.ports.jupyter import JupyterFile, JupyterKernel, JupyterServer
 from quire.runtimes.jupyter.runtime import NAME, JupyterRuntime, no_kernel, refusals
 
 NEW = "NEW"

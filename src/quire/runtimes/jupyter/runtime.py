@@ -9,7 +9,7 @@ from quire.clients.jupyter.ports import JupyterError, KernelInfo, Missing, Unrea
 from quire.clients.jupyter.servers import Server, Servers
 from quire.core.errors import Failed, NotFound, Refused
 from quire.core.model import KernelSpec, NotebookId, Place, RuntimeInfo
-from quire.core.ports import Relay
+from quire.core.ports.kernel import Relay
 from quire.runtimes.jupyter.kernel import JupyterKernel
 
 NAME = "jupyter"

@@ -7,10 +7,11 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from quire.core.capability import Catalog
+from quire.core.capabilities.model import Catalog
 from quire.core.errors import Failed
 from quire.core.model import Census, Died, KernelSpec, Loss, Restored, RunId
-from quire.core.ports import Draft, Recipe, Relay, Written
+from quire.core.ports.kernel import Relay
+from quire.core.ports.snapshots import Draft, Recipe, Written
 from quire.runtimes.python import budget, writing
 from quire.runtimes.python.keeper import Keeper
 from quire.runtimes.python.live import Live

@@ -13,9 +13,9 @@ from pathlib import Path
 import anyio
 
 from quire.core.errors import Failed, Refused
-from quire.core.layers import sentence
+from quire.core.limits.sandbox_layers import sentence
 from quire.core.model import KernelSpec, RuntimeInfo
-from quire.core.ports import Relay
+from quire.core.ports.kernel import Relay
 from quire.runtimes.python import ipython_folder
 from quire.runtimes.python import zygote as zygotes
 from quire.runtimes.python.kernel import VENV, PythonKernel

@@ -10,7 +10,7 @@ import socket
 from typing import Any
 
 from quire.core.errors import Failed
-from quire.core.ports import Draft, Written
+from quire.core.ports.snapshots import Draft, Written
 from quire.runtimes.python.keeper import Keeper
 from quire.wire import packets
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from quire.core.errors import Refused
-from quire.core.layers import LAYERS, required
+from quire.core.limits.sandbox_layers import LAYERS, required
 from quire.core.model import Layer
 
 _NAMESPACES = ("user", "mount", "pid", "net", "ipc")

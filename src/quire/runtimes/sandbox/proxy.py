@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable, Iterable
 from urllib.parse import urlsplit
 
-from quire.core import network
+from quire.core.limits import network_rules
 
 _HEAD = 64 * 1024  # bytes of a request's head
 _PATIENCE = 30.0  # seconds to say what is wanted, and to be connected
@@ -28,7 +28,7 @@ class Proxy:
 
     def __init__(self, door: socket.socket, granted: Iterable[str], refused: Callable[[str], None]) -> None:
         self._door = door
-        self._granted = network.rules(granted)
+        self._granted = network_rules.rules(granted)
         self._refused = refused
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task[None]] = set()
@@ -91,7 +91,7 @@ class Proxy:
 
     async def _connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """To an address that was looked at, so that no name can lead into this machine or its neighbourhood."""
-        rule = network.covering(self._granted, host, port)
+        rule = network_rules.covering(self._granted, host, port)
         if rule is None:
             raise _Denied(
                 f"This notebook may not connect to {host}:{port}. Whoever runs Quire can allow it: setting `network`."
@@ -99,8 +99,8 @@ class Proxy:
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         addresses = [str(address[0]) for *_, address in found]
-        if not network.literal(rule.host):
-            addresses = [address for address in addresses if not network.is_internal(address)]
+        if not network_rules.literal(rule.host):
+            addresses = [address for address in addresses if not network_rules.is_internal(address)]
         if not addresses:
             raise _Denied(f"{host} leads into the server's own network; only the address itself can be allowed there.")
         return await asyncio.open_connection(addresses[0], port, limit=_CHUNK)

@@ -7,8 +7,8 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from quire.core import network
 from quire.core.errors import Failed
+from quire.core.limits import network_rules
 from quire.core.model import KernelLimits, KernelSpec
 from quire.runtimes.sandbox.cgroups import Cgroup, Cgroups
 from quire.runtimes.sandbox.plan import Plan
@@ -119,8 +119,8 @@ class Walls:
         plan = self._sandbox.plan
         if not plan.on("net"):
             return list(hosts) if plan.on("seccomp") else []
-        granted = network.rules(spec.network)
-        return [host for host in hosts if network.covering(granted, host, 443) is None]
+        granted = network_rules.rules(spec.network)
+        return [host for host in hosts if network_rules.covering(granted, host, 443) is None]
 
     def close(self) -> None:
         if self._closed:

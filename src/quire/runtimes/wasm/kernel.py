@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from quire.core.capability import Catalog
+from quire.core.capabilities.model import Catalog
 from quire.core.errors import Failed
 from quire.core.model import Census, Died, KernelSpec, Restored
-from quire.core.ports import START, Draft, Recipe, Relay, Written
+from quire.core.ports.kernel import START, Relay
+from quire.core.ports.snapshots import Draft, Recipe, Written
 from quire.runtimes.wasm import words, writing
 from quire.runtimes.wasm.live import Live
 from quire.runtimes.wasm.pool import Pool

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quire.core.errors import Refused
-from quire.core.layers import required
+from quire.core.limits.sandbox_layers import required
 from quire.core.model import Mount
 
 LAYERS = ("rlimits", "capabilities", "no_new_privs", "landlock", "seccomp")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from quire.core.errors import Failed, Refused
 from quire.core.model import LOCAL, KernelSpec, Layer, RuntimeInfo
-from quire.core.ports import Relay
+from quire.core.ports.kernel import Relay
 from quire.runtimes.wasm import words
 from quire.runtimes.wasm.kernel import WasmKernel
 from quire.runtimes.wasm.pool import Pool

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from quire.core.errors import Failed
-from quire.core.ports import Draft, Recipe, Written
+from quire.core.ports.snapshots import Draft, Recipe, Written
 from quire.runtimes.wasm.host import images
 from quire.wire import chunks
 from quire.wire.cutting import Cutter, read_whole

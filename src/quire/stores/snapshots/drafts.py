@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from quire.core.model import Loss, RunId
-from quire.core.ports import Written
+from quire.core.ports.snapshots import Written
 from quire.stores.snapshots.packs import Row, Tail, read_exactly, unpacked
 from quire.wire import chunks
 from quire.wire.chunks import BadSnapshot, Entry, Manifest

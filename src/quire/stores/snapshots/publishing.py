@@ -17,7 +17,7 @@ import anyio
 import anyio.to_thread
 
 from quire.core.model import NotebookId, RunId, Snapshot, SnapshotId
-from quire.core.ports import Draft, Written
+from quire.core.ports.snapshots import Draft, Written
 from quire.stores.snapshots import drafts, recipes
 from quire.stores.snapshots.drafts import Drafted, Piece
 from quire.stores.snapshots.index import Sealed

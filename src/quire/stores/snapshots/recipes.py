@@ -15,7 +15,7 @@ import anyio.to_thread
 
 from quire.core.errors import Failed
 from quire.core.model import NotebookId, Snapshot
-from quire.core.ports import Recipe
+from quire.core.ports.snapshots import Recipe
 from quire.stores.snapshots import drafts
 from quire.stores.snapshots.index import Sealed
 from quire.stores.snapshots.packs import Packs, Row

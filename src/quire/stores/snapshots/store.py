@@ -13,7 +13,7 @@ import anyio.to_thread
 
 from quire.core.errors import Failed
 from quire.core.model import NotebookId, RunId, Snapshot, SnapshotId, Swept
-from quire.core.ports import Draft, Recipe, Written
+from quire.core.ports.snapshots import Draft, Recipe, Written
 from quire.stores.blobs import write_whole
 from quire.stores.snapshots import publishing, recipes, sweeping
 from quire.stores.snapshots.packs import full

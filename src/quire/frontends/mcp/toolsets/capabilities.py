@@ -5,9 +5,9 @@ from typing import Any
 from fastmcp import Context
 from fastmcp.tools import ToolResult
 
-from quire.core import describing
-from quire.core.access import Access
-from quire.core.capability_request import plain_secrets
+from quire.core.capabilities import description
+from quire.core.capabilities.request import plain_secrets
+from quire.core.notebooks.access import Access
 from quire.frontends.mcp.desk import Desk
 from quire.frontends.mcp.results import CapabilityInfo, Described, FoundMethods, Uninstalled
 from quire.frontends.mcp.toolsets import Shelf
@@ -33,7 +33,7 @@ def register(shelf: Shelf, desk: Desk) -> None:
         backend, owner = desk.app.confines.backend(caller, name, given, desk.app.backends.described), caller.principal
         capability = await desk.app.capabilities.install(owner, name, backend)
         entry = next(each for each in (await desk.app.capabilities.catalog(owner)).entries if each["name"] == name)
-        said = [f"Installed {name} ({capability.offered.server or backend.how}).", describing.brief(entry)]
+        said = [f"Installed {name} ({capability.offered.server or backend.how}).", description.brief(entry)]
         if (secrets := plain_secrets(backend)) and not backend.confined:
             said.append(
                 f"{', '.join(secrets)} is kept as given; to keep it out of the data directory install with "
@@ -62,13 +62,13 @@ def _register_reading(shelf: Shelf, desk: Desk) -> None:
         ctx: Context, name: str, method: str | None = None, notebook: str | None = None
     ) -> ToolResult:
         """A capability's methods in full, or in a line each where there are many; or one method."""
-        described: Described = {"text": describing.describe(await every(ctx, notebook), name, method)}
+        described: Described = {"text": description.describe(await every(ctx, notebook), name, method)}
         return ToolResult(content=described["text"], structured_content=dict(described))
 
     async def search_capabilities(ctx: Context, query: str, limit: int = 5, notebook: str | None = None) -> ToolResult:
         """Find methods of any capability by what they do: signature and one line."""
         known = await every(ctx, notebook)
-        found: FoundMethods = {"methods": describing.search(known, query, max(1, min(limit, 50)))}
+        found: FoundMethods = {"methods": description.search(known, query, max(1, min(limit, 50)))}
         names = ", ".join(each["name"] for each in known)
         there = f"The capabilities are: {names}. describe_capability shows what one has."
         nothing = (

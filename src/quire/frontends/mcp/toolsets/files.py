@@ -10,13 +10,13 @@ from fastmcp import Context
 from fastmcp.tools import ToolResult
 from mcp_types import BlobResourceContents, ContentBlock, EmbeddedResource, ImageContent, TextContent
 
-from quire.core import paths
-from quire.core.access import Access
 from quire.core.errors import Refused
-from quire.core.file_ports import Entry, Listing, Piece
-from quire.core.files import as_text
-from quire.core.images import FORMATS, dimensions
 from quire.core.model import Notebook
+from quire.core.notebooks import paths
+from quire.core.notebooks.access import Access
+from quire.core.notebooks.files import as_text
+from quire.core.notebooks.images import FORMATS, dimensions
+from quire.core.ports.files import Entry, Listing, Piece
 from quire.frontends.mcp import render
 from quire.frontends.mcp.desk import Desk
 from quire.frontends.mcp.results import FileInfo, FileList, FilePart, FileWritten

@@ -7,10 +7,10 @@ from fastmcp import Context
 from fastmcp.tools import ToolResult
 from pydantic import Field
 
-from quire.core.current import Client
 from quire.core.errors import NotFound, QuireError, Refused
-from quire.core.jupyter import RUNTIME, JupyterFile
 from quire.core.model import Notebook
+from quire.core.notebooks.current import Client
+from quire.core.ports.jupyter import RUNTIME, JupyterFile
 from quire.frontends.mcp.desk import Desk, kernel_state
 from quire.frontends.mcp.toolsets import (
     Shelf,

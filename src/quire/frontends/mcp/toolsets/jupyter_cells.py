@@ -10,12 +10,12 @@ from fastmcp.tools import ToolResult
 from mcp_types import ContentBlock, TextContent
 from pydantic import Field
 
-from quire.core.access import Access
-from quire.core.current import Client
 from quire.core.errors import NotFound, Refused, Stale
 from quire.core.model import Cell, CellId, CellKind, CellState, Edit, NewCell, Notebook, NotebookId
+from quire.core.notebooks.access import Access
+from quire.core.notebooks.current import Client
 from quire.core.phrases import suggestion
-from quire.core.reading import visible
+from quire.core.runs.model_text import visible
 from quire.frontends.mcp import default_document
 from quire.frontends.mcp.desk import Desk
 from quire.frontends.mcp.toolsets import Shelf, jupyter_texts

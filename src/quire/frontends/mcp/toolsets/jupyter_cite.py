@@ -6,9 +6,9 @@ import re
 
 from fastmcp import Context
 
-from quire.core.access import Access
 from quire.core.errors import NotFound, Refused
-from quire.core.reading import visible
+from quire.core.notebooks.access import Access
+from quire.core.runs.model_text import visible
 from quire.frontends.mcp.desk import Desk
 from quire.frontends.mcp.toolsets import Shelf, jupyter_texts
 from quire.frontends.mcp.toolsets.jupyter_cells import Books

@@ -3,10 +3,10 @@
 from fastmcp import Context
 from fastmcp.tools import ToolResult
 
-from quire.core.current import Client
 from quire.core.errors import NotFound, Refused
-from quire.core.jupyter import RUNTIME
 from quire.core.model import Notebook, Place
+from quire.core.notebooks.current import Client
+from quire.core.ports.jupyter import RUNTIME
 from quire.frontends.mcp.desk import Desk
 from quire.frontends.mcp.toolsets import Shelf
 from quire.frontends.mcp.toolsets.jupyter_cells import OTHER_NAMES, Books, From0, run

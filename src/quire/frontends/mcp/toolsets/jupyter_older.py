@@ -3,7 +3,7 @@
 from fastmcp import Context
 from fastmcp.tools import ToolResult
 
-from quire.core.access import Access
+from quire.core.notebooks.access import Access
 from quire.frontends.mcp.desk import Desk
 from quire.frontends.mcp.toolsets import Shelf, jupyter_texts
 from quire.frontends.mcp.toolsets.jupyter_cells import Books, run, said

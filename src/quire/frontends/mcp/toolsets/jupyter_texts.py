@@ -6,9 +6,9 @@ import difflib
 import re
 from collections.abc import Iterable, Sequence
 
-from quire.core.jupyter import JupyterFile, JupyterKernel
 from quire.core.model import Cell, CellKind
-from quire.core.reading import visible
+from quire.core.ports.jupyter import JupyterFile, JupyterKernel
+from quire.core.runs.model_text import visible
 
 _KERNELS = ("ID", "Name", "Display_Name", "Language", "State", "Connections", "Last_Activity", "Environment")
 _ENVIRONMENT = 100  # characters

@@ -9,13 +9,13 @@ from mcp_types import ImageContent, TextContent
 from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict
 
-from quire.core import workspaces
-from quire.core.access import Access
-from quire.core.current import Client
 from quire.core.errors import Refused
-from quire.core.jupyter import RUNTIME as JUPYTER
 from quire.core.model import Cell, CellKind, Edit, Notebook, Place, Policy
+from quire.core.notebooks import workspaces
+from quire.core.notebooks.access import Access
+from quire.core.notebooks.current import Client
 from quire.core.phrases import count
+from quire.core.ports.jupyter import RUNTIME as JUPYTER
 from quire.frontends.mcp import render
 from quire.frontends.mcp.desk import Desk, now_current
 from quire.frontends.mcp.results import (

@@ -5,9 +5,10 @@ from typing import Literal
 from fastmcp import Context
 from fastmcp.tools import ToolResult
 
-from quire.core import brought_back, layers
-from quire.core.access import Access
+from quire.core.checkpoints import restore_report
+from quire.core.limits import sandbox_layers
 from quire.core.model import Notebook
+from quire.core.notebooks.access import Access
 from quire.core.phrases import count
 from quire.frontends.mcp import render
 from quire.frontends.mcp.desk import Desk, kernel_state, on_disk, protection
@@ -41,10 +42,10 @@ def register(shelf: Shelf, desk: Desk) -> None:
             "capabilities": await _capabilities(desk, ctx, book),
             "history_length": book.runs,
             "runtime": book.runtime,
-            "sandbox": layers.sentence((await desk.app.kernels.about(book.runtime)).layers),
+            "sandbox": sandbox_layers.sentence((await desk.app.kernels.about(book.runtime)).layers),
             "protection": protection(desk.app, book) if asleep is None else on_disk(asleep),
         }
-        lost = [brought_back.lost([(each, None)]) for each in asleep.lost] if asleep is not None else []
+        lost = [restore_report.lost([(each, None)]) for each in asleep.lost] if asleep is not None else []
         listed = found is not None or kernel == "not started"
         return ToolResult(content=_state_text(info, lost, listed=listed), structured_content=dict(info))
 
@@ -85,12 +86,12 @@ def _register_saving(shelf: Shelf, desk: Desk) -> None:
             "variables": len(snapshot.variables) + len(snapshot.functions) - len(lost),
             "bytes": snapshot.size,
             "file": file,
-            "not_saved": [brought_back.lost([each]) for each in lost],
+            "not_saved": [restore_report.lost([each]) for each in lost],
         }
         said = f"Saved notebook {book.title!r} as {name!r}: {count(saved['variables'], 'variable')}"
         said += f", {render.size(snapshot.size)}. To read: {file}"
         if lost:
-            said += f"\nNot saved: {brought_back.lost(lost)}."
+            said += f"\nNot saved: {restore_report.lost(lost)}."
         return ToolResult(content=said, structured_content=dict(saved))
 
     async def restore_state(
@@ -102,7 +103,7 @@ def _register_saving(shelf: Shelf, desk: Desk) -> None:
         moved = await desk.app.timeline.restore(book, name)
         said = render.moved(moved)
         if moved.back is not None:
-            said = f"{brought_back.sentence(moved.back, replay or 'ask')}{render.stale(moved)}"
+            said = f"{restore_report.sentence(moved.back, replay or 'ask')}{render.stale(moved)}"
             if replay == "always":
                 said += await desk.run_again(ctx, book, moved.back.again)
         restored: RolledBack = {

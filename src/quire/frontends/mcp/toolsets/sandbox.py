@@ -9,13 +9,13 @@ from fastmcp.tools import ToolResult
 from mcp_types import ContentBlock, TextContent
 from pydantic import Field
 
-from quire.core import layers
-from quire.core.access import Access
 from quire.core.errors import Failed, QuireError, Refused
+from quire.core.limits import sandbox_layers
 from quire.core.model import Notebook, Policy
 from quire.core.model import RuntimeInfo as Runtime
+from quire.core.notebooks.access import Access
+from quire.core.notebooks.sandbox_sessions import RUNTIMES
 from quire.core.phrases import count
-from quire.core.sandboxes import RUNTIMES
 from quire.frontends.mcp import recorded, render
 from quire.frontends.mcp.desk import Desk, kernel_state, protection
 from quire.frontends.mcp.results import (
@@ -247,7 +247,7 @@ def _info(runtime: Runtime) -> RuntimeInfo:
         "version": runtime.version,
         "packages": list(runtime.packages),
         "layers": {layer.name: layer.why_not or "on" for layer in runtime.layers},
-        "sandbox": layers.sentence(runtime.layers),
+        "sandbox": sandbox_layers.sentence(runtime.layers),
         "why_not": runtime.why_not,
     }
 

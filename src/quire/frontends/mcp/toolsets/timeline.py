@@ -3,8 +3,8 @@
 from fastmcp import Context
 from fastmcp.tools import ToolResult
 
-from quire.core.access import Access
-from quire.core.checkpoints import Checkpoint
+from quire.core.checkpoints.states import Checkpoint
+from quire.core.notebooks.access import Access
 from quire.core.phrases import count
 from quire.frontends.mcp import render
 from quire.frontends.mcp.desk import Desk, kernel_state, now_current, on_disk, protection

@@ -5,7 +5,7 @@ from typing import Literal
 from fastmcp import Context
 from fastmcp.tools import ToolResult
 
-from quire.core.access import Access
+from quire.core.notebooks.access import Access
 from quire.frontends.mcp.desk import Desk
 from quire.frontends.mcp.results import Shared
 from quire.frontends.mcp.toolsets import Shelf

@@ -1,0 +1,1 @@
+"""MCP servers as objects in notebooks: registry, connections, calls, approvals."""

@@ -1,0 +1,139 @@
+"""Approval: which calls a person is asked about first, the questions that are open, and what they answered."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import anyio
+
+from quire.core.capabilities.model import Approve
+from quire.core.errors import NotFound
+from quire.core.runs.active_run import ActiveRun, Question
+
+_NAME = 200  # characters of a method's name
+_SHOWN = 1_500  # characters of a call's arguments that a person is shown
+_ORDER = (Approve.NEVER, Approve.ASK, Approve.ALWAYS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApprovalRules:
+    rules: Mapping[str, Approve]  # the operator's, by "capability.method", "capability.*" or "*": over all else
+    unasked: bool  # whether what would be asked may be called where nobody can be asked
+    timeout: float  # seconds a person has to answer; then it is denied
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pending:
+    """A call that waits for a person."""
+
+    id: str
+    notebook: str
+    cell: int | None
+    what: str  # capability.method
+    arguments: str
+    asked_at: float  # seconds since the epoch
+
+
+class Approvals:
+    def __init__(self, rules: ApprovalRules) -> None:
+        self._rules = rules
+        self._open: dict[str, tuple[Pending, Question]] = {}
+        self._watchers = 0
+
+    def needed(
+        self, capability: str, methods: Sequence[str], declared: Mapping[str, Approve], default: Approve
+    ) -> Approve:
+        """The operator's rule, else the strictest of what was said when it was installed and the default.
+
+        `methods` are the names that one method goes by."""
+        for pattern in (*(named(capability, method) for method in methods), f"{capability}.*", "*"):
+            if pattern in self._rules.rules:
+                return self._rules.rules[pattern]
+        said = [declared[method] for method in (*methods, "*") if method in declared]
+        return max(*said[:1], default, key=_ORDER.index) if said else default
+
+    async def obtain(
+        self, needed: Approve, active: ActiveRun | None, notebook: str, what: str, arguments: Mapping[str, Any]
+    ) -> str:
+        """ "" where it may be called, else why not, as a sentence."""
+        if needed is Approve.NEVER:
+            return ""
+        if not self._watchers and (active is None or not active.can_ask):
+            if needed is Approve.ASK and self._rules.unasked:
+                return ""
+            return (
+                f"{what} needs a person's approval, and nobody can be asked here: it was not called. The operator can "
+                f'allow it in quire.toml: approve = {{"{what}" = "never"}}.'
+            )
+        what, shown = _printable(what)[:_NAME], _shown(arguments)
+        question = Question(
+            number=0,
+            prompt=f"Code in notebook {notebook!r} wants to call {what}({shown}). Allow it?",
+            approves=True,
+            why=f"Nobody approved {what} within {self._rules.timeout:g} s: it was not called.",
+        )
+        pending = Pending(
+            id=uuid4().hex[:12],
+            notebook=notebook,
+            cell=active.cell.number if active is not None and active.cell is not None else None,
+            what=what,
+            arguments=shown,
+            asked_at=time.time(),
+        )
+        self._open[pending.id] = (pending, question)
+        try:
+            if active is None:
+                question.shown.set()
+            with active.asking(question) if active is not None else nullcontext():
+                await question.shown.wait()  # those before it have their own time
+                with anyio.move_on_after(self._rules.timeout):
+                    await question.answered.wait()
+        finally:
+            del self._open[pending.id]
+        return "" if question.line else question.why
+
+    def pending(self) -> list[Pending]:
+        """Calls that wait for a person, oldest first."""
+        return [pending for pending, _ in self._open.values()]
+
+    def answer(self, id_: str, approved: bool) -> None:
+        """A person's word; the first counts."""
+        if id_ not in self._open:
+            raise NotFound("That question is closed: it was answered, or its time was over.")
+        pending, question = self._open[id_]
+        if not question.answered.is_set():
+            no = f"A person said no to {pending.what}: it was not called."
+            question.line, question.why = (["yes"], "") if approved else ([], no)
+            question.shown.set()
+            question.answered.set()
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Somebody sees what is pending meanwhile, and can answer."""
+        self._watchers += 1
+        try:
+            yield
+        finally:
+            self._watchers -= 1
+
+
+def named(capability: str, method: str) -> str:
+    """What rules and people call it; a function is its own method."""
+    return capability if method == capability else f"{capability}.{method}"
+
+
+def _shown(arguments: Mapping[str, Any]) -> str:
+    said = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items())
+    more = f"… {len(said) - _SHOWN:,} characters more" if len(said) > _SHOWN else ""
+    return _printable(said[:_SHOWN]) + more
+
+
+def _printable(text: str) -> str:
+    """Nothing that hides, turns round or erases what a person reads."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)

@@ -1,0 +1,365 @@
+"""Calls from a kernel's code to capabilities: checked, approved, made, cut to size and written in the audit log."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import anyio
+
+from quire.core import errors
+from quire.core.capabilities.approvals import Approvals, named
+from quire.core.capabilities.connection import Link
+from quire.core.capabilities.model import Approve, Capability, Catalog, Result, Tool
+from quire.core.capabilities.names import OURS
+from quire.core.capabilities.registry import Capabilities
+from quire.core.capabilities.request import approve_of
+from quire.core.capabilities.truncated_results import Leftovers
+from quire.core.errors import CallTimeout, Failed, Lost, NotFound, NotInstalled, QuireError, WrongArguments
+from quire.core.limits.caller_policy import Confines
+from quire.core.model import KernelSpec, NotebookId, Principal
+from quire.core.notebooks.access import Caller
+from quire.core.ops.audit import Calls, Record, digest, one_word, size
+from quire.core.ports.capabilities import Backends, Connection
+from quire.core.runs.active_run import ActiveRun, ActiveRuns
+from quire.wire import messages, relay, tools
+from quire.wire.relay import Called, Refused, Returned
+
+log = logging.getLogger(__name__)
+_NAME = 200  # characters of a name, for the log
+_UNLOGGED = ("rest", "catalog")
+_FREE = (*_UNLOGGED, "approve")  # of the calls one run may make
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallLimits:
+    timeout: float  # seconds a call may take where the code names none
+    max_timeout: float  # seconds
+    per_run: int  # calls one run may make
+    result: int  # characters of one answer that reach the code at once
+
+
+class Denied(Failed):
+    """A person said no, or nobody could be asked."""
+
+
+class TooMany(Failed):
+    """The run made more calls than one may."""
+
+
+class Cancelled(Failed):
+    """The run was stopped while the call was under way."""
+
+
+class ArgumentsRefused(errors.Refused):
+    """The arguments do not fit the tool's schema; nothing was sent."""
+
+    def __init__(self, message: str, *, is_type: bool) -> None:
+        super().__init__(message)
+        self.is_type = is_type
+
+
+class Relaying:
+    """The core's `Relay`."""
+
+    def __init__(
+        self,
+        capabilities: Capabilities,
+        backends: Backends,
+        approvals: Approvals,
+        active: ActiveRuns,
+        calls: Calls,
+        limits: CallLimits,
+        confines: Confines,
+        acting: Callable[[NotebookId, Principal], Awaitable[Caller]],
+    ) -> None:
+        """`acting` says in whose right the code of a notebook with this owner asks."""
+        self._capabilities = capabilities
+        self._backends = backends
+        self._approvals = approvals
+        self._active = active
+        self._calls = calls
+        self._limits = limits
+        self._confines = confines
+        self._acting = acting
+        self._leftovers = Leftovers(limits.result)
+        self._under_way: dict[ActiveRun, set[anyio.CancelScope]] = {}
+        self._told: WeakKeyDictionary[ActiveRun, set[str]] = WeakKeyDictionary()
+        self._native: dict[NotebookId, tuple[KernelSpec, list[dict[str, Any]]]] = {}
+        self._hearers: list[Callable[[KernelSpec, list[dict[str, Any]]], None]] = []
+
+    async def catalog(self, owner: Principal) -> Catalog:
+        return await self._capabilities.catalog(owner)
+
+    def native(self, spec: KernelSpec, capabilities: list[dict[str, Any]]) -> None:
+        whose, before = self._native.get(spec.notebook, (spec, []))
+        if capabilities != before and (capabilities or whose is spec):  # a kernel that another followed has no say
+            self._native[spec.notebook] = (spec, capabilities)
+            if not capabilities:
+                del self._native[spec.notebook]
+            for hear in list(self._hearers):
+                hear(spec, capabilities)
+
+    def listen(self, hear: Callable[[KernelSpec, list[dict[str, Any]]], None]) -> Callable[[], None]:
+        """Call it whenever a notebook's code offers something else; the returned function ends that."""
+        self._hearers.append(hear)
+        return lambda: self._hearers.remove(hear)
+
+    def native_of(self, notebook: NotebookId) -> list[dict[str, Any]]:
+        """What a notebook's own code offers, while its kernel lives."""
+        return self._native[notebook][1] if notebook in self._native else []
+
+    def interrupt(self, active: ActiveRun) -> None:
+        """End the calls of a run that is told to stop: its threads wait for them, too."""
+        for scope in self._under_way.get(active, ()):
+            scope.cancel()
+
+    async def call(self, spec: KernelSpec, called: Called) -> relay.Answer:
+        active = self._active.current(spec.notebook)
+        begun, outcome = time.perf_counter(), "cancelled"
+        value: dict[str, Any] = {}
+        try:
+            self._calls.check()
+            value = await self._within(active, spec, called)
+            if not messages.shallow(value):
+                raise Failed("The answer is nested too deeply to be handed to a cell.")
+            outcome = "approved" if called.do == "approve" else "ok"
+            return Returned(call=called.call, value=value)
+        except QuireError as error:
+            kind = _kind(error)
+            outcome = "refused" if isinstance(error, ArgumentsRefused) else kind
+            hint = "" if isinstance(error, NotInstalled) else _hint(called, kind)
+            return Refused(call=called.call, kind=kind, message=self._tell(active, called, error), hint=hint)
+        except Exception as error:  # a fault of ours costs this call, not the kernel
+            log.exception("a call of %s.%s", called.capability, called.method)
+            outcome = "refused"
+            return Refused(call=called.call, kind=outcome, message=f"Quire itself failed ({error!r}).")
+        finally:
+            if called.do not in _UNLOGGED:
+                ms = (time.perf_counter() - begun) * 1000
+                self._calls.over(_record(spec, active, called, outcome, ms, size(value)))
+
+    def _tell(self, active: ActiveRun | None, called: Called, error: QuireError) -> str:
+        """What code hears of it. What a backend says of itself, with paths of this machine, is for whoever reads the
+        cell, once."""
+        if not isinstance(error, Failed) or not error.why:
+            return str(error)
+        if active is not None and error.why not in (told := self._told.setdefault(active, set())):
+            told.add(error.why)
+            _say(active, called, "error", error.why)
+        return error.plain
+
+    async def _within(self, active: ActiveRun | None, spec: KernelSpec, called: Called) -> dict[str, Any]:
+        """Counted to the run that goes on now, and ended with it where it is told to stop."""
+        if active is None:
+            return await self._do(None, spec, called)
+        active.calls += called.do not in _FREE
+        if active.calls > self._limits.per_run:
+            raise TooMany(
+                f"The run has made {self._limits.per_run:,} calls, as many as one may (setting max_calls). "
+                "Go on in another cell."
+            )
+        scopes = self._under_way.setdefault(active, set())
+        with anyio.CancelScope() as scope:
+            scopes.add(scope)
+            try:
+                return await self._do(active, spec, called)
+            finally:
+                scopes.discard(scope)
+                if not scopes:
+                    self._under_way.pop(active, None)
+        raise Cancelled("The run was told to stop; the call was cancelled.")
+
+    async def _do(self, active: ActiveRun | None, spec: KernelSpec, called: Called) -> dict[str, Any]:
+        owner = spec.owner
+        match called.do:
+            case "rest":
+                key, start = called.given.get("key"), called.given.get("start")
+                return self._leftovers.part(spec.notebook, str(key), start if type(start) is int else 0)
+            case "catalog":
+                await self._capabilities.refresh(owner)
+            case "approve":
+                await self._check_native(owner, called.capability, called.method)
+                await self._approve(active, spec, called, Approve(called.declared or Approve.ALWAYS))
+                return {}
+            case "install":
+                await self._approve(active, spec, called, Approve.ASK)
+                who = await self._acting(spec.notebook, owner)
+                backend = self._confines.backend(who, called.capability, called.given, self._backends.described)
+                try:
+                    await self._capabilities.install(owner, called.capability, backend, approve_of(called.given))
+                except Failed as error:
+                    raise Failed(f"{called.capability} cannot be installed.", why=str(error)) from error
+            case "uninstall":
+                await self._approve(active, spec, called, Approve.ASK)
+                await self._capabilities.uninstall(owner, called.capability)
+            case _:
+                return await self._relayed(active, spec, called)
+        return {"catalog": (await self._capabilities.catalog(owner)).entries}
+
+    async def _relayed(self, active: ActiveRun | None, spec: KernelSpec, called: Called) -> dict[str, Any]:
+        link = await self._capabilities.link(spec.owner, called.capability)
+        timeout = min(called.timeout, self._limits.max_timeout) if called.timeout > 0 else self._limits.timeout
+        connection = await link.connection()  # first of all: what it declares is what it declares now
+        if called.do == "tool":
+            tool = _tool(link.capability, called.method)
+            _check_arguments(connection, link, tool, called.given)
+            default = Approve.ASK if tool.hints.get("destructiveHint") is True else Approve.NEVER
+            await self._approve(active, spec, called, default, link)
+            result = await self._call(connection, link, active, called, timeout)
+            if result.is_error:
+                raise Failed(_words(result)[: self._limits.result])
+            return self._leftovers.fit(spec.notebook, result)
+        await self._approve(active, spec, called, Approve.NEVER, link)
+        match called.do:
+            case "resources":
+                return await connection.resources(timeout=timeout)
+            case "prompts":
+                return await connection.prompts(timeout=timeout)
+            case "prompt":
+                given = {name: str(value) for name, value in called.given.items()}
+                return await connection.prompt(called.method, given, timeout=timeout)
+        found = await connection.read(str(called.given.get("uri", "")), timeout=timeout)
+        return {"contents": [self._leftovers.fit_text(spec.notebook, each) for each in found.get("contents", [])]}
+
+    async def _call(
+        self, connection: Connection, link: Link, active: ActiveRun | None, called: Called, timeout: float
+    ) -> Result:
+        what = f"{called.capability}.{called.method}"
+
+        def progress(done: float, total: float | None, message: str) -> None:
+            if active is not None:
+                of = f" of {total:g}" if total else ""
+                active.doing = " ".join(filter(None, (f"{what}: {done:g}{of}", message[:200])))
+
+        def hear(level: str, text: str) -> None:
+            _say(active, called, level, text)
+
+        link.hearers.add(hear)
+        try:
+            return await connection.call(called.method, called.given, timeout=timeout, progress=progress)
+        finally:
+            link.hearers.discard(hear)
+            if active is not None:
+                active.doing = ""
+
+    async def _check_native(self, owner: Principal, name: str, method: str) -> None:
+        """Raises Refused for a name that only Quire or an installed capability can have: code cannot have a call of
+        these approved without making it. Nor for what is no name: a person would read it as something else."""
+        installed = {entry["name"] for entry in (await self._capabilities.catalog(owner)).entries}
+        if not method.isidentifier():
+            raise errors.Refused(f"{method[:_NAME]!r} is no name of a method. Nothing was called.")
+        if not name.isidentifier() or name in OURS or name in installed:
+            raise errors.Refused(
+                f"{name!r} is not a capability of this notebook's own code, so its calls cannot be approved that way. "
+                "Nothing was called. Register your own capability under another name."
+            )
+
+    async def _approve(
+        self,
+        active: ActiveRun | None,
+        spec: KernelSpec,
+        called: Called,
+        default: Approve,
+        link: Link | None = None,
+    ) -> None:
+        name, given, methods = called.capability, called.given, [_method(called)]
+        if called.do in ("install", "uninstall"):
+            name, given = "caps", {**called.given, "name": called.capability}
+        if link is not None and called.do == "tool":
+            methods.insert(0, link.python_name(called.method))
+        needed = self._approvals.needed(name, methods, link.capability.approve if link is not None else {}, default)
+        why_not = await self._approvals.obtain(needed, active, spec.name, named(name, methods[0]), given)
+        if why_not:
+            raise Denied(why_not)
+
+
+def _say(active: ActiveRun | None, called: Called, level: str, text: str) -> None:
+    if active is not None and not active.done.is_set():
+        line = f"[{called.capability} {level}] {text}\n"
+        active.transcript.add(messages.Printed(stream="stderr", data=line.encode("utf-8", "replace")))
+
+
+def _recorded_name(called: Called) -> str:
+    """What the audit log calls it. A prompt is named as one: it could have the name of a tool."""
+    prefix = "prompt:" if called.do == "prompt" else ""
+    return one_word(f"{called.capability[:_NAME]}.{prefix}{_method(called)[:_NAME]}")
+
+
+def _method(called: Called) -> str:
+    """What is called, or what else is wanted; not what a cell says beside that."""
+    return called.method if called.do in ("tool", "prompt", "approve") else called.do
+
+
+def _tool(capability: Capability, name: str) -> Tool:
+    for tool in capability.offered.tools:
+        if tool.name == name:
+            return tool
+    raise NotFound(f"{capability.name} has no tool {name!r} now. {capability.name}.describe() lists those it has.")
+
+
+def _check_arguments(connection: Connection, link: Link, tool: Tool, given: dict[str, Any]) -> None:
+    try:
+        connection.check(tool.name, given)
+    except WrongArguments as wrong:
+        said = tools.argument_error(vars(tool), link.python_name(tool.name), wrong.path, wrong.what)
+        raise ArgumentsRefused(said, is_type=wrong.is_type) from wrong
+
+
+def _words(result: Result) -> str:
+    texts = [str(block.get("text", "")) for block in result.content if block.get("type") == "text"]
+    return "\n".join(filter(None, texts)) or "The tool failed without a word."
+
+
+def _kind(error: QuireError) -> str:
+    match error:
+        case CallTimeout():
+            return "timeout"
+        case Denied():
+            return "denied"
+        case Cancelled():
+            return "cancelled"
+        case ArgumentsRefused(is_type=is_type):
+            return "wrong_type" if is_type else "wrong_value"
+        case Lost() | NotInstalled():
+            return "gone"
+        case Failed() if not isinstance(error, TooMany):
+            return "tool"
+    return "refused"
+
+
+def _hint(called: Called, kind: str) -> str:
+    match kind:
+        case "timeout":
+            return "The call was cancelled. _timeout= gives it more seconds."
+        case "gone":
+            name = called.capability
+            return f"If it stays so, reinstall: caps.uninstall({name!r}), then caps.install({name!r}, …)."
+        case "tool":
+            return f"help({called.capability}.{called.method}) says what it takes." if called.do == "tool" else ""
+    return ""
+
+
+def _record(spec: KernelSpec, active: ActiveRun | None, called: Called, outcome: str, ms: float, sent: int) -> Record:
+    said = json.dumps(called.given, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    cell = active.cell if active is not None else None
+    return Record(
+        at=time.time(),
+        kind="capability",
+        who=spec.owner,
+        via="cell",
+        tool=_recorded_name(called),
+        notebook=spec.name,
+        cell=cell.number if cell is not None else None,
+        run=cell.run.id if cell is not None and cell.run is not None else None,
+        digest=digest(said),
+        outcome="error" if outcome == "tool" else outcome,
+        ms=ms,
+        received=size(called.given),
+        sent=sent,
+    )

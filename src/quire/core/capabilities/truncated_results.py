@@ -1,0 +1,76 @@
+"""Answers that are too long to be handed over at once: cut, and the rest kept for a while, to be read in parts."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from typing import Any
+from uuid import uuid4
+
+from quire.core.capabilities.model import Result
+from quire.core.errors import NotFound
+from quire.core.model import NotebookId
+
+_KEPT = 64 << 20  # characters of all of them; the longest unused are let go
+_BINARY = 8 << 20  # characters of one picture or sound as base64
+_MEASURED = 4_096  # bytes of structured data that are not worth measuring
+
+
+class Leftovers:
+    def __init__(self, limit: int) -> None:
+        self._limit = limit  # characters at once
+        self._texts: OrderedDict[str, tuple[NotebookId, str]] = OrderedDict()
+        self._size = 0
+
+    def fit(self, notebook: NotebookId, result: Result) -> dict[str, Any]:
+        """A tool's answer in a size that can be handed over."""
+        fitting = {"content": [self.fit_text(notebook, block) for block in result.content]}
+        if result.structured is None:
+            return fitting
+        text = "" if _small(result.structured) else json.dumps(result.structured, ensure_ascii=False)
+        if len(text) <= self._limit:
+            return {**fitting, "structured": result.structured}
+        others = [block for block in fitting["content"] if block.get("type") != "text"]
+        return {"content": [self.fit_text(notebook, {"type": "text", "text": text}), *others]}
+
+    def fit_text(self, notebook: NotebookId, block: dict[str, Any]) -> dict[str, Any]:
+        """One block of content, or one content of a resource."""
+        if isinstance(block.get("resource"), dict):
+            return {**block, "resource": self.fit_text(notebook, block["resource"])}
+        text = block.get("text")
+        if isinstance(text, str) and len(text) > self._limit:
+            key = self._keep(notebook, text)
+            return {**block, "text": text[: self._limit], "rest": key, "size": len(text)}
+        for name in ("data", "blob"):
+            data = block.get(name)
+            if isinstance(data, str) and len(data) > _BINARY:
+                size = len(data) * 3 // 4
+                said = f"[{block.get('mimeType', 'data')} of {size:,} bytes: too large to be handed to a cell]"
+                kept = {key: value for key, value in block.items() if key not in ("data", "blob")}
+                return {**kept, "type": "text", "text": said}
+        return block
+
+    def part(self, notebook: NotebookId, key: str, start: int) -> dict[str, Any]:
+        """The next part of what was cut."""
+        owner, text = self._texts.get(key, (None, ""))
+        if owner != notebook:
+            raise NotFound("The rest of that answer is not kept any more. Call the tool again.")
+        self._texts.move_to_end(key)
+        end = max(start, 0) + self._limit
+        return {"text": text[max(start, 0) : end], "more": end < len(text)}
+
+    def _keep(self, notebook: NotebookId, text: str) -> str:
+        key = uuid4().hex
+        self._texts[key] = (notebook, text)
+        self._size += len(text)
+        while self._size > _KEPT and len(self._texts) > 1:
+            _, (_, gone) = self._texts.popitem(last=False)
+            self._size -= len(gone)
+        return key
+
+
+def _small(value: Any) -> bool:
+    """Surely within any limit: not worth being turned to text and measured."""
+    if isinstance(value, (list, dict)):
+        return len(value) == 0
+    return not isinstance(value, str) or len(value) < _MEASURED

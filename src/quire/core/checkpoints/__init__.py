@@ -1,0 +1,1 @@
+"""States to go back to: checkpoints in memory and snapshots on disk."""

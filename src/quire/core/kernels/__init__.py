@@ -1,0 +1,1 @@
+"""Kernels: the pool, their lineage, admission, idleness and memory pressure."""

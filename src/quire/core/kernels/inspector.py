@@ -1,0 +1,57 @@
+"""Questions about a namespace, asked of its kernel between runs."""
+
+from __future__ import annotations
+
+import anyio
+
+from quire.core.errors import Failed, NotFound, Refused
+from quire.core.kernels.pool import Kernels
+from quire.core.model import Died, Notebook
+from quire.wire import messages
+
+_ASK = 5.0  # seconds a question may take
+
+
+class Questions:
+    def __init__(self, kernels: Kernels) -> None:
+        self._kernels = kernels
+
+    async def inspect(self, notebook: Notebook) -> messages.Inspected | None:
+        """What the namespace holds; None while a cell runs or where there is no kernel."""
+        if self._kernels.busy(notebook) or self._kernels.live(notebook) is None:
+            return None
+        answer = await self._ask(notebook, messages.Inspect())
+        return answer if isinstance(answer, messages.Inspected) else None
+
+    async def value(self, notebook: Notebook, name: str) -> messages.Value:
+        """One variable's value, after the runs that were asked for before."""
+        answer = await self._ask(notebook, messages.Read(name=name))
+        if not isinstance(answer, messages.Value):
+            raise Failed(f"The kernel did not say what {name!r} is.")
+        return answer
+
+    async def page(self, notebook: Notebook, table: str, start: int, rows: int) -> messages.Paged:
+        """Rows of a table that was shown, as it is now."""
+        if self._kernels.live(notebook) is None:
+            raise NotFound("The table is gone with the kernel that showed it. Run the cell again.")
+        if self._kernels.busy(notebook):
+            raise Refused("A cell runs now; rows can be read when it is done.")
+        answer = await self._ask(notebook, messages.Page(table=table, start=start, rows=rows))
+        if not isinstance(answer, messages.Paged):
+            raise Failed("The kernel did not say what the table holds.")
+        if answer.why_not:
+            raise NotFound(f"The table cannot be read: {answer.why_not}")
+        return answer
+
+    async def _ask(
+        self, notebook: Notebook, question: messages.Inspect | messages.Read | messages.Page
+    ) -> messages.Event | Died | None:
+        async with self._kernels.lease(notebook) as lease:
+            if lease.notice:
+                self._kernels.remember(notebook, lease.notice)
+            with anyio.move_on_after(_ASK):
+                answer = await lease.kernel.ask(question)
+                if not isinstance(answer, Died):
+                    return answer
+            await lease.kernel.kill()  # it answers nothing: leaving the lease revives it, and the next answer says so
+        return None

@@ -1,0 +1,1 @@
+"""What callers, code and workspaces may do."""

@@ -1,0 +1,1 @@
+"""Notebooks: cells, documents, files, and who may use them."""

@@ -1,0 +1,183 @@
+"""Whose notebook a call means: the one it names, else this client's current one, else `main`."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+
+from quire.core.errors import NotFound, Refused
+from quire.core.kernels.pool import Kernels
+from quire.core.model import Notebook, Principal
+from quire.core.notebooks.access import Access, Caller, address
+from quire.core.notebooks.editing import MAIN, Notebooks
+from quire.core.notebooks.sharing import Sharing
+
+_SESSIONS = 10_000  # of one principal; the longest unused are forgotten, their notebooks stay
+_NAMED = 20  # notebooks that a refusal names
+_NAME_IT = "Pass `notebook` (`notebook_name` in the tool set jupyter)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Client(Caller):
+    """A caller, and the session its transport gives it, where it gives one."""
+
+    session: str | None = None
+    is_shared: bool = False  # may be several clients: protocol 2026-07-28 over HTTP does not tell them apart
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """What a client chose last. A shared one chooses nothing: its choice would be that of others too."""
+
+    name: str | None = None
+    failed: str | None = None  # a notebook that could not be chosen after that: no call means `name` until one is
+
+
+_NO_CHOICES: OrderedDict[Client, _Choice] = OrderedDict()
+
+
+class Current:
+    """A client has a current notebook, which it chose. A shared one has none: its calls mean the only one in use."""
+
+    def __init__(
+        self, notebooks: Notebooks, sharing: Sharing, kernels: Kernels, session_runtimes: Collection[str] = ()
+    ) -> None:
+        """`session_runtimes` are those of sandbox sessions, which are never meant by a call that names nothing."""
+        self._notebooks = notebooks
+        self._sharing = sharing
+        self._kernels = kernels
+        self._session_runtimes = frozenset(session_runtimes)
+        self._choices: dict[Principal, OrderedDict[Client, _Choice]] = {}
+        self._in_use: dict[Principal, OrderedDict[str, None]] = {}  # titles of notebooks used since the server started
+
+    async def notebook(self, client: Client, name: str | None = None, needed: Access = Access.WRITE) -> Notebook:
+        found = await self._unnamed(client, needed) if name is None else await self._named(client, name, needed)
+        if needed is not Access.READ:
+            self._mark_in_use(client, found.title)
+        return found
+
+    async def _named(self, client: Client, name: str, needed: Access) -> Notebook:
+        if name == MAIN:
+            return await self._notebooks.get_or_create(client.principal, MAIN)
+        return await self._sharing.find(client, name, needed)
+
+    async def _unnamed(self, client: Client, needed: Access) -> Notebook:
+        if client.is_shared:
+            return await self._only_one(client, needed)
+        choice = self._choice(client)
+        if choice.failed is not None:
+            before = f" {choice.name!r} was current before." if choice.name else ""
+            raise Refused(
+                f"No notebook is current, since {choice.failed!r} could not be used.{before} Nothing was done. "
+                f"{_NAME_IT}, or call use_notebook."
+            )
+        if choice.name is None:
+            return await self._default(client)
+        self._choices[client.principal].move_to_end(client)
+        return await self._sharing.find(client, choice.name, needed)
+
+    async def _only_one(self, client: Client, needed: Access) -> Notebook:
+        names = list(self._in_use.get(client.principal, ()))
+        if len(names) != 1:
+            own = {book.title: book for book in await self._notebooks.of(client.principal)}
+            names = [name for name in names if name in own or await self._is_there(client, name)]
+            self._in_use[client.principal] = OrderedDict.fromkeys(names)
+            names = names or [name for name, book in own.items() if book.runtime not in self._session_runtimes]
+        if not names:
+            return await self._default(client)
+        if len(names) == 1:
+            return await self._sharing.find(client, names[0], needed)
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        raise Refused(
+            f"Which notebook? There are {', '.join(map(repr, names[-_NAMED:]))}{more}. Nothing was done. {_NAME_IT} in "
+            "each call: over HTTP, protocol 2026-07-28 has no current notebook."
+        )
+
+    async def _is_there(self, client: Client, name: str) -> bool:
+        """Whether another user's notebook is there, and the caller may still read it."""
+        with suppress(NotFound, Refused):
+            return bool(address(name)[0] and await self._sharing.find(client, name, Access.READ))
+        return False
+
+    def peek(self, client: Client) -> str:
+        """The name of the notebook a call without one would mean, making none; "" where it would be refused."""
+        if client.is_shared:
+            return self.chosen(client) or ""
+        choice = self._choice(client)
+        return "" if choice.failed is not None else choice.name or MAIN
+
+    def chosen(self, client: Client) -> str | None:
+        """The name of the notebook this client made current, or of the only one in use; None where there is none."""
+        if client.is_shared:
+            names = list(self._in_use.get(client.principal, ()))
+            return names[0] if len(names) == 1 else None
+        choice = self._choice(client)
+        return choice.name if choice.failed is None else None
+
+    def has_chosen(self, client: Client) -> bool:
+        """Whether a call without a name means a chosen notebook or is refused, and does not mean the default one."""
+        if client.is_shared:
+            return bool(self._in_use.get(client.principal))
+        return self._choice(client) != _Choice()
+
+    def leave(self, client: Client, name: str) -> str | None:
+        """It is this client's current one no more; which is then."""
+        self._in_use.get(client.principal, OrderedDict()).pop(name, None)
+        choice = self._choice(client)
+        if choice.name == name:
+            self._keep(client, replace(choice, name=None))
+        return self.chosen(client)
+
+    @contextmanager
+    def choosing(self, client: Client, name: str) -> Iterator[None]:
+        """A notebook is made current in this block. Where that fails, the one before is current no more: calls that
+        follow were meant for the other. Of a shared client nothing is kept: that would stop calls of others."""
+        try:
+            yield
+        except BaseException:
+            usual = MAIN if MAIN in self._in_use.get(client.principal, ()) else None
+            self._keep(client, _Choice(self._choice(client).name or usual, failed=name))
+            raise
+
+    async def choose(self, client: Client, name: str) -> Notebook:
+        """Make a notebook that is there current."""
+        with self.choosing(client, name):
+            found = await self._named(client, name, Access.READ)
+            self.use(client, found)
+        return found
+
+    def use(self, client: Client, notebook: Notebook) -> None:
+        self._mark_in_use(client, notebook.title)
+        self._keep(client, _Choice(notebook.title))
+
+    def _choice(self, client: Client) -> _Choice:
+        return self._choices.get(client.principal, _NO_CHOICES).get(client, _Choice())
+
+    def _keep(self, client: Client, choice: _Choice) -> None:
+        if client.is_shared:
+            return
+        choices = self._choices.setdefault(client.principal, OrderedDict())
+        choices[client] = choice
+        choices.move_to_end(client)
+        while len(choices) > _SESSIONS:
+            choices.popitem(last=False)
+
+    def _mark_in_use(self, client: Client, title: str) -> None:
+        in_use = self._in_use.setdefault(client.principal, OrderedDict())
+        in_use[title] = None
+        while len(in_use) > _SESSIONS:
+            in_use.popitem(last=False)
+
+    async def _default(self, client: Client) -> Notebook:
+        """`main`; where another server on this data directory runs it, `main-2`, and so on."""
+        number = 1
+        while True:
+            name = MAIN if number == 1 else f"{MAIN}-{number}"
+            notebook = await self._notebooks.get_or_create(client.principal, name)
+            if self._kernels.held(notebook):
+                if number > 1:
+                    self.use(client, notebook)
+                return notebook
+            number += 1

@@ -1,0 +1,63 @@
+"""Notebooks of several people: found by name for whoever calls, shared, and listed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from quire.core.errors import Refused
+from quire.core.model import LOCAL, Notebook, NotebookId, Principal
+from quire.core.notebooks.access import LOCAL_CALLER, Access, Caller, access, address, check, check_principal
+from quire.core.notebooks.editing import Notebooks, no_such_notebook
+from quire.core.ports.store import Shares
+
+
+class Sharing:
+    def __init__(self, shares: Shares, notebooks: Notebooks) -> None:
+        self._shares = shares
+        self._notebooks = notebooks
+
+    async def find(self, caller: Caller, name: str, needed: Access = Access.WRITE) -> Notebook:
+        """The caller's own by its name, another's by `owner/name`. Whoever may not know of one hears what they would
+        hear if there were none."""
+        owner, own = address(name)
+        if owner is None or owner == caller.principal:
+            return await self._notebooks.named(caller.principal, own)
+        found = await self._notebooks.find(owner, own)
+        has = access(caller, owner, (await self._shares.of(found.id)).get(caller.principal)) if found else None
+        if found is None or has is None:
+            raise await no_such_notebook(name, [each.title for each, _ in await self.all(caller)])
+        seen = replace(found, seen_as=f"{owner}/{own}")
+        check(seen, has, needed)
+        return seen
+
+    async def all(self, caller: Caller) -> list[tuple[Notebook, Access]]:
+        """The caller's own notebooks, then those shared with them, each with what they may do."""
+        own = [(each, Access.OWN) for each in await self._notebooks.of(caller.principal)]
+        shared = await self._shares.shared_with(caller.principal)
+        return own + [(replace(each, seen_as=f"{each.owner}/{each.name}"), has) for each, has in shared]
+
+    async def may(self, caller: Caller, notebook: Notebook, needed: Access) -> bool:
+        if caller.trusted or caller.principal == notebook.owner:
+            return True
+        has = (await self._shares.of(notebook.id)).get(caller.principal)
+        return has is not None and has.covers(needed)
+
+    async def share(self, notebook: Notebook, whom: str, given: Access | None) -> dict[Principal, Access]:
+        """With one more, or with one less where nothing is given; with whom it is shared then."""
+        principal = check_principal(whom)
+        if principal == notebook.owner:
+            raise Refused(f"{notebook.title} belongs to {whom!r} already. Nothing was changed.")
+        if given is Access.OWN:
+            raise Refused("A notebook has one owner: share it to read or to write.")
+        await self._shares.put(notebook.id, principal, given)
+        return await self.of(notebook)
+
+    async def of(self, notebook: Notebook) -> dict[Principal, Access]:
+        return await self._shares.of(notebook.id)
+
+    async def acting(self, notebook: NotebookId, owner: Principal) -> Caller:
+        """In whose right a notebook's code asks for something: its owner's. Where somebody else may have written that
+        code, or the owner came from afar, not as the operator."""
+        if owner == LOCAL and Access.WRITE not in (await self._shares.of(notebook)).values():
+            return LOCAL_CALLER
+        return Caller(principal=owner)

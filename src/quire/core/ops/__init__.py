@@ -1,0 +1,1 @@
+"""For operators: audit log, metrics, the change bus and task groups."""

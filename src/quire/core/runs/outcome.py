@@ -1,0 +1,96 @@
+"""How a run ended, and the sentences that explain it. Pure."""
+
+from __future__ import annotations
+
+from quire.core.kernels.slot import Recovered
+from quire.core.model import CellState, Died
+from quire.core.runs.active_run import Stop
+from quire.wire.messages import Finished
+
+
+def outcome(
+    finished: Finished | None, died: Died | None, stopping: Stop | None, timeout: float, because: str = ""
+) -> tuple[CellState, str, str]:
+    """How a run ended, why where its own outputs do not say, and what to do about it."""
+    if finished is not None:
+        match finished.outcome, stopping:
+            case "success", _:
+                return CellState.SUCCESS, "", ""
+            case _, Stop.TIMEOUT:
+                again = "Call again with a larger timeout, or do less at once."
+                return CellState.TIMEOUT, f"Stopped after {timeout:g} s, its timeout.", again
+            case _, Stop.QUOTA:
+                return CellState.INTERRUPTED, f"{because[:1].upper()}{because[1:]}", ""
+            case "interrupted", _:
+                return CellState.INTERRUPTED, "Stopped by an interrupt.", ""
+            case _:
+                return CellState.ERROR, "", ""
+    if died is not None and died.lives:
+        return _let_go(died, stopping, timeout)
+    match stopping:
+        case Stop.TIMEOUT:
+            said = f"It ran past its timeout of {timeout:g} s, did not stop when interrupted, and was killed."
+            return CellState.TIMEOUT, said, ""
+        case Stop.INTERRUPT:
+            return CellState.INTERRUPTED, "It was interrupted, did not stop by itself, and was killed.", ""
+        case Stop.QUOTA:
+            return CellState.INTERRUPTED, f"It did not stop when interrupted, and was killed: {because}", ""
+        case Stop.SHUTDOWN:
+            return CellState.INTERRUPTED, "The server was stopped while it ran.", ""
+    if died is None:
+        return CellState.CRASHED, "The kernel is gone.", ""
+    return CellState.CRASHED, died.reason, died.hint
+
+
+def _let_go(died: Died, stopping: Stop | None, timeout: float) -> tuple[CellState, str, str]:
+    """Of a run that goes on elsewhere, or never began there."""
+    match stopping:
+        case Stop.TIMEOUT:
+            return CellState.TIMEOUT, f"It ran past its timeout of {timeout:g} s. {died.reason}", died.hint
+        case None:
+            return CellState.CRASHED, died.reason, died.hint
+        case _:
+            return CellState.INTERRUPTED, f"It was interrupted. {died.reason}", died.hint
+
+
+KEPT = "Variables are kept."
+_FOLLOWS = {
+    "saved": "; the next run starts another, with what was saved, if anything was",
+    "empty": "; the next run starts another",
+    "none": "",
+}
+
+
+def restored(recovered: Recovered, lost_cells: list[int]) -> str:
+    """What became of the namespace when it was put back to before a run."""
+    if not recovered.restored:
+        return f"The kernel is gone ({recovered.why}){_FOLLOWS[recovered.follows]}."
+    if recovered.emptied:
+        cells = f"cell{'s' * (len(lost_cells) > 1)} {', '.join(map(str, lost_cells))}" if lost_cells else ""
+        again = f"Run again: {cells}." if cells else "Run the cells again whose variables are needed."
+        return f"All variables of the kernel are gone, whoever made them. {again}"
+    said = "Variables are as they were before this cell."
+    if recovered.lost:
+        cells = ", ".join(map(str, lost_cells)) or "deleted since"
+        many = f"the last {len(recovered.lost)} runs" if len(recovered.lost) > 1 else "the run"
+        why = recovered.why or "none could be taken"
+        said = (
+            f"What {many} before it did is gone too: there was no checkpoint, {why}. "
+            f"Run again: cell{'s' * (len(recovered.lost) > 1)} {cells}."
+        )
+    if recovered.broken:
+        said += f" Not restored: {', '.join(recovered.broken)}."
+    if recovered.hostile:
+        said += " To use it again, call reset and run the cells again."
+    return said
+
+
+def revived(recovered: Recovered, lost_cells: list[int]) -> str:
+    """The same of a kernel that died while nothing ran."""
+    if recovered.emptied:
+        return f"The kernel died between two runs and was restarted. {restored(recovered, lost_cells)}"
+    said = "The kernel's process died between two runs and was restored."
+    if recovered.lost:
+        again = ", ".join(map(str, lost_cells)) or "deleted since"
+        said += f" Some of what ran is gone, since there was no checkpoint. Run again: cells {again}."
+    return said
