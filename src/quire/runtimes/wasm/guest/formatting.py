@@ -62,7 +62,7 @@ def _add_bundle(bundle: Any, data: dict[str, Any], metadata: dict[str, Any]) -> 
 
 def _own_method(value: Any, name: str) -> Callable[..., Any] | None:
     """None for a class, and for a value that answers to every name."""
-    if inspect.isclass(value):
+    if issubclass(type(value), type):  # isinstance would ask the value's own __class__, which may raise
         return None
     try:
         method = getattr(value, name, None)
