@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -138,7 +139,8 @@ def test_a_server_without_an_interpreter_is_not_ready_and_says_why(url: str, tmp
     ready = httpx2.get(url.replace("/mcp", "/readyz"), timeout=DEADLINE)
     assert (ready.status_code, ready.json()) == (200, {"status": "ready"})
     python = tmp_path / "no-python"
-    python.write_text("#!/no/such/interpreter\n")  # a path that is not there is refused before the server starts
+    # It says its version, or it would be refused before the server starts, and runs nothing else.
+    python.write_text(f'#!/bin/sh\n[ "$1" = -S ] && exec {sys.executable} "$@"\nexit 1\n')
     python.chmod(0o755)
     with http_server(tmp_path / "other", python=str(python)) as (url, _):
         answer = httpx2.get(url.replace("/mcp", "/readyz"), timeout=DEADLINE)

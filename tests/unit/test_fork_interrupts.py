@@ -21,6 +21,10 @@ def handle(number, frame):
 signal.signal(signal.SIGINT, handle)
 copies.begin_run()
 
+def slow():
+    for _ in range(1000):
+        pass
+
 def fork():
     parent = os.getpid()
     try:
@@ -40,6 +44,7 @@ def fork():
     [
         pytest.param("", 0, id="none was sent"),
         pytest.param("sent = 1", 7, id="one is on its way"),
+        pytest.param("sent = 1\nos.register_at_fork(after_in_child=slow)", 7, id="while a callback of a module runs"),
         pytest.param("sent = 1; copies.begin_run()", 0, id="it was for the run before"),
         pytest.param("sent = 1; os.setpgid(0, 0)", 0, id="the process left the group"),
         pytest.param(

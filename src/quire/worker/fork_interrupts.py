@@ -3,6 +3,9 @@
 A copy that exists when the server sends SIGINT to the process group gets the signal. One that is forked later, by a
 process that has not handled the signal yet, does not: signals that wait are not inherited, and Python forgets those it
 has noted. So the server counts what it sends, and a new copy compares that count with what its parent had handled.
+
+Python drops what is raised in a callback for forks, such as the one of `random`. So those that are registered later run
+among ours, where no interrupt comes.
 """
 
 from __future__ import annotations
@@ -10,7 +13,8 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
 from functools import partial
 
 _python = ctypes.PyDLL(None)  # calls that keep the interpreter's lock, after which no signal's handler runs
@@ -27,7 +31,11 @@ class ForkInterrupts:
         self._handled = 0  # of those that were sent
         self._group = _getpgrp()  # which the server interrupts
         self._forking: list[bool] = []  # a fork is under way
+        self._before: list[Callable[[], object]] = []  # registered by modules that were imported later, the last first
+        self._in_parent: list[Callable[[], object]] = []
+        self._in_child: list[Callable[[], object]] = []
         self._register()
+        os.register_at_fork = self._register_later
 
     def begin_run(self) -> None:
         self._handled, self._group = self._count_sent(), _getpgrp()
@@ -48,6 +56,11 @@ class ForkInterrupts:
         unblock = partial(_python.pthread_sigmask, signal.SIG_UNBLOCK, signals, None)
         register = os.register_at_fork
         register(
+            before=partial(_call_all, self._before),
+            after_in_parent=partial(_call_all, self._in_parent),
+            after_in_child=partial(_call_all, self._in_child),
+        )
+        register(
             before=partial(self._forking.append, True),
             after_in_parent=self._forking.clear,
             after_in_child=self._forking.clear,
@@ -59,6 +72,32 @@ class ForkInterrupts:
             after_in_child=unblock,
         )
 
+    def _register_later(
+        self,
+        *,
+        before: Callable[[], object] | None = None,
+        after_in_child: Callable[[], object] | None = None,
+        after_in_parent: Callable[[], object] | None = None,
+    ) -> None:
+        """`os.register_at_fork`, for all who call it from now on."""
+        given = [each for each in (before, after_in_child, after_in_parent) if each is not None]
+        if not given or not all(map(callable, given)):
+            raise TypeError("register_at_fork() takes callables as before, after_in_child or after_in_parent")
+        if before is not None:
+            self._before.insert(0, before)
+        if after_in_child is not None:
+            self._in_child.append(after_in_child)
+        if after_in_parent is not None:
+            self._in_parent.append(after_in_parent)
+
     def _interrupt_new_copy(self) -> None:
         if self._count_sent() > self._handled and _getpgrp() == self._group:
             _kill(_getpid(), signal.SIGINT)
+
+
+def _call_all(callbacks: Iterable[Callable[[], object]]) -> None:
+    for callback in callbacks:
+        try:
+            callback()
+        except BaseException:  # as Python does: reported, and the others run
+            sys.excepthook(*sys.exc_info())

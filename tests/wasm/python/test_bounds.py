@@ -121,7 +121,7 @@ def test_fuel_that_is_used_up_ends_the_guest_with_words(make: Make) -> None:
 def test_fuel_is_a_runs_own(make: Make) -> None:
     notebook = make(Bounds(fuel=10**9))
     for _ in range(5):
-        assert notebook.run("sum(range(1_000_000))").value == 499999500000
+        assert notebook.run("sum(range(500_000))").value == 124999750000  # about half of it
 
 
 @pytest.mark.parametrize(
