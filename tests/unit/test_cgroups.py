@@ -17,7 +17,7 @@ from quire.core.errors import Failed
 from quire.runtimes.sandbox import cgroups
 from quire.runtimes.sandbox.cgroups import Cgroup, Cgroups
 from tests.support.external_programs import missing
-from tests.support.waiting import wait_until
+from tests.support.waiting import DEADLINE, wait_until
 
 _V1 = """
 24 1 0:22 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
@@ -110,6 +110,33 @@ def test_a_group_for_each_kernel_and_none_left(tmp_path: Path) -> None:
     groups.give_back(three)
     groups.close()
     assert not own.exists()
+
+
+def test_a_group_that_was_given_back_is_not_made_again_by_a_late_process(tmp_path: Path) -> None:
+    """A start that is cancelled gives its group back while a thread still adds the kernel's process to it."""
+    groups = Cgroups([(tmp_path, 1)], "quire_1_a")
+    group = groups.make()
+    groups.give_back(group)
+    with pytest.raises(FileNotFoundError):
+        groups.add(group, 4321)
+    groups.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_closing_removes_groups_that_were_not_given_back_and_waits_for_their_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cgroups, "_CLOSE_S", DEADLINE)
+    groups = Cgroups([(tmp_path, 1)], "quire_1_a")
+    groups.make()
+    dying = groups.make().folders[0][0] / "a process that is not yet gone"
+    dying.mkdir()
+    with ThreadPoolExecutor(1) as threads:
+        closing = threads.submit(groups.close)
+        wait_until(lambda: not (tmp_path / "quire_1_a" / "kernel-1").exists(), "the empty group is removed")
+        dying.rmdir()
+        closing.result()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_group_that_cannot_be_made_is_a_failed_kernel(tmp_path: Path) -> None:

@@ -78,10 +78,16 @@ class PythonKernel:
             await walls.join(kernel._live.pid)  # which may have been forked before
         except BaseException:
             joining.cancel()
-            await asyncio.shield(keeper.close())
-            walls.close()
+            await asyncio.shield(cls._abandon(keeper, walls))
             raise
         return kernel
+
+    @staticmethod
+    async def _abandon(keeper: Keeper, walls: Walls) -> None:
+        try:
+            await keeper.close()
+        finally:
+            walls.close()
 
     async def enter(self, spec: KernelSpec, ipython: str = "") -> None:
         """Become this notebook's: its folder, its limits, its walls. `ipython` is a folder with IPython for an

@@ -201,4 +201,4 @@ class PythonRuntime:
         await asyncio.gather(*(kernel.close() for kernel in self._spares))
         await asyncio.gather(*(zygote.close() for zygote in self._zygotes.values()))
         if isinstance(self._cgroups, Cgroups):
-            self._cgroups.close()
+            await asyncio.to_thread(self._cgroups.close)

@@ -25,6 +25,8 @@ from quire.core.errors import Failed
 _PREFIX = "quire_"
 _FILES = {1: ("memory.limit_in_bytes", "pids.max", "cgroup.procs"), 2: ("memory.max", "pids.max", "cgroup.procs")}
 _SPARE = 500  # processes beyond a notebook's own: its checkpoints, its keeper
+_CLOSE_S = 2.0  # how long closing waits for processes that were killed to leave their group
+_CLOSE_PAUSE_S = 0.01
 _LOCK_TRIES = 100
 _LOCK_PAUSE_S = 0.001  # a server that starts holds a group locked while it finds out whose it is
 
@@ -72,6 +74,7 @@ class Cgroups:
         self._own: list[_ServerGroup] = []
         self._name = name
         self._number = 0
+        self._used: set[Cgroup] = set()
         self._left: list[Cgroup] = []  # some process of theirs was not yet gone
         self._making = threading.Lock()
         try:
@@ -100,7 +103,9 @@ class Cgroups:
         self._left = [group for group in self._left if not group.remove()]
         made = Cgroup(tuple((own.folder / f"kernel-{self._number}", own.kind) for own in self._own))
         try:
-            self._create(made)
+            with self._making:
+                self._used.add(made)
+                self._create(made)
         except OSError as error:
             raise Failed(f"A kernel could not be given a control group: {error}.") from error
         return made
@@ -110,27 +115,36 @@ class Cgroups:
         try:
             group.add(pid)
         except FileNotFoundError:
-            self._create(group)
+            with self._making:
+                if group not in self._used:
+                    raise  # it was given back: whoever asked is late
+                self._create(group)
             group.add(pid)
 
     def _create(self, group: Cgroup) -> None:
-        with self._making:
-            try:
-                group.create()
-            except FileNotFoundError:
-                for at, own in enumerate(self._own):
-                    if not own.exists():
-                        self._own[at] = _ServerGroup.create(own.folder, own.kind)
-                        os.close(own.lock)
-                group.create()
+        try:
+            group.create()
+        except FileNotFoundError:
+            for at, own in enumerate(self._own):
+                if not own.exists():
+                    self._own[at] = _ServerGroup.create(own.folder, own.kind)
+                    os.close(own.lock)
+            group.create()
 
     def give_back(self, group: Cgroup) -> None:
+        with self._making:
+            self._used.discard(group)
         if not group.remove():
             self._left.append(group)
 
     def close(self) -> None:
-        for group in self._left:
-            group.remove()
+        """Waits a moment for processes that were killed and have not yet left their group."""
+        with self._making:
+            left = [*self._left, *self._used]
+            self._used.clear()
+        until = time.monotonic() + _CLOSE_S
+        while (left := [group for group in left if not group.remove()]) and time.monotonic() < until:
+            time.sleep(_CLOSE_PAUSE_S)
         for own in self._own:
             with contextlib.suppress(OSError):
                 own.folder.rmdir()
