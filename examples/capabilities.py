@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 import quire
-from quire.core.errors import Failed
+from quire.core.errors import OperationFailed
 from quire.core.model import CellState
 
 SERVER = """
@@ -39,7 +39,7 @@ async def work(data_dir: str) -> None:
         # a command that does not serve MCP raises an error with its output, and nothing is installed
         try:
             await q.install_capability("shop", command=[sys.executable, "-c", "exit('closed today')"])
-        except Failed as error:
+        except OperationFailed as error:
             assert "closed today" in str(error) and await q.capabilities() == {}
         else:
             raise AssertionError("what is no server was installed")

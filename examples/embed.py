@@ -4,7 +4,7 @@ import asyncio
 import tempfile
 
 import quire
-from quire.core.errors import NotFound, Refused
+from quire.core.errors import InvalidRequest, NotFound
 from quire.core.model import CellState, OutputType
 
 
@@ -34,7 +34,7 @@ async def work(data_dir: str) -> None:
 
         # value() returns only what JSON represents; errors of Quire are exceptions
         await book.add_cell("seen = {1, 2}")
-        for name, error in (("seen", Refused), ("nothing", NotFound)):
+        for name, error in (("seen", InvalidRequest), ("nothing", NotFound)):
             try:
                 await book.value(name)
             except error:

@@ -4,7 +4,7 @@ import asyncio
 import tempfile
 
 import quire
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 
 
 async def work(data_dir: str) -> None:
@@ -20,7 +20,7 @@ async def work(data_dir: str) -> None:
         assert [entry.name for entry in (await book.files.list()).entries] == ["in", "out.bin"]
         try:
             await book.files.read("../../quire.db")
-        except Refused:
+        except InvalidRequest:
             pass
         else:
             raise AssertionError("it was read")

@@ -4,7 +4,7 @@ import asyncio
 import tempfile
 
 import quire
-from quire.core.errors import NotFound, Refused
+from quire.core.errors import InvalidRequest, NotFound
 from quire.core.model import CellState
 from quire.frontends.python import Quire
 
@@ -102,7 +102,7 @@ with zipfile.ZipFile("greeting-1.0-py3-none-any.whl", "w") as wheel:
 
 async def refusals(q: Quire) -> None:
     # impossible requests are refused, and nothing changes
-    for notebook, to, error in (("prices", 99, NotFound), ("never run", 0, Refused)):
+    for notebook, to, error in (("prices", 99, NotFound), ("never run", 0, InvalidRequest)):
         try:
             await (await q.notebook(notebook)).rollback(to)
         except error:

@@ -20,7 +20,7 @@ from quire.core.capabilities.registry import Capabilities
 from quire.core.checkpoints.autosave import Saving
 from quire.core.checkpoints.restorer import Durable
 from quire.core.checkpoints.timeline import Timeline
-from quire.core.errors import Failed, Refused
+from quire.core.errors import InvalidRequest, OperationFailed
 from quire.core.kernels.admission import Room
 from quire.core.kernels.idle import Idle
 from quire.core.kernels.inspector import Questions
@@ -73,7 +73,7 @@ def runtimes(settings: Settings) -> list[str]:
     """The names of those there can be on this platform; the first is meant where none is named."""
     there = RUNTIMES if sys.platform == "linux" else RUNTIMES[1:]
     if settings.runtime not in there and "runtime" in settings.model_fields_set:
-        raise Refused(f"The setting runtime is {settings.runtime}: {_LINUX}")
+        raise InvalidRequest(f"The setting runtime is {settings.runtime}: {_LINUX}")
     return list(dict.fromkeys((settings.runtime if settings.runtime in there else there[0], *there, JUPYTER)))
 
 
@@ -237,7 +237,7 @@ def _stores(settings: Settings) -> tuple[Store, Blobs, Installed, Shares]:
         store = SqlStore(settings.data_dir)
         return store, FileBlobs(settings.data_dir / "blobs"), store.capabilities, store.shares
     except OSError as error:
-        raise Failed(
+        raise OperationFailed(
             f"The data directory {settings.data_dir} cannot be used: {error.strerror}. Set data_dir to another."
         ) from error
 
@@ -250,7 +250,7 @@ def _snapshots(settings: Settings, stack: AsyncExitStack) -> Snapshots | None:
     try:
         snapshots = FileSnapshots(settings.data_dir / "snapshots")
     except OSError as error:
-        raise Failed(
+        raise OperationFailed(
             f"The data directory {settings.data_dir} cannot be used: {error.strerror}. Set data_dir to another."
         ) from error
     stack.push_async_callback(snapshots.close)
@@ -347,7 +347,7 @@ def assets(settings: Settings, progress: Callable[[str], None]) -> None:
     from quire.runtimes.wasm.host.languages import load as load_language
 
     if importlib.util.find_spec("wasmtime") is None:
-        raise Failed("The programs are compiled by wasmtime: pip install 'quire[wasm]'.")
+        raise OperationFailed("The programs are compiled by wasmtime: pip install 'quire[wasm]'.")
     for name in RUNTIMES[1:]:
         language = load_language(_program(name, settings), settings.assets_dir, progress)
         progress(f"{name}: {', '.join((language.version, *language.packages))}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from quire import __version__
 from quire.compose import RUNTIMES, app, runtimes
 from quire.core.app import App
-from quire.core.errors import Failed, Refused
+from quire.core.errors import InvalidRequest, OperationFailed
 from quire.core.limits.sandbox_layers import sentence
 from quire.core.model import LOCAL, Layer
 from quire.settings import Settings
@@ -26,14 +26,14 @@ async def examine(settings: Settings) -> list[Finding]:
             usual = runtimes(settings)[0]
             said = await running.kernels.about(usual)
             if said.why_not:
-                raise Failed(said.why_not)
+                raise OperationFailed(said.why_not)
             loaded = ", ".join(said.packages) or "nothing"
             found.append(("kernels", True, f"Python {said.version} ({settings.python})"))
             found.append(("preloaded", None, f"{loaded} (of {', '.join(settings.preload)})"))
             found += [_wall(layer, settings.sandbox) for layer in said.layers]
             found += [await _guests(running, name, settings.sandbox) for name in RUNTIMES[1:] if name != usual]
         found.append(("recovery", *await _recovers(settings)))
-    except (Failed, Refused) as error:
+    except (OperationFailed, InvalidRequest) as error:
         found.append(("start", False, str(error)))
     return found
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from quire.clients.jupyter.servers import Address, Link, Links, Server, Servers
-from quire.core.errors import Failed
+from quire.core.errors import OperationFailed
 from quire.core.ops.change_bus import Change, Feed
 from quire.core.ports.store import Blobs, Store
 from quire.runtimes.jupyter.room import JupyterRoom
@@ -65,7 +65,7 @@ def open_temporary() -> TemporaryStore:
         return TemporaryStore()
     except OSError as error:
         folder = tempfile.gettempdir()
-        raise Failed(
+        raise OperationFailed(
             f"The temporary folder {folder} cannot be used: {error.strerror}. Set TMPDIR to another."
         ) from error
 
@@ -77,7 +77,7 @@ def _reach(url: str, token: str) -> Link:
 
 
 def secret(value: str) -> str:
-    """A token as it is, or as env:NAME or file:/path refers to it. Raises Failed where there is nothing."""
+    """A token as it is, or as env:NAME or file:/path refers to it. Raises OperationFailed where there is nothing."""
     from quire.capabilities.secrets import Secrets
 
     return Secrets(os.environ).resolve(value)

@@ -12,7 +12,7 @@ from pathlib import Path
 from quire.core.capabilities.approvals import ApprovalRules
 from quire.core.capabilities.model import Approve
 from quire.core.checkpoints.autosave import SavingRules
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 from quire.core.kernels.idle import IdleRules
 from quire.core.kernels.pool import KernelRules
 from quire.core.limits.network_rules import still_granted
@@ -27,15 +27,15 @@ _OLDEST = (3, 11)  # Python that kernels run on
 
 
 def check(settings: Settings, *, kernels: bool) -> None:
-    """Raises Refused for settings that cannot work together or on this machine, before anything is started."""
+    """Raises InvalidRequest for settings that cannot work together or on this machine, before anything is started."""
     workspace(settings)
     if not kernels:
         return
     for mount in mounts(settings):
         if not os.path.lexists(mount.path):
-            raise Refused(f"Setting 'mounts' cannot name {mount.path!r}: there is no such folder.")
+            raise InvalidRequest(f"Setting 'mounts' cannot name {mount.path!r}: there is no such folder.")
     if "python" in settings.model_fields_set and (why_not := _why_no_interpreter(settings.python)):
-        raise Refused(f"Setting 'python' cannot be {settings.python!r}: {why_not}.")
+        raise InvalidRequest(f"Setting 'python' cannot be {settings.python!r}: {why_not}.")
 
 
 def _why_no_interpreter(named: str) -> str:
@@ -115,7 +115,7 @@ def approvals(settings: Settings) -> ApprovalRules:
 
 def workspace(settings: Settings) -> Callable[[Notebook], str]:
     if settings.auth != "none" and settings.workspace is not None:
-        raise Refused("With auth every notebook needs a folder of its own: unset the setting workspace.")
+        raise InvalidRequest("With auth every notebook needs a folder of its own: unset the setting workspace.")
 
     one, made = settings.workspace, str(settings.data_dir / "workspaces")  # asked for several times in each call
 

@@ -18,7 +18,7 @@ from fastmcp import Client
 
 import quire
 from quire.core.app import App
-from quire.core.errors import Failed, NotFound, Refused
+from quire.core.errors import InvalidRequest, NotFound, OperationFailed
 from quire.core.model import LOCAL
 from quire.notebook_format import ipynb
 from tests.support.servers import call, http_client, http_server, in_process_client, text
@@ -365,7 +365,7 @@ async def test_documents_in_a_python_program(data_dir: Path, tmp_path: Path) -> 
         await book.mirror("")
         with pytest.raises(NotFound, match="There is no file"):
             await book.load(tmp_path / "none.ipynb")
-        with pytest.raises(Refused, match="not a valid ipynb"):
+        with pytest.raises(InvalidRequest, match="not a valid ipynb"):
             await book.load("{}")
-        with pytest.raises(Failed, match="could not be written"):
+        with pytest.raises(OperationFailed, match="could not be written"):
             await book.mirror(tmp_path / "in.ipynb" / "x.ipynb")

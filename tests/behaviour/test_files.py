@@ -13,7 +13,7 @@ from fastmcp import Client
 
 import quire
 from quire.core.app import App
-from quire.core.errors import NotFound, Refused
+from quire.core.errors import InvalidRequest, NotFound
 from quire.core.model import LOCAL, Notebook, NotebookId
 from tests.support.notebooks import Book, new_book
 from tests.support.servers import SharedServer, call, http_client, http_server, in_process_client, text
@@ -193,7 +193,7 @@ async def test_an_old_notebook_called_files_is_found_and_a_new_one_refused(app: 
     older = Notebook(id=NotebookId("1" * 32), name="files", owner=LOCAL, runtime="python", created_at=0)
     await app.notebooks._store.create_notebook(older)
     assert (await app.notebooks.named(LOCAL, "files")).id == older.id
-    with pytest.raises(Refused, match="reserved"):
+    with pytest.raises(InvalidRequest, match="reserved"):
         await app.notebooks.create(LOCAL, "files")
 
 
@@ -207,7 +207,7 @@ async def test_python_has_the_files_of_a_notebook(data_dir: Path) -> None:
         assert await book.files.read("a/x.bin", 10, 5) == BINARY[10:15]
         assert [each.name for each in (await book.files.list("a")).entries] == ["t.txt", "x.bin"]
         assert (await (await book.add_cell("print(open('a/t.txt').read())")).text()) == "täxt!"
-        with pytest.raises(Refused):
+        with pytest.raises(InvalidRequest):
             await book.files.read("../x")
         with pytest.raises(NotFound):
             await book.files.read("nothing")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import quire
-from quire.core.errors import NotFound, Refused
+from quire.core.errors import InvalidRequest, NotFound
 from quire.core.model import CellState, OutputType
 
 
@@ -30,7 +30,7 @@ async def test_a_value_that_json_cannot_say_or_is_not_there_is_refused(data_dir:
     async with quire.open(data_dir=data_dir) as q:
         book = await q.notebook()
         await book.add_cell("s = {1, 2}")
-        with pytest.raises(Refused, match="set of 2"):
+        with pytest.raises(InvalidRequest, match="set of 2"):
             await book.value("s")
         with pytest.raises(NotFound, match="no variable 'nothing'"):
             await book.value("nothing")
@@ -117,7 +117,7 @@ async def test_a_notebook_is_shared_and_anothers_is_found_by_its_owner(data_dir:
         assert await book.share("carol@id.test", "write") == await book.shares()
         assert await book.share("bob", "none") == {"carol@id.test": "write"}
         for whom, access in (("local", "read"), ("a b", "read"), ("bob", "own")):
-            with pytest.raises(Refused):
+            with pytest.raises(InvalidRequest):
                 await book.share(whom, access)
         assert await book.shares() == {"carol@id.test": "write"}
         assert (await q.notebook("local/x")).name == "x"

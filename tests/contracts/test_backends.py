@@ -19,7 +19,7 @@ import pytest
 
 from quire.capabilities.connections import McpBackends, McpConnection
 from quire.core.capabilities.model import Backend
-from quire.core.errors import CallTimeout, Failed, Lost, WrongArguments
+from quire.core.errors import CallTimeout, ConnectionLost, OperationFailed, WrongArguments
 from quire.wire.messages import shallow
 from tests.support.backend_listener import Heard, misbehaving
 from tests.support.backends import BACKENDS
@@ -50,7 +50,7 @@ async def connected(
 async def refusal(backend: Backend, *, timeout: float = CONNECT, **environment: str) -> str:
     """What is said where it cannot be connected to; and nothing of it runs on."""
     before = set(processes_of(os.getpid()))
-    with pytest.raises(Failed) as failed:
+    with pytest.raises(OperationFailed) as failed:
         await backends(**environment).connect(backend, Heard(), timeout=timeout)
     assert set(processes_of(os.getpid())) <= before
     assert failed.value.__cause__ is None
@@ -247,7 +247,7 @@ async def nothing_sleeps(connection: McpConnection) -> None:
 async def test_arguments_that_json_cannot_say_are_refused_here() -> None:
     async with connected(misbehaving("behaves")) as connection:
         for bad in (float("nan"), {1, 2}, b"bytes"):
-            with pytest.raises(Failed, match="cannot be sent as JSON"):
+            with pytest.raises(OperationFailed, match="cannot be sent as JSON"):
                 await call(connection, "poke", value=bad)
         assert texts(await call(connection, "poke")) == ["call 1"]
 
@@ -266,7 +266,7 @@ async def test_resources_and_prompts_can_be_read(good: Connected) -> None:
     said = await connection.prompt("greet", {"who": "Bob"}, timeout=DEADLINE)
     assert said["messages"][0]["content"]["text"] == "Say hello to Bob."
     assert said["description"] == "A greeting."
-    with pytest.raises(Failed, match="nowhere"):
+    with pytest.raises(OperationFailed, match="nowhere"):
         await connection.read("nowhere://x", timeout=DEADLINE)
 
 
@@ -274,7 +274,7 @@ async def test_a_server_without_resources_and_prompts_has_none() -> None:
     async with connected(misbehaving("behaves")) as connection:
         assert await connection.resources(timeout=DEADLINE) == {"resources": [], "templates": []}
         assert await connection.prompts(timeout=DEADLINE) == {"prompts": []}
-        with pytest.raises(Failed, match="no resources/read"):
+        with pytest.raises(OperationFailed, match="no resources/read"):
             await connection.read("x://y", timeout=DEADLINE)
 
 
@@ -436,10 +436,10 @@ async def test_a_backend_that_is_killed_ends_every_call_in_flight(which: str) ->
                 await asyncio.sleep(0.02)
             os.kill(server if which == "the server" else launcher, signal.SIGKILL)
             ended = await asyncio.gather(*calls, return_exceptions=True)
-        assert {type(end) for end in ended} == {Lost}
+        assert {type(end) for end in ended} == {ConnectionLost}
         assert "was killed by SIGKILL" in str(ended[0])
         await heard.until(lambda: heard.losses)
-        with pytest.raises(Lost, match="was killed by SIGKILL"):
+        with pytest.raises(ConnectionLost, match="was killed by SIGKILL"):
             await call(connection, "echo", text="hi")
     assert not alive(server) and not alive(launcher)
     assert len(heard.losses) == 1
@@ -450,7 +450,7 @@ async def test_a_backend_that_dies_of_a_call_is_quoted() -> None:
     async with connected(misbehaving("dies", "3"), heard) as connection:
         assert texts(await call(connection, "poke")) == ["call 1"]
         assert texts(await call(connection, "poke")) == ["call 2"]
-        with pytest.raises(Lost, match="was killed by SIGKILL"):
+        with pytest.raises(ConnectionLost, match="was killed by SIGKILL"):
             await call(connection, "poke")
         await heard.until(lambda: heard.losses)
         assert "out of memory" in heard.losses[0]
@@ -466,9 +466,9 @@ async def test_a_web_server_that_ends_ends_every_call_in_flight() -> None:
                     await asyncio.sleep(0.02)
                 process.kill()
                 ended = await asyncio.gather(*calls, return_exceptions=True)
-            assert {type(end) for end in ended} == {Lost}
+            assert {type(end) for end in ended} == {ConnectionLost}
             await heard.until(lambda: heard.losses)
-            with pytest.raises(Lost):
+            with pytest.raises(ConnectionLost):
                 await call(connection, "echo", text="hi")
     assert len(heard.losses) == 1
 
@@ -477,7 +477,7 @@ async def test_a_backend_that_hears_no_more_is_lost() -> None:
     heard = Heard()
     async with connected(misbehaving("earless"), heard) as connection:
         first = asyncio.create_task(call(connection, "poke"))
-        with pytest.raises(Lost, match="stopped listening"):
+        with pytest.raises(ConnectionLost, match="stopped listening"):
             await first
         await heard.until(lambda: heard.losses)
 
@@ -496,9 +496,9 @@ async def test_a_backend_that_hears_no_more_is_lost() -> None:
 )
 async def test_a_call_that_a_web_server_refuses_fails_alone(status: int, body: str, words: str) -> None:
     async with web_server(status, body) as url, connected(Backend(url=url)) as connection:
-        with pytest.raises(Failed, match=words) as failed:
+        with pytest.raises(OperationFailed, match=words) as failed:
             await call(connection, "refused")
-        assert type(failed.value) is Failed
+        assert type(failed.value) is OperationFailed
         assert texts(await call(connection, "poke")) == ["hi"]
 
 
@@ -546,23 +546,23 @@ async def web_server(status: int, body: str) -> AsyncIterator[str]:
 async def test_answers_that_are_no_results_fail_one_by_one() -> None:
     async with connected(misbehaving("garbage")) as connection:
         for words in ("neither a result", "no list of objects", "no list of objects", "no list of objects"):
-            with pytest.raises(Failed, match=words):
+            with pytest.raises(OperationFailed, match=words):
                 await call(connection, "poke")
-        with pytest.raises(Failed):
+        with pytest.raises(OperationFailed):
             await call(connection, "poke", _timeout=1.0)
         assert (await call(connection, "poke")).content == [{"type": "text"}]
 
 
 async def test_an_error_comes_with_the_servers_words() -> None:
     async with connected(misbehaving("errors")) as connection:
-        with pytest.raises(Failed) as failed:
+        with pytest.raises(OperationFailed) as failed:
             await call(connection, "poke")
-        assert type(failed.value) is Failed and str(failed.value) == "the table is locked."
+        assert type(failed.value) is OperationFailed and str(failed.value) == "the table is locked."
 
 
 async def test_an_answer_longer_than_any_may_be_is_refused() -> None:
     async with connected(misbehaving("wide")) as connection:
-        with pytest.raises(Failed, match="longer than 64 MB"):
+        with pytest.raises(OperationFailed, match="longer than 64 MB"):
             await call(connection, "poke")
 
 
@@ -585,7 +585,7 @@ async def test_close_ends_all_processes_without_a_loss_event() -> None:
     await asyncio.gather(connection.close(), connection.close())
     assert not any(alive(process) for process in family)
     assert heard.losses == []
-    with pytest.raises(Lost, match="closed"):
+    with pytest.raises(ConnectionLost, match="closed"):
         await call(connection, "poke")
 
 
@@ -597,7 +597,7 @@ async def test_closing_ends_calls_in_flight(good_backend: Backend) -> None:
             while (await call(connection, "asleep")).structured != {"result": ["closing"]}:
                 await asyncio.sleep(0.02)
             await connection.close()
-            with pytest.raises(Lost):
+            with pytest.raises(ConnectionLost):
                 await waiting
     assert heard.losses == []
 
@@ -665,7 +665,7 @@ async def test_secret_is_resolved_for_the_backend_and_redacted() -> None:
         result = await call(connection, "poke")
         said += [str(result.content), str(result.structured)]
         for _ in range(2):
-            with pytest.raises(Failed) as failed:
+            with pytest.raises(OperationFailed) as failed:
                 await call(connection, "poke")
             said.append(str(failed.value))
         await heard.until(lambda: heard.losses)

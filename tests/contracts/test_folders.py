@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from quire.core.errors import Failed, NotFound, QuireError, Refused
+from quire.core.errors import InvalidRequest, NotFound, OperationFailed, QuireError
 from quire.safe_open.by_descriptor import FdWalker
 from quire.safe_open.by_name import PathWalker
 from quire.stores import folders
@@ -82,7 +82,7 @@ async def test_mode_and_owner_stay_when_a_file_is_replaced(disk: DiskFolders, ho
     await disk.write(str(home), ("run",), b"new", append=False)
     assert (home / "run").stat().st_mode & 0o7777 == 0o750  # but not whose rights it runs with
     (home / "run").chmod(0o400)
-    with pytest.raises(Refused, match="read-only"):
+    with pytest.raises(InvalidRequest, match="read-only"):
         await disk.write(str(home), ("run",), b"newer", append=False)
     assert (home / "run").read_text() == "new"
 
@@ -144,9 +144,9 @@ async def test_what_is_not_a_plain_file_of_one_name_is_neither_read_nor_written(
 ) -> None:
     steps = plant(home, outside, trick)
     for append in (False, True):
-        with pytest.raises(Refused):
+        with pytest.raises(InvalidRequest):
             await disk.write(str(home), steps, b"overwritten", append=append)
-    with pytest.raises(Refused):
+    with pytest.raises(InvalidRequest):
         await disk.read(str(home), steps, 0, 100)
     assert (outside / "secret").read_text() == "secret" and os.listdir(outside) == ["secret"]
 
@@ -192,7 +192,7 @@ async def test_a_folder_exchanged_for_a_link_again_and_again_never_leads_out(
                 else:
                     await disk.write(str(home), ("f", "secret"), b"mine", append=False)
                 reached += 1
-            except (Refused, NotFound, Failed):
+            except (InvalidRequest, NotFound, OperationFailed):
                 refused += 1
             if reached > 20 and refused > 20:
                 break
@@ -207,9 +207,9 @@ async def test_a_folder_exchanged_for_a_link_again_and_again_never_leads_out(
 async def test_names_that_mean_something_else_on_windows_are_refused_by_names(home: Path, name: str) -> None:
     disk = DiskFolders(PathWalker())
     for steps in ((name,), (name, "x"), ("x", name)):
-        with pytest.raises(Refused, match="cannot be a name of a file on this system"):
+        with pytest.raises(InvalidRequest, match="cannot be a name of a file on this system"):
             await disk.write(str(home), steps, b"", append=False)
-    with pytest.raises(Refused, match="cannot be a name"):
+    with pytest.raises(InvalidRequest, match="cannot be a name"):
         await disk.read(str(home), (name,), 0, 10)
     assert [each.name for each in home.rglob("*")] in ([], ["x"])
 
@@ -311,6 +311,6 @@ async def test_a_write_that_fails_leaves_what_was_there_and_nothing_beside_it(
 
     monkeypatch.setattr(folders, "_write_all", full)
     for append in (False, True):
-        with pytest.raises(Failed, match="No space left on device"):
+        with pytest.raises(OperationFailed, match="No space left on device"):
             await disk.write(str(home), ("x",), b"new", append=append)
     assert (home / "x").read_text() == "old" and os.listdir(home) == ["x"]

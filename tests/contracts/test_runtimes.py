@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import quire
-from quire.core.errors import Failed, Refused
+from quire.core.errors import InvalidRequest, OperationFailed
 from quire.frontends.python import Notebook, Quire
 from tests.support.wasm.assets import assets_dir, science_assets_dir
 
@@ -225,10 +225,10 @@ async def test_elsewhere_than_on_linux_notebooks_are_in_webassembly(
     async with quire.open(tmp_path / "data", **settings) as opened:
         book = await opened.create("new")
         assert await (await book.add_cell("import sys\nsys.platform")).text() == "'wasi'"
-        with pytest.raises(Refused, match="no runtime 'python'; there is wasm-python, wasm-javascript"):
+        with pytest.raises(InvalidRequest, match="no runtime 'python'; there is wasm-python, wasm-javascript"):
             await opened.create("another", runtime="python")
-        with pytest.raises(Failed, match="one of the runtime python: it needs Linux"):
+        with pytest.raises(OperationFailed, match="one of the runtime python: it needs Linux"):
             await (await opened.notebook("old")).add_cell("1")
-    with pytest.raises(Refused, match="The setting runtime is python: it needs Linux"):
+    with pytest.raises(InvalidRequest, match="The setting runtime is python: it needs Linux"):
         async with quire.open(tmp_path / "data", runtime="python", **settings):
             pass

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from quire.core.errors import Failed
+from quire.core.errors import OperationFailed
 from quire.core.model import Notebook, NotebookId, Principal
 from quire.core.notebooks.access import Access
 from quire.core.ports.store import Shares, Store
@@ -65,6 +65,6 @@ async def test_shares_outlive_the_server_and_a_notebook_that_is_cleared(tmp_path
     await store.close()
     again = SqlStore(tmp_path)
     assert await again.shares.shared_with(BOB) == [(book, Access.READ)]
-    with pytest.raises(Failed):
+    with pytest.raises(OperationFailed):
         await again.shares.put(NotebookId("nothing"), BOB, Access.READ)
     await again.close()

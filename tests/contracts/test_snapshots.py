@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from quire.core.errors import Failed
+from quire.core.errors import OperationFailed
 from quire.core.model import Loss, NotebookId, RunId
 from quire.core.ports.snapshots import Snapshots
 from quire.stores.snapshots.store import FileSnapshots
@@ -123,7 +123,7 @@ async def test_dropped_ones_are_gone_at_once_and_their_bytes_after_a_sweep(store
     one, two = await keep(store, [noise(10, MIB)]), await keep(store, [noise(11, 3 * MIB)])
     await store.drop([two.id, two.id])
     assert await store.of(BOOK) == [one]
-    with pytest.raises(Failed, match="no longer there"):
+    with pytest.raises(OperationFailed, match="no longer there"):
         await store.open(two)
     before = on_disk(tmp_path)
     dry = await store.sweep(dry=True)
@@ -209,7 +209,7 @@ async def test_a_base_that_was_swept_meanwhile_is_said(store: Snapshots) -> None
     await store.drop([base.id])
     await store.sweep()
     written = snapshot_drafts.of([noise(15, MIB)], snapshot_drafts.known_to(draft.base)).write(draft.file)
-    with pytest.raises(Failed, match=r"is not there\. The last snapshot stands"):
+    with pytest.raises(OperationFailed, match=r"is not there\. The last snapshot stands"):
         await store.publish(draft, written, run=None, name="")
     store.abandon(draft)
     assert await load(store, await keep(store, [noise(15, MIB)], base=base)) == [noise(15, MIB)]
@@ -248,7 +248,7 @@ async def test_no_descriptor_is_left_open(store: Snapshots) -> None:
     for seed in range(5):
         await load(store, await keep(store, [noise(seed, MIB)], base=first))
         await store.sweep()
-        with pytest.raises(Failed):
+        with pytest.raises(OperationFailed):
             await snapshot_drafts.offer(store, snapshot_drafts.Writing(wholes=[chunks.Whole(5, (bytes(32),))]))
     assert len(os.listdir("/proc/self/fd")) == before
 

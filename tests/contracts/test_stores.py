@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from quire.core.errors import NotFound, Refused, Stale
+from quire.core.errors import InvalidRequest, NotFound, VersionConflict
 from quire.core.model import (
     LOCAL,
     Blob,
@@ -78,7 +78,7 @@ async def test_a_notebook_is_found_by_owner_and_name(store: Store) -> None:
 
 async def test_a_name_is_given_once(store: Store) -> None:
     await store.create_notebook(a_notebook())
-    with pytest.raises(Refused, match="already"):
+    with pytest.raises(InvalidRequest, match="already"):
         await store.create_notebook(a_notebook())
 
 
@@ -99,18 +99,18 @@ async def test_cells_are_numbered_without_gaps_whatever_happens(store: Store) ->
 async def test_a_place_past_the_end_is_refused_and_nothing_changes(store: Store) -> None:
     book, cells = await filled(store, "a")
     for place in (-1, 3):
-        with pytest.raises(Refused, match="no place"):
+        with pytest.raises(InvalidRequest, match="no place"):
             await store.add_cells(book.id, [NewCell(source="x")], at=place, limit=100)
-        with pytest.raises(Refused, match="no place"):
+        with pytest.raises(InvalidRequest, match="no place"):
             await store.move_cell(book.id, cells[0].id, place)
     assert await sources(store, book) == ["a"]
 
 
 async def test_the_limit_of_cells_holds_for_all_or_none(store: Store) -> None:
     book, _ = await filled(store, "a", "b")
-    with pytest.raises(Refused, match="max_cells"):
+    with pytest.raises(InvalidRequest, match="max_cells"):
         await store.add_cells(book.id, [NewCell(source="c"), NewCell(source="d")], at=None, limit=3)
-    with pytest.raises(Refused, match="max_cells"):
+    with pytest.raises(InvalidRequest, match="max_cells"):
         await store.begin_run(book.id, NewCell(source="c"), a_run(), limit=2)
     assert await sources(store, book) == ["a", "b"]
     found = await store.find_notebook(LOCAL, "book")
@@ -135,7 +135,7 @@ async def test_an_edit_counts_versions_and_a_stale_one_is_refused_with_the_newer
     book, cells = await filled(store, "a")
     assert (await store.edit_cell(book.id, cells[0].id, Edit(source="b"), None)).version == 2
     assert (await store.edit_cell(book.id, cells[0].id, Edit(source="c"), 2)).version == 3
-    with pytest.raises(Stale, match=r"(?s)version 3.*\nc"):
+    with pytest.raises(VersionConflict, match=r"(?s)version 3.*\nc"):
         await store.edit_cell(book.id, cells[0].id, Edit(source="d"), 2)
     assert await sources(store, book) == ["c"]
 
@@ -456,19 +456,19 @@ async def test_damaged_bytes_are_said_to_be_damaged(tmp_path: Path) -> None:
 def test_a_database_of_a_newer_quire_is_refused(tmp_path: Path) -> None:
     import sqlite3
 
-    from quire.core.errors import Failed
+    from quire.core.errors import OperationFailed
 
     with sqlite3.connect(tmp_path / "quire.db") as database:
         database.execute("PRAGMA user_version = 999")
-    with pytest.raises(Failed, match="newer Quire"):
+    with pytest.raises(OperationFailed, match="newer Quire"):
         SqlStore(tmp_path)
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
-    from quire.core.errors import Failed
+    from quire.core.errors import OperationFailed
 
     (tmp_path / "quire.db").write_bytes(b"not a database at all" * 100)
-    with pytest.raises(Failed, match=r"damaged|cannot be opened"):
+    with pytest.raises(OperationFailed, match=r"damaged|cannot be opened"):
         SqlStore(tmp_path)
 
 

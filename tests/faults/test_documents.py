@@ -20,7 +20,7 @@ from fastmcp.client.transports import StdioTransport
 
 from quire import compose
 from quire.core.app import App
-from quire.core.errors import Failed, Refused
+from quire.core.errors import InvalidRequest, OperationFailed
 from quire.core.model import LOCAL, CellKind, Edit, Notebook
 from quire.core.notebooks import workspaces
 from quire.settings import load
@@ -54,7 +54,7 @@ async def test_a_file_of_500_megabytes_is_refused_unread(tmp_path: Path) -> None
     with (tmp_path / "huge.ipynb").open("wb") as file:
         file.truncate(500_000_000)
     tracemalloc.start()
-    with pytest.raises(Refused, match=r"has 500,000,000 bytes, over the limit of 50,000,000. It was not read"):
+    with pytest.raises(InvalidRequest, match=r"has 500,000,000 bytes, over the limit of 50,000,000. It was not read"):
         await workspaces.read(str(tmp_path), "huge.ipynb")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -63,7 +63,7 @@ async def test_a_file_of_500_megabytes_is_refused_unread(tmp_path: Path) -> None
 
 async def test_a_file_that_says_it_is_empty_and_cannot_be_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / "memory").symlink_to("/proc/self/mem")
-    with pytest.raises(Refused, match="cannot be read: Input/output error"):
+    with pytest.raises(InvalidRequest, match="cannot be read: Input/output error"):
         await workspaces.read_file(tmp_path / "memory")
 
 
@@ -167,7 +167,7 @@ async def test_what_may_not_be_written_is_not_overwritten(data_dir: Path, tmp_pa
         closed = tmp_path / "book.ipynb"
         closed.touch(mode=0o400)
     async with running(data_dir) as (app, book):
-        with pytest.raises(Failed, match=r"could not be written: .* Nothing was changed"):
+        with pytest.raises(OperationFailed, match=r"could not be written: .* Nothing was changed"):
             await app.mirrors.set(book, closed)
         assert (await app.documents.fresh(book)).mirror == "" and app.mirrors.trouble(book) == ""
 

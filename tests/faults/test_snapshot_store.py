@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from quire.core.errors import Failed
+from quire.core.errors import OperationFailed
 from quire.core.model import Snapshot
 from quire.core.ports.snapshots import Snapshots, Written
 from quire.stores.snapshots.packs import unpacked
@@ -62,7 +62,7 @@ async def test_any_byte_of_a_pack_that_changed_is_noticed(store: FileSnapshots, 
     for _ in range(40):
         at = choose.randrange(len(whole))
         pack.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << choose.randrange(8)]) + whole[at + 1 :])
-        with pytest.raises((Failed, BadSnapshot)):  # by the store, or by whoever loads it
+        with pytest.raises((OperationFailed, BadSnapshot)):  # by the store, or by whoever loads it
             await load(store, kept)
     pack.write_bytes(whole)
     assert await load(store, kept) == SMALL
@@ -79,7 +79,9 @@ async def test_any_byte_of_a_manifest_or_its_signature_that_changed_is_noticed(
         for at in choose.sample(range(len(whole)), min(30, len(whole))):
             changed = whole[:at] + bytes([whole[at] ^ 1 << choose.randrange(8)]) + whole[at + 1 :]
             change(tmp_path, f"UPDATE snapshots SET {column} = ?", changed)
-            with pytest.raises(Failed, match=rf"{kept.id} (is not signed by this|cannot be loaded: its manifest)"):
+            with pytest.raises(
+                OperationFailed, match=rf"{kept.id} (is not signed by this|cannot be loaded: its manifest)"
+            ):
                 await store.open(kept)
         change(tmp_path, f"UPDATE snapshots SET {column} = ?", whole)
     assert await load(store, kept) == SMALL
@@ -90,7 +92,7 @@ async def test_a_snapshot_given_to_another_is_not_loaded(store: FileSnapshots, t
     kept = await keep(store, SMALL, run="r1")
     change(tmp_path, f"UPDATE snapshots SET {column} = 'another'")
     given = replace(kept, id="another") if column == "id" else kept  # type: ignore[arg-type]
-    with pytest.raises(Failed, match=r"altered, or copied from elsewhere\. It was not loaded"):
+    with pytest.raises(OperationFailed, match=r"altered, or copied from elsewhere\. It was not loaded"):
         await store.open(given)
 
 
@@ -98,7 +100,7 @@ async def test_a_snapshot_under_a_foreign_key_is_not_loaded(store: FileSnapshots
     kept = await keep(store, SMALL)
     (tmp_path / "key").unlink()
     other = FileSnapshots(tmp_path)
-    with pytest.raises(Failed, match="is not signed by this data directory"):
+    with pytest.raises(OperationFailed, match="is not signed by this data directory"):
         await other.open(kept)
     draft = await other.begin(BOOK, kept)
     assert draft.base == -1
@@ -108,7 +110,7 @@ async def test_a_snapshot_under_a_foreign_key_is_not_loaded(store: FileSnapshots
 
 def test_a_damaged_key_is_said(tmp_path: Path) -> None:
     (tmp_path / "key").write_bytes(b"short")
-    with pytest.raises(Failed, match="key of the snapshots is damaged"):
+    with pytest.raises(OperationFailed, match="key of the snapshots is damaged"):
         FileSnapshots(tmp_path)
 
 
@@ -132,7 +134,7 @@ async def test_an_incomplete_pack_is_said_and_is_no_base(
     warm = await store.begin(BOOK, kept)
     assert warm.base >= 0
     damage(pack_in(tmp_path))
-    with pytest.raises(Failed, match=rf"{kept.id} is damaged: \d+ of its chunks are missing"):
+    with pytest.raises(OperationFailed, match=rf"{kept.id} is damaged: \d+ of its chunks are missing"):
         await store.open(kept)
     draft = await store.begin(BOOK, kept)
     assert draft.base == -1
@@ -149,7 +151,7 @@ async def test_what_a_cut_pack_lacks_stays_missing_whatever_is_written_next(
     kept = await keep(store, SMALL)
     cut(pack_in(tmp_path))
     other = await keep(store, [noise(50, 100_000)])
-    with pytest.raises(Failed, match="chunks are missing"):
+    with pytest.raises(OperationFailed, match="chunks are missing"):
         await store.open(kept)
     assert await load(store, other) == [noise(50, 100_000)]
 
@@ -169,7 +171,7 @@ async def test_what_a_crash_left_behind_is_written_over_or_swept(store: FileSnap
 async def test_a_missing_pack_is_named(store: FileSnapshots, tmp_path: Path) -> None:
     kept = await keep(store, SMALL)
     pack_in(tmp_path).unlink()
-    with pytest.raises(Failed, match=r"\(the pack \w+\.pack is gone\)\. It was not loaded"):
+    with pytest.raises(OperationFailed, match=r"\(the pack \w+\.pack is gone\)\. It was not loaded"):
         await store.open(kept)
 
 
@@ -183,7 +185,7 @@ async def test_a_sweep_of_a_damaged_store_leaves_what_is_whole(store: FileSnapsh
     swept = await store.sweep()
     assert swept.freed >= 3 * MIB and await load(store, kept) == [noise(6, MIB)]
     for each in (lost, gone):
-        with pytest.raises(Failed):
+        with pytest.raises(OperationFailed):
             await store.open(each)
 
 
@@ -198,7 +200,7 @@ async def test_a_damaged_chunk_is_not_copied_by_a_sweep_and_is_stored_again(
         pack.write(b"rotten")
     await store.drop([gone.id])
     assert (await store.sweep()).freed >= 3 * MIB
-    with pytest.raises(Failed, match="1 of its chunks are missing"):
+    with pytest.raises(OperationFailed, match="1 of its chunks are missing"):
         await store.open(kept)
     assert (await store.begin(BOOK, kept)).base == -1
     assert await load(store, await keep(store, [noise(8, MIB)], base=kept)) == [noise(8, MIB)]
@@ -214,9 +216,9 @@ async def test_a_newer_format_asks_for_an_upgrade_and_is_not_swept(store: FileSn
         "UPDATE snapshots SET manifest = ?, signature = ?, format = ?",
         *(zlib.compress(newer), signed, chunks.FORMAT + 1),
     )
-    with pytest.raises(Failed, match=r"newer Quire .*upgrade"):
+    with pytest.raises(OperationFailed, match=r"newer Quire .*upgrade"):
         await store.open(kept)
-    with pytest.raises(Failed, match=r"newer Quire .* Upgrade"):
+    with pytest.raises(OperationFailed, match=r"newer Quire .* Upgrade"):
         await store.sweep()
     assert (await store.begin(BOOK, kept)).base == -1
 
@@ -224,7 +226,7 @@ async def test_a_newer_format_asks_for_an_upgrade_and_is_not_swept(store: FileSn
 def test_an_index_of_a_newer_quire_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "index.db") as database:
         database.execute("PRAGMA user_version = 999")
-    with pytest.raises(Failed, match="newer Quire"):
+    with pytest.raises(OperationFailed, match="newer Quire"):
         FileSnapshots(tmp_path)
 
 
@@ -392,7 +394,7 @@ async def test_a_draft_that_lies_is_refused_and_nothing_of_it_is_kept(
     size = pack_in(tmp_path).stat().st_size
     writing = snapshot_drafts.of([noise(20, 1000), noise(21, 200_000)])
     lie(writing)
-    with pytest.raises(Failed, match=r"^The snapshot was not kept: .*\. The last snapshot stands\.$"):
+    with pytest.raises(OperationFailed, match=r"^The snapshot was not kept: .*\. The last snapshot stands\.$"):
         await offer(store, writing)
     await unchanged(store, tmp_path, kept, size)
     assert (await store.sweep(dry=True)).chunks == 0
@@ -415,7 +417,7 @@ async def test_a_draft_that_lies_is_refused_and_nothing_of_it_is_kept(
 async def test_sizes_that_are_not_the_files_are_refused(store: FileSnapshots, tmp_path: Path, written: Written) -> None:
     kept = await keep(store, SMALL)
     size = pack_in(tmp_path).stat().st_size
-    with pytest.raises(Failed, match="The snapshot was not kept"):
+    with pytest.raises(OperationFailed, match="The snapshot was not kept"):
         await offer(store, snapshot_drafts.of([noise(20, 1000)]), written=written)
     await unchanged(store, tmp_path, kept, size)
 
@@ -435,7 +437,7 @@ async def test_a_draft_spoiled_anywhere_is_refused_or_means_the_same(store: File
         os.pwrite(draft.file, spoiled, 0)
         try:
             taken = await store.publish(draft, sizes, run=None, name="")
-        except Failed as error:
+        except OperationFailed as error:
             assert "The last snapshot stands" in str(error)
             refused += 1
         else:  # a letter of a type's name, or the like
@@ -469,7 +471,7 @@ async def test_a_draft_that_is_cut_while_it_is_read_is_refused(store: FileSnapsh
     total = os.fstat(draft.file).st_size
     os.ftruncate(draft.file, written.chunks // 2)
     os.ftruncate(draft.file, total)  # zeros where the list and the manifest were
-    with pytest.raises(Failed, match="The snapshot was not kept"):
+    with pytest.raises(OperationFailed, match="The snapshot was not kept"):
         await store.publish(draft, written, run=None, name="")
     store.abandon(draft)
 

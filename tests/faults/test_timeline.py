@@ -13,7 +13,7 @@ import pytest
 from fastmcp import Client
 
 import quire
-from quire.core.errors import NotFound, Refused
+from quire.core.errors import InvalidRequest, NotFound
 from quire.core.model import CellState
 from quire.frontends.python import Quire
 from quire.runtimes.python import budget
@@ -552,7 +552,7 @@ async def test_an_unknown_limit_or_policy_is_refused_and_no_notebook_is_made(
         assert refused.is_error and name in text(refused), arguments
     assert "refused" not in await names(server)
     for policy in ({"isolation": "none"}, {"on_error": "ignore"}):
-        with pytest.raises(Refused, match=next(iter(policy))):
+        with pytest.raises(InvalidRequest, match=next(iter(policy))):
             await embedded.create("refused", **policy)
     with pytest.raises(TypeError):
         await embedded.create("refused", memory_bytes=1)
@@ -602,7 +602,7 @@ async def test_a_named_state_is_found_by_its_name_and_dropped_last(embedded: Qui
     assert await (await branch.add_cell("large[:1]")).text() == "b'0'"
     await branch.reset()
     await book.reset()
-    with pytest.raises(Refused, match="no live kernel"):
+    with pytest.raises(InvalidRequest, match="no live kernel"):
         await book.rollback("first")
     await book.add_cell("1")
     with pytest.raises(NotFound):
@@ -612,11 +612,11 @@ async def test_a_named_state_is_found_by_its_name_and_dropped_last(embedded: Qui
 
 async def test_nothing_that_ran_has_no_name(embedded: Quire) -> None:
     book = await embedded.create("nothing ran")
-    with pytest.raises(Refused, match="no live kernel"):
+    with pytest.raises(InvalidRequest, match="no live kernel"):
         await book.keep("nothing")
     await book.add_cell("1")
     await book.rollback("start")
-    with pytest.raises(Refused, match="nothing to keep"):
+    with pytest.raises(InvalidRequest, match="nothing to keep"):
         await book.keep("nothing")
     await book.reset()
 

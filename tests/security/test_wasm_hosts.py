@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import quire
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 from quire.frontends.python import Quire
 from quire.runtimes.wasm.reach import LAYERS, Reach
 from tests.support.http_users import Users
@@ -184,5 +184,5 @@ async def test_without_the_sandbox_hosts_run_as_they_are(tmp_path: Path) -> None
 def test_a_wall_that_is_insisted_on_and_does_not_stand_is_a_refusal(tmp_path: Path) -> None:
     reach = Reach(sandbox="require:landlock,pid", workspaces=(tmp_path,))
     reach.check({"landlock": "", "seccomp": "there is none"})  # what was not asked for, and what no host has
-    with pytest.raises(Refused, match=r"landlock \(this system has no Landlock\)"):
+    with pytest.raises(InvalidRequest, match=r"landlock \(this system has no Landlock\)"):
         reach.check({"landlock": "this system has no Landlock"})

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quire.core.capabilities.model import Backend
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 from quire.core.limits.caller_policy import Confines, allowed, is_local_name
 from quire.core.model import LOCAL, KernelLimits, Notebook, NotebookId, Policy, Principal
 from quire.core.notebooks import access
@@ -46,7 +46,7 @@ def test_each_access_includes_those_before_it() -> None:
             if place <= at:
                 access.check(BOOK, has, needed)
             else:
-                with pytest.raises(Refused, match="alice/diary"):
+                with pytest.raises(InvalidRequest, match="alice/diary"):
                     access.check(BOOK, has, needed)
 
 
@@ -60,13 +60,13 @@ def test_a_notebooks_address_is_its_name_or_the_owners_and_its_name(name: str, o
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "é", "a@", "@b", "x" * 65, "-a", "a\n", "a@b c", "a@" + "b" * 300])
 def test_what_cannot_name_a_user_is_refused(name: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(InvalidRequest):
         access.check_principal(name)
 
 
 @pytest.mark.parametrize("name", ["local", "a@b", "", "x/y", "a b", "x" * 65])
 def test_no_token_is_named_as_the_local_user_or_as_somebody_an_issuer_vouches_for(name: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(InvalidRequest):
         access.check_given(name)
 
 
@@ -75,7 +75,7 @@ def test_a_subject_of_an_issuer_never_becomes_the_local_user_or_the_name_of_a_to
     named = access.issued(subject, "id.test")
     if named is not None:
         assert named.endswith("@id.test") and named != LOCAL and access.check_principal(named) == named
-        with pytest.raises(Refused):
+        with pytest.raises(InvalidRequest):
             access.check_given(named)
 
 
@@ -96,7 +96,7 @@ def test_a_subject_that_cannot_be_a_name_is_nobody(subject: Any) -> None:
 def test_an_issuer_is_known_by_its_address() -> None:
     assert access.issuer_label("https://id.test/realms/one/") == "id.test~realms~one"
     for wrong in ("id.test", "ftp://id.test", "https://", "https://id.test/a b", "https://u@id.test"):
-        with pytest.raises(Refused):
+        with pytest.raises(InvalidRequest):
             access.issuer_label(wrong)
 
 
@@ -129,7 +129,7 @@ def described(config: str | dict[str, Any], name: str) -> Backend:
     ],
 )
 def test_a_user_cannot_have_what_the_operators_own_can(given: dict[str, Any]) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(InvalidRequest):
         BOUNDS.backend(Caller(principal=BOB), "x", given, described)
     if not isinstance(given.get("config"), str):
         for caller in (ADMIN, LOCAL_CALLER):
@@ -153,7 +153,7 @@ def test_a_users_backend_stays_confined() -> None:
     ],
 )
 def test_a_users_policy_stays_within_the_servers(policy: Policy) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(InvalidRequest):
         BOUNDS.policy(Caller(principal=BOB), policy)
     assert BOUNDS.policy(ADMIN, policy) == policy
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from quire.core.errors import Failed
+from quire.core.errors import OperationFailed
 from quire.core.kernels.slot import Slot
 from quire.core.model import LOCAL, Cell, CellId, CellKind, NewCell, Notebook, NotebookId, Run, RunId
 from quire.core.runs.active_run import ActiveRun
@@ -37,13 +37,13 @@ async def test_whoever_heard_early_how_it_ended_waits_until_that_is_on_disk() ->
 
 async def test_what_could_not_be_recorded_is_told_and_what_came_after_the_answer_is_not() -> None:
     lost, answered = begun(), begun()
-    lost.failed(Failed("it is not on disk"))
+    lost.failed(OperationFailed("it is not on disk"))
     for active in (lost, answered):
         active.settle(RUN)
         active.over()
-    answered.failed(Failed("the checkpoint could not be taken"))
+    answered.failed(OperationFailed("the checkpoint could not be taken"))
     await answered.kept()
-    with pytest.raises(Failed, match="it is not on disk"):
+    with pytest.raises(OperationFailed, match="it is not on disk"):
         await lost.kept()
 
 

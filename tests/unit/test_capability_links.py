@@ -10,7 +10,7 @@ import pytest
 
 from quire.core.capabilities.connection import Link
 from quire.core.capabilities.model import Backend, Capability, Offered, Tool
-from quire.core.errors import Failed, Lost
+from quire.core.errors import ConnectionLost, OperationFailed
 from quire.core.model import LOCAL
 
 DAY = 86_400.0
@@ -61,7 +61,7 @@ class Bench:
         self.tries += 1
         await asyncio.sleep(0)
         if self.fails:
-            raise Failed(self.fails)
+            raise OperationFailed(self.fails)
         self.made.append(Fake(self.offered))
         return self.made[-1]
 
@@ -70,7 +70,7 @@ class Bench:
         self.tasks.add(task)
 
     async def refused(self) -> str:
-        with pytest.raises(Lost) as lost:
+        with pytest.raises(ConnectionLost) as lost:
             await self.link.connection()
         return str(lost.value)
 
@@ -199,5 +199,5 @@ async def test_closing_ends_a_connecting_that_takes_long() -> None:
     await began.wait()
     async with asyncio.timeout(10):
         await link.close()
-        with pytest.raises(Lost, match="closed"):
+        with pytest.raises(ConnectionLost, match="closed"):
             await asking

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from quire.core.capabilities.names import OURS, check, proposal
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 
 ODD = [
     "",
@@ -34,7 +34,7 @@ def test_a_python_name_is_fine(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*ODD, *sorted(OURS), "taken"])
 def test_any_other_is_refused_with_one_that_is_fine(name: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(InvalidRequest) as refused:
         check(name, ["taken"])
     offered = proposal(name, ["taken"])
     check(offered, ["taken"])

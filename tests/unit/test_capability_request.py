@@ -8,7 +8,7 @@ import pytest
 
 from quire.core.capabilities.model import Approve, Backend
 from quire.core.capabilities.request import approve_of, backend_of, plain_secrets, told
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 
 ENTRY = Backend(command=("from", "file"), env={"A": "1"})
 
@@ -66,7 +66,7 @@ def test_a_backend_is_said_in_one_of_three_ways(given: dict[str, Any], backend: 
     ],
 )
 def test_anything_else_is_refused_with_what_to_say(given: dict[str, Any], words: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(InvalidRequest) as refused:
         made(**given)
     assert words in str(refused.value) and "word@" not in str(refused.value)
 
@@ -85,7 +85,7 @@ def test_approval_is_one_word_or_one_for_each_method(said: Any, approve: dict[st
 
 @pytest.mark.parametrize("said", ["maybe", ["always"], {"send": "maybe"}, {"send": ["ask"]}, {"send": None}, 5])
 def test_another_word_is_refused(said: Any) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(InvalidRequest):
         approve_of({"approve": said})
 
 

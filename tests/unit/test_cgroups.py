@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from quire.core.errors import Failed
+from quire.core.errors import OperationFailed
 from quire.runtimes.sandbox import cgroups
 from quire.runtimes.sandbox.cgroups import Cgroup, Cgroups
 from tests.support.external_programs import missing
@@ -143,7 +143,7 @@ def test_a_group_that_cannot_be_made_is_a_failed_kernel(tmp_path: Path) -> None:
     (tmp_path / "trees").mkdir()
     groups = Cgroups([(tmp_path / "trees", 1)], "quire_1_a")
     shutil.rmtree(tmp_path / "trees")
-    with pytest.raises(Failed, match="could not be given a control group"):
+    with pytest.raises(OperationFailed, match="could not be given a control group"):
         groups.make()
     groups.close()
 

@@ -11,7 +11,7 @@ import pytest
 from quire.capabilities import configs
 from quire.capabilities.secrets import Secrets
 from quire.core.capabilities.model import Backend
-from quire.core.errors import NotFound, Refused
+from quire.core.errors import InvalidRequest, NotFound
 
 CLAUDE = {
     "mcpServers": {
@@ -90,7 +90,7 @@ def test_a_file_of_the_working_folder_goes_by_its_path_only(tmp_path: Path, monk
 @pytest.mark.parametrize("text", ["", "{", "[1]", '"x"', "{} {}", "[" * 5000])
 def test_a_file_that_is_no_configuration_is_said_not_to_be(tmp_path: Path, text: str) -> None:
     path = written(tmp_path / "c.json", text)
-    with pytest.raises((Refused, NotFound), match=r"is not JSON|has no MCP server"):
+    with pytest.raises((InvalidRequest, NotFound), match=r"is not JSON|has no MCP server"):
         configs.find(path, "a")
 
 
@@ -106,7 +106,7 @@ def test_an_entry_is_read_again_each_time_and_its_variables_expanded(tmp_path: P
 
 def test_an_entry_without_a_way_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path / "c.json", CLAUDE)
-    with pytest.raises(Refused, match="neither a command nor a url"):
+    with pytest.raises(InvalidRequest, match="neither a command nor a url"):
         configs.read(Backend(config=path, entry="broken"), str)
 
 

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 from quire.core.kernels.lineage import Line
 from quire.core.kernels.pool import Recovered
 from quire.core.limits.validation import Limits, check_name
@@ -235,13 +235,13 @@ def test_names_that_are_taken(name: str) -> None:
     "name", ["", "x" * 101, "a/b", "a\\b", " a", "a ", "a\n", "\x00", "..", "cell", "a?b", "a%20", "{x}"]
 )
 def test_names_that_are_refused(name: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(InvalidRequest):
         check_name(name)
 
 
 @pytest.mark.parametrize("timeout", [0, -1, 101, math.nan, math.inf, -math.inf])
 def test_timeouts_that_are_refused(timeout: float) -> None:
-    with pytest.raises(Refused, match="max_timeout"):
+    with pytest.raises(InvalidRequest, match="max_timeout"):
         LIMITS.check_timeout(timeout)
 
 
@@ -253,7 +253,7 @@ def test_a_timeout_left_out_is_the_default() -> None:
     ("code", "says"), [("", "empty"), ("\x00", "NUL"), ("'\ud800'", "surrogate"), ("é" * 6, "12 bytes")]
 )
 def test_code_that_is_refused(code: str, says: str) -> None:
-    with pytest.raises(Refused, match=says):
+    with pytest.raises(InvalidRequest, match=says):
         LIMITS.check_code(code)
 
 

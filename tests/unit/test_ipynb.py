@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 from quire.core.model import (
     LOCAL,
     Cell,
@@ -277,7 +277,7 @@ def test_whatever_comes_is_refused_in_a_sentence_or_makes_a_valid_document(
         given["worksheets"] = [{"cells": kinds}]
     try:
         read = ipynb.loads(json.dumps(given).replace("Infinity", "1e999"))
-    except Refused as refused:
+    except InvalidRequest as refused:
         assert "Nothing was imported." in str(refused) and "\n" not in str(refused) and len(str(refused)) < 400
     else:
         nbformat.validate(json.loads(written(read)))
@@ -446,7 +446,7 @@ def deep(levels: int) -> Any:
     ],
 )  # fmt: skip
 def test_what_is_no_notebook_is_refused_with_the_reason(text: str, says: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(InvalidRequest) as refused:
         ipynb.loads(text)
     assert says in str(refused.value)
     assert str(refused.value).startswith("This is not a valid ipynb document: ")
@@ -454,7 +454,7 @@ def test_what_is_no_notebook_is_refused_with_the_reason(text: str, says: str) ->
 
 
 def test_more_than_fifty_million_bytes_are_refused_before_they_are_parsed() -> None:
-    with pytest.raises(Refused, match="has 50,000,001 bytes, over the limit of 50,000,000"):
+    with pytest.raises(InvalidRequest, match="has 50,000,001 bytes, over the limit of 50,000,000"):
         ipynb.loads("{" + "é" * 25_000_000)
 
 

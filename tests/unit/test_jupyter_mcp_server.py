@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from quire import jupyter_mcp_server
-from quire.core.errors import NotFound, QuireError, Refused
+from quire.core.errors import InvalidRequest, NotFound, QuireError
 from quire.frontends.mcp.toolsets.jupyter_cite import numbers
 from quire.settings import BadSetting
 
@@ -94,7 +94,7 @@ def test_cells_are_named_by_numbers_and_ranges(text: str, expected: list[int]) -
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        *((text, Refused) for text in ("", ",", "-1", "a", "1-2-3", "9" * 5000)),
+        *((text, InvalidRequest) for text in ("", ",", "-1", "a", "1-2-3", "9" * 5000)),
         *((text, NotFound) for text in ("5", "3-9", "2-1", "5-", "0-999999999")),
     ],
 )

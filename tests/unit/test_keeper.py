@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from quire.core.errors import Failed
+from quire.core.errors import OperationFailed
 from quire.runtimes.python.keeper import Keeper
 from quire.wire import packets
 
@@ -72,5 +72,5 @@ async def test_a_writer_that_is_done_before_it_is_announced_has_written(said: Sa
 
 async def test_a_live_process_or_a_branch_that_ended_at_once_is_a_failure(said: Said) -> None:
     for do, answer in (("start", "live"), ("branch", "branched")):
-        with pytest.raises(Failed, match="ended at once"):
+        with pytest.raises(OperationFailed, match="ended at once"):
             await said.launch(do, answer)

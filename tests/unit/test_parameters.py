@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 from quire.core.model import CellId, CellKind, NewCell
 from quire.frontends.terminal import parameters
 
@@ -63,7 +63,7 @@ def run(source: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("given", ["name", "=1", "1a=1", "a b=1", "a.b=1", "class=1", "a;b=1", " a=1"])
 def test_what_python_cannot_name_is_refused(given: str) -> None:
-    with pytest.raises(Refused, match="Nothing was run"):
+    with pytest.raises(InvalidRequest, match="Nothing was run"):
         parameters.parse([given])
 
 

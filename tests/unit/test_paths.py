@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 from quire.core.notebooks.files import as_text
 from quire.core.notebooks.paths import plain, shown, steps
 from quire.core.ports.files import Piece
@@ -42,7 +42,7 @@ def test_on_windows_a_path_is_written_with_either_and_may_begin_with_a_drive(mon
     for path in ("a\\b", "a/b", "C:\\ws\\1\\a\\b", "C:/ws/1/a/b"):
         assert steps("C:\\ws\\1", path) == ("a", "b")
     for path in ("D:\\a", "C:\\ws\\12\\a", "..\\a", "\\a"):
-        with pytest.raises(Refused):
+        with pytest.raises(InvalidRequest):
             steps("C:\\ws\\1", path)
 
 
@@ -66,7 +66,7 @@ def test_on_windows_a_path_is_written_with_either_and_may_begin_with_a_drive(mon
     ],
 )
 def test_a_path_that_leads_elsewhere_is_refused_in_one_line(path: str, says: str) -> None:
-    with pytest.raises(Refused, match=says) as refused:
+    with pytest.raises(InvalidRequest, match=says) as refused:
         steps(HOME, path)
     assert str(refused.value).isprintable()
 
@@ -75,7 +75,7 @@ def test_a_path_that_leads_elsewhere_is_refused_in_one_line(path: str, says: str
 def test_whatever_is_given_no_step_leads_up_or_elsewhere(path: str) -> None:
     try:
         found = steps(HOME, path)
-    except Refused as refused:
+    except InvalidRequest as refused:
         assert str(refused).isprintable()
         return
     for step in found:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 from quire.core.model import LOCAL, Cell, CellId, CellKind, NewCell, Notebook, NotebookId
 from quire.notebook_format import percent
 
@@ -101,12 +101,12 @@ def test_magics_of_another_language_are_comments_in_the_script() -> None:
 
 @pytest.mark.parametrize("text", ["# %%\nx = '\x00'", "# %%\n\ud800", "# %%\n" + "x" * 1_000_001])
 def test_what_no_cell_can_hold_is_refused(text: str) -> None:
-    with pytest.raises(Refused, match="Nothing was imported"):
+    with pytest.raises(InvalidRequest, match="Nothing was imported"):
         percent.loads(text)
 
 
 def test_a_script_that_is_too_long_is_refused() -> None:
-    with pytest.raises(Refused, match="over the limit of 50,000,000"):
+    with pytest.raises(InvalidRequest, match="over the limit of 50,000,000"):
         percent.loads("#" * 50_000_001)
 
 

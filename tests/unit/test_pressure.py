@@ -14,7 +14,7 @@ from quire.core.kernels import memory_pressure
 from quire.core.kernels.memory_pressure import Drop, Pressure, Sleep, relief
 from quire.core.kernels.pool import Kernels, Standing
 from quire.core.limits.quotas import Quotas
-from quire.core.model import Census, Notebook, NotebookId, Principal
+from quire.core.model import ForkReport, Notebook, NotebookId, Principal
 from quire.core.ports.kernel import Kernel, Memory
 from quire.runtimes.machine import LinuxMachine
 from tests.support.waiting import reached
@@ -24,7 +24,7 @@ from tests.support.waiting import reached
 class Held:
     """A kernel, as far as memory goes: each checkpoint holds 10, it itself `own`."""
 
-    checkpoints: dict[str, Census]
+    checkpoints: dict[str, ForkReport]
     own: int = 100
 
     def forget(self, name: str) -> None:
@@ -45,7 +45,7 @@ class House:
     total: int = 1000
 
     def add(self, name: str, idle: float | None, *checkpoints: str, named: str = "", owner: str = "ann") -> None:
-        kernel = Held(dict.fromkeys(checkpoints, Census(quality="clean")))
+        kernel = Held(dict.fromkeys(checkpoints, ForkReport(quality="clean")))
         notebook = Notebook(
             id=NotebookId(name), name=name, owner=Principal(owner), runtime="python", created_at=time.time()
         )

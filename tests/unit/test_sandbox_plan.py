@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 from quire.core.limits.sandbox_layers import LAYERS, required, sentence
 from quire.core.model import Layer
 from quire.runtimes.sandbox.plan import Machine, Plan, plan
@@ -51,7 +51,7 @@ def test_requiring_what_is_missing_refuses_by_name(name: str) -> None:
     if name in ("rlimits", "capabilities", "no_new_privs"):  # every Linux has these
         assert plan(lacking, f"require:{name}").on(name)
         return
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(InvalidRequest) as refused:
         plan(lacking, f"require:{name}")
     assert f" give: {name} (" in str(refused.value) and "`quire doctor`" in str(refused.value)
     assert "no " in str(refused.value)
@@ -59,7 +59,7 @@ def test_requiring_what_is_missing_refuses_by_name(name: str) -> None:
 
 def test_requiring_all_names_all_that_is_missing_and_only_that() -> None:
     assert plan(ABLE, "require:all") == plan(ABLE, "auto")
-    with pytest.raises(Refused, match=r"give: cgroup \(none\); uid \(only root\)\. `quire doctor`"):
+    with pytest.raises(InvalidRequest, match=r"give: cgroup \(none\); uid \(only root\)\. `quire doctor`"):
         plan(Machine(landlock=1, cgroup="none", uid="only root"), "require:all")
     assert not plan(Machine(landlock=1, cgroup="none"), "require:pid,net").on("cgroup")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from quire.capabilities.secrets import Secrets
-from quire.core.errors import Failed
+from quire.core.errors import OperationFailed
 
 ENVIRON = {"KEY": "k-123456", "SHORT": "abc", "EMPTY": "", "QUOTED": 'a"b/c d\\e'}
 
@@ -48,14 +48,14 @@ def test_variables_of_other_clients_files_are_expanded(given: str, becomes: str)
 
 @pytest.mark.parametrize("given", ["env:NONE", "env:EMPTY", "Bearer env:NONE", "env:not-a-name"])
 def test_a_variable_that_is_not_set_is_named(given: str) -> None:
-    with pytest.raises(Failed, match=given.removeprefix("Bearer ")):
+    with pytest.raises(OperationFailed, match=given.removeprefix("Bearer ")):
         Secrets(ENVIRON).resolve(given)
 
 
 def test_a_question_of_vs_code_is_answered_with_what_to_do() -> None:
-    with pytest.raises(Failed, match="env:NAME"):
+    with pytest.raises(OperationFailed, match="env:NAME"):
         Secrets(ENVIRON).expand("${input:token}")
-    with pytest.raises(Failed, match="NONE"):
+    with pytest.raises(OperationFailed, match="NONE"):
         Secrets(ENVIRON).expand("${NONE}")
 
 
@@ -80,9 +80,9 @@ def test_a_file_that_cannot_be_a_secret_is_refused(tmp_path: Path) -> None:
         (".", "is no file"),
         ("pipe", "is no file"),
     ):
-        with pytest.raises(Failed, match=words):
+        with pytest.raises(OperationFailed, match=words):
             Secrets({}).resolve(f"file:{tmp_path / name}")
-    with pytest.raises(Failed, match="full path"):
+    with pytest.raises(OperationFailed, match="full path"):
         Secrets({}).resolve("file:token")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from quire.core.errors import Failed, NotFound, Refused
+from quire.core.errors import InvalidRequest, NotFound, OperationFailed
 from quire.core.model import Principal
 from quire.core.notebooks.access import EVERY_SCOPE
 from quire.stores.tokens import FileTokens
@@ -54,7 +54,7 @@ def test_what_another_process_changes_counts_at_once(path: Path) -> None:
 def test_a_name_has_one_token(path: Path) -> None:
     tokens = FileTokens(path)
     token = tokens.add(ALICE, admin=False)
-    with pytest.raises(Refused, match="has a token already"):
+    with pytest.raises(InvalidRequest, match="has a token already"):
         tokens.add(ALICE, admin=True)
     with pytest.raises(NotFound, match="There are: alice"):
         tokens.remove(BOB)
@@ -63,7 +63,7 @@ def test_a_name_has_one_token(path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["local", "a/b", "", "a@b", "../x"])
 def test_no_token_is_for_a_name_that_is_not_the_operators_to_give(path: Path, name: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(InvalidRequest):
         FileTokens(path).add(Principal(name), admin=False)
 
 
@@ -73,7 +73,7 @@ def test_a_damaged_file_lets_nobody_in_and_is_not_overwritten(path: Path, text: 
     token = tokens.add(ALICE, admin=False)
     path.write_text(text)
     assert tokens.whose(token) is None
-    with pytest.raises(Failed, match="damaged"):
+    with pytest.raises(OperationFailed, match="damaged"):
         tokens.add(BOB, admin=False)
     assert path.read_text() == text
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from quire.core.errors import Failed
+from quire.core.errors import OperationFailed
 from quire.stores.sqlite import connect
 from quire.stores.writer import SqliteWriter
 from quire.walls import seccomp
@@ -147,13 +147,15 @@ async def test_after_a_failed_sync_the_whole_log_is_in_the_database_before_more_
     async with numbers(path, disk) as writer:
         await writer.run(put(1))
         disk.fails = True
-        with pytest.raises(Failed, match="The disk is full or failing"):
+        with pytest.raises(OperationFailed, match="The disk is full or failing"):
             await writer.run_durable(put(2))
         disk.fails = False
         reader = sqlite3.connect(path, isolation_level=None)
         reader.execute("BEGIN")
         assert reader.execute("SELECT number FROM numbers").fetchall() == [(1,)]
-        with pytest.raises(Failed, match="could not be copied after a failed sync"):  # the reader is in the log
+        with pytest.raises(
+            OperationFailed, match="could not be copied after a failed sync"
+        ):  # the reader is in the log
             await writer.run_durable(put(3))
         reader.close()
         await writer.run_durable(put(4))

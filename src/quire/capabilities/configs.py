@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from quire.core.capabilities.model import Backend
-from quire.core.errors import NotFound, Refused
+from quire.core.errors import InvalidRequest, NotFound
 
 _LARGEST = 16 * 2**20  # bytes; Claude Code keeps much else in its file
 _KEYS = ("mcpServers", "servers")  # of Claude and Cursor, of VS Code
@@ -65,7 +65,7 @@ def _files(config: str) -> list[Path]:
 
 
 def servers(path: str | Path) -> dict[str, Backend]:
-    """Each as it stands there. Raises Refused where the file cannot be read."""
+    """Each as it stands there. Raises InvalidRequest where the file cannot be read."""
     said = _parse(Path(path))
     inner = said.get("mcp")
     for place in (said, inner if isinstance(inner, dict) else {}):
@@ -106,7 +106,7 @@ def read(backend: Backend, expand: Callable[[str], str]) -> Backend:
     place = find(backend.config, backend.entry)
     there = servers(place.config)[place.entry]
     if not there.command and not there.url:
-        raise Refused(f"The entry {place.entry!r} of {place.config} has neither a command nor a url.")
+        raise InvalidRequest(f"The entry {place.entry!r} of {place.config} has neither a command nor a url.")
     return replace(
         there,
         command=tuple(map(expand, there.command)),
@@ -136,9 +136,9 @@ def _parse(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             data = file.read(_LARGEST + 1)
     except OSError as error:
-        raise Refused(f"{path} cannot be read: {error.strerror}. Check the path and who may read it.") from error
+        raise InvalidRequest(f"{path} cannot be read: {error.strerror}. Check the path and who may read it.") from error
     if len(data) > _LARGEST:
-        raise Refused(f"{path} is larger than 16 MB, which no configuration file is.")
+        raise InvalidRequest(f"{path} is larger than 16 MB, which no configuration file is.")
     text = data.decode("utf-8-sig", "replace")
     try:
         said = json.loads(text)
@@ -147,7 +147,7 @@ def _parse(path: Path) -> dict[str, Any]:
             said = json.loads(_plain(text))
         except (ValueError, RecursionError) as error:
             where = f" at line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-            raise Refused(f"{path} is not JSON{where}. Correct it there.") from None
+            raise InvalidRequest(f"{path} is not JSON{where}. Correct it there.") from None
     return said if isinstance(said, dict) else {}
 
 

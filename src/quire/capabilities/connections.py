@@ -15,7 +15,7 @@ from quire.capabilities import configs, offers, wording
 from quire.capabilities.process import Process
 from quire.capabilities.secrets import Secrets
 from quire.core.capabilities.model import Backend, Offered, Result, address
-from quire.core.errors import CallTimeout, Failed, Lost, NotFound, QuireError, Refused
+from quire.core.errors import CallTimeout, ConnectionLost, InvalidRequest, NotFound, OperationFailed, QuireError
 from quire.core.limits.caller_policy import allowed
 from quire.core.ports.capabilities import Listener
 
@@ -66,7 +66,7 @@ class McpBackends:
             return configs.find(config, name)
         backend = configs.entry(config)
         if not backend.command and not backend.url:
-            raise Refused("The entry has neither a command nor a url, as an entry of mcpServers does.")
+            raise InvalidRequest("The entry has neither a command nor a url, as an entry of mcpServers does.")
         return backend
 
     def servers(self, config: str) -> list[str]:
@@ -83,8 +83,8 @@ class McpBackends:
         try:
             connection = McpConnection(self._way(backend, secrets), listener, secrets)
             await connection.open(timeout)
-        except (Failed, Refused, NotFound) as error:
-            raise Failed(secrets.redact(str(error))) from None  # what caused it may hold secrets
+        except (OperationFailed, InvalidRequest, NotFound) as error:
+            raise OperationFailed(secrets.redact(str(error))) from None  # what caused it may hold secrets
         return connection
 
     def _way(self, backend: Backend, secrets: Secrets) -> Way:
@@ -104,7 +104,7 @@ class McpBackends:
         env, headers = secrets.resolve_all(found.env), secrets.resolve_all(found.headers)
         secrets.hide_in(found.command, found.url)
         if bool(found.command) == bool(found.url):
-            raise Failed("A backend has either a command or a url. Pass one of them.")
+            raise OperationFailed("A backend has either a command or a url. Pass one of them.")
         inherited = {name: self._environ[name] for name in _INHERITED if name in self._environ}
         return Way(
             what=address(found.url) if found.url else found.command[0],
@@ -155,12 +155,12 @@ class McpConnection:
             async with asyncio.timeout(timeout):
                 await asyncio.shield(self._ready)
             if self._gone:  # since: nobody listened yet
-                raise Failed(self._gone)
+                raise OperationFailed(self._gone)
         except TimeoutError:
             told = self._told()
             await self._leave()
             slow = wording.slow(self._way.what, timeout) if self._way.url else ""
-            raise Failed(slow or wording.silent(self._way.what, timeout, *told)) from None
+            raise OperationFailed(slow or wording.silent(self._way.what, timeout, *told)) from None
         except BaseException:
             await self._leave()
             raise
@@ -193,9 +193,9 @@ class McpConnection:
         resources = await self._list("resources/list", "resources", timeout=timeout)
         try:
             templates = await self._list("resources/templates/list", "resourceTemplates", timeout=timeout)
-        except (Lost, CallTimeout):
+        except (ConnectionLost, CallTimeout):
             raise
-        except Failed:
+        except OperationFailed:
             templates = []  # many servers have resources but do not know this question
         return {"resources": resources, "templates": templates}
 
@@ -224,19 +224,19 @@ class McpConnection:
 
     def _living(self) -> Session:
         if self._session is None or self._gone or self._closed:
-            raise Lost(self._plain, why=self._gone or f"The connection to {self._way.what} is closed.")
+            raise ConnectionLost(self._plain, why=self._gone or f"The connection to {self._way.what} is closed.")
         return self._session
 
     @contextlib.contextmanager
     def _worded(self) -> Any:
         try:
             yield
-        except Lost as error:
-            raise Lost(self._plain, why=self._secrets.redact(self._gone or error.why or str(error))) from None
-        except (CallTimeout, Failed) as error:
+        except ConnectionLost as error:
+            raise ConnectionLost(self._plain, why=self._secrets.redact(self._gone or error.why or str(error))) from None
+        except (CallTimeout, OperationFailed) as error:
             raise type(error)(self._secrets.redact(str(error))) from None
         except RecursionError:
-            raise Failed("The answer is nested too deeply to be taken. The server is at fault.") from None
+            raise OperationFailed("The answer is nested too deeply to be taken. The server is at fault.") from None
 
     async def close(self) -> None:
         if self._closing is None:
@@ -264,7 +264,7 @@ class McpConnection:
         except asyncio.CancelledError:
             self._closed = True  # with whatever it runs in
             raise
-        except Failed as error:
+        except OperationFailed as error:
             failure = str(error)
         except Exception as error:  # a fault of the libraries, whose errors come in groups of groups
             failure = f"{self._way.what} cannot be spoken with: {wording.words(_innermost(error))}"
@@ -278,7 +278,7 @@ class McpConnection:
         self._gone = self._secrets.redact(why)
         self._stop.set()
         if not self._ready.done():
-            self._ready.set_exception(Failed(self._gone))
+            self._ready.set_exception(OperationFailed(self._gone))
             self._ready.exception()  # asked for or not, it has been seen
         elif not self._closed:
             self._listener.lost(self._gone)
@@ -308,7 +308,7 @@ class McpConnection:
         from quire.capabilities.pipe import Pipe
 
         def ended() -> None:
-            pipe.end(Lost(f"{way.what} {process.status}."))
+            pipe.end(ConnectionLost(f"{way.what} {process.status}."))
             if self._ready.done():
                 self._plain = f"Its server {process.status}."
                 self._end(f"{way.what} {process.status}.{wording.printed(*told())}")
@@ -327,9 +327,9 @@ class McpConnection:
         try:
             error = await self._serve(pipe, greeting)
         finally:
-            pipe.end(Lost(f"The connection to {way.what} was closed."))
+            pipe.end(ConnectionLost(f"The connection to {way.what} was closed."))
             await process.close(_GRACE if self._ready.done() else _HURRY)
-        if isinstance(error, Lost):
+        if isinstance(error, ConnectionLost):
             return wording.exited(way.what, process.status, *self._told()), not self._ready.done()
         return wording.no_server(way.what, str(error), *self._told()) if error else "The connection was closed.", False
 

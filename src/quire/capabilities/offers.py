@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from quire.core.capabilities.model import Offered, Result, Tool
-from quire.core.errors import Failed
+from quire.core.errors import OperationFailed
 from quire.wire.messages import shallow
 
 MOST_TOOLS = 2_000
@@ -71,9 +71,11 @@ def offered(listed: Iterable[Any], *, about: Any, server: str, resources: bool, 
 
 
 def result(said: dict[str, Any]) -> Result:
-    """Raises Failed where it is none, or where it asks for input instead."""
+    """Raises OperationFailed where it is none, or where it asks for input instead."""
     if said.get("resultType") == "input_required":
-        raise Failed("The tool wants to ask a person something before it goes on, which cannot be done from here.")
+        raise OperationFailed(
+            "The tool wants to ask a person something before it goes on, which cannot be done from here."
+        )
     return Result(
         content=blocks(said, "content"), structured=said.get("structuredContent"), is_error=said.get("isError") is True
     )
@@ -85,5 +87,7 @@ def blocks(said: dict[str, Any], key: str) -> list[dict[str, Any]]:
     if given is None and key == "content" and "structuredContent" in said:
         return []
     if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
-        raise Failed(f"The answer is not one of MCP's: its {key} is no list of objects. The server is at fault.")
+        raise OperationFailed(
+            f"The answer is not one of MCP's: its {key} is no list of objects. The server is at fault."
+        )
     return [{name: value for name, value in one.items() if value is not None} for one in given]

@@ -20,7 +20,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND, REQUEST_TIMEOUT
 
 from quire.capabilities.lines import LONGEST
-from quire.core.errors import Failed, Lost
+from quire.core.errors import ConnectionLost, OperationFailed
 
 _JUNK, _JUNK_LINE = 10, 1000  # lines, and bytes of each, kept of what is printed between messages
 _ID = re.compile(rb'^\{"jsonrpc": ?"2\.0", ?"id": ?(\d+)|"id": ?(\d+)\}\r?$')
@@ -45,7 +45,7 @@ class Pipe:
         self._loop = asyncio.get_running_loop()
         self._numbers = itertools.count(1)
         self._waiting: dict[int | str, _Waiting] = {}
-        self._lost: Lost | None = None
+        self._lost: ConnectionLost | None = None
         self._ended = asyncio.Event()
         self._notify: OnNotify | None = None
         self._intercept: OnNotifyIntercept | None = None
@@ -61,14 +61,14 @@ class Pipe:
         """The end of what was no message."""
         return b"\n".join(self._junk).decode("utf-8", "replace")
 
-    def end(self, lost: Lost) -> None:
+    def end(self, lost: ConnectionLost) -> None:
         """Every call in flight raises this, and every later one."""
         if self._lost is None:
             self._lost = lost
             self._ended.set()
             for waiting in self._waiting.values():
                 if not waiting.answer.done():
-                    waiting.answer.set_exception(Lost(str(lost)))
+                    waiting.answer.set_exception(ConnectionLost(str(lost)))
 
     # What the SDK's session calls
 
@@ -105,7 +105,7 @@ class Pipe:
         if (waiting := self._room()) is not None:
             await waiting
         if self._lost is not None:
-            raise Lost(str(self._lost))
+            raise ConnectionLost(str(self._lost))
         answer: asyncio.Future[dict[str, Any]] = self._loop.create_future()
         self._waiting[number] = _Waiting(answer, progress)
         timeout = opts.get("timeout")
@@ -210,7 +210,9 @@ class Pipe:
                 if number in self._waiting and not self._waiting[number].answer.done():
                     size = f"{LONGEST // 2**20} MB"
                     self._waiting[number].answer.set_exception(
-                        Failed(f"The answer is longer than {size}, the longest that is taken. Ask for less at a time.")
+                        OperationFailed(
+                            f"The answer is longer than {size}, the longest that is taken. Ask for less at a time."
+                        )
                     )
                     return
         self._junk.append(line if len(line) <= _JUNK_LINE else b"(a line of %d bytes)" % len(line))
@@ -250,4 +252,6 @@ def _line(said: dict[str, Any]) -> bytes:
     try:
         return json.dumps(said, separators=(",", ":"), allow_nan=False).encode() + b"\n"
     except (TypeError, ValueError, RecursionError) as error:
-        raise Failed(f"The arguments cannot be sent as JSON ({error}). Pass text, numbers, lists and dicts.") from error
+        raise OperationFailed(
+            f"The arguments cannot be sent as JSON ({error}). Pass text, numbers, lists and dicts."
+        ) from error

@@ -15,7 +15,7 @@ from typing import IO, Any, cast
 
 from quire.capabilities.launch import END_ALL
 from quire.capabilities.lines import Lines
-from quire.core.errors import Failed
+from quire.core.errors import OperationFailed
 
 if sys.platform == "win32":
     from asyncio.windows_utils import Popen  # its pipes are such as that event loop reads
@@ -60,7 +60,7 @@ class Process:
         heard: Callable[[bytes], None],
         ended: Callable[[], None],
     ) -> Process:
-        """Raises Failed where there is no such program."""
+        """Raises OperationFailed where there is no such program."""
         program = _find(command[0], env.get("PATH", os.defpath), folder)
         argv = [program, *command[1:]]
         if sys.platform == "linux":
@@ -71,7 +71,9 @@ class Process:
                 argv, stdin=pipe, stdout=pipe, stderr=pipe, env=env, cwd=folder or None, start_new_session=True
             )
         except (OSError, ValueError) as error:
-            raise Failed(f"{command[0]} could not be started ({error}). Check the command and its folder.") from error
+            raise OperationFailed(
+                f"{command[0]} could not be started ({error}). Check the command and its folder."
+            ) from error
         process = cls(popen, heard, ended)
         try:
             await process._attach()
@@ -210,16 +212,18 @@ class Process:
 
 def _find(program: str, path: str, folder: str) -> str:
     if folder and not Path(folder).is_dir():
-        raise Failed(f"There is no folder {folder} for {program} to work in. Create it or name another.")
+        raise OperationFailed(f"There is no folder {folder} for {program} to work in. Create it or name another.")
     if "/" in program or os.sep in program:
         place = Path(folder or ".", program).expanduser().absolute()
         if place.is_file() and os.access(place, os.X_OK):
             return str(place)
         what = "is not executable: make it so with chmod +x" if place.is_file() else "does not exist: check the path"
-        raise Failed(f"{program} cannot be started: it {what}.")
+        raise OperationFailed(f"{program} cannot be started: it {what}.")
     found = shutil.which(program, path=path)
     if found is None:
-        raise Failed(f"{program} is not installed or not on PATH. Install it, or give the command's full path.")
+        raise OperationFailed(
+            f"{program} is not installed or not on PATH. Install it, or give the command's full path."
+        )
     return str(Path(found).absolute())
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from quire.core.capabilities.model import REFERENCE, SECRET
-from quire.core.errors import Failed
+from quire.core.errors import OperationFailed
 
 HIDDEN = "[secret]"
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -35,7 +35,7 @@ class Secrets:
     def resolve(self, value: str) -> str:
         """`env:NAME` and `file:/path`, also after one word as in `Bearer env:NAME`; anything else is itself.
 
-        Raises Failed, naming the reference, where there is nothing.
+        Raises OperationFailed, naming the reference, where there is nothing.
         """
         found = REFERENCE.fullmatch(value)
         if found is None:
@@ -49,7 +49,7 @@ class Secrets:
     def _expanded(self, found: re.Match[str]) -> str:
         name, default = found["name"], found["default"]
         if found["kind"] == "input:":
-            raise Failed(
+            raise OperationFailed(
                 f"{found[0]} is asked of a person by VS Code, which cannot be done here. Put the value into an "
                 "environment variable of this server and pass env or headers with a reference, env:NAME."
             )
@@ -59,11 +59,11 @@ class Secrets:
 
     def _variable(self, name: str) -> str:
         if not _ENV_NAME.fullmatch(name):
-            raise Failed(f"env:{name} names no environment variable: letters, digits and _ only.")
+            raise OperationFailed(f"env:{name} names no environment variable: letters, digits and _ only.")
         self.variables.add(name)
         value = self._environ.get(name)
         if not value:
-            raise Failed(
+            raise OperationFailed(
                 f"The environment variable {name}, referred to as env:{name}, is not set where this server was "
                 "started. Set it there and start the server again, or refer to a file with file:/path."
             )
@@ -137,17 +137,19 @@ def _any_of(values: set[str]) -> re.Pattern[str] | None:
 def _file(name: str) -> str:
     path = Path(name)
     if not path.is_absolute():
-        raise Failed(f"file:{name} is not a full path. Write it from the root, as in file:/run/secrets/token.")
+        raise OperationFailed(f"file:{name} is not a full path. Write it from the root, as in file:/run/secrets/token.")
     try:
         if path.exists() and not path.is_file():
-            raise Failed(f"file:{name} is no file.")  # opening a pipe would wait for ever
+            raise OperationFailed(f"file:{name} is no file.")  # opening a pipe would wait for ever
         with path.open("rb") as file:
             data = file.read(_LARGEST + 1)
         text = data.decode("utf-8").rstrip("\r\n")
     except OSError as error:
-        raise Failed(f"file:{name} cannot be read: {error.strerror}. Check the path and who may read it.") from error
+        raise OperationFailed(
+            f"file:{name} cannot be read: {error.strerror}. Check the path and who may read it."
+        ) from error
     except UnicodeDecodeError as error:
-        raise Failed(f"file:{name} is not text.") from error
+        raise OperationFailed(f"file:{name} is not text.") from error
     if len(data) > _LARGEST or not text:
-        raise Failed(f"file:{name} is {'empty' if not text else 'larger than 64 KB'}, which no secret is.")
+        raise OperationFailed(f"file:{name} is {'empty' if not text else 'larger than 64 KB'}, which no secret is.")
     return text

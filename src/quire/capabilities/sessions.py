@@ -20,7 +20,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from quire.capabilities import offers, web, wording
 from quire.core.capabilities.model import Offered
-from quire.core.errors import CallTimeout, Failed, Lost
+from quire.core.errors import CallTimeout, ConnectionLost, OperationFailed
 
 _RELIST = 30.0  # seconds a new list may take
 _MOST = 5 * offers.MOST_TOOLS  # entries of a list that are looked at
@@ -102,9 +102,11 @@ class Session:
             raise CallTimeout(f"The server did not answer within {timeout:g} s; the call was cancelled.") from None
         except MCPError as error:
             if not web.is_lost(error.code, error.message):
-                raise Failed(wording.words(self._clean(error.message))) from None
+                raise OperationFailed(wording.words(self._clean(error.message))) from None
             self._changed.set()  # whoever looks for the changes finds out whether it is gone
-            raise Lost(f"The connection ended before the server answered: {wording.words(error.message)}") from None
+            raise ConnectionLost(
+                f"The connection ended before the server answered: {wording.words(error.message)}"
+            ) from None
 
     async def list_all(self, method: str, key: str, *, timeout: float) -> list[Any]:
         """Of all pages."""
@@ -154,7 +156,7 @@ class Session:
             yield tool
 
     async def follow(self, offered: Offered, changed: Callable[[Offered], None]) -> None:
-        """Report whenever it offers something else, for ever. Raises Lost where it is found gone."""
+        """Report whenever it offers something else, for ever. Raises ConnectionLost where it is found gone."""
         listening = asyncio.create_task(self._listen())
         try:
             while True:
@@ -162,9 +164,9 @@ class Session:
                 self._changed.clear()
                 try:
                     now = await self.offered(timeout=_RELIST)
-                except Lost:
+                except ConnectionLost:
                     raise
-                except Failed:
+                except OperationFailed:
                     continue  # what it offered last is what is known
                 if now != offered:
                     offered = now
@@ -177,7 +179,7 @@ class Session:
         can = self._session.server_capabilities
         if not self.modern:
             if can is not None and can.logging is not None:
-                with contextlib.suppress(Failed):
+                with contextlib.suppress(OperationFailed):
                     await self.ask("logging/setLevel", {"level": _LEVEL}, timeout=_RELIST)
             return
         loop = asyncio.get_running_loop()
@@ -195,7 +197,7 @@ class Session:
                 if not web.is_lost(error.code, error.message):
                     return  # it has none
                 self._changed.set()
-            except Failed:
+            except OperationFailed:
                 return
             pause = _AGAIN[0] if loop.time() - began > longest else min(2 * pause, longest)
             await asyncio.sleep(pause)

@@ -22,7 +22,7 @@ from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 from quire.capabilities import wording
 from quire.capabilities.lines import LONGEST
 from quire.core.capabilities.model import address
-from quire.core.errors import Failed, Lost
+from quire.core.errors import ConnectionLost, OperationFailed
 from quire.core.limits.network_rules import is_internal
 
 UNREACHABLE = "Quire could not reach the server."
@@ -51,7 +51,7 @@ class Trouble:
 async def dispatcher(
     url: str, headers: dict[str, str], trouble: Trouble, *, public: bool = False
 ) -> AsyncIterator[Dispatcher[Any]]:
-    """With `public` no address inside a private network is connected to. Raises Failed where it is no url of HTTP."""
+    """`public` refuses addresses of private networks. Raises OperationFailed if `url` is not an HTTP URL."""
     check(url, headers)
     client = httpx2.AsyncClient(
         headers={"Accept-Encoding": "identity", **headers},
@@ -69,14 +69,14 @@ async def dispatcher(
 def check(url: str, headers: dict[str, str]) -> None:
     for name, value in headers.items():
         if not name.isascii() or not name.isprintable() or not value.isascii() or not value.isprintable():
-            raise Failed(f"The header {name!r} cannot be sent: names and values are ASCII text in one line.")
+            raise OperationFailed(f"The header {name!r} cannot be sent: names and values are ASCII text in one line.")
     try:
         parts = urlsplit(url)
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         good = False
     if not good:
-        raise Failed(
+        raise OperationFailed(
             f"{address(url)!r} is not the address of an MCP server: give one that begins with http:// or https://."
         )
 
@@ -88,9 +88,11 @@ def is_lost(code: int, message: str) -> bool:
 
 def failure(what: str, error: BaseException, trouble: Trouble) -> str:
     """Why a server that was to be greeted, or was connected, is not."""
-    if isinstance(error, Lost) or (isinstance(error, MCPError) and error.message == UNREACHABLE):
+    if isinstance(error, ConnectionLost) or (isinstance(error, MCPError) and error.message == UNREACHABLE):
         return wording.unreachable(what, trouble.why or str(error))
-    if isinstance(error, MCPError | Failed) and (isinstance(error, Failed) or trouble.status or error.code):
+    if isinstance(error, MCPError | OperationFailed) and (
+        isinstance(error, OperationFailed) or trouble.status or error.code
+    ):
         return wording.refused(what, trouble.status, trouble.kind, str(error))
     return wording.no_server(what, str(error))
 

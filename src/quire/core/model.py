@@ -90,7 +90,7 @@ class Origin:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class DocumentLocation:
     """Where a notebook's document is: a path on a Jupyter server, and the kind of kernel that runs it. Without a path
     it is a kernel alone."""
 
@@ -129,7 +129,7 @@ class Notebook:
     policy: Policy = Policy()
     origin: Origin | None = None  # where it branched off
     mirror: str = ""  # the ipynb file that is kept as it is
-    document: Place | None = None  # its cells are there; None: they are in the store
+    document: DocumentLocation | None = None  # its cells are there; None: they are in the store
     seen_as: str = ""  # owner/name, to whoever found it and does not own it; never kept
 
     @property
@@ -232,7 +232,7 @@ class Died:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Census:
+class ForkReport:
     """What a checkpoint is worth: `lost` names what a kernel woken from it will not have."""
 
     quality: str  # clean, degraded, or hostile: a library it uses will not work
@@ -338,4 +338,4 @@ class KernelSpec:
     mounts: tuple[Mount, ...] = ()
     limits: KernelLimits = KernelLimits()
     checkpoint_bytes: int = 0  # memory all its checkpoints may hold; the newest is kept all the same
-    document: Place | None = None
+    document: DocumentLocation | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 from quire.core.model import NewCell
 
 MOST_BYTES = 50_000_000  # of a document
@@ -19,8 +19,8 @@ class Document:
     notes: tuple[str, ...] = ()  # what the caller should know: "upgraded from nbformat 3"
 
 
-def wrong(kind: str, why: str) -> Refused:
-    return Refused(f"This is not a valid {kind}: {why}. Nothing was imported.")
+def wrong(kind: str, why: str) -> InvalidRequest:
+    return InvalidRequest(f"This is not a valid {kind}: {why}. Nothing was imported.")
 
 
 def check_text(kind: str, text: str) -> str:
@@ -30,7 +30,9 @@ def check_text(kind: str, text: str) -> str:
     except UnicodeEncodeError as error:
         raise wrong(kind, f"it holds a lone surrogate at character {error.start}, which UTF-8 cannot say") from None
     if size > MOST_BYTES:
-        raise Refused(f"The document has {size:,} bytes, over the limit of {MOST_BYTES:,}. Nothing was imported.")
+        raise InvalidRequest(
+            f"The document has {size:,} bytes, over the limit of {MOST_BYTES:,}. Nothing was imported."
+        )
     return text.removeprefix("\ufeff")
 
 

@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 import anyio.to_thread
 
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 from quire.core.model import Cell, Notebook
 from quire.notebook_format import ipynb, markdown, percent
 from quire.notebook_format.document import Document
@@ -28,16 +28,16 @@ def loads(name: str, text: str) -> Document:
 
 
 def dumps(name: str, notebook: Notebook, cells: list[Cell]) -> str:
-    """Raises Refused for an ending of no format."""
+    """Raises InvalidRequest for an ending of no format."""
     check_ending(name)
     return _WRITERS[ending(name)](notebook, cells)
 
 
 def check_ending(name: str, more: Sequence[str] = ()) -> None:
-    """Raises Refused for an ending of no format; `more`: endings that the caller writes itself."""
+    """Raises InvalidRequest for an ending of no format; `more`: endings that the caller writes itself."""
     if ending(name) not in _WRITERS:
         known = [each for each in (*_WRITERS, *more) if each]
-        raise Refused(
+        raise InvalidRequest(
             f"No format of notebooks has the ending {ending(name)!r}; use {', '.join(known)}. Nothing was written."
         )
 

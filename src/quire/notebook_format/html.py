@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 from quire.core.model import Cell, Notebook
 from quire.notebook_format import ipynb
 
@@ -13,7 +13,7 @@ ENDING = ".html"
 
 def check_installed() -> None:
     if importlib.util.find_spec("nbconvert") is None:
-        raise Refused(
+        raise InvalidRequest(
             "HTML is written by nbconvert, which is not installed: pip install nbconvert. Nothing was written; "
             ".ipynb, .py and .md need nothing more."
         )

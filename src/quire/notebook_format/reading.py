@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 from uuid import uuid4
 
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 from quire.core.model import (
     Attachments,
     CellId,
@@ -41,7 +41,7 @@ _MOST_COUNT = 2**53
 _NOTES = 8  # kinds of repair that are told
 
 
-def wrong(why: str) -> Refused:
+def wrong(why: str) -> InvalidRequest:
     return document.wrong(KIND, why)
 
 

@@ -12,7 +12,7 @@ _KIND = "ipynb document"
 
 
 def upgraded(document: dict[str, Any], version: int) -> dict[str, Any]:
-    """Refused where nbformat cannot make sense of it."""
+    """Raises InvalidRequest if nbformat cannot read it."""
     import nbformat  # takes 90 ms, and old documents are rare
     from nbformat.converter import convert
 

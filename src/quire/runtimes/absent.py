@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from quire.core.errors import Failed
+from quire.core.errors import OperationFailed
 from quire.core.model import KernelSpec, RuntimeInfo
 
 
@@ -14,7 +14,7 @@ class AbsentRuntime:
         self._why = why
 
     async def start(self, spec: KernelSpec) -> NoReturn:
-        raise Failed(f"The notebook {spec.name!r} is one of the runtime {self._name}: {self._why}")
+        raise OperationFailed(f"The notebook {spec.name!r} is one of the runtime {self._name}: {self._why}")
 
     async def about(self) -> RuntimeInfo:
         return RuntimeInfo(name=self._name, why_not=self._why)

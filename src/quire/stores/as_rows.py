@@ -15,13 +15,13 @@ from quire.core.model import (
     CellKind,
     CellState,
     Data,
+    DocumentLocation,
     NewCell,
     Notebook,
     NotebookId,
     Origin,
     Output,
     OutputType,
-    Place,
     Policy,
     Principal,
     Run,
@@ -95,7 +95,7 @@ def notebook(row: sqlite3.Row) -> Notebook:
         policy=_policy(json.loads(row["policy"])),
         origin=_origin(row) if row["origin"] else None,
         mirror=row["mirror"],
-        document=Place(**json.loads(row["document"])) if row["document"] else None,
+        document=DocumentLocation(**json.loads(row["document"])) if row["document"] else None,
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio.to_thread
 
 from quire import systems
-from quire.core.errors import Failed, NotFound
+from quire.core.errors import NotFound, OperationFailed
 from quire.core.model import Blob
 from quire.stores import wording
 
@@ -36,7 +36,7 @@ class FileBlobs:
             except OSError as error:
                 if isinstance(error, systems.IN_USE) and path.exists():  # meanwhile, and somebody reads it
                     return Blob(digest=digest, size=len(data))
-                raise Failed(
+                raise OperationFailed(
                     f"An output of {len(data):,} bytes could not be kept: {error.strerror}. "
                     "Earlier cells are intact. Free some space and run the cell again."
                 ) from error

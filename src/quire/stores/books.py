@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from quire.core.model import Cell, CellId, CellState, NewCell, Notebook, Output, Place, Run, RunId
+from quire.core.model import Cell, CellId, CellState, DocumentLocation, NewCell, Notebook, Output, Run, RunId
 from quire.notebook_format.reading import Reader
 
 _RUNS = 1_000  # of the journal
@@ -19,7 +19,7 @@ class Book:
     """One notebook whose cells are a document's."""
 
     notebook: Notebook
-    place: Place  # where the document is now
+    place: DocumentLocation  # where the document is now
     journal: deque[Run] = field(default_factory=lambda: deque(maxlen=_RUNS))
     last: dict[CellId, RunId] = field(default_factory=dict)  # our last run of each cell
     marks: dict[CellId, int | None] = field(default_factory=dict)  # the count that it left there
@@ -27,7 +27,7 @@ class Book:
     count: int = 0  # the largest known
     cells: int = 0  # when last seen
     watching: bool = False
-    places: list[Place] = field(default_factory=list)  # where it was before a person renamed it
+    places: list[DocumentLocation] = field(default_factory=list)  # where it was before a person renamed it
     _reads: dict[str, tuple[dict[str, Any], NewCell]] = field(default_factory=dict)  # cells as last read
 
     def run(self, run: RunId) -> Run | None:

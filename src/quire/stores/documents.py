@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from quire.clients.jupyter.ports import Changed, Document, JupyterError, Missing, NbCell, Unreachable
 from quire.clients.jupyter.servers import Servers
-from quire.core.errors import Failed, NotFound, Refused, Stale
+from quire.core.errors import InvalidRequest, NotFound, OperationFailed, VersionConflict
 from quire.core.model import (
     Blob,
     Cell,
@@ -100,9 +100,9 @@ class DocumentStore:
         except Missing as error:
             raise NotFound(str(error)) from error
         except Unreachable as error:
-            raise Failed(str(error)) from error
+            raise OperationFailed(str(error)) from error
         except JupyterError as error:
-            raise Refused(str(error)) from error
+            raise InvalidRequest(str(error)) from error
 
     async def _document(self, book: Book) -> Document:
         server = self._servers.named(book.place.server)
@@ -161,7 +161,7 @@ class DocumentStore:
             if there + len(cells) > limit:
                 raise wording.too_many_cells(there, limit)
             if at is not None and not 0 <= at <= there:
-                raise Refused(wording.no_such_place(at, there))
+                raise InvalidRequest(wording.no_such_place(at, there))
             ids = await document.insert(there if at is None else at, [await self._new(cell) for cell in cells])
             self._save_soon(book)
             every = {given["id"]: (number, given) for number, given in enumerate(document.cells())}
@@ -188,7 +188,7 @@ class DocumentStore:
                 await document.change(cell, source=edit.source, kind=kind, metadata=metadata, expected=expected)
             except Changed as error:
                 now, version = str(error.cell.get("source", "")), document.version(cell)
-                raise Stale(wording.edited_meanwhile(before.number, version, expected or 0, now)) from error
+                raise VersionConflict(wording.edited_meanwhile(before.number, version, expected or 0, now)) from error
             self._save_soon(book)
         return await self._found(notebook, cell)
 
@@ -196,7 +196,7 @@ class DocumentStore:
         async with self._open(notebook) as (book, document):
             last = len(document.cells()) - 1
             if not 0 <= to <= last:
-                raise Refused(wording.no_such_place(to, last))
+                raise InvalidRequest(wording.no_such_place(to, last))
             await document.move(cell, to)
             self._save_soon(book)
         return await self._found(notebook, cell)

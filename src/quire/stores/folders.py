@@ -17,7 +17,7 @@ import anyio
 import anyio.to_thread
 
 from quire import systems
-from quire.core.errors import Failed, NotFound, QuireError, Refused
+from quire.core.errors import InvalidRequest, NotFound, OperationFailed, QuireError
 from quire.core.notebooks.paths import shown
 from quire.core.ports.files import Entry, Listing, Piece, Use
 from quire.safe_open.by_descriptor import set_owner
@@ -89,7 +89,7 @@ class DiskFolders:
                 return await anyio.to_thread.run_sync(work, limiter=self._threads, abandon_on_cancel=abandon)
             except OSError as error:
                 raise _said(error, name) from error
-        raise Failed(f"{name} did not answer within {_SECONDS:g} s: the disk it is on may be gone.")
+        raise OperationFailed(f"{name} did not answer within {_SECONDS:g} s: the disk it is on may be gone.")
 
     def _list(self, root: str, steps: tuple[str, ...], limit: int) -> Listing:
         try:
@@ -122,7 +122,7 @@ class DiskFolders:
             if before is not None:
                 _check(before, steps)
                 if not before.st_mode & stat.S_IWUSR:
-                    raise Refused(f"{shown('/'.join(steps))} is read-only. Nothing was changed.")
+                    raise InvalidRequest(f"{shown('/'.join(steps))} is read-only. Nothing was changed.")
             if append and before is not None:
                 return self._append(folder, steps, data)
             _replace(folder, steps[-1], data, before)
@@ -213,14 +213,14 @@ def _check(there: os.stat_result | None, steps: tuple[str, ...]) -> os.stat_resu
     if there is None:
         raise NotFound(f"There is no file {name} in the workspace. list_files shows what there is.")
     if stat.S_ISDIR(there.st_mode):
-        raise Refused(f"{name} is a folder; list_files shows what is in it.")
+        raise InvalidRequest(f"{name} is a folder; list_files shows what is in it.")
     if stat.S_ISLNK(there.st_mode):
-        raise Refused(_LINKED.format(name=name))
+        raise InvalidRequest(_LINKED.format(name=name))
     if not stat.S_ISREG(there.st_mode):
-        raise Refused(f"{name} is no file but a pipe, a socket or a device, which are not opened.")
+        raise InvalidRequest(f"{name} is no file but a pipe, a socket or a device, which are not opened.")
     if there.st_nlink > 1:
         # the other name may be anywhere on this disk: a file of the server's, or of another notebook
-        raise Refused(
+        raise InvalidRequest(
             f"{name} has {there.st_nlink} names (hard links), and the others may be outside the workspace. Copy it "
             "to a new file in a cell."
         )
@@ -259,22 +259,24 @@ def _write_all(file: int, data: bytes) -> None:
 
 def _said(error: OSError, name: str) -> QuireError:
     if isinstance(error, NoName):
-        return Refused(
+        return InvalidRequest(
             f'{name} cannot be a name of a file on this system: of < > : " \\ | ? * it has none, and it is no device.'
         )
     match error.errno:
         case errno.ENOENT:
             return NotFound(f"There is no {name} in the workspace. list_files shows what there is.")
         case errno.ELOOP:
-            return Refused(_LINKED.format(name=name))
+            return InvalidRequest(_LINKED.format(name=name))
         case errno.EXDEV:
-            return Refused(f"{name} is on another file system than the workspace, and is not reached from here.")
+            return InvalidRequest(f"{name} is on another file system than the workspace, and is not reached from here.")
         case errno.ENOTDIR | errno.EEXIST:
-            return Refused(f"{name} is no folder, or leads through something that is none.")
+            return InvalidRequest(f"{name} is no folder, or leads through something that is none.")
         case errno.EISDIR:
-            return Refused(f"{name} is a folder; name a file in it.")
+            return InvalidRequest(f"{name} is a folder; name a file in it.")
         case errno.ENAMETOOLONG:
-            return Refused(f"{name} is longer than a path may be.")
+            return InvalidRequest(f"{name} is longer than a path may be.")
         case number if number in _FULL:
-            return Failed(f"{name} was not written: {error.strerror}. Nothing was changed. Delete files to make room.")
-    return Failed(f"{name} cannot be reached: {error.strerror}. Nothing was changed.")
+            return OperationFailed(
+                f"{name} was not written: {error.strerror}. Nothing was changed. Delete files to make room."
+            )
+    return OperationFailed(f"{name} cannot be reached: {error.strerror}. Nothing was changed.")

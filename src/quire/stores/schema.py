@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from quire import systems
-from quire.core.errors import Failed
+from quire.core.errors import OperationFailed
 from quire.stores.sqlite import connect
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
@@ -20,19 +20,21 @@ def migrate(path: Path, migrations: Path = _MIGRATIONS) -> None:
     try:
         db = connect(path)
     except sqlite3.Error as error:
-        raise Failed(f"The data directory's database cannot be opened: {path} ({error}).") from error
+        raise OperationFailed(f"The data directory's database cannot be opened: {path} ({error}).") from error
     try:
         db.execute("BEGIN IMMEDIATE")
         done = db.execute("PRAGMA user_version").fetchone()[0]
         if done > len(steps):
-            raise Failed(f"{path} was written by a newer Quire (schema {done}, this one knows {len(steps)}). Upgrade.")
+            raise OperationFailed(
+                f"{path} was written by a newer Quire (schema {done}, this one knows {len(steps)}). Upgrade."
+            )
         for number, step in enumerate(steps[done:], done + 1):
             for statement in _statements(step.read_text("utf-8")):
                 db.execute(statement)
             db.execute(f"PRAGMA user_version = {number}")
         db.execute("COMMIT")
     except sqlite3.Error as error:
-        raise Failed(f"The data directory's database is damaged or not ours: {path} ({error}).") from error
+        raise OperationFailed(f"The data directory's database is damaged or not ours: {path} ({error}).") from error
     finally:
         db.close()
 

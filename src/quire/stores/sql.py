@@ -15,7 +15,7 @@ from typing import Any
 import anyio.to_thread
 
 from quire import systems
-from quire.core.errors import Failed, NotFound, Refused
+from quire.core.errors import InvalidRequest, NotFound, OperationFailed
 from quire.core.model import (
     Cell,
     CellId,
@@ -75,7 +75,7 @@ class SqlStore:
                     as_rows.made(notebook),
                 )
             except sqlite3.IntegrityError:
-                raise Refused(wording.name_taken(notebook.name)) from None
+                raise InvalidRequest(wording.name_taken(notebook.name)) from None
             return notebook
 
         return await self._writer.run_durable(job)
@@ -149,7 +149,7 @@ class SqlStore:
             old = _find(db, notebook, cell)
             last = _size(db, notebook) - 1
             if not 0 <= to <= last:
-                raise Refused(wording.no_such_place(to, last))
+                raise InvalidRequest(wording.no_such_place(to, last))
             _shift(db, notebook, old.number + 1, None, -1)
             _shift(db, notebook, to, old.id, +1)
             db.execute("UPDATE cells SET position = ? WHERE notebook = ? AND id = ?", (to, notebook, cell))
@@ -258,7 +258,7 @@ class SqlStore:
         try:
             lock = os.open(self._locks / notebook, os.O_CREAT | os.O_RDWR | systems.BYTES, 0o600)
         except OSError as error:
-            raise Failed(f"The data directory cannot be written: {error.strerror}.") from error
+            raise OperationFailed(f"The data directory cannot be written: {error.strerror}.") from error
         if not systems.try_lock(lock):
             os.close(lock)
             return False
@@ -289,7 +289,7 @@ def _add(db: sqlite3.Connection, notebook: NotebookId, cells: list[NewCell], at:
         raise wording.too_many_cells(there, limit)
     at = there if at is None else at
     if not 0 <= at <= there:
-        raise Refused(wording.no_such_place(at, there))
+        raise InvalidRequest(wording.no_such_place(at, there))
     if at < there:
         _shift(db, notebook, at, None, len(cells))
         if any(new.kind is CellKind.CODE for new in cells):

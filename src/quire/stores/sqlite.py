@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from quire.core.errors import Failed
+from quire.core.errors import OperationFailed
 
 _BUSY_TIMEOUT_S = 10.0  # for a transaction of another process
 
@@ -33,10 +33,10 @@ def translated(error: BaseException) -> BaseException:
         return error
     text = str(error)
     if "full" in text or "disk I/O" in text:
-        return Failed(
+        return OperationFailed(
             f"The disk is full or failing ({text}): this change was not kept, earlier cells are intact. "
             "Free some space and call again."
         )
     if "locked" in text:
-        return Failed(f"The data directory is busy ({text}): this change was not kept. Call again.")
-    return Failed(f"The store failed ({text}): this change was not kept.")
+        return OperationFailed(f"The data directory is busy ({text}): this change was not kept. Call again.")
+    return OperationFailed(f"The store failed ({text}): this change was not kept.")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from quire import systems
-from quire.core.errors import Failed, NotFound, QuireError, Refused
+from quire.core.errors import InvalidRequest, NotFound, OperationFailed, QuireError
 from quire.core.model import Principal
 from quire.core.notebooks.access import EVERY_SCOPE, Caller, Scope, check_given
 from quire.core.ports.store import TokenInfo
@@ -42,7 +42,9 @@ class FileTokens:
         token = _PREFIX + secrets.token_urlsafe(32)
         with self._changing() as kept:
             if name in kept:
-                raise Refused(f"{name} has a token already. `quire token remove {name}` ends it; then add a new one.")
+                raise InvalidRequest(
+                    f"{name} has a token already. `quire token remove {name}` ends it; then add a new one."
+                )
             scopes = sorted(EVERY_SCOPE if admin else {Scope.USE})
             kept[name] = {"sha256": _digest(token), "scopes": scopes, "created_at": time.time()}
         return token
@@ -86,11 +88,13 @@ class FileTokens:
         except FileNotFoundError:
             return {}
         except OSError as error:
-            raise Failed(f"{self._path} cannot be read: {error.strerror}. No token is taken until it can.") from error
+            raise OperationFailed(
+                f"{self._path} cannot be read: {error.strerror}. No token is taken until it can."
+            ) from error
         except ValueError:
-            raise Failed(f"{self._path} is damaged. Remove it, and add the tokens again.") from None
+            raise OperationFailed(f"{self._path} is damaged. Remove it, and add the tokens again.") from None
         if not isinstance(said, dict):
-            raise Failed(f"{self._path} is damaged. Remove it, and add the tokens again.")
+            raise OperationFailed(f"{self._path} is damaged. Remove it, and add the tokens again.")
         return said
 
     @contextlib.contextmanager
@@ -104,7 +108,9 @@ class FileTokens:
                 yield kept
                 self._write(json.dumps(kept, indent=2, sort_keys=True))
         except OSError as error:
-            raise Failed(f"{self._path} could not be written: {error.strerror}. Nothing was changed.") from error
+            raise OperationFailed(
+                f"{self._path} could not be written: {error.strerror}. Nothing was changed."
+            ) from error
 
     def _write(self, text: str) -> None:
         new = self._path.with_suffix(".new")
@@ -123,7 +129,7 @@ def _entries(kept: dict[str, Any]) -> Iterator[tuple[str, TokenInfo]]:
             scopes = frozenset(Scope(each) for each in entry["scopes"])
             caller = Caller(principal=check_given(name), scopes=scopes)
             yield str(entry["sha256"]), TokenInfo(caller=caller, created_at=float(entry["created_at"]))
-        except (Refused, ValueError, TypeError, KeyError):
+        except (InvalidRequest, ValueError, TypeError, KeyError):
             log.error("the token of %r is damaged and is not taken", name)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
-from quire.core.errors import OverLimit, Refused, Stale
+from quire.core.errors import InvalidRequest, OverLimit, VersionConflict
 from quire.core.model import Cell, CellId, CellState, NewCell, Output, OutputType, Run
 from quire.core.phrases import count
 from quire.core.runs import transcript
@@ -25,8 +25,8 @@ def too_many_notebooks(limit: int) -> OverLimit:
     )
 
 
-def too_many_cells(there: int, limit: int) -> Refused:
-    return Refused(
+def too_many_cells(there: int, limit: int) -> InvalidRequest:
+    return InvalidRequest(
         f"The notebook has {count(there, 'cell')} and may have {limit:,} (setting max_cells).",
         agent="Delete some, clear_notebook, or go on in a new one (create_notebook).",
         person="Go on in another one: `quire exec --notebook NAME`.",
@@ -47,7 +47,7 @@ def blob_gone(digest: str) -> str:
 
 def check_version(cell: Cell, expected: int | None) -> None:
     if expected is not None and expected != cell.version:
-        raise Stale(edited_meanwhile(cell.number, cell.version, expected, cell.source))
+        raise VersionConflict(edited_meanwhile(cell.number, cell.version, expected, cell.source))
 
 
 def edited_meanwhile(number: int, version: int, expected: int, source: str) -> str:

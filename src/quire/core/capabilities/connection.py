@@ -8,7 +8,7 @@ from dataclasses import replace
 import anyio
 
 from quire.core.capabilities.model import Capability, Offered
-from quire.core.errors import Failed, Lost, Refused
+from quire.core.errors import ConnectionLost, InvalidRequest, OperationFailed
 from quire.core.ports.capabilities import Connection
 from quire.wire import tools
 
@@ -64,21 +64,21 @@ class Link:
         known = {*(tool.name for tool in self.capability.offered.tools), *tools.RESERVED, "*"}
         known |= {self.python_name(name) for name in known}
         if unknown := [method for method in self.capability.approve if method not in known]:
-            raise Refused(f"approve names {', '.join(unknown)}, which {self.capability.name} does not have.")
+            raise InvalidRequest(f"approve names {', '.join(unknown)}, which {self.capability.name} does not have.")
 
     async def connection(self) -> Connection:
-        """The connection, made where there is none. Raises Lost where it is too soon to try again."""
+        """The connection, made where there is none. Raises ConnectionLost where it is too soon to try again."""
         if self._connection is not None:
             return self._connection
         async with self._turn:
             if self._connection is not None:
                 return self._connection
             if self._closed:
-                raise Lost(f"{self.capability.name} was uninstalled.")
+                raise ConnectionLost(f"{self.capability.name} was uninstalled.")
             wait = self._not_before - anyio.current_time()
             if wait > 0:
                 told = f"{self.capability.name} is not connected; it is tried again in {wait:.1f} s."
-                raise Lost(told, why=self._why)
+                raise ConnectionLost(told, why=self._why)
             return await self._try()
 
     async def _try(self) -> Connection:
@@ -86,11 +86,11 @@ class Link:
         try:
             with anyio.CancelScope() as self._trying:
                 connection = await self._connect(self)
-        except Failed as error:
+        except OperationFailed as error:
             self._failed(str(error))
-            raise Lost(f"{self.capability.name} cannot be connected to.", why=str(error)) from error
+            raise ConnectionLost(f"{self.capability.name} cannot be connected to.", why=str(error)) from error
         if connection is None:
-            raise Lost(f"{self.capability.name} was closed while it was being connected.")
+            raise ConnectionLost(f"{self.capability.name} was closed while it was being connected.")
         self._connection, self._since, self._why = connection, anyio.current_time(), ""
         self.changed(connection.offered)
         return connection
@@ -140,5 +140,5 @@ class Link:
             try:
                 await self.connection()
                 return
-            except Failed:  # health says it
+            except OperationFailed:  # health says it
                 continue

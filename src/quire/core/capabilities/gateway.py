@@ -20,7 +20,15 @@ from quire.core.capabilities.names import OURS
 from quire.core.capabilities.registry import Capabilities
 from quire.core.capabilities.request import approve_of
 from quire.core.capabilities.truncated_results import Leftovers
-from quire.core.errors import CallTimeout, Failed, Lost, NotFound, NotInstalled, QuireError, WrongArguments
+from quire.core.errors import (
+    CallTimeout,
+    ConnectionLost,
+    NotFound,
+    NotInstalled,
+    OperationFailed,
+    QuireError,
+    WrongArguments,
+)
 from quire.core.limits.caller_policy import Confines
 from quire.core.model import KernelSpec, NotebookId, Principal
 from quire.core.notebooks.access import Caller
@@ -44,19 +52,19 @@ class CallLimits:
     result: int  # characters of one answer that reach the code at once
 
 
-class Denied(Failed):
+class Denied(OperationFailed):
     """A person said no, or nobody could be asked."""
 
 
-class TooMany(Failed):
+class TooMany(OperationFailed):
     """The run made more calls than one may."""
 
 
-class Cancelled(Failed):
+class Cancelled(OperationFailed):
     """The run was stopped while the call was under way."""
 
 
-class ArgumentsRefused(errors.Refused):
+class ArgumentsRefused(errors.InvalidRequest):
     """The arguments do not fit the tool's schema; nothing was sent."""
 
     def __init__(self, message: str, *, is_type: bool) -> None:
@@ -127,7 +135,7 @@ class Relaying:
             self._calls.check()
             value = await self._within(active, spec, called)
             if not messages.shallow(value):
-                raise Failed("The answer is nested too deeply to be handed to a cell.")
+                raise OperationFailed("The answer is nested too deeply to be handed to a cell.")
             outcome = "approved" if called.do == "approve" else "ok"
             return Returned(call=called.call, value=value)
         except QuireError as error:
@@ -147,7 +155,7 @@ class Relaying:
     def _tell(self, active: ActiveRun | None, called: Called, error: QuireError) -> str:
         """What code hears of it. What a backend says of itself, with paths of this machine, is for whoever reads the
         cell, once."""
-        if not isinstance(error, Failed) or not error.why:
+        if not isinstance(error, OperationFailed) or not error.why:
             return str(error)
         if active is not None and error.why not in (told := self._told.setdefault(active, set())):
             told.add(error.why)
@@ -193,8 +201,8 @@ class Relaying:
                 backend = self._confines.backend(who, called.capability, called.given, self._backends.described)
                 try:
                     await self._capabilities.install(owner, called.capability, backend, approve_of(called.given))
-                except Failed as error:
-                    raise Failed(f"{called.capability} cannot be installed.", why=str(error)) from error
+                except OperationFailed as error:
+                    raise OperationFailed(f"{called.capability} cannot be installed.", why=str(error)) from error
             case "uninstall":
                 await self._approve(active, spec, called, Approve.ASK)
                 await self._capabilities.uninstall(owner, called.capability)
@@ -213,7 +221,7 @@ class Relaying:
             await self._approve(active, spec, called, default, link)
             result = await self._call(connection, link, active, called, timeout)
             if result.is_error:
-                raise Failed(_words(result)[: self._limits.result])
+                raise OperationFailed(_words(result)[: self._limits.result])
             return self._leftovers.fit(spec.notebook, result)
         await self._approve(active, spec, called, Approve.NEVER, link)
         match called.do:
@@ -249,13 +257,13 @@ class Relaying:
                 active.doing = ""
 
     async def _check_native(self, owner: Principal, name: str, method: str) -> None:
-        """Raises Refused for a name that only Quire or an installed capability can have: code cannot have a call of
-        these approved without making it. Nor for what is no name: a person would read it as something else."""
+        """Raises InvalidRequest for names of Quire and of installed capabilities, so that code cannot ask a person to
+        approve a call that it does not make, and for text that is not a name."""
         installed = {entry["name"] for entry in (await self._capabilities.catalog(owner)).entries}
         if not method.isidentifier():
-            raise errors.Refused(f"{method[:_NAME]!r} is no name of a method. Nothing was called.")
+            raise errors.InvalidRequest(f"{method[:_NAME]!r} is no name of a method. Nothing was called.")
         if not name.isidentifier() or name in OURS or name in installed:
-            raise errors.Refused(
+            raise errors.InvalidRequest(
                 f"{name!r} is not a capability of this notebook's own code, so its calls cannot be approved that way. "
                 "Nothing was called. Register your own capability under another name."
             )
@@ -326,9 +334,9 @@ def _kind(error: QuireError) -> str:
             return "cancelled"
         case ArgumentsRefused(is_type=is_type):
             return "wrong_type" if is_type else "wrong_value"
-        case Lost() | NotInstalled():
+        case ConnectionLost() | NotInstalled():
             return "gone"
-        case Failed() if not isinstance(error, TooMany):
+        case OperationFailed() if not isinstance(error, TooMany):
             return "tool"
     return "refused"
 

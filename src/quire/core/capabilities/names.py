@@ -8,7 +8,7 @@ import keyword
 import re
 from collections.abc import Container
 
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 
 OURS = frozenset(("caps", "capability", "register_capability", "display", "get_ipython", "In", "Out")) | frozenset(
     ("ToolError", "ToolTimeout", "ApprovalDenied", "CapabilityGone")
@@ -21,7 +21,7 @@ def check(name: str, taken: Container[str]) -> None:
     why = _why_not(name, taken)
     if why:
         is_taken = why == _TAKEN
-        raise Refused(
+        raise InvalidRequest(
             f"{name!r} cannot name a capability: {why}. Take {proposal(name, taken)!r}, for example.",
             agent="uninstall_capability removes the other one." if is_taken else "",
             person="`quire capability remove` removes the other one." if is_taken else "",

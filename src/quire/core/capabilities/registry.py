@@ -16,7 +16,7 @@ from anyio.abc import TaskGroup
 from quire.core.capabilities import names
 from quire.core.capabilities.connection import Link
 from quire.core.capabilities.model import Approve, Backend, Capability, Catalog, Offered
-from quire.core.errors import Failed, NotInstalled, QuireError, Refused
+from quire.core.errors import InvalidRequest, NotInstalled, OperationFailed, QuireError
 from quire.core.model import Principal
 from quire.core.ops.task_groups import background
 from quire.core.phrases import suggestion
@@ -68,7 +68,7 @@ class Capabilities:
         shelf = await self.refresh(owner)
         names.check(name, [*shelf.links, *shelf.coming])
         if len(shelf.links) + len(shelf.coming) >= _MOST:
-            raise Refused(f"There are {_MOST} capabilities already. Uninstall one first.")
+            raise InvalidRequest(f"There are {_MOST} capabilities already. Uninstall one first.")
         shelf.coming.add(name)
         link = self._link(
             Capability(
@@ -90,8 +90,8 @@ class Capabilities:
         except BaseException as error:
             with anyio.CancelScope(shield=True):
                 await link.close()
-            if isinstance(error, Failed):
-                raise Failed(f"{name} was not installed: {error.why or error}") from error
+            if isinstance(error, OperationFailed):
+                raise OperationFailed(f"{name} was not installed: {error.why or error}") from error
             raise
         finally:
             shelf.coming.discard(name)

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from quire.core.capabilities.model import REFERENCE, SECRET, Approve, Backend
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 
 _KNOWN = ("command", "url", "env", "headers", "auth", "config", "folder", "approve")
 
@@ -20,11 +20,11 @@ def backend_of(
     """`described` reads an entry as other clients write it, or finds one in their file."""
     unknown = [key for key in given if key not in _KNOWN]
     if unknown:
-        raise Refused(f"There is no {', '.join(unknown)}; a backend is said by {', '.join(_KNOWN)}.")
+        raise InvalidRequest(f"There is no {', '.join(unknown)}; a backend is said by {', '.join(_KNOWN)}.")
     ways = [key for key in ("command", "url", "config") if given.get(key)]
     if len(ways) != 1:
         said = f"both {' and '.join(ways)}" if ways else "none of them"
-        raise Refused(
+        raise InvalidRequest(
             "Say how the server is reached by one of: a command that starts it, a url, or config, an entry of "
             f"mcpServers or a client's file. Got {said}."
         )
@@ -35,11 +35,11 @@ def backend_of(
     match ways[0]:
         case "command":
             if headers:
-                raise Refused("headers and auth are for a url; a command's secrets go into env.")
+                raise InvalidRequest("headers and auth are for a url; a command's secrets go into env.")
             return Backend(command=_argv(given["command"]), env=env, folder=str(given.get("folder") or ""))
         case "url":
             if env:
-                raise Refused("env is for a command; a url's secrets go into headers or auth.")
+                raise InvalidRequest("env is for a command; a url's secrets go into headers or auth.")
             return Backend(url=_url(given["url"]), headers=headers)
     there = described(given["config"], name)
     return replace(there, env={**there.env, **env}, headers={**there.headers, **headers})
@@ -50,7 +50,7 @@ def approve_of(given: Mapping[str, Any]) -> dict[str, Approve]:
     said = given.get("approve") or {}
     said = {"*": said} if isinstance(said, str) else said
     if not isinstance(said, dict) or not all(isinstance(word, str) and word in set(Approve) for word in said.values()):
-        raise Refused(f"approve is one of {', '.join(Approve)}, or a dict of them by method.")
+        raise InvalidRequest(f"approve is one of {', '.join(Approve)}, or a dict of them by method.")
     return {str(method): Approve(word) for method, word in said.items()}
 
 
@@ -76,13 +76,13 @@ def _argv(command: Any) -> tuple[str, ...]:
     if isinstance(command, list) and all(isinstance(part, str) for part in command) and command:
         return tuple(command)
     if not isinstance(command, str):
-        raise Refused("command is a line, as in a terminal, or a list of texts.")
+        raise InvalidRequest("command is a line, as in a terminal, or a list of texts.")
     try:
         parts = tuple(shlex.split(command))
     except ValueError as error:
-        raise Refused(f"The command cannot be read as in a terminal: {error}.") from None
+        raise InvalidRequest(f"The command cannot be read as in a terminal: {error}.") from None
     if not parts:
-        raise Refused("The command is empty.")
+        raise InvalidRequest("The command is empty.")
     return parts
 
 
@@ -92,9 +92,9 @@ def _url(url: Any) -> str:
     except ValueError:
         parts = urlsplit("")
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise Refused(f"url is the address of a server, http://… or https://…; got {url!r}.")
+        raise InvalidRequest(f"url is the address of a server, http://… or https://…; got {url!r}.")
     if parts.username or parts.password:
-        raise Refused('A url holds no password here: pass headers={"Authorization": "Bearer env:NAME"}.')
+        raise InvalidRequest('A url holds no password here: pass headers={"Authorization": "Bearer env:NAME"}.')
     return str(url)
 
 
@@ -102,5 +102,5 @@ def _texts(what: str, given: Any) -> dict[str, str]:
     if given is None:
         return {}
     if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()):
-        raise Refused(f"{what} is a dict of texts.")
+        raise InvalidRequest(f"{what} is a dict of texts.")
     return {str(name): value for name, value in given.items()}

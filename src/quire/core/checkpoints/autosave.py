@@ -13,7 +13,7 @@ from anyio.abc import TaskGroup
 
 from quire.core.checkpoints import state_file
 from quire.core.checkpoints.restorer import Durable
-from quire.core.errors import Failed, QuireError, Refused
+from quire.core.errors import InvalidRequest, OperationFailed, QuireError
 from quire.core.kernels.pool import Kernels
 from quire.core.limits.validation import check_name, check_states
 from quire.core.model import LOCAL, Notebook, NotebookId, RunId, Snapshot, SnapshotId, Swept
@@ -97,7 +97,7 @@ class Saving:
 
     async def save(self, notebook: Notebook, name: str) -> tuple[Snapshot, str]:
         """Write the state the namespace is in under a name, in place of what had it; and where a copy for people to
-        read lies. Raises Failed."""
+        read lies. Raises OperationFailed."""
         check_states(notebook)
         check_name(name, what="saved state")
         written = None
@@ -106,12 +106,12 @@ class Saving:
                 if lease.notice:
                     self._kernels.remember(notebook, lease.notice)
                 if lease.line.head is None and notebook.origin is None:
-                    raise Refused("No cell has run yet: there is nothing to save.")
+                    raise InvalidRequest("No cell has run yet: there is nothing to save.")
             written = await self._write(notebook, name)
             if written is not None:
                 break
         if written is None:
-            raise Failed("The kernel ended before its state was saved. Call again.")
+            raise OperationFailed("The kernel ended before its state was saved. Call again.")
         runs = await self._store.list_runs(notebook.id)
         capabilities = await self._installed.of(notebook.owner)
         text = state_file.dumps(notebook, written, runs, await self._snapshots.values(written), capabilities)
@@ -240,7 +240,7 @@ class Saving:
         try:
             async with contextlib.nullcontext() if name else self._at_once:
                 snapshot = await self._drafted(notebook, kernel, head, name)
-        except Failed:
+        except OperationFailed:
             if self._kernels.live(notebook) is kernel and mark in kernel.checkpoints:
                 raise
             return None  # it ended meanwhile, or went back to there
@@ -282,7 +282,7 @@ class Saving:
                 return kernel, head, False
             taken = await kernel.checkpoint(head or _BEGINNING)
             if isinstance(taken, str):
-                raise Failed(f"There is no checkpoint to write, {taken}. The last snapshot stands.")
+                raise OperationFailed(f"There is no checkpoint to write, {taken}. The last snapshot stands.")
             keeps = head is not None and self._kernels.spec(notebook).checkpoint_bytes > 0
             if keeps:
                 slot.line.protected(taken)

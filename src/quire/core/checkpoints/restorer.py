@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from quire.core.errors import Failed
+from quire.core.errors import OperationFailed
 from quire.core.kernels.lineage import Line, Step
 from quire.core.model import Cell, CellState, Loss, Notebook, Run, RunId, Snapshot
 from quire.core.ports.kernel import Kernel
@@ -36,7 +36,7 @@ class Back:
         return sorted(cells.values(), key=lambda cell: cell.run.count if cell.run is not None else 0)
 
 
-class NotLoaded(Failed):
+class NotLoaded(OperationFailed):
     """A snapshot did not load, and what the kernel held before is not in it any more."""
 
 
@@ -68,18 +68,18 @@ class Durable:
         for snapshot in standing[::-1][:_TRIED]:
             try:
                 return await self.load(notebook, kernel, snapshot, damaged=tuple(damaged)), damaged
-            except Failed as error:
+            except OperationFailed as error:
                 damaged.append(str(error))
         return None, damaged
 
     async def load(
         self, notebook: Notebook, kernel: Kernel, snapshot: Snapshot, *, damaged: tuple[str, ...] = ()
     ) -> Back:
-        """Put the kernel's namespace to a snapshot. Raises Failed; if that is NotLoaded, the kernel is as it began."""
+        """Load a snapshot into the kernel. Raises OperationFailed; if it is NotLoaded, the namespace is fresh."""
         recipe = await self._snapshots.open(snapshot)
         try:
             restored = await kernel.load(recipe)
-        except Failed as error:
+        except OperationFailed as error:
             raise NotLoaded(f"{said(snapshot)} could not be loaded: {error}.") from error
         finally:
             for each in (recipe.file, *recipe.packs):

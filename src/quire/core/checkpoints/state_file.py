@@ -8,7 +8,7 @@ from typing import Any
 
 from quire.core.capabilities.model import Capability
 from quire.core.capabilities.request import told
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 from quire.core.model import Notebook, Run, Snapshot
 
 VERSION = 1
@@ -44,20 +44,22 @@ def dumps(
 
 
 def as_code(text: str) -> str:
-    """Source that makes what such a file says again: imports, functions, plain values. Raises Refused."""
+    """Source that makes what such a file says again: imports, functions, plain values. Raises InvalidRequest."""
     try:
         state = json.loads(text)
         if state["version"] != VERSION:
-            raise Refused(f"The state file has version {state['version']!r}; this Quire reads {VERSION}.")
+            raise InvalidRequest(f"The state file has version {state['version']!r}; this Quire reads {VERSION}.")
         lines = [str(each) for each in state.get("imports", [])]
         lines += [str(each["source"]) for each in state["functions"].values() if each.get("source")]
         values = {name: each["value"] for name, each in state["variables"].items() if each.get("type") == "json"}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise Refused(
+        raise InvalidRequest(
             "The file is not a state that Quire or its kind saved: it has no functions and variables."
         ) from error
     if values:
         lines += ["import json as _json", f"globals().update(_json.loads({json.dumps(values)!r}))", "del _json"]
     if not lines:
-        raise Refused("The state file holds no functions and no plain values: there is nothing to restore from it.")
+        raise InvalidRequest(
+            "The state file holds no functions and no plain values: there is nothing to restore from it."
+        )
     return "\n".join(lines)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from quire.core.checkpoints.restorer import Durable
 from quire.core.kernels.lineage import Line
 from quire.core.kernels.pool import Kernels
-from quire.core.model import Cell, Census, Notebook, RunId, Snapshot
+from quire.core.model import Cell, ForkReport, Notebook, RunId, Snapshot
 from quire.core.ports.kernel import Kernel
 from quire.core.ports.store import Store
 
@@ -21,7 +21,7 @@ class Checkpoint:
     count: int
     cell: Cell | None  # None where it was deleted since
     kind: str  # live, durable or both
-    census: Census
+    census: ForkReport
     size: int  # bytes that dropping it would free: of memory, where it is live, else of disk
     names: tuple[str, ...]
     current: bool  # the namespace stands here
@@ -91,9 +91,9 @@ def _names(snapshots: list[Snapshot]) -> tuple[str, ...]:
     return tuple(each.name for each in snapshots if each.name)
 
 
-def census_of(snapshot: Snapshot) -> Census:
+def census_of(snapshot: Snapshot) -> ForkReport:
     """What a kernel that begins with it will not have."""
-    return Census(
+    return ForkReport(
         quality="degraded" if snapshot.lost else "clean",
         lost=tuple(f"{each.name} ({each.what})" for each in snapshot.lost),
     )

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from quire.core.checkpoints.restorer import Back, Durable, NotLoaded
 from quire.core.checkpoints.states import Checkpoint, Listing, census_of
-from quire.core.errors import Failed, NotFound, QuireError, Refused
+from quire.core.errors import InvalidRequest, NotFound, OperationFailed, QuireError
 from quire.core.kernels.lineage import Line, Step
 from quire.core.kernels.pool import Kernels
 from quire.core.kernels.slot import Lease, Slot
@@ -99,7 +99,7 @@ class Timeline:
             kernel = await self._kernel(notebook, slot)
             await self._at(slot, kernel, None)
             if slot.line.head is None:
-                raise Refused("No cell has run yet: there is nothing to keep.")
+                raise InvalidRequest("No cell has run yet: there is nothing to keep.")
             slot.named[name] = slot.line.head
             return slot.line.head
 
@@ -155,7 +155,7 @@ class Timeline:
     async def _load(self, notebook: Notebook, slot: Slot, kernel: Kernel, snapshot: Snapshot) -> Back:
         """From disk; where that does not load, the namespace is put back to where it stood."""
         assert self._durable is not None
-        with contextlib.suppress(Failed):
+        with contextlib.suppress(OperationFailed):
             await self._at(slot, kernel, None)
         try:
             return await self._durable.load(notebook, kernel, snapshot)
@@ -166,11 +166,11 @@ class Timeline:
                 raise
             again = await self._kernels.left_behind(notebook, slot.line, recovered)
             but = f" but for cells {', '.join(map(str, again))}" if again else ""
-            raise Failed(f"{error} The namespace is as it was before this call{but}.") from error
+            raise OperationFailed(f"{error} The namespace is as it was before this call{but}.") from error
 
     def _say_unmarked(self, failed: list[QuireError]) -> None:
         if failed:
-            raise Failed(f"The namespace was rolled back, but cells were not marked stale: {failed[0]}")
+            raise OperationFailed(f"The namespace was rolled back, but cells were not marked stale: {failed[0]}")
 
     async def branch(self, notebook: Notebook, name: str, at: str | int | None = None) -> Notebook:
         """A new notebook with the namespace as it was there and the cells that led to it; this one goes on."""
@@ -178,7 +178,7 @@ class Timeline:
         check_name(name)
         self._refuse_while_busy(notebook)
         if await self._store.find_notebook(notebook.owner, name) is not None:
-            raise Refused(f"There is a notebook {name!r} already. Choose another name.")
+            raise InvalidRequest(f"There is a notebook {name!r} already. Choose another name.")
         async with self._kernels.turn(notebook) as slot:
             kernel = await self._kernel(notebook, slot)
             place = None if at is None else await self._place(notebook, slot, kernel, at)
@@ -224,14 +224,14 @@ class Timeline:
 
     def _refuse_while_busy(self, notebook: Notebook) -> None:
         if self._kernels.busy(notebook):
-            raise Refused(
+            raise InvalidRequest(
                 f"A cell of notebook {notebook.name!r} runs or waits. Let it end, or call interrupt; then call again."
             )
 
     async def _kernel(self, notebook: Notebook, slot: Slot) -> Kernel:
         await self._kernels.settle(notebook, slot)
         if slot.kernel is None and not await self._snapshots(notebook):
-            raise Refused(
+            raise InvalidRequest(
                 f"Notebook {notebook.name!r} has no live kernel and no state on disk, so there is no earlier state "
                 "of it to go to. Run its cells again."
             )
@@ -253,14 +253,14 @@ class Timeline:
         """To this checkpoint; where it does not wake, to where the namespace stood."""
         try:
             await kernel.restore(name)
-        except Failed as error:
+        except OperationFailed as error:
             await self._store.mark_stale(notebook.id, slot.line.stale(slot.line.head or START))
             recovered = await self._kernels.revive(notebook, slot)
             slot.notice = ""
             if recovered is not None and not recovered.restored:
                 raise
             lost = f" but for the last {len(recovered.lost)}" if recovered is not None and recovered.lost else ""
-            raise Failed(f"{error} The namespace is as it was before this call{lost}.") from error
+            raise OperationFailed(f"{error} The namespace is as it was before this call{lost}.") from error
 
     async def _at(self, slot: Slot, kernel: Kernel, point: str | None) -> str:
         """The checkpoint meant; of where the namespace stands now one is taken if there is none yet."""
@@ -270,7 +270,7 @@ class Timeline:
         if head is not None and head not in kernel.checkpoints:
             taken = await kernel.checkpoint(head)
             if isinstance(taken, str):
-                raise Failed(f"No checkpoint of the namespace can be taken: {taken}.")
+                raise OperationFailed(f"No checkpoint of the namespace can be taken: {taken}.")
             slot.line.protected(taken)
         return head or START
 
@@ -298,7 +298,7 @@ class Timeline:
                 raise
             raise NotFound(_no_place(text, [*slot.named, *(each.name for each in snapshots)])) from error
         if cell.run is None:
-            raise Refused(
+            raise InvalidRequest(
                 f"Cell {cell.number} has not run: there is no state {'before' if before else 'after'} it. Nothing was "
                 "changed. list_checkpoints shows the states there are."
             )

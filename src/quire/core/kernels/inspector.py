@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import anyio
 
-from quire.core.errors import Failed, NotFound, Refused
+from quire.core.errors import InvalidRequest, NotFound, OperationFailed
 from quire.core.kernels.pool import Kernels
 from quire.core.model import Died, Notebook
 from quire.wire import messages
@@ -27,7 +27,7 @@ class Questions:
         """One variable's value, after the runs that were asked for before."""
         answer = await self._ask(notebook, messages.Read(name=name))
         if not isinstance(answer, messages.Value):
-            raise Failed(f"The kernel did not say what {name!r} is.")
+            raise OperationFailed(f"The kernel did not say what {name!r} is.")
         return answer
 
     async def page(self, notebook: Notebook, table: str, start: int, rows: int) -> messages.Paged:
@@ -35,10 +35,10 @@ class Questions:
         if self._kernels.live(notebook) is None:
             raise NotFound("The table is gone with the kernel that showed it. Run the cell again.")
         if self._kernels.busy(notebook):
-            raise Refused("A cell runs now; rows can be read when it is done.")
+            raise InvalidRequest("A cell runs now; rows can be read when it is done.")
         answer = await self._ask(notebook, messages.Page(table=table, start=start, rows=rows))
         if not isinstance(answer, messages.Paged):
-            raise Failed("The kernel did not say what the table holds.")
+            raise OperationFailed("The kernel did not say what the table holds.")
         if answer.why_not:
             raise NotFound(f"The table cannot be read: {answer.why_not}")
         return answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import dataclass, field
 
-from quire.core.model import CellId, Census, Run, RunId
+from quire.core.model import CellId, ForkReport, Run, RunId
 from quire.core.ports.kernel import START
 
 _CHEAP = 0.02  # seconds: a checkpoint that costs no more is taken at once after a run
@@ -29,7 +29,7 @@ class Line:
 
     head: RunId | None = None  # the run after which the namespace stands; None: as the kernel began
     steps: dict[RunId, Step] = field(default_factory=dict)
-    start: Census = field(default_factory=lambda: Census(quality="clean"))  # of the state the kernel began with
+    start: ForkReport = field(default_factory=lambda: ForkReport(quality="clean"))  # of the state the kernel began with
     undone: dict[RunId, RunId | None] = field(default_factory=dict)  # runs that left no trace, and where they began
     cost: float = 0.0  # seconds of work the last checkpoint took
     at_risk: float = 0.0  # seconds of running that a crash would cost

@@ -13,10 +13,10 @@ import anyio.lowlevel
 
 from quire.core.checkpoints.restore_report import sentence
 from quire.core.checkpoints.restorer import Back, Durable
-from quire.core.errors import Failed, HeldElsewhere
+from quire.core.errors import NotebookLocked, OperationFailed
 from quire.core.kernels.lineage import Line
 from quire.core.kernels.slot import Lease, Recovered, Slot
-from quire.core.model import Cell, Census, KernelSpec, Notebook, NotebookId, RunId, RuntimeInfo, Snapshot
+from quire.core.model import Cell, ForkReport, KernelSpec, Notebook, NotebookId, RunId, RuntimeInfo, Snapshot
 from quire.core.ports.kernel import START, Kernel, Runtime
 from quire.core.ports.store import Store
 from quire.core.runs.outcome import revived
@@ -145,7 +145,7 @@ class Kernels:
         return len(live), sum(len(kernel.checkpoints) for kernel in live), spares
 
     async def ready(self) -> None:
-        """Wait until a kernel could be started at once. Raises Failed."""
+        """Wait until a kernel could be started at once. Raises OperationFailed."""
         for runtime in self._runtimes.values():
             await runtime.ready()
 
@@ -222,7 +222,7 @@ class Kernels:
         """Checkpoints people gave a name, by that name."""
         return dict(self._slot(notebook).named)
 
-    def place(self, notebook: Notebook, kernel: Kernel, start: Census) -> None:
+    def place(self, notebook: Notebook, kernel: Kernel, start: ForkReport) -> None:
         """Give a new notebook a kernel that is there already."""
         self._store.hold(notebook.id)
         line = Line(start=start)
@@ -273,7 +273,7 @@ class Kernels:
         empty = gone == "reset" or not (notebook.runs or notebook.origin)
         try:
             back, damaged = await self._begin(notebook, slot, empty=empty)
-        except Failed:  # it may have been killed as it began
+        except OperationFailed:  # it may have been killed as it began
             back, damaged = await self._begin(notebook, slot, empty=empty)
         slot.gone = ""
         if empty or (slot.kernel is not None and not slot.kernel.fresh):
@@ -288,7 +288,7 @@ class Kernels:
     async def _begin(self, notebook: Notebook, slot: Slot, *, empty: bool) -> tuple[Back | None, list[str]]:
         """Start a kernel, and unless it is to be empty bring back what was saved last."""
         if not self._store.hold(notebook.id):
-            raise HeldElsewhere(notebook.name)
+            raise NotebookLocked(notebook.name)
         try:
             async with self.one_more(notebook):
                 slot.kernel = await self._runtimes[notebook.runtime].start(self.spec(notebook))
@@ -306,10 +306,10 @@ class Kernels:
         assert slot.kernel is not None
         back, damaged = await self._durable.bring_back(notebook, slot.kernel)
         if not slot.kernel.alive:
-            raise Failed("The kernel ended as it began. Call again.")
+            raise OperationFailed("The kernel ended as it began. Call again.")
         if back is not None:
             slot.line = back.line
-            with contextlib.suppress(Failed):  # a full disk: the answer names them all the same
+            with contextlib.suppress(OperationFailed):  # a full disk: the answer names them all the same
                 marks = {cell.run.id: True for cell in back.after if cell.run is not None}
                 await self._store.mark_stale(notebook.id, marks)
             if back.line.head is None:
@@ -349,7 +349,7 @@ class Kernels:
         """Mark the runs that were lost in a recovery; the numbers of their cells."""
         if not recovered.lost:
             return []
-        with contextlib.suppress(Failed):  # a full disk: the answer names them all the same
+        with contextlib.suppress(OperationFailed):  # a full disk: the answer names them all the same
             await self._store.mark_stale(notebook.id, dict.fromkeys(recovered.lost, True))
         cells = [await self._store.find_cell(notebook.id, line.steps[run].cell) for run in recovered.lost]
         if notebook.document is not None and not notebook.document.path:  # code without cells

@@ -8,7 +8,7 @@ from typing import Literal
 import anyio
 
 from quire.core.checkpoints.restorer import Durable
-from quire.core.errors import Failed
+from quire.core.errors import OperationFailed
 from quire.core.kernels.lineage import Line
 from quire.core.model import Cell, Notebook, RunId
 from quire.core.ports.kernel import START, Kernel
@@ -99,7 +99,7 @@ class Lease:
             census = self.kernel.checkpoints.get(name, self.line.start)
             try:
                 await self.kernel.restore(name)
-            except Failed as error:
+            except OperationFailed as error:
                 if name == START:
                     return Recovered(restored=False, why=str(error), follows=self._follows())
                 why = "the newest did not wake"
@@ -126,7 +126,7 @@ class Lease:
             return None
         try:
             back = await durable.load(self.notebook, self.kernel, snapshot)
-        except Failed:
+        except OperationFailed:
             return None
         self.line.move(snapshot.run)
         return Recovered(

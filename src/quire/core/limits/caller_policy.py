@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from quire.core.capabilities.model import REFERENCE, Backend
 from quire.core.capabilities.request import backend_of
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 from quire.core.limits.network_rules import is_internal
 from quire.core.model import KernelLimits, Policy
 from quire.core.notebooks.access import Caller
@@ -33,20 +33,22 @@ class Confines:
         given: Mapping[str, Any],
         described: Callable[[str | dict[str, Any], str], Backend],
     ) -> Backend:
-        """The backend a caller describes, confined where they are not trusted. Raises Refused."""
+        """The backend a caller describes, confined where they are not trusted. Raises InvalidRequest."""
         if caller.trusted:
             return backend_of(name, given, described)
         if isinstance(given.get("config"), str):  # before any file is looked for
-            raise Refused("config as a file of the server's machine is for admins. Pass url and headers instead.")
+            raise InvalidRequest(
+                "config as a file of the server's machine is for admins. Pass url and headers instead."
+            )
         backend = backend_of(name, given, described)
         if backend.command or backend.env or backend.folder:
-            raise Refused(
+            raise InvalidRequest(
                 "A capability by command would run a program on the server's machine: only admins install one. "
                 "Install it by url, or ask the operator."
             )
         for header, value in backend.headers.items():
             if REFERENCE.fullmatch(value) or "${" in value:
-                raise Refused(
+                raise InvalidRequest(
                     f"{header} refers to a secret of the server's machine, which only admins may. Pass the value "
                     "itself: it is kept in the server's data directory, for your notebooks alone."
                 )
@@ -56,19 +58,19 @@ class Confines:
     def _check_host(self, url: str) -> None:
         host = urlsplit(url).hostname or ""
         if not allowed(url, self.hosts) and (is_local_name(host) or is_internal(host)):
-            raise Refused(
+            raise InvalidRequest(
                 f"{host} is an address inside the server's own network: only admins, and hosts the operator allows "
                 "(setting capability_hosts), are reached there."
             )
 
     def policy(self, caller: Caller, policy: Policy, runtime: str | None = None) -> Policy:
-        """The policy a caller gives a new notebook. Raises Refused."""
+        """The policy a caller gives a new notebook. Raises InvalidRequest."""
         if caller.trusted:
             return policy
         if runtime == "jupyter":
             self.check_jupyter(caller)
         if policy.python not in _PYTHONS:
-            raise Refused(
+            raise InvalidRequest(
                 'python as a path of the server\'s machine is for admins. Leave it out, or say "venv" for an '
                 "environment of the notebook's own."
             )
@@ -81,13 +83,15 @@ class Confines:
             ("fuel", policy.fuel, self.limits.fuel),
         ):
             if value is not None and most and (not value or value > most):
-                raise Refused(f"{name} may be at most {most:,} here, and not 0, which is no limit.")
+                raise InvalidRequest(f"{name} may be at most {most:,} here, and not 0, which is no limit.")
         return policy
 
     def check_jupyter(self, caller: Caller) -> None:
-        """Raises Refused: code in a kernel of a Jupyter server has all the rights of that server."""
+        """Raises InvalidRequest: code in a kernel of a Jupyter server has all the rights of that server."""
         if not caller.trusted:
-            raise Refused("Jupyter servers are the operator's own: only admins connect to one and use what is there.")
+            raise InvalidRequest(
+                "Jupyter servers are the operator's own: only admins connect to one and use what is there."
+            )
 
 
 def allowed(url: str, hosts: tuple[str, ...]) -> bool:

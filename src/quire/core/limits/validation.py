@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 from quire.core.limits import network_rules
 from quire.core.model import Notebook, Policy
 
@@ -27,18 +27,18 @@ class Limits:
 
     def check_code(self, code: str, *, empty: bool = False) -> str:
         if not empty and not code.strip():
-            raise Refused("There is no code to run: `code` is empty. Nothing was changed.")
+            raise InvalidRequest("There is no code to run: `code` is empty. Nothing was changed.")
         if "\x00" in code:
-            raise Refused("The code holds a NUL byte, which Python source cannot. Remove it and call again.")
+            raise InvalidRequest("The code holds a NUL byte, which Python source cannot. Remove it and call again.")
         try:
             size = len(code.encode("utf-8"))
         except UnicodeEncodeError as error:
-            raise Refused(
+            raise InvalidRequest(
                 f"The code holds a lone surrogate at character {error.start}, which UTF-8 cannot say. "
                 "Write it as an escape (\\ud800) inside a string literal."
             ) from None
         if size > self.max_code_bytes:
-            raise Refused(
+            raise InvalidRequest(
                 f"The code has {size:,} bytes, over the limit of {self.max_code_bytes:,} a cell "
                 "(setting max_code_bytes). Put data into a file of the workspace and read it from there."
             )
@@ -48,7 +48,7 @@ class Limits:
         if timeout is None:
             return self.cell_timeout
         if not math.isfinite(timeout) or not 0 < timeout <= self.max_timeout:
-            raise Refused(
+            raise InvalidRequest(
                 f"timeout must be above 0 and at most {self.max_timeout:g} seconds (setting max_timeout); "
                 f"got {timeout:g}. Leave it out for the default of {self.cell_timeout:g}."
             )
@@ -66,15 +66,15 @@ def check_policy(policy: Policy, limits: Limits, runtime: str = "python") -> Pol
         ("shell", policy.shell, ("", "ipython")),
     ):
         if value not in known:
-            raise Refused(f"{name} is {' or '.join(map(repr, known))}; got {value!r}.")
+            raise InvalidRequest(f"{name} is {' or '.join(map(repr, known))}; got {value!r}.")
     if policy.network is not None:
         try:
             asked = network_rules.rules(policy.network)
         except ValueError as error:
-            raise Refused(f"network: {error}.") from None
+            raise InvalidRequest(f"network: {error}.") from None
         if not network_rules.within(asked, network_rules.rules(limits.network)):
             wide = ", ".join(limits.network) or "none"
-            raise Refused(
+            raise InvalidRequest(
                 f"A notebook's network can be no wider than what was granted here: {wide}. "
                 "Whoever runs Quire can grant more: setting `network`."
             )
@@ -86,13 +86,13 @@ def _check_has(runtime: str, **asked: object) -> None:
     a run may take is its fuel."""
     for name, value in asked.items():
         if value:
-            raise Refused(f"{name} is for the runtime python; {runtime} has none. Leave it out.")
+            raise InvalidRequest(f"{name} is for the runtime python; {runtime} has none. Leave it out.")
 
 
 def check_states(notebook: Notebook) -> None:
-    """Raises Refused where there are no states of the namespace to go to, nor any that could be kept."""
+    """Raises InvalidRequest where there are no states of the namespace to go to, nor any that could be kept."""
     if notebook.document is not None:
-        raise Refused(
+        raise InvalidRequest(
             f"Notebook {notebook.name!r} runs in a kernel of a Jupyter server, which keeps no earlier states and saves "
             "none. Nothing was changed. Run its cells again to come back to one, or restart_notebook to begin anew."
         )
@@ -101,12 +101,12 @@ def check_states(notebook: Notebook) -> None:
 def check_name(name: str, *, new: bool = True, what: str = "notebook") -> str:
     """Of a notebook that is there already a reserved word is taken: it may be older than the reservation."""
     if not 1 <= len(name) <= NAME_CHARS:
-        raise Refused(f"The name of a {what} has 1 to {NAME_CHARS} characters; got {len(name)}.")
+        raise InvalidRequest(f"The name of a {what} has 1 to {NAME_CHARS} characters; got {len(name)}.")
     if name != name.strip() or not name.isprintable() or any(mark in name for mark in "/\\?#%{}"):
-        raise Refused(
+        raise InvalidRequest(
             f"{name!r} cannot name a {what}: use letters, digits, spaces and any of . _ - + , "
             "without a space at either end."
         )
     if (new and name in RESERVED) or set(name) == {"."}:
-        raise Refused(f"{name!r} is a reserved word; choose another name for the {what}.")
+        raise InvalidRequest(f"{name!r} is a reserved word; choose another name for the {what}.")
     return name

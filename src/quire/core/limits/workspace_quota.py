@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import anyio
 import anyio.lowlevel
 
-from quire.core.errors import QuireError, Refused
+from quire.core.errors import InvalidRequest, QuireError
 from quire.core.kernels.pool import Kernels
 from quire.core.model import Notebook
 from quire.core.ops.task_groups import background
@@ -112,7 +112,7 @@ class Space:
         return f"{_upper(excess)}: until then write_file is refused, and a cell that writes more is interrupted."
 
     async def check(self, notebook: Notebook, more: int) -> None:
-        """Raises Refused where the workspace has no room for so many bytes more."""
+        """Raises InvalidRequest where the workspace has no room for so many bytes more."""
         if not self._limited:
             return
         watched = self._of(notebook)
@@ -121,9 +121,9 @@ class Space:
         if use is None:
             return  # what is wrong with it is said when it is written to
         if excess := self._rules.excess(use):
-            raise Refused(f"Nothing was written: {excess}, then call again.")
+            raise InvalidRequest(f"Nothing was written: {excess}, then call again.")
         if excess := self._excess_with(use, more):
-            raise Refused(f"Nothing was written: with {more:,} bytes more {excess}, then call again.")
+            raise InvalidRequest(f"Nothing was written: with {more:,} bytes more {excess}, then call again.")
         watched.use = Use(bytes=use.bytes + more, files=use.files + 1, whole=use.whole)
 
     async def _recent(self, watched: _Watched, seconds: float) -> Use | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import urlsplit
 
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 from quire.core.model import LOCAL, Notebook, Principal
 
 _GIVEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # a name the operator gives: no @, which marks the others
@@ -60,12 +60,12 @@ def access(caller: Caller, owner: Principal, shared: Access | None) -> Access | 
 
 
 def check(notebook: Notebook, has: Access, needed: Access) -> None:
-    """Raises Refused; only for those who know that the notebook exists."""
+    """Raises InvalidRequest; only for those who know that the notebook exists."""
     if has.covers(needed):
         return
     if needed is Access.OWN:
-        raise Refused(f"Only the owner of {notebook.title} can do that. Nothing was changed.")
-    raise Refused(
+        raise InvalidRequest(f"Only the owner of {notebook.title} can do that. Nothing was changed.")
+    raise InvalidRequest(
         f"{notebook.title} is shared with you to be read only: its cells can be looked at and exported. Nothing was "
         "changed. Ask its owner for access to write, or work in a notebook of your own (create_notebook)."
     )
@@ -78,7 +78,7 @@ def address(name: str) -> tuple[Principal | None, str]:
     """The owner, where one is named, and the notebook's own name: `owner/name`, or `name`."""
     owner, slash, own = name.rpartition("/")
     if slash and not _is_principal(owner):
-        raise Refused(
+        raise InvalidRequest(
             f"{name[:_LONGEST]!r} names no notebook: your own go by their names, another user's by USER/NAME."
         )
     return (Principal(owner), own) if slash else (None, name)
@@ -87,7 +87,7 @@ def address(name: str) -> tuple[Principal | None, str]:
 def check_principal(text: str) -> Principal:
     """As somebody names another: one the operator named, one an issuer vouches for, or the local user."""
     if not _is_principal(text):
-        raise Refused(f"{text[:_LONGEST]!r} cannot name a user: the name of their token, or subject@issuer.")
+        raise InvalidRequest(f"{text[:_LONGEST]!r} cannot name a user: the name of their token, or subject@issuer.")
     return Principal(text)
 
 
@@ -100,7 +100,7 @@ def _is_principal(text: str) -> bool:
 def check_given(name: str) -> Principal:
     """A name the operator gives to a token."""
     if not _GIVEN.fullmatch(name) or name == LOCAL:
-        raise Refused(
+        raise InvalidRequest(
             f"{name[:_LONGEST]!r} cannot name a token: 1 to 64 letters, digits and . _ - , beginning with a letter or "
             f"digit, and not {LOCAL!r}, who is the user of this machine."
         )
@@ -108,11 +108,13 @@ def check_given(name: str) -> Principal:
 
 
 def issuer_label(issuer: str) -> str:
-    """An issuer's address as it stands in a principal. Raises Refused where it cannot."""
+    """An issuer's address as it stands in a principal. Raises InvalidRequest where it cannot."""
     parts = urlsplit(issuer)
     label = f"{parts.netloc}{parts.path.rstrip('/')}".replace("/", "~")
     if parts.scheme not in ("http", "https") or not parts.netloc or not _ISSUER.fullmatch(label):
-        raise Refused(f"The issuer {issuer[:_LONGEST]!r} is not an address that can be told in a principal's name.")
+        raise InvalidRequest(
+            f"The issuer {issuer[:_LONGEST]!r} is not an address that can be told in a principal's name."
+        )
     return label
 
 

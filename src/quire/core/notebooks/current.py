@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
-from quire.core.errors import NotFound, Refused
+from quire.core.errors import InvalidRequest, NotFound
 from quire.core.kernels.pool import Kernels
 from quire.core.model import Notebook, Principal
 from quire.core.notebooks.access import Access, Caller, address
@@ -69,7 +69,7 @@ class Current:
         choice = self._choice(client)
         if choice.failed is not None:
             before = f" {choice.name!r} was current before." if choice.name else ""
-            raise Refused(
+            raise InvalidRequest(
                 f"No notebook is current, since {choice.failed!r} could not be used.{before} Nothing was done. "
                 f"{_NAME_IT}, or call use_notebook."
             )
@@ -90,14 +90,14 @@ class Current:
         if len(names) == 1:
             return await self._sharing.find(client, names[0], needed)
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        raise Refused(
+        raise InvalidRequest(
             f"Which notebook? There are {', '.join(map(repr, names[-_NAMED:]))}{more}. Nothing was done. {_NAME_IT} in "
             "each call: over HTTP, protocol 2026-07-28 has no current notebook."
         )
 
     async def _is_there(self, client: Client, name: str) -> bool:
         """Whether another user's notebook is there, and the caller may still read it."""
-        with suppress(NotFound, Refused):
+        with suppress(NotFound, InvalidRequest):
             return bool(address(name)[0] and await self._sharing.find(client, name, Access.READ))
         return False
 

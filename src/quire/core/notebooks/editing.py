@@ -11,7 +11,7 @@ from uuid import uuid4
 import anyio
 import anyio.to_thread
 
-from quire.core.errors import NotFound, Refused
+from quire.core.errors import InvalidRequest, NotFound
 from quire.core.limits.validation import Limits, check_name, check_policy
 from quire.core.model import (
     Blob,
@@ -20,12 +20,12 @@ from quire.core.model import (
     CellKind,
     CellState,
     Data,
+    DocumentLocation,
     Edit,
     NewCell,
     Notebook,
     NotebookId,
     Output,
-    Place,
     Policy,
     Principal,
     RunId,
@@ -38,7 +38,7 @@ from quire.core.ports.jupyter import RUNTIME
 from quire.core.ports.store import Blobs, Store
 from quire.core.runs.active_run import STOP_IT
 
-Placing = Callable[[str, str], Awaitable[Place]]
+Placing = Callable[[str, str], Awaitable[DocumentLocation]]
 
 _NUMBER = re.compile(r"\s*-?\d+\s*")
 MAIN = "main"
@@ -65,14 +65,14 @@ class Notebooks:
         name: str | None = None,
         runtime: str | None = None,
         policy: Policy | None = None,
-        document: Place | None = None,
+        document: DocumentLocation | None = None,
     ) -> Notebook:
         if name is None:
             async with self._naming:  # two callers at once must not choose the same free name
                 return await self.create(who, await self._free_name(who), runtime, policy, document)
         runtime = self._runtimes[0] if runtime is None else runtime
         if runtime not in self._runtimes:
-            raise Refused(f"There is no runtime {runtime!r}; there is {', '.join(self._runtimes)}.")
+            raise InvalidRequest(f"There is no runtime {runtime!r}; there is {', '.join(self._runtimes)}.")
         name = check_name(name)
         policy = check_policy(policy or Policy(), self._limits, runtime)
         if runtime == RUNTIME and document is None and self._place is not None:
@@ -91,7 +91,7 @@ class Notebooks:
 
     async def _refuse_taken(self, who: Principal, name: str) -> None:
         if await self._store.find_notebook(who, name) is not None:  # before there is a document for it
-            raise Refused(f"There is a notebook called {name!r} already. Use it, or choose another name.")
+            raise InvalidRequest(f"There is a notebook called {name!r} already. Use it, or choose another name.")
 
     async def keep(self, notebook: Notebook) -> Notebook:
         """Keep a new one. Raises OverLimit where its owner has as many as may be."""
@@ -112,7 +112,7 @@ class Notebooks:
             return found
         try:
             return await self.create(who, name)
-        except Refused:  # somebody else made it this moment
+        except InvalidRequest:  # somebody else made it this moment
             return await self.named(who, name)
 
     async def of(self, who: Principal) -> list[Notebook]:
@@ -156,7 +156,7 @@ class Notebooks:
 
     async def cells(self, notebook: Notebook, start: int = 0, limit: int | None = None) -> list[Cell]:
         if start < 0 or (limit is not None and limit < 1):
-            raise Refused("start must be 0 or more and limit 1 or more.")
+            raise InvalidRequest("start must be 0 or more and limit 1 or more.")
         return await self._store.list_cells(notebook.id, start, limit)
 
     async def span(self, notebook: Notebook, which: str | int) -> list[Cell] | None:
@@ -167,7 +167,7 @@ class Notebooks:
         start = int(found[1] or 0)
         limit = int(found[2]) + 1 - start if found[2] else None
         if limit is not None and limit < 1:
-            raise Refused(f"{which!r} names no cells: say the first and the last one, as in 2-5.")
+            raise InvalidRequest(f"{which!r} names no cells: say the first and the last one, as in 2-5.")
         cells = [cell for cell in await self.cells(notebook, start, limit) if _runs(cell)]
         if not cells:
             raise NotFound(f"There is no code to run in cells {which} of notebook {notebook.name!r}.")
@@ -178,7 +178,7 @@ class Notebooks:
         if edit.source is not None:
             self._limits.check_code(edit.source, empty=(edit.kind or cell.kind) is not CellKind.CODE)
         if cell.state is CellState.RUNNING and edit.kind not in (None, cell.kind):
-            raise Refused(f"Cell {cell.number} is running, and its kind stays until it has ended. {STOP_IT}")
+            raise InvalidRequest(f"Cell {cell.number} is running, and its kind stays until it has ended. {STOP_IT}")
         edited = await self._store.edit_cell(notebook.id, cell.id, edit, expected)
         self._feed.tell(Change(notebook=notebook, cell=cell.id, number=cell.number))
         return edited
@@ -192,7 +192,7 @@ class Notebooks:
     async def delete_cell(self, notebook: Notebook, which: str | int) -> Cell:
         cell = await self.cell(notebook, which)
         if cell.state is CellState.RUNNING:
-            raise Refused(f"Cell {cell.number} is running, and is not deleted. {STOP_IT}")
+            raise InvalidRequest(f"Cell {cell.number} is running, and is not deleted. {STOP_IT}")
         await self._store.delete_cell(notebook.id, cell.id)
         self._feed.tell(Change(notebook=notebook))
         return cell

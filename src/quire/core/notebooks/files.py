@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import anyio
 
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 from quire.core.limits.workspace_quota import Space
 from quire.core.model import Notebook
 from quire.core.notebooks import paths
@@ -32,17 +32,19 @@ class Files:
     async def read(self, notebook: Notebook, path: str, start: int = 0, limit: int | None = None) -> Piece:
         """Its bytes from `start` on, all that are left or at most `limit`."""
         if start < 0 or (limit is not None and not 0 < limit <= self.most):
-            raise Refused(f"start must be 0 or more, and limit 1 to {self.most:,} bytes (setting max_file_bytes).")
+            raise InvalidRequest(
+                f"start must be 0 or more, and limit 1 to {self.most:,} bytes (setting max_file_bytes)."
+            )
         root, steps = self._file(notebook, path)
         piece = await self._folders.read(root, steps, start, self.most if limit is None else limit)
         if start > piece.total:
-            raise Refused(f"{paths.shown(path)} has {piece.total:,} bytes; there is nothing from {start:,} on.")
+            raise InvalidRequest(f"{paths.shown(path)} has {piece.total:,} bytes; there is nothing from {start:,} on.")
         return piece
 
     async def whole(self, notebook: Notebook, path: str) -> bytes:
         piece = await self.read(notebook, path)
         if len(piece.data) < piece.total:
-            raise Refused(
+            raise InvalidRequest(
                 f"{paths.shown(path)} has {piece.total:,} bytes, over the limit of {self.most:,} at once (setting "
                 "max_file_bytes). Read it in parts, with start and limit."
             )
@@ -51,7 +53,7 @@ class Files:
     async def write(self, notebook: Notebook, path: str, data: bytes, *, append: bool = False) -> int:
         """All of it or nothing; the bytes the file has then. Folders on the way are made."""
         if len(data) > self.most:
-            raise Refused(
+            raise InvalidRequest(
                 f"These are {len(data):,} bytes, over the limit of {self.most:,} at once (setting max_file_bytes). "
                 "Nothing was written. Write the file in parts, all but the first with append=true."
             )
@@ -72,7 +74,7 @@ class Files:
         root = self._workspace(notebook)
         steps = paths.steps(root, path)
         if not steps:
-            raise Refused(f"{paths.shown(path)} is the workspace itself; name a file in it.")
+            raise InvalidRequest(f"{paths.shown(path)} is the workspace itself; name a file in it.")
         return root, steps
 
 

@@ -17,7 +17,7 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from quire.core.errors import Failed, NotFound, QuireError, Refused
+from quire.core.errors import InvalidRequest, NotFound, OperationFailed, QuireError
 from quire.core.model import Cell, CellState, Notebook, NotebookId
 from quire.core.notebooks import workspaces
 from quire.core.notebooks.documents import Documents
@@ -88,7 +88,7 @@ class Mirrors:
 
     async def set(self, notebook: Notebook, path: str | Path) -> Notebook:
         """Keep the file as the notebook is, from now on; "" ends that. What is at the path is overwritten, as an
-        export does. Raises Failed, and mirrors nothing new, where it cannot be written."""
+        export does. Raises OperationFailed, and mirrors nothing new, where it cannot be written."""
         if not str(path):
             self._mirrors.pop(notebook.id, None)
             return await self._documents.update(notebook, lambda fresh: replace(fresh, mirror=""))
@@ -104,7 +104,7 @@ class Mirrors:
         if await self._write(mirror):  # a cell was changed meanwhile, or runs
             self._change(mirror)
         if mirror.trouble:
-            raise Failed(mirror.trouble)
+            raise OperationFailed(mirror.trouble)
         return changed
 
     async def _begin(self, mirror: _Mirror) -> None:
@@ -121,7 +121,7 @@ class Mirrors:
     async def _refuse_shared(self, notebook: Notebook, path: Path) -> None:
         for other in await self._store.list_mirrored():
             if other.id != notebook.id and other.mirror == str(path):
-                raise Refused(f"{path} is kept as notebook {other.name!r} is. Choose another path.")
+                raise InvalidRequest(f"{path} is kept as notebook {other.name!r} is. Choose another path.")
 
     # By itself
 
@@ -241,7 +241,7 @@ def _put(mirror: _Mirror, text: bytes) -> str:
             return _put_at(mirror, path, text)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
-            raise Failed("a link leads elsewhere now") from error
+            raise OperationFailed("a link leads elsewhere now") from error
         raise
 
 
@@ -251,7 +251,7 @@ def _put_at(mirror: _Mirror, path: Path, text: bytes) -> str:
     if new == mirror.digest and seen is not None and seen == mirror.wrote:
         return ""
     if path.is_symlink():
-        raise Failed("a link leads elsewhere now")
+        raise OperationFailed("a link leads elsewhere now")
     if mirror.wrote is None:
         workspaces.tidy(path.parent)
     if seen is not None and seen != mirror.wrote and not workspaces.is_as_written(path, mirror.digest, new):
@@ -266,7 +266,7 @@ def _real(path: str | Path) -> Path:
     try:
         return Path(path).expanduser().resolve()
     except (OSError, RuntimeError, ValueError):
-        raise Refused(f"{str(path)[:200]!r} is not a path that can be followed.") from None
+        raise InvalidRequest(f"{str(path)[:200]!r} is not a path that can be followed.") from None
 
 
 def _seen(path: Path) -> tuple[int, int, int] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 
 _NAME_BYTES = 255
 _PATH_BYTES = 4_000
@@ -14,11 +14,11 @@ _SHOWN = 200  # characters of a path in a message
 def steps(workspace: str, path: str) -> tuple[str, ...]:
     """The names from the workspace down; none for the workspace itself. An absolute path may begin with its own."""
     if "\x00" in path:
-        raise Refused("A path cannot hold a NUL byte.")
+        raise InvalidRequest("A path cannot hold a NUL byte.")
     try:
         size = len(path.encode("utf-8"))
     except UnicodeEncodeError:
-        raise Refused(f"{shown(path)} is no text that UTF-8 can say. Rename the file in a cell.") from None
+        raise InvalidRequest(f"{shown(path)} is no text that UTF-8 can say. Rename the file in a cell.") from None
     absolute = path.startswith("/")
     if os.name == "nt":  # where a path is written with either, and begins with a drive
         path, workspace = path.replace("\\", "/"), workspace.replace("\\", "/")
@@ -26,13 +26,15 @@ def steps(workspace: str, path: str) -> tuple[str, ...]:
     inner = path
     if absolute:
         if path != workspace and not path.startswith(f"{workspace.rstrip('/')}/"):
-            raise Refused(f"{shown(path)} is outside the notebook's workspace {workspace}. Give a path inside it.")
+            raise InvalidRequest(
+                f"{shown(path)} is outside the notebook's workspace {workspace}. Give a path inside it."
+            )
         inner = path[len(workspace) :]
     found = tuple(step for step in inner.split("/") if step not in ("", "."))
     if ".." in found:
-        raise Refused(f"{shown(path)} goes up with `..`. Give the path from the workspace down.")
+        raise InvalidRequest(f"{shown(path)} goes up with `..`. Give the path from the workspace down.")
     if size > _PATH_BYTES or any(len(step.encode("utf-8")) > _NAME_BYTES for step in found):
-        raise Refused(
+        raise InvalidRequest(
             f"{shown(path)} is too long: a name has at most {_NAME_BYTES} bytes, a path {_PATH_BYTES:,}. "
             "Nothing was changed."
         )

@@ -12,7 +12,7 @@ from uuid import uuid4
 import anyio.to_thread
 
 from quire.core.checkpoints.restorer import Durable
-from quire.core.errors import NotFound, Refused
+from quire.core.errors import InvalidRequest, NotFound
 from quire.core.kernels.pool import Kernels
 from quire.core.model import Notebook, Policy, Principal
 from quire.core.notebooks.access import Access
@@ -87,7 +87,7 @@ class Sandboxes:
         except NotFound:
             raise NotFound(f"{await self._no_session(client, name)}") from None
         if found.runtime not in RUNTIMES.values():
-            raise Refused(f"{name!r} is a notebook of the runtime {found.runtime}, no sandbox session.")
+            raise InvalidRequest(f"{name!r} is a notebook of the runtime {found.runtime}, no sandbox session.")
         return found
 
     async def _no_session(self, client: Client, name: str) -> str:

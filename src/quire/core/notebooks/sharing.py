@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 from quire.core.model import LOCAL, Notebook, NotebookId, Principal
 from quire.core.notebooks.access import LOCAL_CALLER, Access, Caller, access, address, check, check_principal
 from quire.core.notebooks.editing import Notebooks, no_such_notebook
@@ -46,9 +46,9 @@ class Sharing:
         """With one more, or with one less where nothing is given; with whom it is shared then."""
         principal = check_principal(whom)
         if principal == notebook.owner:
-            raise Refused(f"{notebook.title} belongs to {whom!r} already. Nothing was changed.")
+            raise InvalidRequest(f"{notebook.title} belongs to {whom!r} already. Nothing was changed.")
         if given is Access.OWN:
-            raise Refused("A notebook has one owner: share it to read or to write.")
+            raise InvalidRequest("A notebook has one owner: share it to read or to write.")
         await self._shares.put(notebook.id, principal, given)
         return await self.of(notebook)
 

@@ -18,7 +18,7 @@ from uuid import uuid4
 import anyio.to_thread
 
 from quire import systems
-from quire.core.errors import Failed, NotFound, Refused
+from quire.core.errors import InvalidRequest, NotFound, OperationFailed
 from quire.safe_open.folder import open_or_make
 from quire.safe_open.walkers import new_walker
 
@@ -35,13 +35,13 @@ def inside(workspace: str, path: str) -> Path:
     """The real path of `path` below the workspace; links that lead out are refused."""
     root = Path(workspace).resolve()
     if "\x00" in path:
-        raise Refused("A path cannot hold a NUL byte.")
+        raise InvalidRequest("A path cannot hold a NUL byte.")
     try:
         real = (root / path).resolve()
     except (OSError, RuntimeError):
-        raise Refused(f"{_shown(path)} is not a path that can be followed.") from None
+        raise InvalidRequest(f"{_shown(path)} is not a path that can be followed.") from None
     if real != root and root not in real.parents:
-        raise Refused(f"{_shown(path)} is outside the notebook's workspace {workspace}. Give a path inside it.")
+        raise InvalidRequest(f"{_shown(path)} is outside the notebook's workspace {workspace}. Give a path inside it.")
     return real
 
 
@@ -63,7 +63,7 @@ async def read_file(path: Path, name: str = "") -> str:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Raises Failed, and leaves what was there, where it cannot be written."""
+    """Raises OperationFailed, and leaves what was there, where it cannot be written."""
     write_resolved(Path(os.path.realpath(path.parent)) / path.name, text)
 
 
@@ -73,7 +73,9 @@ def write_resolved(path: Path, text: str) -> None:
         with held(path, make=True) as place:
             overwrite(place, text.encode("utf-8", "backslashreplace"))
     except OSError as error:
-        raise Failed(f"{_shown(str(path))} could not be written: {error.strerror}. Nothing was changed.") from error
+        raise OperationFailed(
+            f"{_shown(str(path))} could not be written: {error.strerror}. Nothing was changed."
+        ) from error
 
 
 @contextmanager
@@ -187,7 +189,7 @@ def _read_inside(path: Path, name: str) -> str:
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENAMETOOLONG):
             raise NotFound(f"There is no file {name}.") from None
-        raise Refused(f"{name} cannot be read: {error.strerror}.") from error
+        raise InvalidRequest(f"{name} cannot be read: {error.strerror}.") from error
 
 
 def _read(path: Path, name: str, *, alone: bool = False) -> str:
@@ -197,9 +199,9 @@ def _read(path: Path, name: str, *, alone: bool = False) -> str:
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ENXIO):
             raise NotFound(f"There is no file {name}.") from None
-        raise Refused(f"{name} cannot be read: {error.strerror}.") from error
+        raise InvalidRequest(f"{name} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
-        raise Refused(f"{name} is not UTF-8 text: byte {error.start} cannot be read.") from None
+        raise InvalidRequest(f"{name} is not UTF-8 text: byte {error.start} cannot be read.") from None
 
 
 def _bytes(path: Path, name: str, alone: bool) -> bytes:
@@ -209,16 +211,18 @@ def _bytes(path: Path, name: str, alone: bool) -> bytes:
     there = os.fstat(handle)
     if alone and there.st_nlink > 1 and stat.S_ISREG(there.st_mode):
         os.close(handle)
-        raise Refused(f"{name} has other names (hard links), which may be outside. Copy it in a cell.")
+        raise InvalidRequest(f"{name} has other names (hard links), which may be outside. Copy it in a cell.")
     if not stat.S_ISREG(there.st_mode):
         os.close(handle)
         raise NotFound(f"There is no file {name}.")
     with os.fdopen(handle, "rb") as file:
         if there.st_size > READ_LIMIT:
-            raise Refused(f"{name} has {there.st_size:,} bytes, over the limit of {READ_LIMIT:,}. It was not read.")
+            raise InvalidRequest(
+                f"{name} has {there.st_size:,} bytes, over the limit of {READ_LIMIT:,}. It was not read."
+            )
         data = file.read(READ_LIMIT + 1)
     if len(data) > READ_LIMIT:
-        raise Refused(f"{name} has more than {READ_LIMIT:,} bytes, the limit. It was not read.")
+        raise InvalidRequest(f"{name} has more than {READ_LIMIT:,} bytes, the limit. It was not read.")
     return data
 
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Any, Literal, Protocol
 
-from quire.core.errors import Failed
+from quire.core.errors import OperationFailed
 from quire.core.model import CellState, Principal, RunId
 from quire.core.ops.metrics import Tally
 
@@ -102,9 +102,9 @@ class Calls:
         self.tally.watch("quire_audit_lost_total", lambda: audit.lost)
 
     def check(self) -> None:
-        """Raises Failed where each call must be recorded, and the last could not be."""
+        """Raises OperationFailed where each call must be recorded, and the last could not be."""
         if self._required and self._audit.trouble:
-            raise Failed(
+            raise OperationFailed(
                 f"The audit log cannot be written ({self._audit.trouble}), and calls that are not recorded are not "
                 "made here (setting audit_required). Nothing was done. Call again when the operator has made room."
             )

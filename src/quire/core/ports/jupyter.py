@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from quire.core.model import Notebook, Place
+from quire.core.model import DocumentLocation, Notebook
 
 RUNTIME = "jupyter"
 """The runtime of notebooks whose document is on a Jupyter server."""
@@ -77,16 +77,16 @@ class Jupyter(Protocol):
         where there is neither."""
         ...
 
-    async def place(self, server: str, path: str, *, spec: str = "", create: bool | None = None) -> Place:
+    async def place(self, server: str, path: str, *, spec: str = "", create: bool | None = None) -> DocumentLocation:
         """The document there, open: a new one with `create`, one that is there without, either where that is None."""
         ...
 
-    async def adopt(self, place: Place, kernel: str) -> Place:
+    async def adopt(self, place: DocumentLocation, kernel: str) -> DocumentLocation:
         """Have the document run in a kernel by its id, or in a new one: NEW, or a kernelspec's name. Where the document
         has another kernel that one stays its page's."""
         ...
 
-    def live(self, place: Place) -> bool:
+    def live(self, place: DocumentLocation) -> bool:
         """Whether what people type in the document is seen at once."""
         ...
 

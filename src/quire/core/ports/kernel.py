@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 from quire.core.capabilities.model import Catalog
 from quire.core.model import (
-    Census,
     Died,
+    ForkReport,
     KernelSpec,
     Restored,
     RuntimeInfo,
@@ -65,7 +65,7 @@ class Kernel(Protocol):
         """End what runs the code now, whatever it does, with all it started. Checkpoints stay."""
 
     @property
-    def checkpoints(self) -> Mapping[str, Census]:
+    def checkpoints(self) -> Mapping[str, ForkReport]:
         """Those there are, oldest first."""
         ...
 

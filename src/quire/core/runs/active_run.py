@@ -12,7 +12,7 @@ from enum import Enum
 
 import anyio
 
-from quire.core.errors import Failed, QuireError
+from quire.core.errors import OperationFailed, QuireError
 from quire.core.model import Cell, NewCell, Notebook, NotebookId, Run
 from quire.core.runs.transcript import Transcript
 
@@ -168,7 +168,7 @@ class ActiveRun:
     def now(self) -> Cell:
         """The cell with what the run has shown so far."""
         if self.cell is None:
-            raise Failed("The run has not begun.")
+            raise OperationFailed("The run has not begun.")
         if self.done.is_set() or self.cell.run is None:
             return self.cell
         seconds = time.time() - self.cell.run.started_at

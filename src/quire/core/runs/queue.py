@@ -6,7 +6,7 @@ from collections import Counter, OrderedDict, deque
 
 import anyio
 
-from quire.core.errors import Failed
+from quire.core.errors import OperationFailed
 from quire.core.model import NewCell, Principal
 from quire.core.ops.change_bus import Change, Feed
 from quire.core.phrases import count
@@ -90,7 +90,7 @@ class Queue:
         self._max_cells = max_cells
 
     async def enter(self, active: ActiveRun) -> None:
-        """Have a place. Raises Failed where the run is given up first."""
+        """Have a place. Raises OperationFailed where the run is given up first."""
         if active.stopping is not None:
             return  # it was while it waited for the notebook's turn
         if not self._places.take(active.notebook.owner):
@@ -111,7 +111,9 @@ class Queue:
             await self._places.wait(owner)
         given_up, active.queued = active.queued.cancelled_caught, None
         if given_up:
-            raise Failed("The run was given up while it waited for its turn. Nothing ran; the cell stays as it is.")
+            raise OperationFailed(
+                "The run was given up while it waited for its turn. Nothing ran; the cell stays as it is."
+            )
 
     async def _show(self, active: ActiveRun) -> None:
         """Add the cell that is to run, where it is new."""

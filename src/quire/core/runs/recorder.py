@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import anyio
 
-from quire.core.errors import Failed, QuireError
+from quire.core.errors import OperationFailed, QuireError
 from quire.core.model import CellId, Data, NotebookId, Output, OutputType, Run
 from quire.core.notebooks.outputs import keep
 from quire.core.ports.store import Blobs, Store
@@ -76,7 +76,7 @@ class Recorder:
         try:
             await self._store.finish_run(active.notebook.id, ended)
         except QuireError as error:
-            over = Failed(f"The cell has run ({ended.state}), and that is not recorded. {error}")
+            over = OperationFailed(f"The cell has run ({ended.state}), and that is not recorded. {error}")
             active.error = active.error or over  # what went wrong first says most
             self._owed.append((active.notebook.id, ended))
         return ended

@@ -17,7 +17,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from quire.core.capabilities.gateway import Relaying
-from quire.core.errors import Failed, NotFound, QuireError, Refused
+from quire.core.errors import InvalidRequest, NotFound, OperationFailed, QuireError
 from quire.core.kernels import prestart
 from quire.core.kernels.pool import Kernels
 from quire.core.kernels.slot import Lease
@@ -97,9 +97,9 @@ class Runs:
         asked: Cell | NewCell
         if isinstance(code, Cell):
             if code.kind is not CellKind.CODE:
-                raise Refused(f"Cell {code.number} is {code.kind}, not code: there is nothing to run.")
+                raise InvalidRequest(f"Cell {code.number} is {code.kind}, not code: there is nothing to run.")
             if code.state is CellState.RUNNING and self._is_active(notebook, code):
-                raise Refused(f"Cell {code.number} is running already. {STOP_IT}")
+                raise InvalidRequest(f"Cell {code.number} is running already. {STOP_IT}")
             self._limits.check_code(code.source)
             asked = code
         else:
@@ -110,7 +110,7 @@ class Runs:
                 self._feed.tell(Change(notebook=notebook))
         active = self._asked(notebook, asked, timeout, author)
         if self._group is None:
-            raise Failed("Quire is shutting down; nothing was run.")
+            raise OperationFailed("Quire is shutting down; nothing was run.")
         self._active.add(active)
         self._group.start_soon(self._drive, active)
         return active
@@ -214,7 +214,9 @@ class Runs:
             active.failed(error)
         except Exception as error:  # a fault of ours costs this run, not the other notebooks
             log.exception("a run in notebook %r", notebook.name)
-            active.failed(Failed(f"Quire itself failed ({type(error).__name__}: {error}); earlier cells are intact."))
+            active.failed(
+                OperationFailed(f"Quire itself failed ({type(error).__name__}: {error}); earlier cells are intact.")
+            )
         finally:
             self._over(active)
 

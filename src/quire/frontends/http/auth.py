@@ -16,7 +16,7 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from pydantic import AnyHttpUrl
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from quire.core.errors import Failed, Refused
+from quire.core.errors import InvalidRequest, OperationFailed
 from quire.core.notebooks import access
 from quire.core.notebooks.access import EVERY_SCOPE, LOCAL_CALLER, Caller
 from quire.core.ports.store import Tokens
@@ -86,7 +86,7 @@ class Issuer:
 
 
 def by_issuer(kind: str, issuer: Issuer, folder: Path) -> AuthProvider:
-    """`jwt`: tokens that clients bring; `oidc`: a login. Raises Refused where a setting is missing."""
+    """`jwt`: tokens that clients bring; `oidc`: a login. Raises InvalidRequest where a setting is missing."""
     address = _needed(kind, auth_issuer=issuer.issuer)
     if kind == "oidc":
         return _by_login(issuer, address, folder)
@@ -100,7 +100,7 @@ def by_issuer(kind: str, issuer: Issuer, folder: Path) -> AuthProvider:
 def _needed(kind: str, **setting: str | None) -> str:
     ((name, value),) = setting.items()
     if not value:
-        raise Refused(f"auth {kind} needs the setting {name}.")
+        raise InvalidRequest(f"auth {kind} needs the setting {name}.")
     return value
 
 
@@ -165,7 +165,7 @@ class ByJwt(TokenVerifier):
                 algorithm=issuer.algorithm,
             )
         except ValueError as error:
-            raise Refused(f"JWTs cannot be checked as the settings say: {error}") from None
+            raise InvalidRequest(f"JWTs cannot be checked as the settings say: {error}") from None
 
     async def verify_token(self, token: str) -> AccessToken | None:
         return await self._naming.named(token, self._inner.verify_token)
@@ -198,7 +198,7 @@ def _by_login(issuer: Issuer, address: str, folder: Path) -> AuthProvider:
             base_url=public_url,
         )
     except Exception as error:  # whatever the framework finds wrong with what the issuer says
-        raise Failed(f"The OpenID Connect issuer {address} cannot be used: {error}") from error
+        raise OperationFailed(f"The OpenID Connect issuer {address} cannot be used: {error}") from error
 
 
 class UntilRevoked:

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from quire.core.app import App
-from quire.core.errors import Failed, Refused
+from quire.core.errors import InvalidRequest, OperationFailed
 from quire.core.model import LOCAL
 from quire.frontends.http import metrics
 from quire.frontends.mcp import callers
@@ -34,7 +34,7 @@ def may_see_metrics(request: Request) -> bool:
         if request.app.state.fastmcp_auth is not None:
             return callers.of(request).trusted
         return request.client is None or ipaddress.ip_address(request.client.host).is_loopback
-    except (Refused, ValueError):
+    except (InvalidRequest, ValueError):
         return False
 
 
@@ -70,7 +70,7 @@ class Probes:
                     await look()
             except TimeoutError:
                 wrong.setdefault(part, f"It did not answer within {_PATIENCE:g} s.")
-            except Failed as error:
+            except OperationFailed as error:
                 wrong.setdefault(part, str(error))
         return wrong
 

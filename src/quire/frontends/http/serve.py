@@ -18,7 +18,7 @@ from fastmcp.server.auth import AuthProvider
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
-from quire.core.errors import Failed, Refused
+from quire.core.errors import InvalidRequest, OperationFailed
 from quire.frontends.http import sessions
 from quire.frontends.http.connections import be_quiet, bounded
 from quire.frontends.http.guard import Guard
@@ -123,7 +123,7 @@ def check_doors(host: str, doors: Doors) -> None:
     if alone or doors.auth is not None:
         return
     if not doors.insecure:
-        raise Refused(
+        raise InvalidRequest(
             f"host {host!r} is not this machine alone, and nobody is asked who they are: whoever reaches it can run "
             "code. Set auth, as in --auth tokens; or use 127.0.0.1, and a tunnel to reach it from elsewhere; "
             "--insecure takes the risk."
@@ -153,7 +153,9 @@ def _bind(host: str, port: int) -> socket.socket:
         sock.listen(128)
     except OSError as error:
         sock.close()
-        raise Failed(f"Port {port} of {host} cannot be taken: {error.strerror}. Choose another with --port.") from error
+        raise OperationFailed(
+            f"Port {port} of {host} cannot be taken: {error.strerror}. Choose another with --port."
+        ) from error
     return sock
 
 

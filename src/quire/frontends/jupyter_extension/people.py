@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 from quire.core.notebooks import access
 from quire.core.notebooks.access import Caller
 
@@ -22,5 +22,7 @@ def caller(provider: IdentityProvider, user: User) -> Caller | None:
         return None
     principal = access.issued(user.username, _ISSUER)
     if principal is None:
-        raise Refused(f"{user.username[:100]!r} cannot name a user of Quire: letters, digits and . _ + | : = @ - only.")
+        raise InvalidRequest(
+            f"{user.username[:100]!r} cannot name a user of Quire: letters, digits and . _ + | : = @ - only."
+        )
     return Caller(principal=principal)

@@ -12,7 +12,7 @@ from starlette.types import Scope
 from tornado.httputil import HTTPHeaders
 from tornado.web import HTTPError, stream_request_body
 
-from quire.core.errors import Failed, Refused
+from quire.core.errors import InvalidRequest, OperationFailed
 from quire.core.notebooks.access import Caller
 from quire.frontends.jupyter_extension import people
 from quire.frontends.jupyter_extension.bridge import Exchange
@@ -47,9 +47,9 @@ class ToQuire(APIHandler):
         try:
             mounted = await self._running.app()
             scope = self._scope()  # after it: what it takes is loaded by then, and not twice at once
-        except Refused as error:
+        except InvalidRequest as error:
             raise HTTPError(403, str(error)) from None
-        except Failed as error:
+        except OperationFailed as error:
             raise HTTPError(503, str(error)) from None
         self._exchange = Exchange(self, mounted.timeout)
         self._run = partial(self._exchange.run, mounted.app, scope)

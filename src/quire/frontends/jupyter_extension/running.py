@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
-from quire.core.errors import Failed
+from quire.core.errors import OperationFailed
 
 if TYPE_CHECKING:  # what it holds takes long to load
     from quire.frontends.jupyter_extension.mounted import Mounted
@@ -34,14 +34,16 @@ class Running:
         self._task = asyncio.create_task(self._live(self._app))
 
     async def app(self) -> Mounted:
-        """Raises Failed where it cannot be had, with the reason."""
+        """Raises OperationFailed where it cannot be had, with the reason."""
         if self._app is None or self._ending.is_set():
-            raise Failed("Quire does not run: the Jupyter server has not started it, or is ending. Call again later.")
+            raise OperationFailed(
+                "Quire does not run: the Jupyter server has not started it, or is ending. Call again later."
+            )
         try:
             async with asyncio.timeout(self._patience):
                 return await asyncio.shield(self._app)
         except TimeoutError:
-            raise Failed("Quire is still starting. Call again in a few seconds.") from None
+            raise OperationFailed("Quire is still starting. Call again in a few seconds.") from None
 
     def follow(self, request: asyncio.Task[None]) -> None:
         """A request that must not outlive the server."""
@@ -64,7 +66,9 @@ class Running:
                 log.exception("Quire did not end well")
             else:
                 log.error("Quire could not be started: %s", error)
-                told.set_exception(Failed(f"Quire could not be started: {error} The Jupyter server's log says more."))
+                told.set_exception(
+                    OperationFailed(f"Quire could not be started: {error} The Jupyter server's log says more.")
+                )
                 told.exception()  # seen, should nobody ever ask
         finally:
             await self._let_go()

@@ -11,7 +11,7 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.requests import Request
 
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 from quire.core.model import Principal
 from quire.core.notebooks.access import LOCAL_CALLER, Caller
 from quire.core.notebooks.current import Client
@@ -41,14 +41,14 @@ def of(request: Request | None) -> Caller:
     told, nobody."""
     if request is None:
         if _asks_everybody():
-            raise Refused("It cannot be told whose request this is. Nothing was done.")
+            raise InvalidRequest("It cannot be told whose request this is. Nothing was done.")
         return LOCAL_CALLER
     user = request.scope.get("user")
     if isinstance(user, AuthenticatedUser) and isinstance(user.access_token, Proven):
         proven: Caller = user.access_token.caller
         return proven
     if request.app.state.fastmcp_auth is not None:
-        raise Refused("It cannot be told whose request this is. Nothing was done.")
+        raise InvalidRequest("It cannot be told whose request this is. Nothing was done.")
     return LOCAL_CALLER
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from quire.core.app import App
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 from quire.core.model import Notebook
 from quire.core.notebooks.access import Caller
 from quire.core.ports.jupyter import RUNTIME
@@ -14,7 +14,7 @@ NAME = "default"
 async def open_for(app: App, caller: Caller, kernel: str = "") -> Notebook:
     """The caller's notebook of that document, made when it is first needed, in the kernel that is named.
 
-    Raises NotFound where there is no such document or kernel, Failed where its server does not answer."""
+    Raises NotFound if there is no such document or kernel, OperationFailed if its server does not answer."""
     app.confines.check_jupyter(caller)
     place = await app.jupyter.place("", app.jupyter.document, create=False)
     found = await find(app, caller)
@@ -27,7 +27,7 @@ async def open_for(app: App, caller: Caller, kernel: str = "") -> Notebook:
         place = await app.jupyter.adopt(place, kernel)
     try:
         return await app.notebooks.create(caller.principal, NAME, RUNTIME, document=place)
-    except Refused:  # another call made it meanwhile
+    except InvalidRequest:  # another call made it meanwhile
         return await app.notebooks.named(caller.principal, NAME)
 
 

@@ -15,7 +15,7 @@ from mcp_types import TextContent
 from quire.core.app import App
 from quire.core.capabilities import description
 from quire.core.checkpoints.autosave import Saving
-from quire.core.errors import QuireError, Refused
+from quire.core.errors import InvalidRequest, QuireError
 from quire.core.model import LOCAL, Cell, CellState, Notebook, RunId, Snapshot
 from quire.core.notebooks.access import Access, Caller
 from quire.core.notebooks.current import Client
@@ -148,7 +148,7 @@ class Desk:
 
     def saving(self) -> Saving:
         if self.app.saving is None:
-            raise Refused("Nothing is kept here: the setting store is `memory`. Nothing was saved.")
+            raise InvalidRequest("Nothing is kept here: the setting store is `memory`. Nothing was saved.")
         return self.app.saving
 
     async def cell_of(self, notebook: Notebook, run: RunId | None) -> Cell | None:

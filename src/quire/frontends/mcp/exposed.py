@@ -21,7 +21,7 @@ from mcp_types.jsonrpc import MISSING_REQUIRED_CLIENT_CAPABILITY
 from opentelemetry import trace
 from pydantic import PrivateAttr
 
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 from quire.core.model import KernelSpec, NotebookId, Principal
 from quire.frontends.mcp import callers
 from quire.frontends.mcp.desk import Desk, refusals
@@ -98,7 +98,7 @@ class Exposed(Middleware):
         tool = self._ours.get(name)
         if tool is None:
             listed = [each for each in self._ours if each not in self._hidden]
-            raise Refused(self._unknown(name, [*listed, *self._own()]))
+            raise InvalidRequest(self._unknown(name, [*listed, *self._own()]))
         traced = trace.get_current_span().is_recording() and name not in self._hidden
         if traced:  # the framework says more of it in its span
             return await call_next(context)
@@ -153,7 +153,7 @@ class _Published(Tool):
         ctx, desk = get_context(), self._desk
         notebook = await desk.app.notebooks.named(self._spec.owner, self._spec.name)
         if odd := [name for name in arguments if not name.isidentifier()]:  # they become code
-            raise Refused(f"{self.name} has no argument {', '.join(map(repr, odd))}. Nothing was run.")
+            raise InvalidRequest(f"{self.name} has no argument {', '.join(map(repr, odd))}. Nothing was run.")
         code = f"{self._call}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
         cell, notice = await desk.run(ctx, notebook, code, answers=True)
         return await desk.render.execution(notebook, cell, notice)

@@ -17,7 +17,7 @@ from mcp_types import INTERNAL_ERROR
 from opentelemetry import trace
 from pydantic import ValidationError
 
-from quire.core.errors import Failed, QuireError
+from quire.core.errors import OperationFailed, QuireError
 from quire.core.model import Cell, CellState, Notebook, Principal, RunId
 from quire.core.ops.audit import Calls, Record, digest, outcome_of, size
 from quire.core.runs.active_run import ActiveRun
@@ -48,7 +48,7 @@ class Call:
         self.outcome = outcome_of(CellState.RUNNING if waits else cell.state)
 
     def failed(self, error: QuireError) -> None:
-        self.outcome = "error" if isinstance(error, Failed) else "refused"
+        self.outcome = "error" if isinstance(error, OperationFailed) else "refused"
 
 
 _current: ContextVar[Call] = ContextVar("quire_call")
@@ -81,7 +81,7 @@ class Recording:
             result = await _kept(call, await call_next(ctx))
             outcome, sent = call.outcome or _outcome(result), _sent(result)
             return result
-        except Failed as error:
+        except OperationFailed as error:
             outcome = "refused"
             raise MCPError(code=INTERNAL_ERROR, message=str(error)) from error
         except (MCPError, ValidationError) as error:

@@ -15,7 +15,7 @@ from mcp_types import CallToolRequestParams, Icon
 from pydantic import ValidationError as PydanticValidationError
 
 from quire.core.app import App
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 from quire.frontends.mcp import prompts, resources
 from quire.frontends.mcp.desk import Desk
 from quire.frontends.mcp.exposed import Exposed
@@ -136,7 +136,7 @@ class _PlainRefusals(Middleware):
         except NotFoundError:
             current().outcome = "refused"
             raise
-        except Refused as error:
+        except InvalidRequest as error:
             current().failed(error)
             return ToolResult(content=str(error), is_error=True)
         except ValidationError as error:
@@ -149,7 +149,7 @@ def _check_numbers(call: CallToolRequestParams) -> None:
     """Integers that no machine word holds mean nothing here, and no database takes them."""
     for name, value in (call.arguments or {}).items():
         if isinstance(value, int) and not -_WORD <= value < _WORD:
-            raise Refused(f"{call.name} was not called, nothing has changed: {name} is too large a number.")
+            raise InvalidRequest(f"{call.name} was not called, nothing has changed: {name} is too large a number.")
 
 
 def _sentence(tool: str, error: ValidationError, parameters: Mapping[str, list[str]]) -> str:

@@ -16,7 +16,7 @@ from quire.core.capabilities.request import approve_of, backend_of
 from quire.core.checkpoints.autosave import Saving
 from quire.core.checkpoints.states import Checkpoint
 from quire.core.checkpoints.timeline import Moved
-from quire.core.errors import NotFound, Refused
+from quire.core.errors import InvalidRequest, NotFound
 from quire.core.model import LOCAL, CellKind, CellState, Output, Policy, Snapshot
 from quire.core.model import Cell as CellData
 from quire.core.model import Notebook as NotebookData
@@ -113,7 +113,7 @@ class Notebook:
             return answer.value[0]
         if not answer.what:
             raise NotFound(f"There is no variable {name!r} in notebook {self.name!r}.")
-        raise Refused(f"{name!r} is a {answer.what}, which JSON cannot say. Read a plain part of it in a cell.")
+        raise InvalidRequest(f"{name!r} is a {answer.what}, which JSON cannot say. Read a plain part of it in a cell.")
 
     async def interrupt(self) -> Cell:
         return self._cell(await self._app.runs.interrupt(self._data))
@@ -182,14 +182,14 @@ class Notebook:
 
     def _saving(self) -> Saving:
         if self._app.saving is None:
-            raise Refused("Nothing is kept: the setting store is `memory`.")
+            raise InvalidRequest("Nothing is kept: the setting store is `memory`.")
         return self._app.saving
 
     async def share(self, with_whom: str, access: str = "read") -> dict[str, str]:
         """Let another user of a server on this data directory "read" or "write" it; "none" ends that. With whom it is
         shared then."""
         if access not in ("read", "write", "none"):
-            raise Refused(f"access is 'read', 'write' or 'none'; got {access!r}.")
+            raise InvalidRequest(f"access is 'read', 'write' or 'none'; got {access!r}.")
         given = None if access == "none" else Access(access)
         shares = await self._app.sharing.share(self._data, with_whom, given)
         return {str(whom): str(has) for whom, has in shares.items()}

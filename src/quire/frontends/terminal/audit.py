@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 from quire.core.ops.audit import OUTCOMES, AuditFiles, Wanted
 
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
@@ -27,14 +27,16 @@ def moment(said: str | None) -> float:
     try:
         found = datetime.fromisoformat(said)
     except ValueError:
-        raise Refused(f"{said!r} is no time. Say how long ago (90s, 10m, 2h, 7d) or when (2026-11-16T08:00).") from None
+        raise InvalidRequest(
+            f"{said!r} is no time. Say how long ago (90s, 10m, 2h, 7d) or when (2026-11-16T08:00)."
+        ) from None
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 
 def show(log: AuditFiles, wanted: Wanted, *, limit: int, follow: bool, as_json: bool) -> int:
     """The last so many that are wanted, in the order they ended; with `follow` until Ctrl-C."""
     if wanted.outcome is not None and wanted.outcome not in OUTCOMES:
-        raise Refused(f"There is no outcome {wanted.outcome!r}; there are {', '.join(OUTCOMES)}.")
+        raise InvalidRequest(f"There is no outcome {wanted.outcome!r}; there are {', '.join(OUTCOMES)}.")
     say = _as_json if as_json else _as_text
     mark = log.mark()  # what comes while the rest is shown is neither lost nor shown twice
     shown = list(islice(filter(wanted.fits, log.newest(mark, wanted.since)), limit or None))

@@ -13,7 +13,7 @@ from quire.core.app import App
 from quire.core.capabilities import names
 from quire.core.capabilities.model import Capability
 from quire.core.capabilities.request import backend_of, plain_secrets
-from quire.core.errors import QuireError, Refused
+from quire.core.errors import InvalidRequest, QuireError
 from quire.core.model import LOCAL
 from quire.core.phrases import count
 from quire.frontends.terminal import tables
@@ -30,7 +30,7 @@ async def run(app: App, action: str, names: list[str], given: Mapping[str, Any])
         case "import", [config, *chosen]:
             return await take_over(app, config, chosen)
         case _:
-            raise Refused("Say list, add NAME, import CLIENT|FILE [SERVER…] or remove NAME.")
+            raise InvalidRequest("Say list, add NAME, import CLIENT|FILE [SERVER…] or remove NAME.")
     return None
 
 
@@ -81,7 +81,7 @@ def pairs(texts: list[str]) -> dict[str, str]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise Refused(f"{text!r} is not NAME=VALUE.")
+            raise InvalidRequest(f"{text!r} is not NAME=VALUE.")
         found[name] = value
     return found
 

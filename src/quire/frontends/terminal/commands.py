@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from quire.core.app import App
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 from quire.core.model import LOCAL, OutputType
 from quire.core.notebooks.editing import picture
 from quire.core.phrases import count
@@ -65,13 +65,13 @@ async def export(app: App, name: str, output: Path | None) -> None:
     try:
         await anyio.Path(output).write_text(text, "utf-8")
     except OSError as error:
-        raise Refused(f"{output} cannot be written: {error.strerror}.") from error
+        raise InvalidRequest(f"{output} cannot be written: {error.strerror}.") from error
     print(f"Wrote {count(len(cells), 'cell')} to {output}.", file=sys.stderr)
 
 
 def install(client: str, name: str, data_dir: Path | None, *, only_print: bool) -> int:
     if client not in clients.CLIENTS:
-        raise Refused(f"There is no client {client!r}; there are {', '.join(clients.CLIENTS)}.")
+        raise InvalidRequest(f"There is no client {client!r}; there are {', '.join(clients.CLIENTS)}.")
     command = _command() + (["serve", "--data-dir", str(data_dir.resolve())] if data_dir else [])
     if only_print:
         print(clients.configuration(client, name=name, command=command, env={}), end="")
@@ -80,7 +80,7 @@ def install(client: str, name: str, data_dir: Path | None, *, only_print: bool) 
     try:
         print(clients.write(client, path, name=name, command=command, env={}))
     except clients.ConfigurationRefused as error:
-        raise Refused(str(error)) from error
+        raise InvalidRequest(str(error)) from error
     return 0
 
 

@@ -7,7 +7,7 @@ from quire.notebook_format import files, html
 
 
 def check_ending(name: str) -> None:
-    """Raises Refused for an ending of no format, and for HTML that cannot be written here."""
+    """Raises InvalidRequest for an unknown file ending, and for HTML when nbconvert is not installed."""
     if files.ending(name) == html.ENDING:
         html.check_installed()
     else:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 from quire.core.model import CellKind, NewCell
 
 Value = str | int | float | bool | None
@@ -31,9 +31,9 @@ def parse(given: Sequence[str]) -> dict[str, Value]:
     for each in given:
         name, equals, text = each.partition("=")
         if not equals:
-            raise Refused(f"A parameter is NAME=VALUE; got {each!r}. Nothing was run.")
+            raise InvalidRequest(f"A parameter is NAME=VALUE; got {each!r}. Nothing was run.")
         if not name.isidentifier() or keyword.iskeyword(name):
-            raise Refused(f"{name!r} cannot name a parameter: Python takes no such name. Nothing was run.")
+            raise InvalidRequest(f"{name!r} cannot name a parameter: Python takes no such name. Nothing was run.")
         values[name] = _value(text)
     return values
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quire.core.app import App
-from quire.core.errors import Failed, Refused
+from quire.core.errors import InvalidRequest, OperationFailed
 from quire.core.model import LOCAL, Cell, CellKind, CellState, NewCell
 from quire.core.ops.task_groups import background
 from quire.core.phrases import count
@@ -57,7 +57,7 @@ def job(
 ) -> Job:
     """Read what is to be run; what cannot be is refused here, before anything is."""
     if timeout is not None and not timeout > 0:
-        raise Refused(f"--timeout is a number of seconds above 0; got {timeout:g}. Nothing was run.")
+        raise InvalidRequest(f"--timeout is a number of seconds above 0; got {timeout:g}. Nothing was run.")
     text = _read(file)
     path = Path(file)
     suffix = path.suffix.lower() if file != STDIN else ""
@@ -82,9 +82,9 @@ def _read(file: str) -> str:
         data = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
         return data.decode("utf-8-sig")
     except OSError as error:
-        raise Refused(f"{file} cannot be read: {error.strerror}. Nothing was run.") from error
+        raise InvalidRequest(f"{file} cannot be read: {error.strerror}. Nothing was run.") from error
     except UnicodeDecodeError as error:
-        raise Refused(f"{file} is not UTF-8 text (byte {error.start}). Nothing was run.") from error
+        raise InvalidRequest(f"{file} is not UTF-8 text (byte {error.start}). Nothing was run.") from error
 
 
 async def run(opening: AbstractAsyncContextManager[App], job: Job) -> int:
@@ -126,7 +126,7 @@ def _document(job: Job) -> Document:
 
         document = ipynb.loads(job.text)
     for why in language_note(document.metadata):
-        raise Refused(f"This notebook cannot be run here: {why}. Nothing was run.")
+        raise InvalidRequest(f"This notebook cannot be run here: {why}. Nothing was run.")
     return document
 
 
@@ -148,7 +148,7 @@ def _watching(job: Job, total: int, stopping: Stopping) -> progress.Watching:
 def _conclude(done: Performance, total: int, job: Job, watching: progress.Watching, stopping: Stopping) -> int:
     """The last words, and the exit code."""
     if stopping.unwritable is not None and not isinstance(stopping.unwritable, BrokenPipeError):
-        raise Failed(f"Standard output cannot be written: {stopping.unwritable.strerror}.")
+        raise OperationFailed(f"Standard output cannot be written: {stopping.unwritable.strerror}.")
     if stopping.told == READ_ENOUGH:  # whoever read it
         return 128 + READ_ENOUGH
     where = f" What ran is in {job.output}." if job.output and saved.is_file(job.output) and done.ran else ""

@@ -14,7 +14,7 @@ from typing import IO
 import anyio
 
 from quire import systems
-from quire.core.errors import Failed, Refused
+from quire.core.errors import InvalidRequest, OperationFailed
 
 _LONG = 2.0  # seconds between two savings while one cell runs
 _SHARE = 0.1  # of the time that may go into saving: the larger the document, the rarer
@@ -59,7 +59,7 @@ class Saved:
             write(self._path, text)
         except OSError as error:
             where = "Standard output" if self._path == STDOUT else self._path
-            raise Failed(f"{where} cannot be written: {error.strerror}. What ran is not saved.") from error
+            raise OperationFailed(f"{where} cannot be written: {error.strerror}. What ran is not saved.") from error
 
     async def _try(self) -> None:
         try:
@@ -76,17 +76,17 @@ STDOUT = Path("-")
 
 
 def checked(path: str) -> Path:
-    """Where to write, or Refused where that cannot be."""
+    """The path to write to. Raises InvalidRequest if it cannot be written."""
     target = Path(path)
     if target == STDOUT:
         return target
     if target.is_dir():
-        raise Refused(f"{target} is a folder; name a file in it. Nothing was run.")
+        raise InvalidRequest(f"{target} is a folder; name a file in it. Nothing was run.")
     folder = target.absolute().parent
     if not folder.is_dir():
-        raise Refused(f"There is no folder {folder} to write {target.name} into. Nothing was run.")
+        raise InvalidRequest(f"There is no folder {folder} to write {target.name} into. Nothing was run.")
     if is_file(target) and not os.access(folder, os.W_OK):
-        raise Refused(f"The folder {folder} cannot be written to. Nothing was run.")
+        raise InvalidRequest(f"The folder {folder} cannot be written to. Nothing was run.")
     return target
 
 

@@ -14,7 +14,7 @@ from quire.core.app import App
 from quire.core.checkpoints import restore_report, state_file
 from quire.core.checkpoints.autosave import Saving
 from quire.core.checkpoints.restorer import Durable
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 from quire.core.model import LOCAL, Cell, Loss, Notebook, Snapshot
 from quire.core.phrases import count
 from quire.frontends.terminal import commands, tables
@@ -70,10 +70,10 @@ async def restore_file(app: App, name: str, file: Path, *, trust: bool) -> int:
     try:
         text = await anyio.Path(file).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise Refused(f"{file} cannot be read: {error}.") from error
+        raise InvalidRequest(f"{file} cannot be read: {error}.") from error
     code = state_file.as_code(text)
     if not trust:
-        raise Refused(f"{file} is code that would be run. Read it; if you trust it, call again with --trust.")
+        raise InvalidRequest(f"{file} is code that would be run. Read it; if you trust it, call again with --trust.")
     return await commands.execute(app, name, code, None)
 
 
@@ -87,7 +87,7 @@ async def sweep(app: App, *, dry: bool) -> None:
 
 def _kept(app: App) -> tuple[Durable, Saving]:
     if app.durable is None or app.saving is None:
-        raise Refused("Nothing is kept: the setting store is `memory`.")
+        raise InvalidRequest("Nothing is kept: the setting store is `memory`.")
     return app.durable, app.saving
 
 

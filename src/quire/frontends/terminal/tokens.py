@@ -8,7 +8,7 @@ import time
 from rich.table import Table
 from rich.text import Text
 
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 from quire.core.model import Principal
 from quire.core.notebooks.access import check_given
 from quire.core.ports.store import Tokens
@@ -25,7 +25,7 @@ def run(tokens: Tokens, action: str, name: str | None, *, admin: bool) -> None:
             tokens.remove(Principal(name))
             print(f"Removed the token of {name}: a running server refuses it from now on. Notebooks stay.")
         case _:
-            raise Refused("Say add NAME, list or remove NAME.")
+            raise InvalidRequest("Say add NAME, list or remove NAME.")
 
 
 def add(tokens: Tokens, name: Principal, *, admin: bool) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from quire.clients.jupyter.ports import JupyterError, KernelConnection
-from quire.core.errors import Failed
+from quire.core.errors import OperationFailed
 from quire.wire.messages import Inspect, Inspected, Page, Paged, Read, Value
 
 _INSIDE = Path(__file__).parent / "inside"
@@ -21,7 +21,7 @@ def source(name: str) -> str:
 
 
 async def ask(connection: KernelConnection, question: Inspect | Read | Page) -> Inspected | Value | Paged:
-    """Raises Failed where the kernel does not say."""
+    """Raises OperationFailed where the kernel does not say."""
     match question:
         case Inspect():
             said = await look(connection, "inspect(namespace)")
@@ -49,14 +49,16 @@ async def evaluate(connection: KernelConnection, expression: str) -> dict[str, A
         while (message := await execution.next()).kind != "execute_reply":
             pass
     except JupyterError as error:
-        raise Failed(f"The Jupyter kernel did not answer: {error}") from error
+        raise OperationFailed(f"The Jupyter kernel did not answer: {error}") from error
     answer = message.content.get("user_expressions", {}).get("quire", {})
     if answer.get("status") != "ok":
-        raise Failed(f"The Jupyter kernel did not say what it holds: {answer.get('evalue', 'it gave no answer')}.")
+        raise OperationFailed(
+            f"The Jupyter kernel did not say what it holds: {answer.get('evalue', 'it gave no answer')}."
+        )
     try:
         said = json.loads(ast.literal_eval(answer["data"]["text/plain"]))
     except (KeyError, TypeError, ValueError, SyntaxError, MemoryError, RecursionError):
-        raise Failed("The Jupyter kernel did not say what it holds in words that are known here.") from None
+        raise OperationFailed("The Jupyter kernel did not say what it holds in words that are known here.") from None
     return said if isinstance(said, dict) else {}
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from quire.clients.jupyter.ports import Execution, JupyterError, KernelConnection, KernelDied
 from quire.clients.jupyter.servers import Server
 from quire.core.capabilities.model import Catalog
-from quire.core.errors import Failed, Refused
-from quire.core.model import Census, Died, KernelSpec, Restored
+from quire.core.errors import InvalidRequest, OperationFailed
+from quire.core.model import Died, ForkReport, KernelSpec, Restored
 from quire.core.ports.kernel import START, Relay
 from quire.core.ports.snapshots import Draft, Recipe, Written
 from quire.runtimes.jupyter import asking
@@ -213,7 +213,9 @@ class JupyterKernel:
     async def ask(self, question: messages.Inspect | messages.Read | messages.Page) -> messages.Event | Died:
         if not self._python:
             language = self._connection.info.language or "not known"
-            raise Refused(f"The kernel's language is {language}: what it holds can be listed of Python only. Run code.")
+            raise InvalidRequest(
+                f"The kernel's language is {language}: what it holds can be listed of Python only. Run code."
+            )
         return await asking.ask(self._connection, question)
 
     async def offer(self, catalog: Catalog) -> None:
@@ -237,17 +239,17 @@ class JupyterKernel:
         try:
             await self._connection.restart()
         except JupyterError as error:
-            raise Failed(f"The Jupyter kernel was not restarted: {error}") from error
+            raise OperationFailed(f"The Jupyter kernel was not restarted: {error}") from error
         self._emptied = self._fresh = True
         self._forgot()
 
     async def restore(self, name: str) -> None:
         if name != START:
-            raise Failed(f"There is no such state: {_NO_STATES}.")
+            raise OperationFailed(f"There is no such state: {_NO_STATES}.")
         if self._connection.alive and not self._emptied:
             await self._restart()
         elif not await self._awake():
-            raise Failed("its kernel is dead")
+            raise OperationFailed("its kernel is dead")
         self._fresh = True
 
     async def _awake(self) -> bool:
@@ -284,7 +286,7 @@ class JupyterKernel:
     # What there is none of
 
     @property
-    def checkpoints(self) -> dict[str, Census]:
+    def checkpoints(self) -> dict[str, ForkReport]:
         return {}
 
     async def checkpoint(self, name: str) -> float | str:
@@ -300,13 +302,13 @@ class JupyterKernel:
         pass
 
     async def write(self, name: str, draft: Draft, *, base: str, limit: int, values: bool) -> Written:
-        raise Failed(f"Nothing was written: {_NO_STATES}.")
+        raise OperationFailed(f"Nothing was written: {_NO_STATES}.")
 
     async def load(self, recipe: Recipe) -> Restored:
-        raise Failed(f"nothing can be loaded: {_NO_STATES}")
+        raise OperationFailed(f"nothing can be loaded: {_NO_STATES}")
 
     async def branch(self, name: str, spec: KernelSpec) -> Any:
-        raise Failed(f"There is no second one of it: {_NO_STATES}.")
+        raise OperationFailed(f"There is no second one of it: {_NO_STATES}.")
 
     def memory(self) -> int:
         return 0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from quire.clients.jupyter.ports import Execution, JupyterError, KernelConnection, Message
 from quire.core.capabilities.model import Catalog
-from quire.core.errors import Failed
+from quire.core.errors import OperationFailed
 from quire.core.model import KernelSpec
 from quire.core.ports.kernel import Relay
 from quire.runtimes.jupyter import asking
@@ -54,7 +54,7 @@ class Offering:
                     given = f"arrive({_sources()!r}, {_MARK!r}) or {given}"
                 await asking.look(connection, given, "arriving.py")
             self._offered = catalog.version
-        except (Failed, TimeoutError) as error:
+        except (OperationFailed, TimeoutError) as error:
             log.warning("capabilities are not offered to notebook %r: %s", self._spec.name, error or "it is busy")
 
     def take(self, message: Message, execution: Execution) -> bool:

@@ -10,8 +10,8 @@ import anyio.to_thread
 
 from quire.clients.jupyter.ports import JupyterError, Missing, Unreachable
 from quire.clients.jupyter.servers import Address, Server, Servers
-from quire.core.errors import Failed, NotFound, Refused
-from quire.core.model import Notebook, Place
+from quire.core.errors import InvalidRequest, NotFound, OperationFailed
+from quire.core.model import DocumentLocation, Notebook
 from quire.core.phrases import suggestion
 from quire.core.ports.jupyter import JupyterFile, JupyterKernel, JupyterServer
 from quire.runtimes.jupyter.runtime import NAME, JupyterRuntime, no_kernel, refusals
@@ -43,7 +43,7 @@ class JupyterRoom:
         except JupyterError as error:
             await server.close()
             unchanged = "" if before is None else " The previous connection is unchanged."
-            raise Failed(f"Failed to connect to Jupyter server {url}: {error}{unchanged}") from error
+            raise OperationFailed(f"Failed to connect to Jupyter server {url}: {error}{unchanged}") from error
         self._servers.put(server)
         if before is not None:
             await before.close()
@@ -86,7 +86,7 @@ class JupyterRoom:
             default, found = await self._servers.named(server).kernels.specs()
         return default, {each.name: each.language for each in found}
 
-    async def place(self, server: str, path: str, *, spec: str = "", create: bool | None = None) -> Place:
+    async def place(self, server: str, path: str, *, spec: str = "", create: bool | None = None) -> DocumentLocation:
         path = check_path(path)
         with refusals():
             there = self._servers.named(server)
@@ -96,7 +96,7 @@ class JupyterRoom:
                 await there.create(path, spec)
             else:
                 await self._opened(there, path, spec, make=create is None)
-        return Place(server=there.name, path=path, spec=spec)
+        return DocumentLocation(server=there.name, path=path, spec=spec)
 
     async def _opened(self, server: Server, path: str, spec: str, *, make: bool) -> None:
         try:
@@ -134,7 +134,7 @@ class JupyterRoom:
                 raise Missing(f"{no_kernel(kernel)} Kernelspecs there: {', '.join(names)}.")
             return kernel
 
-    async def adopt(self, place: Place, kernel: str) -> Place:
+    async def adopt(self, place: DocumentLocation, kernel: str) -> DocumentLocation:
         await self.check_kernel(place.server, kernel)
         with refusals():
             server = self._servers.named(place.server)
@@ -148,7 +148,7 @@ class JupyterRoom:
             server.ours.add(info.id)
             return replace(place, kernel=info.id, spec=spec)
 
-    def live(self, place: Place) -> bool:
+    def live(self, place: DocumentLocation) -> bool:
         with refusals():
             document = self._servers.named(place.server).opened(place.path)
         return document is not None and document.live
@@ -201,7 +201,7 @@ class JupyterRoom:
         except (Missing, Unreachable) as error:
             return f"Its last changes may not be saved: {error}"
         except JupyterError as error:
-            raise Refused(f"It is not saved: {error}") from error
+            raise InvalidRequest(f"It is not saved: {error}") from error
         return ""
 
     async def let_go(self, notebook: Notebook) -> None:
@@ -215,10 +215,10 @@ class JupyterRoom:
 
 
 def check_path(path: str) -> str:
-    """A notebook's path as a server has it. Raises Refused where it leads out of the server's root."""
+    """A notebook's path as a server has it. Raises InvalidRequest where it leads out of the server's root."""
     parts = path.strip().strip("/").split("/")
     if ".." in parts or "\\" in path or "\x00" in path:
-        raise Refused(f"{path!r} lies outside the Jupyter server's root. Name a path below it.")
+        raise InvalidRequest(f"{path!r} lies outside the Jupyter server's root. Name a path below it.")
     if not parts[-1].endswith(".ipynb"):
         raise NotFound(f"{path!r} is no notebook: its name must end with .ipynb.")
     return "/".join(part for part in parts if part not in ("", "."))
@@ -227,4 +227,4 @@ def check_path(path: str) -> str:
 def _check_url(url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise Refused(f"{url!r} is no address of a Jupyter server: write it as in http://localhost:8888.")
+        raise InvalidRequest(f"{url!r} is no address of a Jupyter server: write it as in http://localhost:8888.")

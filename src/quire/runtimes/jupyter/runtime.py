@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 from quire.clients.jupyter.ports import JupyterError, KernelInfo, Missing, Unreachable
 from quire.clients.jupyter.servers import Server, Servers
-from quire.core.errors import Failed, NotFound, Refused
-from quire.core.model import KernelSpec, NotebookId, Place, RuntimeInfo
+from quire.core.errors import InvalidRequest, NotFound, OperationFailed
+from quire.core.model import DocumentLocation, KernelSpec, NotebookId, RuntimeInfo
 from quire.core.ports.kernel import Relay
 from quire.runtimes.jupyter.kernel import JupyterKernel
 
@@ -29,7 +29,9 @@ class JupyterRuntime:
     async def start(self, spec: KernelSpec) -> JupyterKernel:
         place = spec.document
         if place is None:
-            raise Failed(f"Notebook {spec.name!r} has no document on a Jupyter server: create_notebook makes one.")
+            raise OperationFailed(
+                f"Notebook {spec.name!r} has no document on a Jupyter server: create_notebook makes one."
+            )
         with refusals():
             server = self._servers.named(place.server)
             info, fresh = await _kernel(server, place)
@@ -66,7 +68,7 @@ class JupyterRuntime:
         return RuntimeInfo(name=NAME, version=", ".join((*said, *wrong)))
 
 
-async def _kernel(server: Server, place: Place) -> tuple[KernelInfo, bool]:
+async def _kernel(server: Server, place: DocumentLocation) -> tuple[KernelInfo, bool]:
     """Which kernel runs the document, and whether it was started just now."""
     if place.kernel:
         there = {each.id: each for each in await server.kernels.listing()}
@@ -103,6 +105,6 @@ def refusals() -> Iterator[None]:
     except Missing as error:
         raise NotFound(str(error)) from error
     except Unreachable as error:
-        raise Failed(str(error)) from error
+        raise OperationFailed(str(error)) from error
     except JupyterError as error:
-        raise Refused(str(error)) from error
+        raise InvalidRequest(str(error)) from error

@@ -12,8 +12,8 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from quire.core.errors import Failed
-from quire.core.model import Census
+from quire.core.errors import OperationFailed
+from quire.core.model import ForkReport
 from quire.runtimes.python.exits import Exit
 from quire.runtimes.python.killed import wait_killed
 from quire.wire import packets
@@ -42,7 +42,7 @@ class Keeper:
         self._answer: asyncio.Future[tuple[int, int]] | None = None  # of start, wake, branch and write: pid and pidfd
         self._weighed: asyncio.Future[tuple[int, dict[str, int]]] | None = None
         self._deaths: dict[int, asyncio.Future[Exit]] = {}
-        self.kept: dict[str, Census] = {}  # checkpoints, oldest first
+        self.kept: dict[str, ForkReport] = {}  # checkpoints, oldest first
         self.live = 0  # the pid of the live process
         self.branched = False  # others live in its namespaces
         self._loop.add_reader(control.fileno(), self._heard)
@@ -74,10 +74,12 @@ class Keeper:
             except TimeoutError as error:
                 if order["do"] != "write":  # which is not worth the kernel
                     self._kill()  # one that does not answer keeps nothing
-                raise Failed("The process that keeps this kernel does not answer.") from error
+                raise OperationFailed("The process that keeps this kernel does not answer.") from error
             except OSError as error:
                 self._kill()
-                raise Failed(f"The process that keeps this kernel cannot be reached ({error.strerror}).") from error
+                raise OperationFailed(
+                    f"The process that keeps this kernel cannot be reached ({error.strerror})."
+                ) from error
             finally:
                 self._asked = ""
 
@@ -156,10 +158,10 @@ class Keeper:
                     self._settle(self._answer, (here, pidfd))
                     return
                 if not self._answer.done():
-                    self._answer.set_exception(Failed("The kernel's process ended at once."))
+                    self._answer.set_exception(OperationFailed("The kernel's process ended at once."))
             case {"failed": str(why), "do": str(order)}, []:
                 if self._answer is not None and not self._answer.done() and order == self._asked:
-                    self._answer.set_exception(Failed(why))
+                    self._answer.set_exception(OperationFailed(why))
             case {"gone": str(name)}, []:
                 self.kept.pop(name, None)
             case {"weighed": int(total), "own": dict(own)}, []:
@@ -194,7 +196,7 @@ class Keeper:
         self._control.close()
         self.kept.clear()
         if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(Failed("The process that kept this kernel ended."))
+            self._answer.set_exception(OperationFailed("The process that kept this kernel ended."))
             self._answer.exception()
         if self._weighed is not None and not self._weighed.done():
             self._weighed.set_result((0, {}))

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from quire.core.capabilities.model import Catalog
-from quire.core.errors import Failed
-from quire.core.model import Census, Died, KernelSpec, Loss, Restored, RunId
+from quire.core.errors import OperationFailed
+from quire.core.model import Died, ForkReport, KernelSpec, Loss, Restored, RunId
 from quire.core.ports.kernel import Relay
 from quire.core.ports.snapshots import Draft, Recipe, Written
 from quire.runtimes.python import budget, writing
@@ -117,7 +117,7 @@ class PythonKernel:
             async with asyncio.timeout(_VENV if request.venv else _ENTER):
                 await self._live.enter(request, copies)
         except TimeoutError:
-            raise Failed("A kernel could not start: it was not where it works in time. Call again.") from None
+            raise OperationFailed("A kernel could not start: it was not where it works in time. Call again.") from None
         finally:
             packets.close(copies)
 
@@ -197,7 +197,7 @@ class PythonKernel:
     # Checkpoints
 
     @property
-    def checkpoints(self) -> dict[str, Census]:
+    def checkpoints(self) -> dict[str, ForkReport]:
         return self._keeper.kept
 
     async def checkpoint(self, name: str) -> float | str:
@@ -217,7 +217,7 @@ class PythonKernel:
         if answer.why_not or not self._keeper.alive:
             return answer.why_not or "the kernel ended"
         lost = tuple(each[:_NAME] for each in answer.lost[:_LOST])
-        self._keeper.kept[name] = Census(quality=answer.quality, lost=lost)
+        self._keeper.kept[name] = ForkReport(quality=answer.quality, lost=lost)
         self._ledger.taken(list(self._keeper.kept), answer.faults)
         return answer.seconds
 
@@ -241,13 +241,13 @@ class PythonKernel:
         return budget.size_of(self._live.pid) + self._ledger.held(self._keeper.kept)
 
     async def restore(self, name: str) -> None:
-        """Wake a checkpoint into the live process's place; "" is the kernel as it began. Raises Failed."""
+        """Wake a checkpoint into the live process's place; "" is the kernel as it began. Raises OperationFailed."""
         assert self._spec is not None
         kept = self._keeper.kept.pop(name, None)  # first of all: whoever hears that it does not wake tries the next
         if not self._keeper.alive:
-            raise Failed("The process that kept this kernel's checkpoints is gone.")
+            raise OperationFailed("The process that kept this kernel's checkpoints is gone.")
         if name and kept is None:
-            raise Failed("That checkpoint is not kept any more.")
+            raise OperationFailed("That checkpoint is not kept any more.")
         self._ledger.woken(name)
         await self._begin_anew({"do": "wake", "name": name} if name else {"do": "start"})
 
@@ -259,7 +259,7 @@ class PythonKernel:
         self._offered = -1
         try:
             self._live = await Live.begin(self._keeper, self, order, more)
-        except Failed:
+        except OperationFailed:
             if self._keeper.live != old.pid:  # what came in its place did not come up
                 await old.close()
             raise
@@ -276,22 +276,24 @@ class PythonKernel:
     async def write(self, name: str, draft: Draft, *, base: str, limit: int, values: bool) -> Written:
         """Have a checkpoint written down, in a process of its own, while cells run."""
         if name not in self._keeper.kept:
-            raise Failed("That checkpoint is not kept any more.")
+            raise OperationFailed("That checkpoint is not kept any more.")
         order = {"name": name, "base": base, "limit": limit, "values": values}
         return await writing.write(self._keeper, order, draft, self._unwritable)
 
     async def load(self, recipe: Recipe) -> Restored:
-        """Begin anew with what a snapshot holds. Raises Failed, and is as it began, where it cannot be loaded."""
+        """Start a fresh process and load a snapshot. If that raises OperationFailed, the process is fresh."""
         await self._begin_anew({"do": "start"}, [recipe.file, *recipe.packs])
         try:
             async with asyncio.timeout(_LOAD):
                 answer = await self._live.ask(messages.Load())
         except TimeoutError:
             await self._begin_anew({"do": "start"})
-            raise Failed(f"it did not load within {_LOAD:g} s") from None
+            raise OperationFailed(f"it did not load within {_LOAD:g} s") from None
         if not isinstance(answer, messages.Loaded) or answer.why_not:
             await self._begin_anew({"do": "start"})
-            raise Failed(answer.why_not if isinstance(answer, messages.Loaded) else "the kernel ended while it loaded")
+            raise OperationFailed(
+                answer.why_not if isinstance(answer, messages.Loaded) else "the kernel ended while it loaded"
+            )
         return Restored(
             variables=answer.variables,
             lost=tuple(_loss(each) for each in answer.lost[:_LOSSES]),

@@ -15,7 +15,7 @@ import socket
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from quire.core.errors import Failed
+from quire.core.errors import OperationFailed
 from quire.core.model import Died
 from quire.runtimes.events import EventQueue, LatestCapabilities, LoopShare, SetAside, Slice
 from quire.runtimes.python import waiting
@@ -96,14 +96,14 @@ class Live:
         except TimeoutError:
             await live.close()
             what = "A kernel did not start" if order["do"] == "start" else "A checkpoint did not wake"
-            raise Failed(f"{what} within {patience:g} s; the machine may be overloaded. Call again.") from None
+            raise OperationFailed(f"{what} within {patience:g} s; the machine may be overloaded. Call again.") from None
         except BaseException:
             await live.close()
             raise
         if not isinstance(first, messages.Ready):
             words = live._last_words(first)
             await live.close()
-            raise Failed(f"A kernel could not start: {words}")
+            raise OperationFailed(f"A kernel could not start: {words}")
         return live
 
     async def _begin(self, order: dict[str, Any], more: Sequence[int]) -> None:
@@ -160,13 +160,13 @@ class Live:
         return taken
 
     async def enter(self, request: Enter, trees: Sequence[int]) -> None:
-        """Have it go where it is to work, with these to mount there. Raises Failed where it cannot."""
+        """Have it go where it is to work, with these to mount there. Raises OperationFailed where it cannot."""
         with contextlib.suppress(OSError):
             socket.send_fds(self._sock, [frames.encode(request, frames.FROM_SERVER)], trees)
         answer = await self._answer()
         why = answer.why_not if isinstance(answer, Entered) else self._last_words(answer)
         if why:
-            raise Failed(f"A kernel could not start: {why}")
+            raise OperationFailed(f"A kernel could not start: {why}")
 
     async def ask(self, question: Inspect | Read | Page | Checkpoint | Load) -> Event | Died:
         await self.send(question)

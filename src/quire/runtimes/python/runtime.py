@@ -12,7 +12,7 @@ from pathlib import Path
 
 import anyio
 
-from quire.core.errors import Failed, Refused
+from quire.core.errors import InvalidRequest, OperationFailed
 from quire.core.limits.sandbox_layers import sentence
 from quire.core.model import KernelSpec, RuntimeInfo
 from quire.core.ports.kernel import Relay
@@ -80,7 +80,7 @@ class PythonRuntime:
         try:
             await anyio.Path(spec.workspace).mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise Failed(f"The workspace {spec.workspace} cannot be made: {error.strerror}.") from error
+            raise OperationFailed(f"The workspace {spec.workspace} cannot be made: {error.strerror}.") from error
         python = self._interpreter(spec)
         kernel = self._spare() if python == self._python else None
         if kernel is None:
@@ -98,7 +98,7 @@ class PythonRuntime:
         return await PythonKernel.start(zygote, self._calls, await self._planned(python, zygote))
 
     async def _planned(self, python: str, zygote: Zygote) -> Sandbox:
-        """What kernels of this interpreter are put behind. Raises Refused where the setting requires more."""
+        """What kernels of this interpreter are put behind. Raises InvalidRequest where the setting requires more."""
         if python not in self._plans:
             why = self._cgroups if isinstance(self._cgroups, str) else ""
             machine = Machine.of((await zygote.ready())["able"], why)
@@ -118,7 +118,7 @@ class PythonRuntime:
         try:
             zygote = await self._warm(self._python)
             said, layers = await zygote.ready(), (await self._planned(self._python, zygote)).plan.layers
-        except (Failed, Refused) as error:
+        except (OperationFailed, InvalidRequest) as error:
             return RuntimeInfo(name="python", why_not=str(error))
         packages = tuple(str(name) for name in said["ready"])
         return RuntimeInfo(name="python", version=str(said["python"]), packages=packages, layers=layers)
@@ -131,7 +131,7 @@ class PythonRuntime:
         named = Path(spec.python).absolute()
         found = (named, named.resolve())  # a link there could lead elsewhere tomorrow
         if self._sandbox != "off" and any(path.is_relative_to(place) for path in found for place in written):
-            raise Refused(
+            raise InvalidRequest(
                 f"{spec.python} lies where cells can write, and it would be started outside the sandbox. "
                 'python="venv" makes an environment in the workspace that runs inside.'
             )
@@ -150,7 +150,7 @@ class PythonRuntime:
                     await zygote.ready()
             except TimeoutError:
                 await zygote.close()
-                raise Failed(
+                raise OperationFailed(
                     f"Python did not load {', '.join(self._preload)} within {_WARM:g} s. Call again."
                 ) from None
             return zygote
@@ -180,14 +180,14 @@ class PythonRuntime:
     async def _stock(self) -> None:
         """Keep so many spares; runs until cancelled."""
         if self._at_once:
-            with contextlib.suppress(Failed):  # the first start says why
+            with contextlib.suppress(OperationFailed):  # the first start says why
                 await self._warm(self._python)
         else:
             await self._taken.wait()
             await asyncio.sleep(_REST)
         while True:
             self._taken.clear()
-            with contextlib.suppress(Failed, Refused):  # the next start says why
+            with contextlib.suppress(OperationFailed, InvalidRequest):  # the next start says why
                 while len(self._spares) < self._wanted:
                     self._spares.append(await self._make(self._python))
             await self._taken.wait()

@@ -9,7 +9,7 @@ import signal
 import socket
 from typing import Any
 
-from quire.core.errors import Failed
+from quire.core.errors import OperationFailed
 from quire.core.ports.snapshots import Draft, Written
 from quire.runtimes.python.keeper import Keeper
 from quire.wire import packets
@@ -27,7 +27,7 @@ Refused = dict[str, tuple[str, str]]
 async def write(keeper: Keeper, order: dict[str, Any], draft: Draft, refused: Refused) -> Written:
     """Have a checkpoint written into the draft. A variable that its writer crashes or hangs at joins `refused`.
 
-    Raises Failed where it cannot be written.
+    Raises OperationFailed where it cannot be written.
     """
     for _ in range(_TRIES):
         os.truncate(draft.file, 0)
@@ -38,11 +38,11 @@ async def write(keeper: Keeper, order: dict[str, Any], draft: Draft, refused: Re
         except _Lost as lost:
             name, _, kind = os.pread(spot, _SPOT, 0).rstrip(b"\0").decode("utf-8", "replace").partition("\0")
             if not name or name in refused:
-                raise Failed(f"The process that wrote the snapshot {lost.how}.") from None
+                raise OperationFailed(f"The process that wrote the snapshot {lost.how}.") from None
             refused[name] = kind, f"the process that wrote it down {lost.how}"
         finally:
             os.close(spot)
-    raise Failed("Too many variables cannot be written.")
+    raise OperationFailed("Too many variables cannot be written.")
 
 
 class _Lost(Exception):
@@ -84,7 +84,7 @@ class _Writer:
             while not (await asyncio.wait([answer], timeout=_LOOK))[0]:
                 now = self._stands()
                 if now[1] > most:  # a cell's code writes there what it likes
-                    raise Failed("The snapshot's writer wrote more than it may. The last snapshot stands.")
+                    raise OperationFailed("The snapshot's writer wrote more than it may. The last snapshot stands.")
                 still = still + _LOOK if now == stands else 0.0
                 stands = now
                 if still >= _STUCK:
@@ -106,6 +106,6 @@ def _written(answer: dict[str, Any]) -> Written:
         case {"written": [int(chunks), int(entries), int(manifest)]}:
             return Written(chunks=chunks, entries=entries, manifest=manifest)
         case {"failed": str(why)}:
-            raise Failed(f"The snapshot could not be written: {why[:300]}. The last snapshot stands.")
+            raise OperationFailed(f"The snapshot could not be written: {why[:300]}. The last snapshot stands.")
         case _:
-            raise Failed("The process that wrote the snapshot spoke nonsense.")
+            raise OperationFailed("The process that wrote the snapshot spoke nonsense.")

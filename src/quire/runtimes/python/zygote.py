@@ -15,7 +15,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from quire.core.errors import Failed
+from quire.core.errors import OperationFailed
 from quire.runtimes.python.keeper import Keeper
 from quire.runtimes.python.killed import wait_killed
 from quire.wire import packets
@@ -86,7 +86,7 @@ class Zygote:
                 )
             except OSError as error:
                 ours.close()
-                raise Failed(
+                raise OperationFailed(
                     f"Python could not be started ({python}: {error.strerror}). Name another as the setting or the "
                     "notebook's `python`."
                 ) from error
@@ -128,7 +128,7 @@ class Zygote:
                 packets.close(answer.result())  # whoever asked is gone; a keeper ends with its socket
             raise
         except OSError as error:
-            raise Failed("The zygote is gone; call again.") from error
+            raise OperationFailed("The zygote is gone; call again.") from error
         finally:
             self._asked.pop(number, None)
 
@@ -170,16 +170,18 @@ class Zygote:
         elif "refused" in words:
             waiting = self._asked.pop(words["refused"], None)
             if waiting is not None and not waiting.done():
-                waiting.set_exception(Failed(f"A kernel could not be set apart: {words['why']}."))
+                waiting.set_exception(OperationFailed(f"A kernel could not be set apart: {words['why']}."))
 
     def _hang_up(self) -> None:
         if self._control.fileno() < 0:
             return
         self._loop.remove_reader(self._control.fileno())
         self._control.close()
-        gone = Failed("The process kernels are made from ended; its words are in the server's log. Call again.")
+        gone = OperationFailed(
+            "The process kernels are made from ended; its words are in the server's log. Call again."
+        )
         if not self._ready.done():
-            self._ready.set_exception(Failed(_never_ready(str(self._process.args[0]))))  # type: ignore[index]
+            self._ready.set_exception(OperationFailed(_never_ready(str(self._process.args[0]))))  # type: ignore[index]
             self._ready.exception()  # asked for or not, it has been seen
         for waiting in self._asked.values():
             if not waiting.done():

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quire import systems
-from quire.core.errors import Failed
+from quire.core.errors import OperationFailed
 
 _PREFIX = "quire_"
 _FILES = {1: ("memory.limit_in_bytes", "pids.max", "cgroup.procs"), 2: ("memory.max", "pids.max", "cgroup.procs")}
@@ -107,7 +107,7 @@ class Cgroups:
                 self._used.add(made)
                 self._create(made)
         except OSError as error:
-            raise Failed(f"A kernel could not be given a control group: {error}.") from error
+            raise OperationFailed(f"A kernel could not be given a control group: {error}.") from error
         return made
 
     def add(self, group: Cgroup, pid: int) -> None:

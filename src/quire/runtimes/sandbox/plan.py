@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 from quire.core.limits.sandbox_layers import LAYERS, required
 from quire.core.model import Layer
 
@@ -69,7 +69,7 @@ def plan(machine: Machine, wanted: str) -> Plan:
     lacking = [layer for layer in found.layers if layer.why_not and layer.name in required(wanted)]
     if lacking:
         said = "; ".join(f"{layer.name} ({layer.why_not})" for layer in lacking)
-        raise Refused(
+        raise InvalidRequest(
             f"No kernel was started: the setting sandbox requires what this machine does not give: {said}. "
             "`quire doctor` shows every layer."
         )

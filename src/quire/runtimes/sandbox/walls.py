@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from quire.core.errors import Failed
+from quire.core.errors import OperationFailed
 from quire.core.limits import network_rules
 from quire.core.model import KernelLimits, KernelSpec
 from quire.runtimes.sandbox.cgroups import Cgroup, Cgroups
@@ -26,7 +26,7 @@ class Sandbox:
         self._cgroups = cgroups if plan.on("cgroup") else None
 
     def walls(self, network: _Network | None = None) -> Walls:
-        """For a new kernel. Raises Failed."""
+        """For a new kernel. Raises OperationFailed."""
         group = self._cgroups.make() if self._cgroups is not None else None
         return Walls(self, group, network or _Network())
 
@@ -68,13 +68,13 @@ class Walls:
         return self._sandbox.walls(self._network)
 
     async def join(self, pid: int) -> None:
-        """Put a process, with all that it will start, into the kernel's control group. Raises Failed."""
+        """Put a process, with all that it will start, into the kernel's control group. Raises OperationFailed."""
         if self._group is not None:
             try:
                 # in a thread: the system may wait for every processor of the machine
                 await asyncio.to_thread(self._sandbox.add, self._group, pid)
             except OSError as error:
-                raise Failed(f"A kernel could not be put into its control group: {error}.") from error
+                raise OperationFailed(f"A kernel could not be put into its control group: {error}.") from error
 
     async def open_network(self, door: tuple[int, socket.socket], granted: tuple[str, ...]) -> None:
         await self._network.open(door, granted)
@@ -90,7 +90,7 @@ class Walls:
             try:
                 self._group.limit(memory=memory, processes=limits.processes)
             except OSError as error:
-                raise Failed(f"A kernel's control group could not be limited: {error}.") from error
+                raise OperationFailed(f"A kernel's control group could not be limited: {error}.") from error
 
     def trees(self, spec: KernelSpec, places: list[str], libraries: list[str]) -> list[tuple[str, bool]]:
         """What the kernel may see besides the system, each writable or not: where its interpreter lies, folders of

@@ -12,8 +12,8 @@ from typing import Any
 from uuid import uuid4
 
 from quire.core.capabilities.model import Catalog
-from quire.core.errors import Failed
-from quire.core.model import Census, Died, KernelSpec, Restored
+from quire.core.errors import OperationFailed
+from quire.core.model import Died, ForkReport, KernelSpec, Restored
 from quire.core.ports.kernel import START, Relay
 from quire.core.ports.snapshots import Draft, Recipe, Written
 from quire.runtimes.wasm import words, writing
@@ -24,7 +24,7 @@ from quire.wire import messages, relay
 
 _KEEP = 30.0  # seconds an image may take
 _FRESH, _UNKNOWN = -1, -2  # in place of a catalog's version: the guest knows of none, or of what is in an image
-_CLEAN = Census(quality="clean")
+_CLEAN = ForkReport(quality="clean")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class WasmKernel:
         self._spec = spec
         self._make = make
         self._kept: dict[str, _Kept] = {}  # oldest first
-        self._census: dict[str, Census] = {}  # of each of them
+        self._census: dict[str, ForkReport] = {}  # of each of them
         self._offered = _FRESH
         self._memory = 0  # bytes, when an image was last taken
         self._began = ""  # the image it began with
@@ -80,7 +80,7 @@ class WasmKernel:
             else:
                 await asyncio.to_thread(workspace.mkdir, mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise Failed(f"The workspace {workspace} cannot be made: {error.strerror}.") from error
+            raise OperationFailed(f"The workspace {workspace} cannot be made: {error.strerror}.") from error
         self._folder.mkdir(mode=0o700, parents=True)
 
     async def _begin(self, image: str) -> None:
@@ -157,7 +157,7 @@ class WasmKernel:
     # Checkpoints
 
     @property
-    def checkpoints(self) -> dict[str, Census]:
+    def checkpoints(self) -> dict[str, ForkReport]:
         return self._census.copy()
 
     async def checkpoint(self, name: str) -> float | str:
@@ -196,12 +196,12 @@ class WasmKernel:
 
     async def restore(self, name: str) -> None:
         if name != START and name not in self._kept:
-            raise Failed("That checkpoint is not kept any more.")
+            raise OperationFailed("That checkpoint is not kept any more.")
         image = str(self._kept[name].file) if name != START else self._began
         old = self._live
         try:
             await self._begin(image)
-        except Failed:
+        except OperationFailed:
             self._drop(name)  # whoever hears that it does not wake tries the next
             raise
         await self._end(old)
@@ -222,7 +222,7 @@ class WasmKernel:
 
     async def write(self, name: str, draft: Draft, *, base: str, limit: int, values: bool) -> Written:
         if name not in self._kept:
-            raise Failed("That checkpoint is not kept any more.")
+            raise OperationFailed("That checkpoint is not kept any more.")
         kept, version = self._kept[name], (await self._live.host.hello()).version
         write = writing.write
         return await asyncio.to_thread(write, kept.file, draft, version=version, limit=limit, about=kept.about)
@@ -236,9 +236,9 @@ class WasmKernel:
             await self._begin(str(file))
             await self._end(old)
             self.native([])  # what it has the next run tells
-        except Failed as error:
+        except OperationFailed as error:
             await self.restore(START)
-            raise Failed(str(error).rstrip(".")) from error  # whoever says it ends the sentence
+            raise OperationFailed(str(error).rstrip(".")) from error  # whoever says it ends the sentence
         finally:
             file.unlink(missing_ok=True)
         found = await self._live.ask(messages.Inspect())
@@ -247,7 +247,7 @@ class WasmKernel:
 
     async def branch(self, name: str, spec: KernelSpec) -> WasmKernel:
         if name != START and name not in self._kept:
-            raise Failed("That checkpoint is not kept any more.")
+            raise OperationFailed("That checkpoint is not kept any more.")
         image = self._kept[name].file if name != START else Path(self._began) if self._began else None
         make = replace(self._make, workspace=spec.workspace)
         return await WasmKernel.start(self._pool, self._calls, self._images.parent, spec, make, image)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Protocol
 
-from quire.core.errors import Failed
+from quire.core.errors import OperationFailed
 from quire.core.model import Died
 from quire.runtimes.events import EventQueue, LatestCapabilities, SetAside
 from quire.runtimes.wasm import words
@@ -49,19 +49,19 @@ class Live:
 
     @classmethod
     async def begin(cls, host: HostProcess, make: words.Make, owner: Owner) -> Live:
-        """A new guest in that host. Raises Failed."""
+        """A new guest in that host. Raises OperationFailed."""
         live = cls(host, owner)
         try:
             async with asyncio.timeout(_MAKE):
                 made = await live.ask(make)
         except TimeoutError:
             host.kill()
-            raise Failed(f"A sandbox did not start within {_MAKE:g} s. Call again.") from None
+            raise OperationFailed(f"A sandbox did not start within {_MAKE:g} s. Call again.") from None
         except BaseException:
             await live.close()
             raise
         if isinstance(made, Died):
-            raise Failed(f"A sandbox could not start: {made.reason} {made.hint}".rstrip())
+            raise OperationFailed(f"A sandbox could not start: {made.reason} {made.hint}".rstrip())
         return live
 
     @property

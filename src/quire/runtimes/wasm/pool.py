@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from quire.core.errors import Failed, Refused
+from quire.core.errors import InvalidRequest, OperationFailed
 from quire.runtimes.events import LoopShare, Slice
 from quire.runtimes.wasm import words
 from quire.runtimes.wasm.host.guest import NotReady
@@ -75,7 +75,7 @@ class HostProcess(asyncio.SubprocessProtocol):
         return self._transport.get_pid()
 
     async def hello(self) -> words.Hello:
-        """What it said first. Raises Failed where it said nothing, NotReady where it has no program."""
+        """What it said first. Raises OperationFailed where it said nothing, NotReady where it has no program."""
         while True:
             said = self._said
             try:
@@ -84,7 +84,9 @@ class HostProcess(asyncio.SubprocessProtocol):
             except TimeoutError:
                 if self._said is said:
                     self.kill()
-                    raise Failed(f"A host of WebAssembly guests was silent for {_HELLO:g} s. Call again.") from None
+                    raise OperationFailed(
+                        f"A host of WebAssembly guests was silent for {_HELLO:g} s. Call again."
+                    ) from None
 
     def join(self, heard: Callable[[bytes | None], None]) -> int:
         """A number for a new guest, whose frames `heard` gets; None where the host is gone."""
@@ -172,7 +174,9 @@ class HostProcess(asyncio.SubprocessProtocol):
             self._hello.set_exception(NotReady())
         elif not self._hello.done():
             last = "\n".join(self._said)
-            self._hello.set_exception(Failed(f"A host of WebAssembly guests did not start.{self._why} {last}".rstrip()))
+            self._hello.set_exception(
+                OperationFailed(f"A host of WebAssembly guests did not start.{self._why} {last}".rstrip())
+            )
         self._hello.exception()  # looked at
         self._ended.set()
         for heard in list(self._guests.values()):
@@ -209,7 +213,7 @@ class Pool:
                 host.kill()
 
     async def room(self, owner: str, images: Path, *, alone: bool = False) -> HostProcess:
-        """A host of that owner with room for one more guest, `alone` in it or with others. Raises Failed."""
+        """A host of that owner with room for one more guest, `alone` in it or with others. Raises OperationFailed."""
         for made in (False, True):
             host = await self._any(owner, images, alone)
             try:
@@ -218,12 +222,12 @@ class Pool:
             except NotReady:
                 if not made:
                     await self.make()
-            except Refused:
+            except InvalidRequest:
                 host.kill()
                 raise
             finally:
                 host.claims -= 1
-        raise Failed(
+        raise OperationFailed(
             f"The program of {self._language} was made and is not found in {self._assets}: it is loaded only from a "
             "folder that nobody else can write to. Give that folder the mode 700, or set assets_dir to another."
         )
@@ -242,7 +246,7 @@ class Pool:
             return host
 
     async def make(self) -> None:
-        """Have the program made and compiled, by a process of its own: it starts others. Raises Failed."""
+        """Have the program made and compiled, by a process of its own: it starts others. Raises OperationFailed."""
         if self._making is None or self._making.done():
             self._making = asyncio.create_task(self._make())
             self._making.add_done_callback(lambda made: made.cancelled() or made.exception())  # whoever waits or not
@@ -266,7 +270,9 @@ class Pool:
                 _kill_group(process)
                 await process.wait()
         if process.returncode:
-            raise Failed(f"The program of {self._language} could not be made. {said[-1] if said else ''}".rstrip())
+            raise OperationFailed(
+                f"The program of {self._language} could not be made. {said[-1] if said else ''}".rstrip()
+            )
 
 
 def _command(*given: str) -> tuple[str, ...]:

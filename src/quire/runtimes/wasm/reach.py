@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 from quire.core.limits.sandbox_layers import required
 from quire.core.model import Mount
 
@@ -33,10 +33,10 @@ class Reach:
         return json.dumps({"up": self.sandbox != "off", "layers": LAYERS, "readable": read, "writable": written})
 
     def check(self, layers: Mapping[str, str]) -> None:
-        """Raises Refused where one does not stand that the setting insists on."""
+        """Raises InvalidRequest where one does not stand that the setting insists on."""
         lacking = [f"{name} ({layers[name]})" for name in required(self.sandbox) if layers.get(name)]
         if lacking:
-            raise Refused(
+            raise InvalidRequest(
                 "No sandbox was started: the setting sandbox requires what this machine does not give: "
                 f"{'; '.join(lacking)}. `quire doctor` shows every layer."
             )

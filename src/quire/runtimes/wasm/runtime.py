@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
-from quire.core.errors import Failed, Refused
+from quire.core.errors import InvalidRequest, OperationFailed
 from quire.core.model import LOCAL, KernelSpec, Layer, RuntimeInfo
 from quire.core.ports.kernel import Relay
 from quire.runtimes.wasm import words
@@ -71,9 +71,9 @@ class WasmRuntime:
         return self._images
 
     def _check(self) -> None:
-        """Raises Failed with what to do."""
+        """Raises OperationFailed with what to do."""
         if self._images is None and importlib.util.find_spec("wasmtime") is None:
-            raise Failed(f"{self._language} needs wasmtime: pip install 'quire[wasm]'.")
+            raise OperationFailed(f"{self._language} needs wasmtime: pip install 'quire[wasm]'.")
 
     @property
     def spares(self) -> int:
@@ -90,7 +90,7 @@ class WasmRuntime:
         except TimeoutError:
             why = f"its program is not there yet ({self._pool.doing}): look again soon, or run `quire assets`"
             return RuntimeInfo(name=self._language, why_not=why)
-        except (Failed, Refused) as error:
+        except (OperationFailed, InvalidRequest) as error:
             return RuntimeInfo(name=self._language, why_not=str(error))
         layers = (*map(Layer, _LAYERS), *(Layer(name, why) for name, why in said.layers.items()))
         return RuntimeInfo(name=self._language, version=said.version, packages=tuple(said.packages), layers=layers)

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from quire.core.errors import Failed
+from quire.core.errors import OperationFailed
 from quire.core.ports.snapshots import Draft, Recipe, Written
 from quire.runtimes.wasm.host import images
 from quire.wire import chunks
@@ -15,13 +15,15 @@ from quire.wire.gathering import gather, segments_of
 
 
 def write(file: Path, draft: Draft, *, version: str, limit: int, about: dict[str, Any]) -> Written:
-    """The image in this file, into the draft; runs in a thread. Raises Failed."""
+    """The image in this file, into the draft; runs in a thread. Raises OperationFailed."""
     try:
         image = images.parse(file.read_bytes())
         parts = list(images.segments(image))
         size = sum(len(data) for _, data in parts)
         if size > limit:
-            raise Failed(f"The namespace takes {size:,} bytes, over the {limit:,} that may be kept (snapshot_bytes).")
+            raise OperationFailed(
+                f"The namespace takes {size:,} bytes, over the {limit:,} that may be kept (snapshot_bytes)."
+            )
         cutter = Cutter(draft.file, _known(draft.base))
         manifest = chunks.Manifest(
             python=version,
@@ -32,17 +34,17 @@ def write(file: Path, draft: Draft, *, version: str, limit: int, about: dict[str
         )
         written, entries, words = cutter.finish(manifest)
     except (OSError, ValueError) as error:
-        raise Failed(f"The snapshot could not be written: {error}. The last snapshot stands.") from error
+        raise OperationFailed(f"The snapshot could not be written: {error}. The last snapshot stands.") from error
     return Written(chunks=written, entries=entries, manifest=words)
 
 
 def read(recipe: Recipe, file: Path) -> None:
-    """What a recipe names, into a new image file; runs in a thread. Raises Failed."""
+    """What a recipe names, into a new image file; runs in a thread. Raises OperationFailed."""
     try:
         manifest, (stream, *_) = gather(os.dup(recipe.file), [os.dup(each) for each in recipe.packs])
         images.write(images.joined(segments_of(manifest, stream)), file)
     except (OSError, ValueError, KeyError) as error:
-        raise Failed(f"The snapshot cannot be read: {error}") from error
+        raise OperationFailed(f"The snapshot cannot be read: {error}") from error
 
 
 def _known(base: int) -> set[bytes]:

@@ -20,7 +20,7 @@ from uuid import uuid4
 import anyio
 
 from quire import systems
-from quire.core.errors import Failed
+from quire.core.errors import OperationFailed
 from quire.wire.chunks import BadSnapshot, digest
 
 _PAUSE = 0.01  # seconds between two looks whether it is our turn
@@ -248,15 +248,17 @@ async def turn(path: Path, *, alone: bool) -> AsyncIterator[None]:
             while not systems.try_lock(lock, shared=not alone):  # noqa: ASYNC110  # nobody would tell us
                 await anyio.sleep(_PAUSE)
         if waited.cancelled_caught:
-            raise Failed("The snapshots are busy in this or another server: nothing was changed. Call again.")
+            raise OperationFailed("The snapshots are busy in this or another server: nothing was changed. Call again.")
         yield
     finally:
         os.close(lock)
 
 
-def full(error: OSError) -> Failed:
+def full(error: OSError) -> OperationFailed:
     advice = "Free some space; the next snapshot is tried anew." if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
-    return Failed(f"The snapshot could not be kept: {error.strerror}. The last snapshot stands. {advice}".rstrip())
+    return OperationFailed(
+        f"The snapshot could not be kept: {error.strerror}. The last snapshot stands. {advice}".rstrip()
+    )
 
 
 def _copy(source: int, offset: int, target: int, at: int, length: int) -> None:

@@ -31,7 +31,7 @@ _TURN = 16 << 20  # bytes copied before a cancelled caller is heard
 
 
 async def publish(shelf: Shelf, draft: Draft, written: Written, run: RunId | None, name: str) -> Snapshot:
-    """Raises BadSnapshot, OSError or Failed."""
+    """Raises BadSnapshot, OSError or OperationFailed."""
     async with shelf.with_others():
         drafted = await anyio.to_thread.run_sync(drafts.read, draft.file, written)
         known = (await shelf.find(each.name for each in drafted.entries)).rows

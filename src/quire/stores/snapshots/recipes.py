@@ -13,7 +13,7 @@ from itertools import chain
 
 import anyio.to_thread
 
-from quire.core.errors import Failed
+from quire.core.errors import OperationFailed
 from quire.core.model import NotebookId, Snapshot
 from quire.core.ports.snapshots import Recipe
 from quire.stores.snapshots import drafts
@@ -35,12 +35,12 @@ class Opened:
 
 
 async def said_in(shelf: Shelf, snapshot: Snapshot) -> Manifest:
-    """Its manifest. Raises Failed."""
+    """Its manifest. Raises OperationFailed."""
     return (await _opened(shelf, snapshot)).manifest
 
 
 async def recipe(shelf: Shelf, snapshot: Snapshot) -> Recipe:
-    """To load it. Raises Failed."""
+    """To load it. Raises OperationFailed."""
     async with shelf.with_others():
         opened = await _opened(shelf, snapshot)
         try:
@@ -48,15 +48,15 @@ async def recipe(shelf: Shelf, snapshot: Snapshot) -> Recipe:
             found = await shelf.find(chain.from_iterable(nodes.values()))
             return await anyio.to_thread.run_sync(_bound, shelf.packs, opened, nodes, found, snapshot.notebook)
         except BadSnapshot as error:
-            raise Failed(f"Snapshot {snapshot.id} is damaged: {error}. It was not loaded.") from error
+            raise OperationFailed(f"Snapshot {snapshot.id} is damaged: {error}. It was not loaded.") from error
         except OSError as error:
-            raise Failed(f"Snapshot {snapshot.id} could not be loaded: {error.strerror}.") from error
+            raise OperationFailed(f"Snapshot {snapshot.id} could not be loaded: {error.strerror}.") from error
 
 
 async def _opened(shelf: Shelf, snapshot: Snapshot) -> Opened:
     sealed = await shelf.index.sealed(snapshot.id)
     if sealed is None:
-        raise Failed(f"Snapshot {snapshot.id} is no longer there.")
+        raise OperationFailed(f"Snapshot {snapshot.id} is no longer there.")
     return await anyio.to_thread.run_sync(_unsealed, shelf.key, sealed)
 
 
@@ -64,13 +64,13 @@ def _unsealed(key: bytes, sealed: Sealed) -> Opened:
     try:
         said = manifest_of(sealed)
         if not is_ours(key, sealed.id, sealed.notebook, sealed.run, said, sealed.signature):
-            raise Failed(
+            raise OperationFailed(
                 f"Snapshot {sealed.id} is not signed by this data directory's key: it was altered, or copied from "
                 "elsewhere. It was not loaded."
             )
         return Opened(said=said, manifest=chunks.parse(said))
     except BadSnapshot as error:
-        raise Failed(f"Snapshot {sealed.id} cannot be loaded: {error}.") from error
+        raise OperationFailed(f"Snapshot {sealed.id} cannot be loaded: {error}.") from error
 
 
 def manifest_of(sealed: Sealed) -> bytes:
@@ -199,7 +199,7 @@ class Bases:
         self._bytes = 0
 
     async def recipe(self, snapshot: Snapshot) -> int:
-        """Its file. Raises Failed, BadSnapshot or OSError where the snapshot is not whole."""
+        """Its file. Raises OperationFailed, BadSnapshot or OSError where the snapshot is not whole."""
         async with self._shelf.with_others():
             opened = await _opened(self._shelf, snapshot)
             files = await self._shelf.files()

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from quire import systems
-from quire.core.errors import Failed
+from quire.core.errors import OperationFailed
 
 _KEY = 32  # bytes
 
@@ -23,7 +23,7 @@ def key_in(folder: Path) -> bytes:
         _make(path)
     key = path.read_bytes()
     if len(key) != _KEY:
-        raise Failed(f"The key of the snapshots is damaged: {path} has {len(key)} bytes, not {_KEY}.")
+        raise OperationFailed(f"The key of the snapshots is damaged: {path} has {len(key)} bytes, not {_KEY}.")
     return key
 
 

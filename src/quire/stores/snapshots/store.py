@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from quire.core.errors import Failed
+from quire.core.errors import OperationFailed
 from quire.core.model import NotebookId, RunId, Snapshot, SnapshotId, Swept
 from quire.core.ports.snapshots import Draft, Recipe, Written
 from quire.stores.blobs import write_whole
@@ -45,7 +45,7 @@ class FileSnapshots:
     async def _base(self, snapshot: Snapshot) -> int:
         try:
             return await self._bases.recipe(snapshot)
-        except (Failed, BadSnapshot, OSError):
+        except (OperationFailed, BadSnapshot, OSError):
             return -1  # one that is damaged costs a larger draft, no more
 
     async def publish(self, draft: Draft, written: Written, *, run: RunId | None, name: str) -> Snapshot:
@@ -53,7 +53,7 @@ class FileSnapshots:
             async with self._publishing:
                 return await publishing.publish(self._shelf, draft, written, run, name)
         except BadSnapshot as error:
-            raise Failed(f"The snapshot was not kept: {error}. The last snapshot stands.") from error
+            raise OperationFailed(f"The snapshot was not kept: {error}. The last snapshot stands.") from error
         except OSError as error:
             raise full(error) from error
 
@@ -79,7 +79,7 @@ class FileSnapshots:
         try:
             await anyio.to_thread.run_sync(_write_out, path, text)
         except OSError as error:
-            raise Failed(
+            raise OperationFailed(
                 f"The state was saved, but {path}, its copy to read, could not be written: {error.strerror}."
             ) from error
         return str(path)
@@ -91,7 +91,7 @@ class FileSnapshots:
         try:
             return await sweeping.sweep(self._shelf, dry=dry)
         except OSError as error:
-            raise Failed(f"The snapshots could not be swept: {error.strerror}. None was lost.") from error
+            raise OperationFailed(f"The snapshots could not be swept: {error.strerror}. None was lost.") from error
 
     async def close(self) -> None:
         for draft in list(self._drafts.values()):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import anyio
 import anyio.to_thread
 
-from quire.core.errors import Failed
+from quire.core.errors import OperationFailed
 from quire.core.model import Swept
 from quire.stores.snapshots import recipes
 from quire.stores.snapshots.packs import Pack, Packs, Row, Tail
@@ -27,7 +27,7 @@ _TURN = 128  # chunks copied at once
 async def sweep(shelf: Shelf, *, dry: bool) -> Swept:
     async with shelf.sweeping():
         if await shelf.index.newest_format() > chunks.FORMAT:
-            raise Failed("A newer Quire wrote snapshots here: nothing was swept. Upgrade.")
+            raise OperationFailed("A newer Quire wrote snapshots here: nothing was swept. Upgrade.")
         named = _Named(shelf)
         await named.mark()
         async with shelf.alone():

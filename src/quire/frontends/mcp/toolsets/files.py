@@ -10,7 +10,7 @@ from fastmcp import Context
 from fastmcp.tools import ToolResult
 from mcp_types import BlobResourceContents, ContentBlock, EmbeddedResource, ImageContent, TextContent
 
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 from quire.core.model import Notebook
 from quire.core.notebooks import paths
 from quire.core.notebooks.access import Access
@@ -112,15 +112,17 @@ def _is_utf8(name: str) -> bool:
 
 def _data(text: str | None, base64: str | None) -> bytes:
     if (text is None) == (base64 is None):
-        raise Refused("Give either text or base64. Nothing was written.")
+        raise InvalidRequest("Give either text or base64. Nothing was written.")
     try:
         if text is not None:
             return text.encode("utf-8")
         return encoding.b64decode(base64 or "", validate=True)
     except UnicodeEncodeError as error:
-        raise Refused(f"The text holds a lone surrogate at character {error.start}; nothing was written.") from None
+        raise InvalidRequest(
+            f"The text holds a lone surrogate at character {error.start}; nothing was written."
+        ) from None
     except (binascii.Error, ValueError):
-        raise Refused("base64 is not valid base64. Nothing was written.") from None
+        raise InvalidRequest("base64 is not valid base64. Nothing was written.") from None
 
 
 def _shown(book: Notebook, path: str, piece: Piece, limit: int) -> ToolResult:

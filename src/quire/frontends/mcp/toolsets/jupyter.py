@@ -7,7 +7,7 @@ from fastmcp import Context
 from fastmcp.tools import ToolResult
 from pydantic import Field
 
-from quire.core.errors import NotFound, QuireError, Refused
+from quire.core.errors import InvalidRequest, NotFound, QuireError
 from quire.core.model import Notebook
 from quire.core.notebooks.current import Client
 from quire.core.ports.jupyter import RUNTIME, JupyterFile
@@ -47,7 +47,7 @@ class _Servers:
     def of(self, client: Client, named: str | None) -> str:
         names = [server.name for server in self._desk.app.jupyter.servers()] if client.is_shared else []
         if named is None and len(names) > 1:
-            raise Refused(
+            raise InvalidRequest(
                 f"Which server? There are {', '.join(map(repr, names))}. Nothing was done. Pass `server` in each call: "
                 "over HTTP, protocol 2026-07-28 has no current server."
             )
@@ -126,7 +126,7 @@ def _notebooks(shelf: Shelf, desk: Desk, servers: _Servers, books: Books) -> Non
             if there is not None:
                 return await _again(desk, client, there, notebook_path, mode)
             if notebook_path is None and mode == "create":
-                raise Refused("Where is it to be made? Pass notebook_path, as in 'analysis.ipynb'.")
+                raise InvalidRequest("Where is it to be made? Pass notebook_path, as in 'analysis.ipynb'.")
             if notebook_path is None:
                 raise NotFound(await books.not_there(client, notebook_name))
             where = servers.of(client, server)
@@ -209,7 +209,7 @@ async def _let_go(desk: Desk, client: Client, book: Notebook) -> str:
     for one, code in ((book, "A cell"), (hidden, "Code of execute_code")):
         if one is not None and desk.app.runs.current(one) is not None:
             then = "Let it end, or call restart_notebook first."
-            raise Refused(f"{code} runs in the kernel of notebook '{book.name}'. {then}")
+            raise InvalidRequest(f"{code} runs in the kernel of notebook '{book.name}'. {then}")
     unsaved = await desk.app.jupyter.save(book)
     for one in filter(None, (hidden, book)):
         await desk.app.kernels.forget(one)
@@ -224,12 +224,12 @@ async def _again(desk: Desk, client: Client, book: Notebook, path: str | None, m
     same = path is None or own is None or path.strip("/") == own
     if mode == "create":
         if same:
-            raise Refused(f"Notebook '{name}'(path: {own}) is already created. DO NOT CREATE AGAIN.")
+            raise InvalidRequest(f"Notebook '{name}'(path: {own}) is already created. DO NOT CREATE AGAIN.")
         other = f"Use different notebook_name to create a new notebook on {path}."
-        raise Refused(f"Notebook '{name}' is already used. {other}")
+        raise InvalidRequest(f"Notebook '{name}' is already used. {other}")
     if not same:
         wrong = f"The path '{path}' is not the correct path for notebook '{name}'."
-        raise Refused(f"{wrong} Do you mean connect to '{own}'?")
+        raise InvalidRequest(f"{wrong} Do you mean connect to '{own}'?")
     before = None if client.is_shared else desk.app.current.chosen(client)
     desk.app.current.use(client, book)
     note = f" and deactivating '{before}'" if before and before != book.title else ""

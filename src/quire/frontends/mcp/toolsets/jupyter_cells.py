@@ -10,7 +10,7 @@ from fastmcp.tools import ToolResult
 from mcp_types import ContentBlock, TextContent
 from pydantic import Field
 
-from quire.core.errors import NotFound, Refused, Stale
+from quire.core.errors import InvalidRequest, NotFound, VersionConflict
 from quire.core.model import Cell, CellId, CellKind, CellState, Edit, NewCell, Notebook, NotebookId
 from quire.core.notebooks.access import Access
 from quire.core.notebooks.current import Client
@@ -48,16 +48,16 @@ class Books:
         return self._shown.get((self._desk.client(ctx), book.id, cell.id), here) == here
 
     async def overwrite(self, ctx: Context, book: Notebook, cell: Cell, source: str) -> None:
-        """Raises Stale where somebody has changed what the client knows."""
+        """Raises VersionConflict where somebody has changed what the client knows."""
         if not self.knows(ctx, book, cell):
             self.shown(ctx, book, cell)
-            raise Stale(
+            raise VersionConflict(
                 f"Cell {cell.number} was edited since it was shown. Nothing was changed; call again to overwrite it "
                 f"all the same. Its source now:\n{visible(cell.source)}"
             )
         try:
             edited = await self._desk.app.notebooks.edit_cell(book, cell.id, Edit(source=source), cell.version)
-        except Stale:
+        except VersionConflict:
             self.shown(ctx, book, await self._desk.app.notebooks.cell(book, cell.id))  # the refusal says it
             raise
         self.shown(ctx, book, edited)
@@ -67,7 +67,7 @@ class Books:
         client = self._desk.client(ctx)
         if name is None and not self._desk.app.current.has_chosen(client):
             if not self._desk.app.jupyter.document:
-                raise Refused("No active notebook. Use the use_notebook tool to activate a notebook first.")
+                raise InvalidRequest("No active notebook. Use the use_notebook tool to activate a notebook first.")
             name = (await default_document.open_for(self._desk.app, client)).name
         try:
             return await self._desk.notebook(ctx, name, needed)
@@ -87,7 +87,7 @@ class Books:
     ) -> Cell:
         """By its id where one is given."""
         if index is None and id_ is None:
-            raise Refused(f"Which cell? Pass {given}.")
+            raise InvalidRequest(f"Which cell? Pass {given}.")
         try:
             return await self._desk.cell(book, index if id_ is None else id_)  # type: ignore[arg-type]  # one is given
         except NotFound:
@@ -180,9 +180,9 @@ def _writing(shelf: Shelf, desk: Desk, books: Books) -> None:
         which: list[tuple[int | None, str | None]] = [(None, id_) for id_ in cell_ids_to_delete or []]
         cells = [await books.cell(book, *each) for each in which or [(index, None) for index in indices]]
         if not cells:
-            raise Refused("Which cells? Pass cell_indices or cell_ids_to_delete.")
+            raise InvalidRequest("Which cells? Pass cell_indices or cell_ids_to_delete.")
         if len({cell.id for cell in cells}) < len(cells):
-            raise Refused(f"A cell is named twice: {cell_ids_to_delete or indices}. Nothing was deleted.")
+            raise InvalidRequest(f"A cell is named twice: {cell_ids_to_delete or indices}. Nothing was deleted.")
         lines = []
         for cell in cells:
             await desk.app.notebooks.delete_cell(book, cell.id)
@@ -241,10 +241,10 @@ def _editing(shelf: Shelf, desk: Desk, books: Books) -> None:
         times = cell.source.count(old_string) if old_string else 0
         if not times:
             why = "old_string not found in cell source" if old_string else "old_string must not be empty"
-            raise Refused(f"{why}. Nothing was changed. read_cell shows the source.")
+            raise InvalidRequest(f"{why}. Nothing was changed. read_cell shows the source.")
         if times > 1 and not replace_all:
             found = f"old_string is not unique: it was not found once in the cell's source but {times} times."
-            raise Refused(f"{found} Nothing was changed. Pass more of it, or replace_all.")
+            raise InvalidRequest(f"{found} Nothing was changed. Pass more of it, or replace_all.")
         source = cell.source.replace(old_string, new_string)
         edited = await desk.app.notebooks.edit_cell(book, cell.id, Edit(source=source), cell.version)
         if books.knows(ctx, book, cell):
@@ -258,9 +258,9 @@ def _editing(shelf: Shelf, desk: Desk, books: Books) -> None:
         book = await books.named(ctx, notebook_name)
         cell = await books.cell(book, cell_index, cell_id)
         if cell.kind is not CellKind.CODE:
-            raise Refused(f"Cell {cell.number} is not a code cell, cannot clear output.")
+            raise InvalidRequest(f"Cell {cell.number} is not a code cell, cannot clear output.")
         if cell.state is CellState.RUNNING:
-            raise Refused(f"Cell {cell.number} is running. Let it end, then clear it.")
+            raise InvalidRequest(f"Cell {cell.number} is running. Let it end, then clear it.")
         if cell.run is None or not cell.outputs:
             return said(f"Cell {cell.number} had no output to clear.")
         await desk.app.notebooks.clear_outputs(book, cell)
@@ -346,7 +346,7 @@ async def _place(desk: Desk, book: Notebook, index: int) -> int | None:
     """Where a cell is to be inserted; None appends."""
     total = len(await desk.app.notebooks.cells(book))
     if index > total:
-        raise Refused(f"Index {index} is outside valid range [-1, {total}]. Use -1 to append at end.")
+        raise InvalidRequest(f"Index {index} is outside valid range [-1, {total}]. Use -1 to append at end.")
     return None if index == -1 else index
 
 

@@ -6,7 +6,7 @@ import re
 
 from fastmcp import Context
 
-from quire.core.errors import NotFound, Refused
+from quire.core.errors import InvalidRequest, NotFound
 from quire.core.notebooks.access import Access
 from quire.core.runs.model_text import visible
 from quire.frontends.mcp.desk import Desk
@@ -34,17 +34,17 @@ def register(shelf: Shelf, desk: Desk, books: Books) -> None:
 
 
 def numbers(text: str, total: int) -> list[int]:
-    """The cells that a text as `0-2,4` names, in order. Raises Refused for another text, NotFound for no such cell."""
+    """The cells that a text like `0-2,4` names, in order. Raises InvalidRequest or NotFound."""
     found: set[int] = set()
     for part in filter(None, (each.strip() for each in text.split(","))):
         match = _PART.fullmatch(part)
         if match is None:
-            raise Refused(f"{part!r} names no cells. Write cell_indices as in 0-2,4; 3- is all cells from 3 on.")
+            raise InvalidRequest(f"{part!r} names no cells. Write cell_indices as in 0-2,4; 3- is all cells from 3 on.")
         first = int(match[1])
         last = int(match[3]) if match[3] else total - 1 if match[2] else first
         if not first <= last < total:
             raise NotFound(f"Cell index {part} is out of range. Notebook has {jupyter_texts.number_of(total, 'cell')}.")
         found |= set(range(first, last + 1))
     if not found:
-        raise Refused("Which cells? Write cell_indices as in 0-2,4.")
+        raise InvalidRequest("Which cells? Write cell_indices as in 0-2,4.")
     return sorted(found)

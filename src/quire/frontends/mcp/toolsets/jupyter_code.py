@@ -3,8 +3,8 @@
 from fastmcp import Context
 from fastmcp.tools import ToolResult
 
-from quire.core.errors import NotFound, Refused
-from quire.core.model import Notebook, Place
+from quire.core.errors import InvalidRequest, NotFound
+from quire.core.model import DocumentLocation, Notebook
 from quire.core.notebooks.current import Client
 from quire.core.ports.jupyter import RUNTIME
 from quire.frontends.mcp.desk import Desk
@@ -36,7 +36,7 @@ async def hidden_notebook(
     Its cells are not kept."""
     client, notice = desk.client(ctx), ""
     if kernel is not None and name is not None:
-        raise Refused("Pass either kernel_id or notebook_name. Nothing was run.")
+        raise InvalidRequest("Pass either kernel_id or notebook_name. Nothing was run.")
     own: Notebook | None = None
     if kernel is None:
         own = await books.named(ctx, name)
@@ -58,7 +58,7 @@ async def hidden_notebook(
             notice = lease.notice
         kernel = await desk.app.jupyter.kernel_of(own)
         found = await find_hidden(desk, client, kernel)
-    place = Place(server=server, kernel=kernel)
+    place = DocumentLocation(server=server, kernel=kernel)
     found = found or await desk.app.notebooks.create(client.principal, _name(kernel), RUNTIME, document=place)
     return found, notice
 

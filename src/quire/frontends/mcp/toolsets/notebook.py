@@ -9,8 +9,8 @@ from mcp_types import ImageContent, TextContent
 from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict
 
-from quire.core.errors import Refused
-from quire.core.model import Cell, CellKind, Edit, Notebook, Place, Policy
+from quire.core.errors import InvalidRequest
+from quire.core.model import Cell, CellKind, DocumentLocation, Edit, Notebook, Policy
 from quire.core.notebooks import workspaces
 from quire.core.notebooks.access import Access
 from quire.core.notebooks.current import Client
@@ -113,11 +113,11 @@ def _notebooks(shelf: Shelf, desk: Desk) -> None:
     shelf.put(clear_notebook, "Clear notebook", Done, destroys=True, repeats=True)
 
 
-async def _place(desk: Desk, caller: Client, name: str | None, path: str | None, spec: str) -> Place | None:
+async def _place(desk: Desk, caller: Client, name: str | None, path: str | None, spec: str) -> DocumentLocation | None:
     """The document on a Jupyter server that is meant, where one is: it is found, or made."""
     desk.app.confines.check_jupyter(caller)
     if name is None:
-        raise Refused('A notebook with runtime="jupyter" needs a name, after which its document is called.')
+        raise InvalidRequest('A notebook with runtime="jupyter" needs a name, after which its document is called.')
     if await desk.app.notebooks.find(caller.principal, name) is not None or not (path or spec):
         return None
     return await desk.app.jupyter.place("", path or f"{name}.ipynb", spec=spec)
@@ -137,10 +137,10 @@ def _check_ending(path: str) -> None:
 async def _mirror(desk: Desk, book: Notebook, path: str) -> None:
     try:
         target = workspaces.inside(desk.app.workspace(book), path)
-    except Refused as error:
-        raise Refused(f"Made notebook {book.title!r}, but without a mirror: {error}") from error
+    except InvalidRequest as error:
+        raise InvalidRequest(f"Made notebook {book.title!r}, but without a mirror: {error}") from error
     if await anyio.Path(target).exists():
-        raise Refused(
+        raise InvalidRequest(
             f"Made notebook {book.title!r}, but without a mirror: there is a file {path} already. import_ipynb brings "
             "it in; export_notebook_as_ipynb with mirror=true overwrites it."
         )
@@ -211,7 +211,7 @@ def _edits(shelf: Shelf, desk: Desk) -> None:
         expected_version, refused if it was edited meanwhile."""
         book = await desk.notebook(ctx, notebook)
         if code is None and cell_type is None and metadata is None:
-            raise Refused("There is nothing to change: give code, cell_type or metadata. Nothing was changed.")
+            raise InvalidRequest("There is nothing to change: give code, cell_type or metadata. Nothing was changed.")
         edit = Edit(source=code, kind=CellKind(cell_type) if cell_type else None, metadata=metadata)
         cell = await desk.app.notebooks.edit_cell(book, cell_id_or_number, edit, expected_version)
         said = f"Cell {cell.number} is now version {cell.version}"
@@ -284,7 +284,7 @@ def _documents(shelf: Shelf, desk: Desk) -> None:
             found["path"] = str(target)
             text = f"Wrote {count(book.cells, 'cell')} to {target}{kept}."
         elif mirror:
-            raise Refused("mirror needs a path: the file that is to be kept current. Nothing was written.")
+            raise InvalidRequest("mirror needs a path: the file that is to be kept current. Nothing was written.")
         elif len(text := await document(desk, book)) > _DOCUMENT_CHARS:
             text = f"The document has {len(text):,} characters: read {found['uri']}, or give a path to write it to."
         return ToolResult(content=text, structured_content=dict(found))

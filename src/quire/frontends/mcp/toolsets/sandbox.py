@@ -9,7 +9,7 @@ from fastmcp.tools import ToolResult
 from mcp_types import ContentBlock, TextContent
 from pydantic import Field
 
-from quire.core.errors import Failed, QuireError, Refused
+from quire.core.errors import InvalidRequest, NotebookLocked, OperationFailed, QuireError, VersionConflict
 from quire.core.limits import sandbox_layers
 from quire.core.model import Notebook, Policy
 from quire.core.model import RuntimeInfo as Runtime
@@ -35,6 +35,12 @@ _NONE = "none"  # as a session's id: run in one that is gone afterwards
 _NAMED = 20  # changed files that the text names
 _OF_NOTEBOOKS = ("notebook", "error_type", "error_message")  # what a session's result says in its own words
 _LANGUAGES = {runtime: language for language, runtime in RUNTIMES.items()}
+_ERROR_TYPES: dict[type[QuireError], str] = {  # as results have always named them; others by the name of their class
+    InvalidRequest: "Refused",
+    OperationFailed: "Failed",
+    NotebookLocked: "HeldElsewhere",
+    VersionConflict: "Stale",
+}
 _SAID = "The message says what to do."
 _GUIDANCE = {
     "ModuleNotFoundError": "There is most of the standard library, what list_runtimes names, and the workspace.",
@@ -109,7 +115,7 @@ def _sessions(shelf: Shelf, desk: Desk) -> None:
         """Make a sandbox session with its own variables and folder; fuel is how many instructions a run may take."""
         caller = desk.client(ctx)
         if session_id in (_NONE, ""):
-            raise Refused(f"A session cannot be called {session_id!r}: leave it out, or give a name.")
+            raise InvalidRequest(f"A session cannot be called {session_id!r}: leave it out, or give a name.")
         policy = desk.app.confines.policy(caller, Policy(memory=memory_bytes, fuel=fuel), RUNTIMES[language])
         session = await desk.app.sandboxes.create(caller, language, session_id, policy)
         await desk.app.runs.begin(session)
@@ -168,7 +174,9 @@ async def _session(
         session = await sandboxes.named(client, session_id)
         its = _LANGUAGES[session.runtime]
         if language not in (None, its):
-            raise Refused(f"Session {session_id!r} runs {its}, not {language}. Nothing was run. Name another session.")
+            raise InvalidRequest(
+                f"Session {session_id!r} runs {its}, not {language}. Nothing was run. Name another session."
+            )
         yield session
 
 
@@ -211,7 +219,7 @@ def _refused(error: QuireError, language: str, session_id: str | None) -> ToolRe
     """The same of code that was not run, or could not be."""
     result: SandboxResult = {
         "success": False,
-        "state": "FAILED" if isinstance(error, Failed) else "REFUSED",
+        "state": "FAILED" if isinstance(error, OperationFailed) else "REFUSED",
         "stdout": "",
         "stderr": "",
         "return_value": None,
@@ -219,7 +227,11 @@ def _refused(error: QuireError, language: str, session_id: str | None) -> ToolRe
         "session_id": session_id,
         "outputs": [],
         "files_changed": [],
-        "error": {"type": type(error).__name__, "message": str(error), "guidance": _SAID},
+        "error": {
+            "type": _ERROR_TYPES.get(type(error), type(error).__name__),
+            "message": str(error),
+            "guidance": _SAID,
+        },
     }
     return ToolResult(content=str(error), structured_content=dict(result), is_error=True)
 
