@@ -6,12 +6,11 @@ import signal
 
 
 def main() -> None:
-    handler = signal.getsignal(signal.SIGINT)
-    if handler is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C while modules load ends it without a traceback
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        # Ctrl-C while modules load ends the process without a traceback; a command that has to clean up handles it
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     from quire import cli
 
-    signal.signal(signal.SIGINT, handler)
     cli.main()
 
 

@@ -8,6 +8,7 @@ import ctypes
 import gc
 import logging
 import os
+import signal
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -252,7 +253,7 @@ def _share_memory_among_threads() -> None:
 def _demo(parsed: argparse.Namespace) -> int:
     from quire.frontends.terminal import demo
 
-    return int(asyncio.run(demo.tour()))
+    return int(Shutdown().run(demo.tour))
 
 
 def _with_app(parsed: argparse.Namespace, work: Callable[[App], Awaitable[int | None]], *, kernels: bool = True) -> int:
@@ -358,7 +359,14 @@ def _audit(parsed: argparse.Namespace) -> int:
         since=audit.moment(parsed.since),
     )
     log = records.files(_settings(parsed))
+    _interrupt_on_ctrl_c()
     return audit.show(log, wanted, limit=parsed.limit, follow=parsed.follow, as_json=parsed.json)
+
+
+def _interrupt_on_ctrl_c() -> None:
+    """Ctrl-C raises KeyboardInterrupt from now on, so that files are closed and temporary ones deleted."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _install(parsed: argparse.Namespace) -> int:
@@ -370,7 +378,9 @@ def _install(parsed: argparse.Namespace) -> int:
 def _assets(parsed: argparse.Namespace) -> int:
     from quire import compose
 
-    compose.assets(_settings(parsed), print)
+    settings = _settings(parsed)
+    _interrupt_on_ctrl_c()
+    compose.assets(settings, print)
     return 0
 
 

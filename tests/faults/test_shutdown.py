@@ -264,6 +264,28 @@ def test_stdio_server_with_an_open_stdin_ends_before_a_client_came(number: int, 
     assert "Quire waits" not in server.log()
 
 
+CTRL_C_WHILE_LOADING = """
+import signal, sys
+
+class CtrlC:
+    def find_spec(self, name, path=None, target=None):
+        if name == "quire.frontends.mcp.stdio":
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, CtrlC())
+sys.argv = ["quire"]
+from quire.__main__ import main
+main()
+"""
+
+
+def test_ctrl_c_while_modules_load_ends_the_process_without_a_traceback(tmp_path: Path) -> None:
+    """A KeyboardInterrupt inside an import may become another exception, such as pydantic's RuntimeError."""
+    command = [sys.executable, "-c", CTRL_C_WHILE_LOADING]
+    done = subprocess.run(command, env=server_environment(tmp_path / "data"), capture_output=True, timeout=DEADLINE)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, b"")
+
+
 def test_stdio_server_reads_a_file_to_its_end(tmp_path: Path) -> None:
     requests = [
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO},
