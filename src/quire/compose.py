@@ -17,15 +17,15 @@ from quire.core.app import App
 from quire.core.capabilities.approvals import Approvals
 from quire.core.capabilities.gateway import CallLimits, Relaying
 from quire.core.capabilities.registry import Capabilities
-from quire.core.checkpoints.autosave import Saving
-from quire.core.checkpoints.restorer import Durable
+from quire.core.checkpoints.autosave import Autosaver
+from quire.core.checkpoints.restorer import SnapshotRestorer
 from quire.core.checkpoints.timeline import Timeline
 from quire.core.errors import InvalidRequest, OperationFailed
-from quire.core.kernels.admission import Room
-from quire.core.kernels.idle import Idle
-from quire.core.kernels.inspector import Questions
-from quire.core.kernels.memory_pressure import Pressure
-from quire.core.kernels.pool import Kernels
+from quire.core.kernels.admission import KernelAdmission
+from quire.core.kernels.idle import Hibernator
+from quire.core.kernels.inspector import KernelInspector
+from quire.core.kernels.memory_pressure import MemoryWatcher
+from quire.core.kernels.pool import KernelPool
 from quire.core.limits.caller_policy import Confines
 from quire.core.limits.quotas import Rates
 from quire.core.limits.workspace_quota import Space
@@ -95,8 +95,8 @@ async def app(settings: Settings, *, kernels: bool = True, jupyter: Links | None
             settings, stack, installed, active, approvals, confines, sharing, calls
         )
         ways = await _runtimes(settings, stack, relay, abroad.runtime, at_once=not jupyter) if kernels else {}
-        durable = Durable(snapshots, store) if snapshots is not None else None
-        keeping = Kernels(ways, store, rules.spec(settings), rules.kernels(settings), durable)
+        durable = SnapshotRestorer(snapshots, store) if snapshots is not None else None
+        keeping = KernelPool(ways, store, rules.spec(settings), rules.kernels(settings), durable)
         stack.push_async_callback(keeping.close)
         saving = await _saving(settings, stack, snapshots, store, durable, keeping, feed, installed)
         folders, quotas, made = _folders(), rules.quotas(settings), settings.data_dir / "workspaces"
@@ -112,7 +112,7 @@ async def app(settings: Settings, *, kernels: bool = True, jupyter: Links | None
         yield App(
             notebooks=notebooks,
             runs=runs,
-            questions=Questions(keeping),
+            questions=KernelInspector(keeping),
             batches=Batches(runs, keeping, limits.patience, group.start_soon),
             documents=documents,
             files=Files(folders, space, place, settings.max_file_bytes),
@@ -268,14 +268,14 @@ async def _saving(
     stack: AsyncExitStack,
     snapshots: Snapshots | None,
     store: Store,
-    durable: Durable | None,
-    kernels: Kernels,
+    durable: SnapshotRestorer | None,
+    kernels: KernelPool,
     feed: Feed,
     installed: Installed,
-) -> Saving | None:
+) -> Autosaver | None:
     if snapshots is None or durable is None:
         return None
-    saving = Saving(snapshots, store, durable, kernels, feed, rules.saving(settings), installed)
+    saving = Autosaver(snapshots, store, durable, kernels, feed, rules.saving(settings), installed)
     await stack.enter_async_context(saving.open())
     return saving
 
@@ -388,12 +388,14 @@ def _mirrored(notebook: Notebook, cells: list[Cell]) -> str:
     return files.mirrored(notebook, cells)
 
 
-def _make_room(settings: Settings, group: TaskGroup, kernels: Kernels, saving: Saving | None, space: Space) -> None:
+def _make_room(
+    settings: Settings, group: TaskGroup, kernels: KernelPool, saving: Autosaver | None, space: Space
+) -> None:
     """Have kernels that nobody uses make room for others, and full workspaces watched, from now on."""
     from quire.runtimes.machine import LinuxMachine
 
-    idle, quotas = Idle(kernels, saving, rules.idle(settings)), rules.quotas(settings)
-    kernels.one_more = Room(kernels, idle.hibernate, quotas).one_more
+    idle, quotas = Hibernator(kernels, saving, rules.idle(settings)), rules.quotas(settings)
+    kernels.one_more = KernelAdmission(kernels, idle.hibernate, quotas).one_more
     group.start_soon(space.watch)
     group.start_soon(idle.watch)
-    group.start_soon(Pressure(LinuxMachine(), kernels, idle.hibernate, quotas).watch)
+    group.start_soon(MemoryWatcher(LinuxMachine(), kernels, idle.hibernate, quotas).watch)

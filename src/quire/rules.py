@@ -11,7 +11,7 @@ from pathlib import Path
 
 from quire.core.capabilities.approvals import ApprovalRules
 from quire.core.capabilities.model import Approve
-from quire.core.checkpoints.autosave import SavingRules
+from quire.core.checkpoints.autosave import AutosaveRules
 from quire.core.errors import InvalidRequest
 from quire.core.kernels.idle import IdleRules
 from quire.core.kernels.pool import KernelRules
@@ -94,8 +94,8 @@ def kernels(settings: Settings) -> KernelRules:
     return KernelRules(restore=settings.auto_restore, replay=settings.replay)
 
 
-def saving(settings: Settings) -> SavingRules:
-    return SavingRules(
+def saving(settings: Settings) -> AutosaveRules:
+    return AutosaveRules(
         interval=settings.snapshot_interval, most_bytes=settings.snapshot_bytes, at_end=settings.auto_save
     )
 

@@ -281,11 +281,11 @@ SLOWLY_REPLACED = ROOMY.replace(
     "main()",
     """
 import asyncio, contextlib
-from quire.core.checkpoints.autosave import Saving
+from quire.core.checkpoints.autosave import Autosaver
 from quire.runtimes.python.kernel import PythonKernel
 
 due = asyncio.Event()
-save = Saving._save_quietly
+save = Autosaver._save_quietly
 
 async def save_quietly(self, book):
     due.set()
@@ -297,7 +297,7 @@ async def kill(self):
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(due.wait(), 5)
 
-Saving._save_quietly, PythonKernel.kill = save_quietly, kill
+Autosaver._save_quietly, PythonKernel.kill = save_quietly, kill
 main()
 """,
 )

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from quire.core.errors import OperationFailed
-from quire.core.kernels.slot import Slot
+from quire.core.kernels.slot import KernelSlot
 from quire.core.model import LOCAL, Cell, CellId, CellKind, NewCell, Notebook, NotebookId, Run, RunId
 from quire.core.runs.active_run import ActiveRun
 from quire.core.runs.transcript import Transcript
@@ -48,7 +48,7 @@ async def test_what_could_not_be_recorded_is_told_and_what_came_after_the_answer
 
 
 async def test_a_pause_is_one_in_which_nobody_wants_the_turn() -> None:
-    slot = Slot(BOOK)
+    slot = KernelSlot(BOOK)
     assert await slot.undisturbed(0.01) and not slot.line.why
     async with anyio.create_task_group() as group:
         group.start_soon(slot.undisturbed, 60.0)

@@ -9,8 +9,8 @@ import signal
 import pytest
 
 from quire.core.errors import InvalidRequest
-from quire.core.kernels.lineage import Line
-from quire.core.kernels.pool import Recovered
+from quire.core.kernels.lineage import RunLineage
+from quire.core.kernels.slot import RecoveryResult
 from quire.core.limits.validation import Limits, check_name
 from quire.core.model import LOCAL, CellId, CellState, Died, Notebook, NotebookId, Run, RunId
 from quire.core.ops.change_bus import Change
@@ -64,28 +64,38 @@ def test_how_a_run_ended(
 @pytest.mark.parametrize(
     ("recovered", "cells", "says", "says_not"),
     [
-        (Recovered(restored=True), [], AS_BEFORE, "Not restored"),
+        (RecoveryResult(restored=True), [], AS_BEFORE, "Not restored"),
         (
-            Recovered(restored=True, broken=("thread a", "polars")),
+            RecoveryResult(restored=True, broken=("thread a", "polars")),
             [],
             f"{AS_BEFORE} Not restored: thread a, polars",
             "",
         ),
         (
-            Recovered(restored=True, lost=RUNS, why="no room"),
+            RecoveryResult(restored=True, lost=RUNS, why="no room"),
             [3, 4],
             "last 2 runs before it did is gone too: there was no checkpoint, no room",
             AS_BEFORE,
         ),
-        (Recovered(restored=True, lost=RUNS), [3, 4], "Run again: cells 3, 4.", AS_BEFORE),
-        (Recovered(restored=True, lost=RUNS), [], "cells deleted since", AS_BEFORE),
-        (Recovered(restored=False, why="It broke."), [], "The kernel is gone", AS_BEFORE),
-        (Recovered(restored=False, why="It broke."), [], "(It broke.); the next run starts another, with", AS_BEFORE),
-        (Recovered(restored=False, why="dead", follows="empty"), [], "(dead); the next run starts another.", "saved"),
-        (Recovered(restored=False, why="dead", follows="none"), [], "The kernel is gone (dead).", "next run"),
+        (RecoveryResult(restored=True, lost=RUNS), [3, 4], "Run again: cells 3, 4.", AS_BEFORE),
+        (RecoveryResult(restored=True, lost=RUNS), [], "cells deleted since", AS_BEFORE),
+        (RecoveryResult(restored=False, why="It broke."), [], "The kernel is gone", AS_BEFORE),
+        (
+            RecoveryResult(restored=False, why="It broke."),
+            [],
+            "(It broke.); the next run starts another, with",
+            AS_BEFORE,
+        ),
+        (
+            RecoveryResult(restored=False, why="dead", follows="empty"),
+            [],
+            "(dead); the next run starts another.",
+            "saved",
+        ),
+        (RecoveryResult(restored=False, why="dead", follows="none"), [], "The kernel is gone (dead).", "next run"),
     ],
 )
-def test_what_became_of_the_variables(recovered: Recovered, cells: list[int], says: str, says_not: str) -> None:
+def test_what_became_of_the_variables(recovered: RecoveryResult, cells: list[int], says: str, says_not: str) -> None:
     said = restored(recovered, cells)
     assert says in said and (not says_not or says_not not in said)
 
@@ -118,7 +128,7 @@ def test_an_exit_status_is_read_as_the_system_writes_it() -> None:
     assert "code 7" in exit_reason(Exit(status=os.waitpid(pid, 0)[1])).reason
 
 
-def ran(line: Line, *names: str) -> None:
+def ran(line: RunLineage, *names: str) -> None:
     for name in names:
         run = Run(
             id=RunId(name), cell=CellId(f"c{name}"), count=1, source="", author="", started_at=0, seconds=1, parent=None
@@ -127,7 +137,7 @@ def ran(line: Line, *names: str) -> None:
 
 
 def test_the_newest_checkpoint_on_the_way_here_is_the_one_to_restore() -> None:
-    line = Line()
+    line = RunLineage()
     assert line.nearest(()) == (START, [])
     ran(line, "a", "b", "c")
     assert line.nearest({"a", "b", "c"}) == ("c", [])
@@ -136,7 +146,7 @@ def test_the_newest_checkpoint_on_the_way_here_is_the_one_to_restore() -> None:
 
 
 def test_a_line_rolled_back_is_left_behind_and_can_be_gone_back_to() -> None:
-    line = Line()
+    line = RunLineage()
     ran(line, "a", "b")
     assert line.stale("a") == {"a": False, "b": True}
     line.move("a")
@@ -150,7 +160,7 @@ def test_a_line_rolled_back_is_left_behind_and_can_be_gone_back_to() -> None:
 
 
 def test_a_cheap_checkpoint_waits_for_nobody_and_a_dear_one_until_it_pays() -> None:
-    line = Line()
+    line = RunLineage()
     line.protected(0.001)
     assert line.patience() == 0
     line.protected(0.3)
@@ -161,7 +171,7 @@ def test_a_cheap_checkpoint_waits_for_nobody_and_a_dear_one_until_it_pays() -> N
 
 
 def test_in_a_long_burst_checkpoints_wait_for_a_pause_or_until_they_pay() -> None:
-    line = Line()
+    line = RunLineage()
     line.protected(0.015)
     for _ in range(99):
         line.used(idle=0.001)

@@ -11,8 +11,8 @@ import anyio
 import pytest
 
 from quire.core.kernels import memory_pressure
-from quire.core.kernels.memory_pressure import Drop, Pressure, Sleep, relief
-from quire.core.kernels.pool import Kernels, Standing
+from quire.core.kernels.memory_pressure import DropCheckpoints, Hibernate, MemoryWatcher, next_relief
+from quire.core.kernels.pool import KernelPool, KernelStatus
 from quire.core.limits.quotas import Quotas
 from quire.core.model import ForkReport, Notebook, NotebookId, Principal
 from quire.core.ports.kernel import Kernel, Memory
@@ -39,7 +39,7 @@ class House:
     """Kernels and the machine they are on."""
 
     free: int
-    books: dict[str, Standing] = field(default_factory=dict)
+    books: dict[str, KernelStatus] = field(default_factory=dict)
     sound: set[str] = field(default_factory=set)  # those that can sleep
     did: list[str] = field(default_factory=list)
     total: int = 1000
@@ -50,9 +50,9 @@ class House:
             id=NotebookId(name), name=name, owner=Principal(owner), runtime="python", created_at=time.time()
         )
         names = frozenset({named} if named else ())
-        self.books[name] = Standing(notebook=notebook, kernel=cast(Kernel, kernel), named=names, idle=idle)
+        self.books[name] = KernelStatus(notebook=notebook, kernel=cast(Kernel, kernel), named=names, idle=idle)
 
-    def standing(self) -> list[Standing]:
+    def standing(self) -> list[KernelStatus]:
         return list(self.books.values())
 
     def memory(self) -> Memory:
@@ -85,7 +85,7 @@ async def relieved(house: House, **quotas: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         pauses = Pauses()
         patch.setattr(memory_pressure, "anyio", pauses)
-        watcher = Pressure(house, cast(Kernels, house), house.hibernate, Quotas(**quotas))
+        watcher = MemoryWatcher(house, cast(KernelPool, house), house.hibernate, Quotas(**quotas))
         async with anyio.create_task_group() as group:
             group.start_soon(watcher.watch)
             await reached(lambda: pauses.between_looks >= 3, "two looks are over")
@@ -103,22 +103,22 @@ def test_old_checkpoints_go_first_then_the_longest_idle_kernel() -> None:
     house.add("runs", None, "1", "2", "3")
     house.add("idle", 5.0, "1", "2", named="1")
     house.add("long", 50.0, "1")
-    first = relief(house.standing(), set())
+    first = next_relief(house.standing(), set())
     assert isinstance(first, list)
     assert [(each.kernel.id, each.names) for each in first] == [("runs", ("1", "2"))]
     for each in first:
         for name in each.names:
             each.kernel.kernel.forget(name)
-    assert relief(house.standing(), set()) == Sleep(kernel=house.books["long"])
-    assert relief(house.standing(), {NotebookId("long")}) == Sleep(kernel=house.books["idle"])
-    rest = relief(house.standing(), {NotebookId("long"), NotebookId("idle")})
+    assert next_relief(house.standing(), set()) == Hibernate(kernel=house.books["long"])
+    assert next_relief(house.standing(), {NotebookId("long")}) == Hibernate(kernel=house.books["idle"])
+    rest = next_relief(house.standing(), {NotebookId("long"), NotebookId("idle")})
     assert rest == [
-        Drop(kernel=house.books["long"], names=("1",)),
-        Drop(kernel=house.books["idle"], names=("1", "2")),
+        DropCheckpoints(kernel=house.books["long"], names=("1",)),
+        DropCheckpoints(kernel=house.books["idle"], names=("1", "2")),
     ]
     for each in ("idle", "long"):
         cast(Any, house.books[each].kernel).checkpoints.clear()
-    assert relief(house.standing(), {NotebookId("long"), NotebookId("idle")}) is None  # what runs is left alone
+    assert next_relief(house.standing(), {NotebookId("long"), NotebookId("idle")}) is None  # what runs is left alone
 
 
 async def test_no_more_goes_than_is_needed() -> None:
@@ -156,7 +156,7 @@ async def test_one_that_cannot_sleep_is_tried_once_and_a_run_goes_on() -> None:
     house = House(free=0)
     house.add("a", 10.0, "1")
     house.add("runs", None, "1")
-    watcher = Pressure(house, cast(Kernels, house), house.hibernate, Quotas(free=100))
+    watcher = MemoryWatcher(house, cast(KernelPool, house), house.hibernate, Quotas(free=100))
     await watcher._relieve("", watcher._scarce)
     assert house.did == ["a"]
     assert not house.books["a"].kernel.checkpoints and house.books["runs"].kernel.checkpoints

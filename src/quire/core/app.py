@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from quire.core.capabilities.approvals import Approvals
 from quire.core.capabilities.gateway import Relaying
 from quire.core.capabilities.registry import Capabilities
-from quire.core.checkpoints.autosave import Saving
-from quire.core.checkpoints.restorer import Durable
+from quire.core.checkpoints.autosave import Autosaver
+from quire.core.checkpoints.restorer import SnapshotRestorer
 from quire.core.checkpoints.timeline import Timeline
-from quire.core.kernels.inspector import Questions
-from quire.core.kernels.pool import Kernels
+from quire.core.kernels.inspector import KernelInspector
+from quire.core.kernels.pool import KernelPool
 from quire.core.limits.caller_policy import Confines
 from quire.core.limits.quotas import Rates
 from quire.core.limits.validation import Limits
@@ -37,16 +37,16 @@ from quire.core.runs.service import Runs
 class App:
     notebooks: Notebooks
     runs: Runs
-    questions: Questions
+    questions: KernelInspector
     batches: Batches
     documents: Documents
     files: Files
     sandboxes: Sandboxes
     mirrors: Mirrors
     timeline: Timeline
-    saving: Saving | None  # None where nothing is kept
-    durable: Durable | None
-    kernels: Kernels
+    saving: Autosaver | None  # None where nothing is kept
+    durable: SnapshotRestorer | None
+    kernels: KernelPool
     backends: Backends
     capabilities: Capabilities
     relay: Relaying

@@ -12,9 +12,9 @@ import anyio
 from anyio.abc import TaskGroup
 
 from quire.core.checkpoints import state_file
-from quire.core.checkpoints.restorer import Durable
+from quire.core.checkpoints.restorer import SnapshotRestorer
 from quire.core.errors import InvalidRequest, OperationFailed, QuireError
-from quire.core.kernels.pool import Kernels
+from quire.core.kernels.pool import KernelPool
 from quire.core.limits.validation import check_name, check_states
 from quire.core.model import LOCAL, Notebook, NotebookId, RunId, Snapshot, SnapshotId, Swept
 from quire.core.ops.change_bus import Change, Feed
@@ -37,7 +37,7 @@ _BEGINNING = "beginning"  # the checkpoint of a kernel in which nothing has run
 
 
 @dataclass(frozen=True, kw_only=True)
-class SavingRules:
+class AutosaveRules:
     interval: float  # seconds between two snapshots of a notebook that nobody asked for; 0 takes none
     most_bytes: int  # that one may describe, and that a notebook's may take on disk
     at_end: float  # seconds the server's end may take for it; 0 saves nothing then
@@ -58,15 +58,15 @@ class _Book:
     told: bool = False  # that it could not be saved
 
 
-class Saving:
+class Autosaver:
     def __init__(
         self,
         snapshots: Snapshots,
         store: Store,
-        durable: Durable,
-        kernels: Kernels,
+        durable: SnapshotRestorer,
+        kernels: KernelPool,
         feed: Feed,
-        rules: SavingRules,
+        rules: AutosaveRules,
         installed: Installed,
     ) -> None:
         self._snapshots = snapshots

@@ -5,19 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from quire.core.checkpoints.restorer import Back
+from quire.core.checkpoints.restorer import RestoredState
 from quire.core.model import Cell, Loss
 
 _NAMED = 8  # things lost that one answer names
 
 
-def sentence(back: Back, replay: str = "never") -> str:
+def describe_restore(back: RestoredState, replay: str = "never") -> str:
     where = f"as after cell {back.cell.number}" if back.cell is not None else "as it was"
     saved = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(back.snapshot.created_at))
     parts = [*back.damaged, f"Restored from disk, {where} (saved {saved} UTC): "]
     parts[-1] += f"{back.variables} variable{'s' * (back.variables != 1)}, {back.seconds:.2g} s."
     if back.lost:
-        parts.append(f"Not restored: {lost(back.lost)}.")
+        parts.append(f"Not restored: {describe_lost(back.lost)}.")
     if back.after:
         parts.append(f"Ran after it was saved, not in it: {_cells(back.after)}.")
     parts += [note if note.endswith(".") else f"{note}." for note in back.notes]
@@ -26,7 +26,7 @@ def sentence(back: Back, replay: str = "never") -> str:
     return " ".join(parts)
 
 
-def lost(things: Iterable[tuple[Loss, Cell | None]]) -> str:
+def describe_lost(things: Iterable[tuple[Loss, Cell | None]]) -> str:
     """Each with why, and the cell that makes it again."""
     said = [_said(loss, cell) for loss, cell in things]
     more = f", and {len(said) - _NAMED} more" if len(said) > _NAMED else ""

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 
 from quire.core.errors import OperationFailed
-from quire.core.kernels.lineage import Line, Step
+from quire.core.kernels.lineage import RunLineage, Step
 from quire.core.model import Cell, CellState, Loss, Notebook, Run, RunId, Snapshot
 from quire.core.ports.kernel import Kernel
 from quire.core.ports.snapshots import Snapshots
@@ -16,11 +16,11 @@ _TRIED = 3  # snapshots, the newest first, before it is given up
 
 
 @dataclass(frozen=True, kw_only=True)
-class Back:
+class RestoredState:
     """A namespace that came back from disk."""
 
     snapshot: Snapshot
-    line: Line
+    line: RunLineage
     cell: Cell | None  # the one after whose run it was; None where there was none, or it was deleted since
     variables: int
     lost: tuple[tuple[Loss, Cell | None], ...]  # with the cell that makes it again
@@ -36,11 +36,11 @@ class Back:
         return sorted(cells.values(), key=lambda cell: cell.run.count if cell.run is not None else 0)
 
 
-class NotLoaded(OperationFailed):
+class SnapshotNotLoaded(OperationFailed):
     """A snapshot did not load, and what the kernel held before is not in it any more."""
 
 
-class Durable:
+class SnapshotRestorer:
     def __init__(self, snapshots: Snapshots, store: Store) -> None:
         self._snapshots = snapshots
         self._store = store
@@ -59,7 +59,7 @@ class Durable:
                 found = (count, snapshot) if found is None or count >= found[0] else found
         return found[1] if found is not None else None
 
-    async def bring_back(self, notebook: Notebook, kernel: Kernel) -> tuple[Back | None, list[str]]:
+    async def bring_back(self, notebook: Notebook, kernel: Kernel) -> tuple[RestoredState | None, list[str]]:
         """Load where the namespace stood last, into a kernel just begun; else why that cannot be."""
         runs = {run.id: run for run in await self._store.outline(notebook.id)}
         damaged: list[str] = []
@@ -74,22 +74,22 @@ class Durable:
 
     async def load(
         self, notebook: Notebook, kernel: Kernel, snapshot: Snapshot, *, damaged: tuple[str, ...] = ()
-    ) -> Back:
+    ) -> RestoredState:
         """Load a snapshot into the kernel. Raises OperationFailed; if it is NotLoaded, the namespace is fresh."""
         recipe = await self._snapshots.open(snapshot)
         try:
             restored = await kernel.load(recipe)
         except OperationFailed as error:
-            raise NotLoaded(f"{said(snapshot)} could not be loaded: {error}.") from error
+            raise SnapshotNotLoaded(f"{snapshot_label(snapshot)} could not be loaded: {error}.") from error
         finally:
             for each in (recipe.file, *recipe.packs):
                 os.close(each)
         runs = {run.id: run for run in await self._store.outline(notebook.id)}
-        line = Line(head=snapshot.run, steps=_steps(runs, snapshot.run))
+        line = RunLineage(head=snapshot.run, steps=_steps(runs, snapshot.run))
         line.bare = True  # no checkpoint holds it yet
         after = _after(runs, notebook, snapshot)
         lost = {each.name: each for each in (*snapshot.lost, *restored.lost)}
-        return Back(
+        return RestoredState(
             snapshot=snapshot,
             line=line,
             cell=await self._cell(notebook, runs, snapshot.run),
@@ -151,6 +151,6 @@ def _after(runs: dict[RunId, Run], notebook: Notebook, snapshot: Snapshot) -> li
     return found
 
 
-def said(snapshot: Snapshot) -> str:
+def snapshot_label(snapshot: Snapshot) -> str:
     """A snapshot, in a sentence."""
     return f"The state saved as {snapshot.name!r}" if snapshot.name else f"The snapshot {snapshot.id[:12]}"

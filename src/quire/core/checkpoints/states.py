@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from quire.core.checkpoints.restorer import Durable
-from quire.core.kernels.lineage import Line
-from quire.core.kernels.pool import Kernels
+from quire.core.checkpoints.restorer import SnapshotRestorer
+from quire.core.kernels.lineage import RunLineage
+from quire.core.kernels.pool import KernelPool
 from quire.core.model import Cell, ForkReport, Notebook, RunId, Snapshot
 from quire.core.ports.kernel import Kernel
 from quire.core.ports.store import Store
@@ -28,8 +28,8 @@ class Checkpoint:
     stale: bool  # on a line that was rolled back
 
 
-class Listing:
-    def __init__(self, store: Store, kernels: Kernels, durable: Durable | None) -> None:
+class CheckpointList:
+    def __init__(self, store: Store, kernels: KernelPool, durable: SnapshotRestorer | None) -> None:
         self._store = store
         self._kernels = kernels
         self._durable = durable
@@ -49,7 +49,7 @@ class Listing:
         return sorted(found, key=lambda each: each.count)
 
     async def _live(
-        self, notebook: Notebook, kernel: Kernel, line: Line, saved: Mapping[RunId | None, list[Snapshot]]
+        self, notebook: Notebook, kernel: Kernel, line: RunLineage, saved: Mapping[RunId | None, list[Snapshot]]
     ) -> list[Checkpoint]:
         sizes = await kernel.sizes()
         named = self._kernels.named(notebook)
@@ -79,7 +79,7 @@ class Listing:
             count=ran.count if ran is not None else 0,
             cell=await self._store.find_cell(notebook.id, ran.cell) if ran is not None else None,
             kind="durable",
-            census=census_of(saved[-1]),
+            census=fork_report(saved[-1]),
             size=sum(each.added for each in saved),
             names=_names(saved),
             current=current,
@@ -91,7 +91,7 @@ def _names(snapshots: list[Snapshot]) -> tuple[str, ...]:
     return tuple(each.name for each in snapshots if each.name)
 
 
-def census_of(snapshot: Snapshot) -> ForkReport:
+def fork_report(snapshot: Snapshot) -> ForkReport:
     """What a kernel that begins with it will not have."""
     return ForkReport(
         quality="degraded" if snapshot.lost else "clean",

@@ -9,12 +9,12 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
-from quire.core.checkpoints.restorer import Back, Durable, NotLoaded
-from quire.core.checkpoints.states import Checkpoint, Listing, census_of
+from quire.core.checkpoints.restorer import RestoredState, SnapshotNotLoaded, SnapshotRestorer
+from quire.core.checkpoints.states import Checkpoint, CheckpointList, fork_report
 from quire.core.errors import InvalidRequest, NotFound, OperationFailed, QuireError
-from quire.core.kernels.lineage import Line, Step
-from quire.core.kernels.pool import Kernels
-from quire.core.kernels.slot import Lease, Slot
+from quire.core.kernels.lineage import RunLineage, Step
+from quire.core.kernels.pool import KernelPool
+from quire.core.kernels.slot import KernelLease, KernelSlot
 from quire.core.limits.validation import check_name, check_states
 from quire.core.model import Cell, NewCell, Notebook, NotebookId, Origin, RunId, Snapshot
 from quire.core.notebooks.editing import Notebooks
@@ -39,7 +39,7 @@ class Protection:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Moved:
+class RollbackResult:
     """Where a rollback went to, and which cells it left behind."""
 
     run: RunId | None  # None: as the kernel began
@@ -47,23 +47,23 @@ class Moved:
     stale: tuple[int, ...]  # numbers of cells whose outputs are from a state that is no more
     lost: tuple[str, ...]  # what did not come back
     already: bool = False  # it stood there
-    back: Back | None = None  # where it came from disk
+    back: RestoredState | None = None  # where it came from disk
 
 
 class Timeline:
     def __init__(
         self,
         store: Store,
-        kernels: Kernels,
+        kernels: KernelPool,
         notebooks: Notebooks,
         feed: Feed,
         later: Callable[..., object],
-        durable: Durable | None,
+        durable: SnapshotRestorer | None,
     ) -> None:
         """`later` has something done when the answer is given."""
         self._later = later
         self._durable = durable
-        self._listing = Listing(store, kernels, durable)
+        self._listing = CheckpointList(store, kernels, durable)
         self._store = store
         self._kernels = kernels
         self._notebooks = notebooks
@@ -103,7 +103,7 @@ class Timeline:
             slot.named[name] = slot.line.head
             return slot.line.head
 
-    async def rollback(self, notebook: Notebook, to: str | int) -> Moved:
+    async def rollback(self, notebook: Notebook, to: str | int) -> RollbackResult:
         """Put the namespace back to where `to` says; later cells are stale, their outputs stay."""
         check_states(notebook)
         self._refuse_while_busy(notebook)
@@ -116,7 +116,7 @@ class Timeline:
         self._feed.tell(Change(notebook=notebook))
         return moved
 
-    async def restore(self, notebook: Notebook, name: str) -> Moved:
+    async def restore(self, notebook: Notebook, name: str) -> RollbackResult:
         """Put the namespace back to the state saved under a name."""
         check_states(notebook)
         saved = [each.name for each in await self._snapshots(notebook) if each.name]
@@ -129,7 +129,7 @@ class Timeline:
             )
         return await self.rollback(notebook, name)
 
-    async def _go(self, notebook: Notebook, slot: Slot, kernel: Kernel, place: str | Snapshot) -> Moved:
+    async def _go(self, notebook: Notebook, slot: KernelSlot, kernel: Kernel, place: str | Snapshot) -> RollbackResult:
         line = slot.line
         if isinstance(place, Snapshot):
             back = await self._load(notebook, slot, kernel, place)
@@ -152,15 +152,15 @@ class Timeline:
         self._say_unmarked(unmarked)
         return await self._moved(notebook, line, census.lost)
 
-    async def _load(self, notebook: Notebook, slot: Slot, kernel: Kernel, snapshot: Snapshot) -> Back:
+    async def _load(self, notebook: Notebook, slot: KernelSlot, kernel: Kernel, snapshot: Snapshot) -> RestoredState:
         """From disk; where that does not load, the namespace is put back to where it stood."""
         assert self._durable is not None
         with contextlib.suppress(OperationFailed):
             await self._at(slot, kernel, None)
         try:
             return await self._durable.load(notebook, kernel, snapshot)
-        except NotLoaded as error:
-            lease = Lease(notebook=notebook, kernel=kernel, line=slot.line, durable=self._durable)
+        except SnapshotNotLoaded as error:
+            lease = KernelLease(notebook=notebook, kernel=kernel, line=slot.line, durable=self._durable)
             recovered = await lease.recover()
             if not recovered.restored:
                 raise
@@ -203,12 +203,12 @@ class Timeline:
         return replace(made, seen_as=f"{made.owner}/{name}") if notebook.seen_as else made
 
     async def _place_branch(
-        self, notebook: Notebook, slot: Slot, kernel: Kernel, point: str | Snapshot, new: Notebook
+        self, notebook: Notebook, slot: KernelSlot, kernel: Kernel, point: str | Snapshot, new: Notebook
     ) -> None:
         assert new.origin is not None
         run = new.origin.run
         if isinstance(point, Snapshot):
-            census = census_of(point)
+            census = fork_report(point)
             branched = await self._kernels.begun_with(new, point)
             slot.line.steps.update(await self._steps(notebook, run))
         else:
@@ -228,7 +228,7 @@ class Timeline:
                 f"A cell of notebook {notebook.name!r} runs or waits. Let it end, or call interrupt; then call again."
             )
 
-    async def _kernel(self, notebook: Notebook, slot: Slot) -> Kernel:
+    async def _kernel(self, notebook: Notebook, slot: KernelSlot) -> Kernel:
         await self._kernels.settle(notebook, slot)
         if slot.kernel is None and not await self._snapshots(notebook):
             raise InvalidRequest(
@@ -249,7 +249,7 @@ class Timeline:
         except QuireError as error:
             failed.append(error)
 
-    async def _restore(self, notebook: Notebook, slot: Slot, kernel: Kernel, name: str) -> None:
+    async def _restore(self, notebook: Notebook, slot: KernelSlot, kernel: Kernel, name: str) -> None:
         """To this checkpoint; where it does not wake, to where the namespace stood."""
         try:
             await kernel.restore(name)
@@ -262,7 +262,7 @@ class Timeline:
             lost = f" but for the last {len(recovered.lost)}" if recovered is not None and recovered.lost else ""
             raise OperationFailed(f"{error} The namespace is as it was before this call{lost}.") from error
 
-    async def _at(self, slot: Slot, kernel: Kernel, point: str | None) -> str:
+    async def _at(self, slot: KernelSlot, kernel: Kernel, point: str | None) -> str:
         """The checkpoint meant; of where the namespace stands now one is taken if there is none yet."""
         head = slot.line.head
         if point is not None and point != head:
@@ -274,7 +274,7 @@ class Timeline:
             slot.line.protected(taken)
         return head or START
 
-    async def _place(self, notebook: Notebook, slot: Slot, kernel: Kernel, to: str | int) -> str | Snapshot:
+    async def _place(self, notebook: Notebook, slot: KernelSlot, kernel: Kernel, to: str | int) -> str | Snapshot:
         """The checkpoint that a name, a cell or `before` a cell means: a live one, else one on disk. Raises where it is
         not there."""
         text = str(to).strip()
@@ -322,11 +322,17 @@ class Timeline:
         )
 
     async def _moved(
-        self, notebook: Notebook, line: Line, lost: tuple[str, ...], *, already: bool = False, back: Back | None = None
-    ) -> Moved:
+        self,
+        notebook: Notebook,
+        line: RunLineage,
+        lost: tuple[str, ...],
+        *,
+        already: bool = False,
+        back: RestoredState | None = None,
+    ) -> RollbackResult:
         cells = await self._store.list_cells(notebook.id, 0, None)
         step = line.steps.get(line.head) if line.head is not None else None
-        return Moved(
+        return RollbackResult(
             run=line.head,
             cell=next((cell for cell in cells if step is not None and cell.id == step.cell), None),
             stale=tuple(cell.number for cell in cells if cell.run is not None and cell.run.stale),
@@ -335,7 +341,7 @@ class Timeline:
             back=back,
         )
 
-    async def _led_to(self, notebook: Notebook, line: Line, run: RunId | None) -> list[NewCell]:
+    async def _led_to(self, notebook: Notebook, line: RunLineage, run: RunId | None) -> list[NewCell]:
         """Copies of the cells, without those whose last run came after that point or on another line."""
         way = set(line.way(run))
         off = set(line.steps) - way

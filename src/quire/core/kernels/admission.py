@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from quire.core.errors import OverLimit
-from quire.core.kernels.pool import Kernels, Standing
+from quire.core.kernels.pool import KernelPool, KernelStatus
 from quire.core.limits.quotas import Quotas
 from quire.core.model import Notebook, NotebookId, Principal
 
@@ -18,8 +18,10 @@ _LOOK = 0.1  # seconds between looks
 _WHY = "it was put to sleep to make room for another"
 
 
-class Room:
-    def __init__(self, kernels: Kernels, hibernate: Callable[[Notebook, str], Awaitable[bool]], quotas: Quotas) -> None:
+class KernelAdmission:
+    def __init__(
+        self, kernels: KernelPool, hibernate: Callable[[Notebook, str], Awaitable[bool]], quotas: Quotas
+    ) -> None:
         """`hibernate` puts a notebook's kernel to sleep and says whether it does."""
         self._kernels = kernels
         self._hibernate = hibernate
@@ -68,7 +70,7 @@ class Room:
     def _held(self, who: Principal) -> int:
         return sum(each.kernel.memory() for each in self._kernels.standing() if each.notebook.owner == who)
 
-    def _in_question(self, limit: str, who: Principal) -> list[Standing]:
+    def _in_question(self, limit: str, who: Principal) -> list[KernelStatus]:
         """Kernels that could make room, in the order they are to: of this principal where it is theirs that are too
         many, else of whoever has the most; those nobody used for longest first."""
         every = self._kernels.standing()

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import anyio
 
-from quire.core.checkpoints.autosave import Saving
+from quire.core.checkpoints.autosave import Autosaver
 from quire.core.errors import QuireError
-from quire.core.kernels.pool import Kernels
+from quire.core.kernels.pool import KernelPool
 from quire.core.model import Notebook
 
 log = logging.getLogger(__name__)
@@ -22,8 +22,8 @@ class IdleRules:
     timeout: float  # seconds until any is; 0 never
 
 
-class Idle:
-    def __init__(self, kernels: Kernels, saving: Saving | None, rules: IdleRules) -> None:
+class Hibernator:
+    def __init__(self, kernels: KernelPool, saving: Autosaver | None, rules: IdleRules) -> None:
         self._kernels = kernels
         self._saving = saving
         self._rules = rules

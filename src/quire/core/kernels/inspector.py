@@ -5,15 +5,15 @@ from __future__ import annotations
 import anyio
 
 from quire.core.errors import InvalidRequest, NotFound, OperationFailed
-from quire.core.kernels.pool import Kernels
+from quire.core.kernels.pool import KernelPool
 from quire.core.model import Died, Notebook
 from quire.wire import messages
 
 _ASK = 5.0  # seconds a question may take
 
 
-class Questions:
-    def __init__(self, kernels: Kernels) -> None:
+class KernelInspector:
+    def __init__(self, kernels: KernelPool) -> None:
         self._kernels = kernels
 
     async def inspect(self, notebook: Notebook) -> messages.Inspected | None:

@@ -24,7 +24,7 @@ class Step:
 
 
 @dataclass
-class Line:
+class RunLineage:
     """The runs that made the namespace what it is. A rollback moves `head` back; what it left stays known."""
 
     head: RunId | None = None  # the run after which the namespace stands; None: as the kernel began

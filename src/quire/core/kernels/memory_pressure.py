@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import anyio
 
-from quire.core.kernels.pool import Kernels, Standing
+from quire.core.kernels.pool import KernelPool, KernelStatus
 from quire.core.limits.quotas import Quotas
 from quire.core.model import Notebook, NotebookId
 from quire.core.ports.kernel import Machine
@@ -21,43 +21,45 @@ _WHY = "it was put to sleep since memory was scarce"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drop:
+class DropCheckpoints:
     """Let these checkpoints go."""
 
-    kernel: Standing
+    kernel: KernelStatus
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sleep:
+class Hibernate:
     """Put this kernel to sleep, if it loses nothing by it."""
 
-    kernel: Standing
+    kernel: KernelStatus
 
 
-def relief(kernels: Sequence[Standing], awake: set[NotebookId]) -> list[Drop] | Sleep | None:
+def next_relief(kernels: Sequence[KernelStatus], awake: set[NotebookId]) -> list[DropCheckpoints] | Hibernate | None:
     """What to do next, one step at a time: checkpoints but the newest and those with a name; then the kernel nobody
     used for longest; then the checkpoints of idle kernels that are left. `awake` are those that cannot sleep."""
-    older = [Drop(kernel=each, names=names) for each in kernels if (names := _older(each))]
+    older = [DropCheckpoints(kernel=each, names=names) for each in kernels if (names := _older(each))]
     if older:
         return older
     idle = sorted((each for each in kernels if each.idle is not None), key=lambda each: -(each.idle or 0.0))
     for each in idle:
         if each.id not in awake:
-            return Sleep(kernel=each)
-    rest = [Drop(kernel=each, names=tuple(each.kernel.checkpoints)) for each in idle if each.kernel.checkpoints]
+            return Hibernate(kernel=each)
+    rest = [
+        DropCheckpoints(kernel=each, names=tuple(each.kernel.checkpoints)) for each in idle if each.kernel.checkpoints
+    ]
     return rest or None
 
 
-def _older(each: Standing) -> tuple[str, ...]:
+def _older(each: KernelStatus) -> tuple[str, ...]:
     return tuple(name for name in list(each.kernel.checkpoints)[:-1] if name not in each.named)
 
 
-class Pressure:
+class MemoryWatcher:
     def __init__(
         self,
         machine: Machine,
-        kernels: Kernels,
+        kernels: KernelPool,
         hibernate: Callable[[Notebook, str], Awaitable[bool]],
         quotas: Quotas,
     ) -> None:
@@ -83,8 +85,8 @@ class Pressure:
         awake: set[NotebookId] = set()
         while needed():
             kernels = [each for each in self._kernels.standing() if owner in ("", each.notebook.owner)]
-            match relief(kernels, awake):
-                case Sleep(kernel=each):
+            match next_relief(kernels, awake):
+                case Hibernate(kernel=each):
                     awake.add(each.id)
                     with anyio.move_on_after(_WRITING):
                         if await self._hibernate(each.notebook, _WHY):
@@ -97,7 +99,7 @@ class Pressure:
             await anyio.sleep(_SOON)
         self._warned = False
 
-    def _drop(self, drops: list[Drop]) -> None:
+    def _drop(self, drops: list[DropCheckpoints]) -> None:
         log.warning("memory is scarce: %d checkpoints are let go of", sum(len(each.names) for each in drops))
         for each in drops:
             for name in each.names:

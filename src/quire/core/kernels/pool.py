@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import anyio
 import anyio.lowlevel
 
-from quire.core.checkpoints.restore_report import sentence
-from quire.core.checkpoints.restorer import Back, Durable
+from quire.core.checkpoints.restore_report import describe_restore
+from quire.core.checkpoints.restorer import RestoredState, SnapshotRestorer
 from quire.core.errors import NotebookLocked, OperationFailed
-from quire.core.kernels.lineage import Line
-from quire.core.kernels.slot import Lease, Recovered, Slot
+from quire.core.kernels.lineage import RunLineage
+from quire.core.kernels.slot import KernelLease, KernelSlot, RecoveryResult
 from quire.core.model import Cell, ForkReport, KernelSpec, Notebook, NotebookId, RunId, RuntimeInfo, Snapshot
 from quire.core.ports.kernel import START, Kernel, Runtime
 from quire.core.ports.store import Store
@@ -32,7 +32,7 @@ class KernelRules:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class KernelStatus:
     """A kernel there is, and how it stands."""
 
     notebook: Notebook
@@ -45,28 +45,28 @@ class Standing:
         return self.notebook.id
 
 
-class Kernels:
+class KernelPool:
     def __init__(
         self,
         runtimes: Mapping[str, Runtime],
         store: Store,
         spec: Callable[[Notebook], KernelSpec],
         rules: KernelRules,
-        durable: Durable | None,
+        durable: SnapshotRestorer | None,
     ) -> None:
         self._runtimes = runtimes
         self._store = store
         self.spec = spec
         self._rules = rules
         self._durable = durable  # None where nothing is kept
-        self._slots: dict[NotebookId, Slot] = {}
+        self._slots: dict[NotebookId, KernelSlot] = {}
         self.one_more: Callable[[Notebook], AbstractAsyncContextManager[None]] = lambda _: nullcontext()
         """Has room for a kernel while the block starts it, or raises OverLimit (core/kernels/admission.py)."""
 
     @asynccontextmanager
     async def lease(
         self, notebook: Notebook, first: Callable[[], Awaitable[None]] | None = None
-    ) -> AsyncIterator[Lease]:
+    ) -> AsyncIterator[KernelLease]:
         """This notebook's kernel, started where there is none, for as long as the block lasts. `first` is awaited when
         the turn has come.
 
@@ -83,7 +83,7 @@ class Kernels:
                 if slot.line.bare and notebook.policy.on_error == "rollback":  # loaded from disk just now
                     await self._protect(notebook, slot)
                 assert slot.kernel is not None
-                yield Lease(
+                yield KernelLease(
                     notebook=notebook,
                     kernel=slot.kernel,
                     line=slot.line,
@@ -107,7 +107,7 @@ class Kernels:
                     await self._protect(notebook, slot)
 
     @asynccontextmanager
-    async def turn(self, notebook: Notebook, *, asked: bool = True) -> AsyncIterator[Slot]:
+    async def turn(self, notebook: Notebook, *, asked: bool = True) -> AsyncIterator[KernelSlot]:
         """The notebook's kernel, or none, to oneself; `asked` by a caller, for whom it is busy meanwhile."""
         slot = self._slot(notebook)
         slot.waiting += asked
@@ -123,10 +123,10 @@ class Kernels:
         finally:
             slot.waiting -= asked
 
-    def _slot(self, notebook: Notebook) -> Slot:
+    def _slot(self, notebook: Notebook) -> KernelSlot:
         found = self._slots.get(notebook.id)
         if found is None:
-            found = self._slots[notebook.id] = Slot(notebook)
+            found = self._slots[notebook.id] = KernelSlot(notebook)
         return found
 
     def busy(self, notebook: Notebook) -> bool:
@@ -149,7 +149,7 @@ class Kernels:
         for runtime in self._runtimes.values():
             await runtime.ready()
 
-    def line(self, notebook: Notebook) -> Line | None:
+    def line(self, notebook: Notebook) -> RunLineage | None:
         """Where the live namespace stands; None where there is none."""
         return self._slots[notebook.id].line if self.live(notebook) is not None else None
 
@@ -225,19 +225,19 @@ class Kernels:
     def place(self, notebook: Notebook, kernel: Kernel, start: ForkReport) -> None:
         """Give a new notebook a kernel that is there already."""
         self._store.hold(notebook.id)
-        line = Line(start=start)
-        self._slots[notebook.id] = Slot(notebook, kernel=kernel, line=line, used_at=anyio.current_time())
+        line = RunLineage(start=start)
+        self._slots[notebook.id] = KernelSlot(notebook, kernel=kernel, line=line, used_at=anyio.current_time())
 
     async def protect(self, notebook: Notebook) -> None:
         """Take a checkpoint of where the namespace stands, in its turn."""
         async with self.turn(notebook, asked=False) as slot:
             await self._protect(notebook, slot)
 
-    def standing(self) -> list[Standing]:
+    def standing(self) -> list[KernelStatus]:
         """The kernels there are."""
         now = anyio.current_time()
         return [
-            Standing(
+            KernelStatus(
                 notebook=slot.notebook,
                 kernel=slot.kernel,
                 named=frozenset(slot.named.values()),
@@ -263,7 +263,7 @@ class Kernels:
             for id_, slot in self._slots.items():
                 group.start_soon(self._end, id_, slot)
 
-    async def ensure(self, notebook: Notebook, slot: Slot) -> tuple[str, list[Cell]]:
+    async def ensure(self, notebook: Notebook, slot: KernelSlot) -> tuple[str, list[Cell]]:
         """Have a live kernel in the slot; what must be said about it, and which cells are to be run again for it."""
         await self.revive(notebook, slot)
         notice, slot.notice = slot.notice, ""
@@ -280,12 +280,14 @@ class Kernels:
             return notice, []
         if back is not None:
             again = back.again if self._rules.replay == "always" else []
-            return " ".join(filter(None, (notice, sentence(back, self._rules.replay)))), again
+            return " ".join(filter(None, (notice, describe_restore(back, self._rules.replay)))), again
         why = gone or ("the document had none" if notebook.document else "the server was started anew since")
         fresh = f"This is a fresh kernel: {why}. Variables of earlier cells are gone; run those cells again."
         return " ".join(filter(None, (notice, *damaged, fresh))), []
 
-    async def _begin(self, notebook: Notebook, slot: Slot, *, empty: bool) -> tuple[Back | None, list[str]]:
+    async def _begin(
+        self, notebook: Notebook, slot: KernelSlot, *, empty: bool
+    ) -> tuple[RestoredState | None, list[str]]:
         """Start a kernel, and unless it is to be empty bring back what was saved last."""
         if not self._store.hold(notebook.id):
             raise NotebookLocked(notebook.name)
@@ -299,7 +301,7 @@ class Kernels:
             self._store.release(notebook.id)
             raise
 
-    async def _bring_back(self, notebook: Notebook, slot: Slot) -> tuple[Back | None, list[str]]:
+    async def _bring_back(self, notebook: Notebook, slot: KernelSlot) -> tuple[RestoredState | None, list[str]]:
         """Load what was saved last into a kernel just begun."""
         if self._durable is None or not self._rules.restore:
             return None, []
@@ -325,17 +327,17 @@ class Kernels:
         await kernel.close()
         return rooted
 
-    async def settle(self, notebook: Notebook, slot: Slot) -> None:
+    async def settle(self, notebook: Notebook, slot: KernelSlot) -> None:
         """Have the kernel live, and a checkpoint of where it stands if that was used up."""
         await self.revive(notebook, slot)
         if slot.line.bare:
             await self._protect(notebook, slot)
 
-    async def revive(self, notebook: Notebook, slot: Slot) -> Recovered | None:
+    async def revive(self, notebook: Notebook, slot: KernelSlot) -> RecoveryResult | None:
         """Restore a kernel whose process died, or end it for good; None where it lives, or there is none."""
         if slot.kernel is None or slot.kernel.alive:
             return None
-        lease = Lease(notebook=notebook, kernel=slot.kernel, line=slot.line, durable=self._durable)
+        lease = KernelLease(notebook=notebook, kernel=slot.kernel, line=slot.line, durable=self._durable)
         recovered = await lease.recover()
         if not recovered.restored:
             slot.gone = slot.gone or "the process that kept it was ended"
@@ -345,7 +347,7 @@ class Kernels:
             slot.notice = revived(recovered, cells)
         return recovered
 
-    async def left_behind(self, notebook: Notebook, line: Line, recovered: Recovered) -> list[int]:
+    async def left_behind(self, notebook: Notebook, line: RunLineage, recovered: RecoveryResult) -> list[int]:
         """Mark the runs that were lost in a recovery; the numbers of their cells."""
         if not recovered.lost:
             return []
@@ -356,7 +358,7 @@ class Kernels:
             return []
         return sorted({cell.number for cell in cells if cell is not None})
 
-    def _lacks_checkpoint(self, notebook: Notebook, slot: Slot) -> bool:
+    def _lacks_checkpoint(self, notebook: Notebook, slot: KernelSlot) -> bool:
         policy = notebook.policy
         if not slot.is_unprotected or policy.isolation == "cell" or policy.on_error != "keep":
             return slot.is_unprotected
@@ -365,7 +367,7 @@ class Kernels:
             return False
         return True
 
-    async def _protect(self, notebook: Notebook, slot: Slot) -> None:
+    async def _protect(self, notebook: Notebook, slot: KernelSlot) -> None:
         """A checkpoint of where the namespace stands now."""
         await self.revive(notebook, slot)
         kernel, line = slot.kernel, slot.line
@@ -381,18 +383,18 @@ class Kernels:
             await kernel.thin_out(set(slot.named.values()))
             if notebook.policy.isolation == "cell":  # the next cell's process comes of the checkpoint, as after a crash
                 await kernel.kill()
-                await Lease(notebook=notebook, kernel=kernel, line=line).recover()
+                await KernelLease(notebook=notebook, kernel=kernel, line=line).recover()
                 await self._protect_anew(kernel, line)
         await self.revive(notebook, slot)
 
-    async def _protect_anew(self, kernel: Kernel, line: Line) -> None:
+    async def _protect_anew(self, kernel: Kernel, line: RunLineage) -> None:
         line.bare = False
         taken = await kernel.checkpoint(line.head) if line.head is not None else 0.0
         line.why = taken if isinstance(taken, str) else ""
 
-    async def _end(self, id_: NotebookId, slot: Slot) -> None:
+    async def _end(self, id_: NotebookId, slot: KernelSlot) -> None:
         kernel, slot.kernel = slot.kernel, None
-        slot.line = Line()
+        slot.line = RunLineage()
         slot.named = {}
         if kernel is not None:
             with anyio.CancelScope(shield=True):

@@ -8,14 +8,14 @@ import anyio
 from anyio.abc import TaskGroup
 
 from quire.core.errors import QuireError
-from quire.core.kernels.pool import Kernels
+from quire.core.kernels.pool import KernelPool
 from quire.core.model import Notebook
 
 log = logging.getLogger(__name__)
 _MOMENT = 1.0  # seconds that one who makes a session waits for it
 
 
-async def begin(kernels: Kernels, group: TaskGroup, notebook: Notebook) -> None:
+async def begin(kernels: KernelPool, group: TaskGroup, notebook: Notebook) -> None:
     """Back when it is there, or after a moment; it starts all the same. What is wrong with it the first run says."""
     there = anyio.Event()
     group.start_soon(_begin, kernels, notebook, there)
@@ -23,7 +23,7 @@ async def begin(kernels: Kernels, group: TaskGroup, notebook: Notebook) -> None:
         await there.wait()
 
 
-async def _begin(kernels: Kernels, notebook: Notebook, there: anyio.Event) -> None:
+async def _begin(kernels: KernelPool, notebook: Notebook, there: anyio.Event) -> None:
     try:
         async with kernels.turn(notebook) as slot:
             await kernels.ensure(notebook, slot)

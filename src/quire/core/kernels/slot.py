@@ -7,21 +7,21 @@ from typing import Literal
 
 import anyio
 
-from quire.core.checkpoints.restorer import Durable
+from quire.core.checkpoints.restorer import SnapshotRestorer
 from quire.core.errors import OperationFailed
-from quire.core.kernels.lineage import Line
+from quire.core.kernels.lineage import RunLineage
 from quire.core.model import Cell, Notebook, RunId
 from quire.core.ports.kernel import START, Kernel
 
 
 @dataclass
-class Slot:
+class KernelSlot:
     """A notebook's place for a kernel. Its turn is taken by whoever uses the kernel."""
 
     notebook: Notebook
     turn: anyio.Lock = field(default_factory=lambda: anyio.Lock(fast_acquire=True))
     kernel: Kernel | None = None
-    line: Line = field(default_factory=Line)
+    line: RunLineage = field(default_factory=RunLineage)
     named: dict[str, RunId] = field(default_factory=dict)  # checkpoints people gave a name, by that name
     gone: str = ""  # why the last kernel is no more; "" where nothing was lost
     notice: str = ""  # what happened since the last answer, for the next
@@ -58,7 +58,7 @@ class Slot:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recovered:
+class RecoveryResult:
     """What became of a namespace whose process died."""
 
     restored: bool  # it is as it was before the run, but for `lost`
@@ -71,23 +71,23 @@ class Recovered:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lease:
+class KernelLease:
     """A kernel for one turn. `notice` says what a fresh one does not have any more, or what came back from disk;
     `again` are the cells that bring back the rest."""
 
     notebook: Notebook
     kernel: Kernel
-    line: Line
+    line: RunLineage
     notice: str = ""
     again: tuple[Cell, ...] = ()
-    durable: Durable | None = None
+    durable: SnapshotRestorer | None = None
 
     @property
     def protected(self) -> bool:
         """Whether there is a checkpoint of exactly where the namespace stood before the run."""
         return not self.line.nearest(self.kernel.checkpoints)[1]
 
-    async def recover(self) -> Recovered:
+    async def recover(self) -> RecoveryResult:
         """Put the namespace back to the newest checkpoint on the way here, a live one or one on disk."""
         why = self.line.why
         while True:
@@ -101,11 +101,11 @@ class Lease:
                 await self.kernel.restore(name)
             except OperationFailed as error:
                 if name == START:
-                    return Recovered(restored=False, why=str(error), follows=self._follows())
+                    return RecoveryResult(restored=False, why=str(error), follows=self._follows())
                 why = "the newest did not wake"
                 continue  # it is kept no more
             self.line.move(name)
-            return Recovered(
+            return RecoveryResult(
                 restored=True,
                 lost=tuple(lost),
                 broken=census.lost,
@@ -120,7 +120,7 @@ class Lease:
             return "saved"
         return "empty" if place.path else "none"  # without a document it is of that one kernel
 
-    async def _from_disk(self, durable: Durable, since: list[RunId]) -> Recovered | None:
+    async def _from_disk(self, durable: SnapshotRestorer, since: list[RunId]) -> RecoveryResult | None:
         snapshot = await durable.nearer(self.notebook, since)
         if snapshot is None or snapshot.run is None:
             return None
@@ -129,7 +129,7 @@ class Lease:
         except OperationFailed:
             return None
         self.line.move(snapshot.run)
-        return Recovered(
+        return RecoveryResult(
             restored=True,
             lost=tuple(since[since.index(snapshot.run) + 1 :]),
             broken=tuple(loss.name for loss, _ in back.lost),

@@ -15,7 +15,7 @@ import anyio
 import anyio.lowlevel
 
 from quire.core.errors import InvalidRequest, QuireError
-from quire.core.kernels.pool import Kernels
+from quire.core.kernels.pool import KernelPool
 from quire.core.model import Notebook
 from quire.core.ops.task_groups import background
 from quire.core.ports.files import Folders, Use
@@ -74,7 +74,7 @@ class Space:
         self,
         folders: Folders,
         active: ActiveRuns,
-        kernels: Kernels,
+        kernels: KernelPool,
         workspace: Callable[[Notebook], str],
         rules: SpaceRules,
     ) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from quire.core.errors import InvalidRequest, NotFound
-from quire.core.kernels.pool import Kernels
+from quire.core.kernels.pool import KernelPool
 from quire.core.model import Notebook, Principal
 from quire.core.notebooks.access import Access, Caller, address
 from quire.core.notebooks.editing import MAIN, Notebooks
@@ -42,7 +42,7 @@ class Current:
     """A client has a current notebook, which it chose. A shared one has none: its calls mean the only one in use."""
 
     def __init__(
-        self, notebooks: Notebooks, sharing: Sharing, kernels: Kernels, session_runtimes: Collection[str] = ()
+        self, notebooks: Notebooks, sharing: Sharing, kernels: KernelPool, session_runtimes: Collection[str] = ()
     ) -> None:
         """`session_runtimes` are those of sandbox sessions, which are never meant by a call that names nothing."""
         self._notebooks = notebooks

@@ -11,9 +11,9 @@ from uuid import uuid4
 
 import anyio.to_thread
 
-from quire.core.checkpoints.restorer import Durable
+from quire.core.checkpoints.restorer import SnapshotRestorer
 from quire.core.errors import InvalidRequest, NotFound
-from quire.core.kernels.pool import Kernels
+from quire.core.kernels.pool import KernelPool
 from quire.core.model import Notebook, Policy, Principal
 from quire.core.notebooks.access import Access
 from quire.core.notebooks.current import Client
@@ -40,14 +40,14 @@ class Sandboxes:
         self,
         store: Store,
         notebooks: Notebooks,
-        kernels: Kernels,
+        kernels: KernelPool,
         active: ActiveRuns,
         sharing: Sharing,
         folders: Folders,
         feed: Feed,
         workspace: Callable[[Notebook], str],
         made: Path,
-        durable: Durable | None,
+        durable: SnapshotRestorer | None,
     ) -> None:
         """`made` is where folders lie that were made for notebooks; any other is a person's."""
         self._store = store

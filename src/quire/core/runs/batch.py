@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 
 from quire.core.errors import QuireError
-from quire.core.kernels.pool import Kernels
+from quire.core.kernels.pool import KernelPool
 from quire.core.model import Cell, Notebook
 from quire.core.runs.active_run import ActiveRun, Stop
 from quire.core.runs.service import Runs
@@ -33,7 +33,7 @@ class Batch:
 
 
 class Batches:
-    def __init__(self, runs: Runs, kernels: Kernels, patience: float, start_soon: Callable[..., Any]) -> None:
+    def __init__(self, runs: Runs, kernels: KernelPool, patience: float, start_soon: Callable[..., Any]) -> None:
         self._runs = runs
         self._kernels = kernels
         self._patience = patience  # seconds a caller waits

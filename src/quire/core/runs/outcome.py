@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quire.core.kernels.slot import Recovered
+from quire.core.kernels.slot import RecoveryResult
 from quire.core.model import CellState, Died
 from quire.core.runs.active_run import Stop
 from quire.wire.messages import Finished
@@ -61,7 +61,7 @@ _FOLLOWS = {
 }
 
 
-def restored(recovered: Recovered, lost_cells: list[int]) -> str:
+def restored(recovered: RecoveryResult, lost_cells: list[int]) -> str:
     """What became of the namespace when it was put back to before a run."""
     if not recovered.restored:
         return f"The kernel is gone ({recovered.why}){_FOLLOWS[recovered.follows]}."
@@ -85,7 +85,7 @@ def restored(recovered: Recovered, lost_cells: list[int]) -> str:
     return said
 
 
-def revived(recovered: Recovered, lost_cells: list[int]) -> str:
+def revived(recovered: RecoveryResult, lost_cells: list[int]) -> str:
     """The same of a kernel that died while nothing ran."""
     if recovered.emptied:
         return f"The kernel died between two runs and was restarted. {restored(recovered, lost_cells)}"

@@ -19,8 +19,8 @@ from anyio.abc import TaskGroup
 from quire.core.capabilities.gateway import Relaying
 from quire.core.errors import InvalidRequest, NotFound, OperationFailed, QuireError
 from quire.core.kernels import prestart
-from quire.core.kernels.pool import Kernels
-from quire.core.kernels.slot import Lease
+from quire.core.kernels.pool import KernelPool
+from quire.core.kernels.slot import KernelLease
 from quire.core.limits.validation import Limits
 from quire.core.limits.workspace_quota import Space
 from quire.core.model import Cell, CellId, CellKind, CellState, Died, NewCell, Notebook, Run, RunId
@@ -48,7 +48,7 @@ class Runs:
         self,
         store: Store,
         blobs: Blobs,
-        kernels: Kernels,
+        kernels: KernelPool,
         feed: Feed,
         limits: Limits,
         active: ActiveRuns,
@@ -220,7 +220,7 @@ class Runs:
         finally:
             self._over(active)
 
-    async def _replay(self, notebook: Notebook, lease: Lease) -> str:
+    async def _replay(self, notebook: Notebook, lease: KernelLease) -> str:
         """Run the cells again that make what did not come back from disk, until one fails; what to say about it."""
         done: list[str] = []
         for cell in lease.again:
@@ -244,7 +244,7 @@ class Runs:
         if active.cell is not None:
             self._tell(active)
 
-    async def _run(self, active: ActiveRun, lease: Lease) -> None:
+    async def _run(self, active: ActiveRun, lease: KernelLease) -> None:
         run = Run(
             id=RunId(secrets.token_hex(6)),
             cell=CellId(""),
@@ -330,7 +330,7 @@ class Runs:
                 await question.answered.wait()
         return Answer(question=question.number, line=question.line, why=question.why)
 
-    async def _record(self, active: ActiveRun, lease: Lease, run: Run, died: Died | None) -> Run:
+    async def _record(self, active: ActiveRun, lease: KernelLease, run: Run, died: Died | None) -> Run:
         state, cause, advice = outcome(
             active.transcript.finished, died, active.stopping, active.timeout, active.because
         )
@@ -377,7 +377,7 @@ class Runs:
         except QuireError as error:  # a full disk: the run itself is recorded
             active.error = active.error or error
 
-    async def _recover(self, active: ActiveRun, lease: Lease, state: CellState) -> str:
+    async def _recover(self, active: ActiveRun, lease: KernelLease, state: CellState) -> str:
         """Put the namespace back to before the run; the sentence that says how far that went."""
         try:
             recovered = await lease.recover()

@@ -14,7 +14,7 @@ from mcp_types import TextContent
 
 from quire.core.app import App
 from quire.core.capabilities import description
-from quire.core.checkpoints.autosave import Saving
+from quire.core.checkpoints.autosave import Autosaver
 from quire.core.errors import InvalidRequest, QuireError
 from quire.core.model import LOCAL, Cell, CellState, Notebook, RunId, Snapshot
 from quire.core.notebooks.access import Access, Caller
@@ -146,7 +146,7 @@ class Desk:
             notices.append(f"{left} more follow by themselves: {self._guidance.follow()}")
         return await self.render.several(notebook, batch.ran, " ".join(notices))
 
-    def saving(self) -> Saving:
+    def saving(self) -> Autosaver:
         if self.app.saving is None:
             raise InvalidRequest("Nothing is kept here: the setting store is `memory`. Nothing was saved.")
         return self.app.saving

@@ -12,7 +12,7 @@ import anyio.to_thread
 from fastmcp.tools import ToolResult
 from mcp_types import ContentBlock, ImageContent, TextContent
 
-from quire.core.checkpoints.timeline import Moved
+from quire.core.checkpoints.timeline import RollbackResult
 from quire.core.model import Blob, Cell, CellKind, CellState, Notebook, Output, OutputType
 from quire.core.notebooks.editing import Notebooks, picture
 from quire.core.notebooks.images import FORMATS, PREVIEW
@@ -248,7 +248,7 @@ def size(length: int) -> str:
     return f"{length / 2**20:.1f} MiB" if length >= 2**20 / 10 else f"{length / 2**10:.1f} KiB"
 
 
-def moved(moved: Moved) -> str:
+def moved(moved: RollbackResult) -> str:
     """Where a rollback or a restore went to, and what it left behind."""
     if moved.run is None:
         where = "as the kernel began"
@@ -262,7 +262,7 @@ def moved(moved: Moved) -> str:
     return said + stale(moved)
 
 
-def stale(moved: Moved) -> str:
+def stale(moved: RollbackResult) -> str:
     cells = ", ".join(map(str, moved.stale))
     return f" Stale now, outputs kept: cell{'s' * (len(moved.stale) > 1)} {cells}." if cells else ""
 

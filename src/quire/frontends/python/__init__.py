@@ -13,9 +13,9 @@ from anyio import to_thread
 from quire.core.app import App
 from quire.core.capabilities.approvals import Approvals
 from quire.core.capabilities.request import approve_of, backend_of
-from quire.core.checkpoints.autosave import Saving
+from quire.core.checkpoints.autosave import Autosaver
 from quire.core.checkpoints.states import Checkpoint
-from quire.core.checkpoints.timeline import Moved
+from quire.core.checkpoints.timeline import RollbackResult
 from quire.core.errors import InvalidRequest, NotFound
 from quire.core.model import LOCAL, CellKind, CellState, Output, Policy, Snapshot
 from quire.core.model import Cell as CellData
@@ -130,7 +130,7 @@ class Notebook:
         """Give the state it is in now a name; named checkpoints are dropped last."""
         await self._app.timeline.keep(self._data, name)
 
-    async def rollback(self, to: str | int) -> Moved:
+    async def rollback(self, to: str | int) -> RollbackResult:
         """To after a cell, "before" a cell, a checkpoint, a name given by keep, or "start"."""
         return await self._app.timeline.rollback(self._data, to)
 
@@ -142,7 +142,7 @@ class Notebook:
         """Save the namespace to disk under a name."""
         return (await self._saving().save(self._data, name))[0]
 
-    async def restore(self, name: str = "default") -> Moved:
+    async def restore(self, name: str = "default") -> RollbackResult:
         """Put the namespace back to a saved state; `back` of the answer says what did not come with it."""
         return await self._app.timeline.restore(self._data, name)
 
@@ -180,7 +180,7 @@ class Notebook:
         """Those of its workspace."""
         return Files(self._app, self._data)
 
-    def _saving(self) -> Saving:
+    def _saving(self) -> Autosaver:
         if self._app.saving is None:
             raise InvalidRequest("Nothing is kept: the setting store is `memory`.")
         return self._app.saving

@@ -12,8 +12,8 @@ from rich.text import Text
 
 from quire.core.app import App
 from quire.core.checkpoints import restore_report, state_file
-from quire.core.checkpoints.autosave import Saving
-from quire.core.checkpoints.restorer import Durable
+from quire.core.checkpoints.autosave import Autosaver
+from quire.core.checkpoints.restorer import SnapshotRestorer
 from quire.core.errors import InvalidRequest
 from quire.core.model import LOCAL, Cell, Loss, Notebook, Snapshot
 from quire.core.phrases import count
@@ -44,7 +44,7 @@ async def show(app: App, name: str) -> None:
     for function in standing.functions:
         print(f"def {function['name']}{function['signature']}")
     if standing.lost:
-        print(f"Not saved: {restore_report.lost(await _made(app, notebook, standing))}.")
+        print(f"Not saved: {restore_report.describe_lost(await _made(app, notebook, standing))}.")
 
 
 async def save(app: App, name: str, state: str) -> None:
@@ -53,7 +53,7 @@ async def save(app: App, name: str, state: str) -> None:
     snapshot, file = await saving.save(notebook, state)
     print(f"Saved notebook {name!r} as {state!r}, {count(snapshot.size, 'byte')}. To read: {file}")
     if snapshot.lost:
-        print(f"Not saved: {restore_report.lost(await _made(app, notebook, snapshot))}.", file=sys.stderr)
+        print(f"Not saved: {restore_report.describe_lost(await _made(app, notebook, snapshot))}.", file=sys.stderr)
 
 
 async def restore(app: App, name: str, state: str) -> None:
@@ -62,7 +62,11 @@ async def restore(app: App, name: str, state: str) -> None:
     notebook = await app.notebooks.named(LOCAL, name)
     moved = await app.timeline.restore(notebook, state)
     await saving.saved(notebook)
-    print(restore_report.sentence(moved.back, "ask") if moved.back is not None else f"It stands at {state!r} again.")
+    print(
+        restore_report.describe_restore(moved.back, "ask")
+        if moved.back is not None
+        else f"It stands at {state!r} again."
+    )
 
 
 async def restore_file(app: App, name: str, file: Path, *, trust: bool) -> int:
@@ -85,7 +89,7 @@ async def sweep(app: App, *, dry: bool) -> None:
     print(f"{verb} {count(swept.freed, 'byte')} ({count(swept.chunks, 'chunk')} that no snapshot needs); {kept}.")
 
 
-def _kept(app: App) -> tuple[Durable, Saving]:
+def _kept(app: App) -> tuple[SnapshotRestorer, Autosaver]:
     if app.durable is None or app.saving is None:
         raise InvalidRequest("Nothing is kept: the setting store is `memory`.")
     return app.durable, app.saving

@@ -45,7 +45,7 @@ def register(shelf: Shelf, desk: Desk) -> None:
             "sandbox": sandbox_layers.sentence((await desk.app.kernels.about(book.runtime)).layers),
             "protection": protection(desk.app, book) if asleep is None else on_disk(asleep),
         }
-        lost = [restore_report.lost([(each, None)]) for each in asleep.lost] if asleep is not None else []
+        lost = [restore_report.describe_lost([(each, None)]) for each in asleep.lost] if asleep is not None else []
         listed = found is not None or kernel == "not started"
         return ToolResult(content=_state_text(info, lost, listed=listed), structured_content=dict(info))
 
@@ -86,12 +86,12 @@ def _register_saving(shelf: Shelf, desk: Desk) -> None:
             "variables": len(snapshot.variables) + len(snapshot.functions) - len(lost),
             "bytes": snapshot.size,
             "file": file,
-            "not_saved": [restore_report.lost([each]) for each in lost],
+            "not_saved": [restore_report.describe_lost([each]) for each in lost],
         }
         said = f"Saved notebook {book.title!r} as {name!r}: {count(saved['variables'], 'variable')}"
         said += f", {render.size(snapshot.size)}. To read: {file}"
         if lost:
-            said += f"\nNot saved: {restore_report.lost(lost)}."
+            said += f"\nNot saved: {restore_report.describe_lost(lost)}."
         return ToolResult(content=said, structured_content=dict(saved))
 
     async def restore_state(
@@ -103,7 +103,7 @@ def _register_saving(shelf: Shelf, desk: Desk) -> None:
         moved = await desk.app.timeline.restore(book, name)
         said = render.moved(moved)
         if moved.back is not None:
-            said = f"{restore_report.sentence(moved.back, replay or 'ask')}{render.stale(moved)}"
+            said = f"{restore_report.describe_restore(moved.back, replay or 'ask')}{render.stale(moved)}"
             if replay == "always":
                 said += await desk.run_again(ctx, book, moved.back.again)
         restored: RolledBack = {
