@@ -80,13 +80,13 @@ def python(code: str, file: Path) -> str:
 
 async def incremental(q: Quire, notebook: Notebook) -> tuple[float, float]:
     """Seconds and bytes of a snapshot after a small change, as it is taken by itself."""
-    assert q._app.saving is not None
+    assert q._app.snapshot_writer is not None
     times, added = [], []
     for _ in range(_ROUNDS):
         await run(notebook, _CHANGE)
         await notebook.checkpoints()  # waits for the one of that cell, which thinking hides
         begun = time.perf_counter()
-        snapshot = await q._app.saving.saved(notebook._data)
+        snapshot = await q._app.snapshot_writer.ensure_saved(notebook._data)
         times.append(time.perf_counter() - begun)
         assert snapshot is not None
         added.append(snapshot.added)
@@ -109,9 +109,9 @@ async def while_written(q: Quire, notebook: Notebook) -> float:
 
 async def saving(q: Quire, notebook: Notebook) -> None:
     """As it is done by itself after a run, but without any rest."""
-    assert q._app.saving is not None
+    assert q._app.snapshot_writer is not None
     while True:
-        await q._app.saving.saved(notebook._data)
+        await q._app.snapshot_writer.ensure_saved(notebook._data)
         await anyio.sleep(0)
 
 

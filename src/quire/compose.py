@@ -17,17 +17,15 @@ from quire.core.app import App
 from quire.core.capabilities.approvals import Approvals
 from quire.core.capabilities.gateway import CallLimits, Relaying
 from quire.core.capabilities.registry import Capabilities
-from quire.core.checkpoints.autosave import Autosaver
-from quire.core.checkpoints.restorer import SnapshotRestorer
 from quire.core.checkpoints.timeline import Timeline
 from quire.core.errors import InvalidRequest, OperationFailed
-from quire.core.kernels.admission import KernelAdmission
-from quire.core.kernels.idle import Hibernator
+from quire.core.kernels import services
 from quire.core.kernels.inspector import KernelInspector
 from quire.core.kernels.memory_pressure import MemoryWatcher
-from quire.core.kernels.pool import KernelPool
+from quire.core.kernels.runtimes import Runtimes
+from quire.core.kernels.services import KernelServices
 from quire.core.limits.caller_policy import Confines
-from quire.core.limits.quotas import Rates
+from quire.core.limits.quotas import Quotas, Rates
 from quire.core.limits.workspace_quota import Space
 from quire.core.model import Cell, KernelLimits, Notebook
 from quire.core.notebooks.current import Current
@@ -85,7 +83,6 @@ async def app(settings: Settings, *, kernels: bool = True, jupyter: Links | None
     async with AsyncExitStack() as stack:
         (kept, blobs, installed, shares), feed = _stores(settings), Feed()
         store = (abroad := elsewhere(settings, stack, kept, blobs, feed, jupyter)).store
-        snapshots = _snapshots(settings, stack)
         await store.mark_unfinished()
         place, calls = rules.workspace(settings), records.calls(settings, stack)
         active, approvals, limits = ActiveRuns(), Approvals(rules.approvals(settings)), rules.limits(settings)
@@ -94,41 +91,42 @@ async def app(settings: Settings, *, kernels: bool = True, jupyter: Links | None
         backends, capabilities, relay = await _capabilities(
             settings, stack, installed, active, approvals, confines, sharing, calls
         )
-        ways = await _runtimes(settings, stack, relay, abroad.runtime, at_once=not jupyter) if kernels else {}
-        durable = SnapshotRestorer(snapshots, store) if snapshots is not None else None
-        keeping = KernelPool(ways, store, rules.spec(settings), rules.kernels(settings), durable)
-        stack.push_async_callback(keeping.close)
-        saving = await _saving(settings, stack, snapshots, store, durable, keeping, feed, installed)
+        by_name = await _runtimes(settings, stack, relay, abroad.runtime, at_once=not jupyter) if kernels else {}
+        built = await _kernel_services(settings, stack, store, notebooks, feed, installed, by_name)
+        slots, pool, restorer = built.slots, built.pool, built.restorer
         folders, quotas, made = _folders(), rules.quotas(settings), settings.data_dir / "workspaces"
-        space = Space(folders, active, keeping, place, rules.space(settings))
+        space = Space(folders, active, slots, built.recovery, place, rules.space(settings))
         queue = Queue(Places(quotas.runs, quotas.runs_each), store, feed, limits.max_cells)
-        runs = Runs(store, blobs, keeping, feed, limits, active, relay, space, queue, calls.tally.run)
+        runs = Runs(store, blobs, pool, feed, limits, active, relay, space, queue, calls.tally.run)
         documents = Documents(store, blobs, notebooks, feed, runs.live)
-        mirrors = Mirrors(documents, store, feed, _mirrored, keeping.remember)
+        mirrors = Mirrors(documents, store, feed, _mirrored, slots.add_notice)
         await stack.enter_async_context(mirrors.open(restore=kernels))  # before the runs: it writes how they ended
         await stack.enter_async_context(runs.open())
         group = await stack.enter_async_context(background())
-        _make_room(settings, group, keeping, saving, space)
+        _start_watching(group, built, space, quotas)
         yield App(
             notebooks=notebooks,
             runs=runs,
-            questions=KernelInspector(keeping),
-            batches=Batches(runs, keeping, limits.patience, group.start_soon),
+            inspector=KernelInspector(pool),
+            batches=Batches(runs, slots, limits.patience, group.start_soon),
             documents=documents,
             files=Files(folders, space, place, settings.max_file_bytes),
-            sandboxes=Sandboxes(store, notebooks, keeping, active, sharing, folders, feed, place, made, durable),
+            sandboxes=Sandboxes(store, notebooks, slots, active, sharing, folders, feed, place, made, restorer),
             mirrors=mirrors,
-            timeline=Timeline(store, keeping, notebooks, feed, group.start_soon, durable),
-            saving=saving,
-            durable=durable,
-            kernels=keeping,
+            timeline=Timeline(store, pool, built.checkpointer, built.recovery, built.resolver, feed, group.start_soon),
+            checkpoints=built.checkpoints,
+            branches=built.branches,
+            saved_states=built.saved_states,
+            snapshot_writer=built.writer,
+            restorer=restorer,
+            kernels=pool,
             backends=backends,
             capabilities=capabilities,
             relay=relay,
             approvals=approvals,
             sharing=sharing,
             confines=confines,
-            current=Current(notebooks, sharing, keeping, {*SESSION_RUNTIMES.values()} - {runtimes(settings)[0]}),
+            current=Current(notebooks, sharing, slots, {*SESSION_RUNTIMES.values()} - {runtimes(settings)[0]}),
             jupyter=abroad.room,
             feed=feed,
             calls=calls,
@@ -263,21 +261,21 @@ def _folders() -> Folders:
     return DiskFolders()
 
 
-async def _saving(
+async def _kernel_services(
     settings: Settings,
     stack: AsyncExitStack,
-    snapshots: Snapshots | None,
     store: Store,
-    durable: SnapshotRestorer | None,
-    kernels: KernelPool,
+    notebooks: Notebooks,
     feed: Feed,
     installed: Installed,
-) -> Autosaver | None:
-    if snapshots is None or durable is None:
-        return None
-    saving = Autosaver(snapshots, store, durable, kernels, feed, rules.saving(settings), installed)
-    await stack.enter_async_context(saving.open())
-    return saving
+    by_name: dict[str, Runtime],
+) -> KernelServices:
+    by_notebook, snapshots = Runtimes(by_name, rules.spec(settings)), _snapshots(settings, stack)
+    built = services.build(store, notebooks, feed, installed, by_notebook, snapshots, rules.kernels(settings))
+    stack.push_async_callback(built.slots.close)
+    if built.autosaver is not None:
+        await stack.enter_async_context(built.autosaver.open())
+    return built
 
 
 async def _capabilities(
@@ -388,14 +386,9 @@ def _mirrored(notebook: Notebook, cells: list[Cell]) -> str:
     return files.mirrored(notebook, cells)
 
 
-def _make_room(
-    settings: Settings, group: TaskGroup, kernels: KernelPool, saving: Autosaver | None, space: Space
-) -> None:
-    """Have kernels that nobody uses make room for others, and full workspaces watched, from now on."""
+def _start_watching(group: TaskGroup, built: KernelServices, space: Space, quotas: Quotas) -> None:
     from quire.runtimes.machine import LinuxMachine
 
-    idle, quotas = Hibernator(kernels, saving, rules.idle(settings)), rules.quotas(settings)
-    kernels.one_more = KernelAdmission(kernels, idle.hibernate, quotas).one_more
     group.start_soon(space.watch)
-    group.start_soon(idle.watch)
-    group.start_soon(MemoryWatcher(LinuxMachine(), kernels, idle.hibernate, quotas).watch)
+    group.start_soon(built.hibernator.watch)
+    group.start_soon(MemoryWatcher(LinuxMachine(), built.slots, built.hibernator.hibernate, quotas).watch)

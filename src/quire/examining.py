@@ -24,7 +24,7 @@ async def examine(settings: Settings) -> list[Finding]:
         async with app(settings) as running:
             found.append(("data directory", True, str(settings.data_dir)))
             usual = runtimes(settings)[0]
-            said = await running.kernels.about(usual)
+            said = await running.kernels.runtimes.describe(usual)
             if said.why_not:
                 raise OperationFailed(said.why_not)
             loaded = ", ".join(said.packages) or "nothing"
@@ -46,7 +46,7 @@ def _wall(layer: Layer, wanted: str) -> Finding:
 
 async def _guests(running: App, name: str, wanted: str) -> Finding:
     """A runtime in WebAssembly: one that is not set up is no fault, nor is a wall that is off by choice."""
-    said = await running.kernels.about(name)
+    said = await running.kernels.runtimes.describe(name)
     if said.why_not:
         return name, None, said.why_not
     lacks = any(layer.why_not for layer in said.layers) and wanted != "off"

@@ -15,6 +15,7 @@ from quire.core.checkpoints.autosave import AutosaveRules
 from quire.core.errors import InvalidRequest
 from quire.core.kernels.idle import IdleRules
 from quire.core.kernels.pool import KernelRules
+from quire.core.kernels.services import KernelConfig
 from quire.core.limits.network_rules import still_granted
 from quire.core.limits.quotas import Quotas
 from quire.core.limits.validation import Limits
@@ -86,17 +87,14 @@ def quotas(settings: Settings) -> Quotas:
     )
 
 
-def idle(settings: Settings) -> IdleRules:
-    return IdleRules(hibernate_after=settings.hibernate_after, timeout=settings.idle_timeout)
-
-
-def kernels(settings: Settings) -> KernelRules:
-    return KernelRules(restore=settings.auto_restore, replay=settings.replay)
-
-
-def saving(settings: Settings) -> AutosaveRules:
-    return AutosaveRules(
-        interval=settings.snapshot_interval, most_bytes=settings.snapshot_bytes, at_end=settings.auto_save
+def kernels(settings: Settings) -> KernelConfig:
+    return KernelConfig(
+        quotas=quotas(settings),
+        rules=KernelRules(restore=settings.auto_restore, replay=settings.replay),
+        idle=IdleRules(hibernate_after=settings.hibernate_after, timeout=settings.idle_timeout),
+        autosave=AutosaveRules(
+            interval=settings.snapshot_interval, most_bytes=settings.snapshot_bytes, at_end=settings.auto_save
+        ),
     )
 
 

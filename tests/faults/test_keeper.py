@@ -756,7 +756,7 @@ async def is_fresh(book: Book) -> None:
     after = await book.run("print('here')\n'x' in globals()")
     found = after.structured_content
     assert (found["stdout"], found["return_value"]) == ("here\n", False)
-    assert "This is a fresh kernel" in found["notice"] and "server was started anew" not in found["notice"]
+    assert "This is a fresh kernel" in found["notice"] and "server was restarted" not in found["notice"]
     assert text(after).startswith("Note: This is a fresh kernel")
     assert "notice" not in (await book.run("1")).structured_content
 

@@ -52,7 +52,7 @@ async def test_where_no_kernel_can_sleep_one_more_is_refused_until_one_ends(data
         assert await third.value("1") == 1
 
 
-IMPATIENT = ROOMY.replace("main()", "from quire.core.kernels import admission\nadmission._WAIT = 1.0\nmain()")
+IMPATIENT = ROOMY.replace("main()", "from quire.core.kernels import admission\nadmission._MAX_WAIT_S = 1.0\nmain()")
 """A server that does not wait long until a busy kernel makes room."""
 
 

@@ -46,7 +46,9 @@ from tests.support.servers import (
 from tests.support.waiting import until, wait_until
 
 SOON: dict[str, Any] = {"snapshot_interval": 0.05}
-EAGER = ROOMY.replace("main()", "from quire.core.checkpoints import autosave\nautosave._REST = 0\nmain()")
+EAGER = ROOMY.replace(
+    "main()", "from quire.core.checkpoints import snapshot_writer\nsnapshot_writer._REST_FACTOR = 0\nmain()"
+)
 """A server that does not pause after a snapshot that took long."""
 
 IMPATIENT = EAGER.replace("main()", "from quire.runtimes.python import writing\nwriting._STUCK = 1.0\nmain()")
@@ -287,9 +289,9 @@ from quire.runtimes.python.kernel import PythonKernel
 due = asyncio.Event()
 save = Autosaver._save_quietly
 
-async def save_quietly(self, book):
+async def save_quietly(self, autosave):
     due.set()
-    return await save(self, book)
+    return await save(self, autosave)
 
 async def kill(self):
     due.clear()

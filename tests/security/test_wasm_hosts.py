@@ -154,7 +154,7 @@ async def test_users_never_share_a_host(data_dir: Path) -> None:
 
 @pytest.mark.parametrize("runtime", RUNTIMES, indirect=True, scope="module")
 async def test_the_runtime_says_which_walls_its_hosts_have(opened: Quire, runtime: str) -> None:
-    said = {layer.name: layer.why_not for layer in (await opened._app.kernels.about(runtime)).layers}
+    said = {layer.name: layer.why_not for layer in (await opened._app.kernels.runtimes.describe(runtime)).layers}
     assert said.keys() >= {"wasm", *LAYERS}
     if sys.platform == "linux" and os.uname().machine in ("x86_64", "aarch64"):
         assert said["seccomp"] == "" and said["no_new_privs"] == ""
@@ -177,7 +177,10 @@ async def test_without_the_sandbox_hosts_run_as_they_are(tmp_path: Path) -> None
     async with quire.open(tmp_path / "data", **settings) as opened:
         book = await opened.create("book", runtime="wasm-javascript")
         assert await (await book.add_cell("40 + 2")).text() == "42"
-        said = {layer.name: layer.why_not for layer in (await opened._app.kernels.about("wasm-javascript")).layers}
+        said = {
+            layer.name: layer.why_not
+            for layer in (await opened._app.kernels.runtimes.describe("wasm-javascript")).layers
+        }
         assert {said[name] for name in LAYERS} == {"the setting sandbox is off"} and said["wasm"] == ""
 
 

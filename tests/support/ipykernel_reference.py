@@ -77,7 +77,7 @@ async def through_quire(app: App, name: str, cells: Sequence[CorpusCell]) -> Doc
         if cell.markdown:
             await app.notebooks.add_cell(notebook, cell.source, CellKind.MARKDOWN)
             continue
-        app.kernels.hurry(notebook)  # as where all cells of a notebook are run
+        app.kernels.slots.get(notebook).lineage.enter_burst()  # as where all cells of a notebook are run
         active = await app.runs.start(notebook, cell.source, timeout=CELL_TIMEOUT)
         await app.runs.wait(active, CELL_TIMEOUT + 30)
     done = [await app.notebooks.loaded(cell) for cell in await app.notebooks.cells(notebook)]

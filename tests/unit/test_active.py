@@ -49,11 +49,11 @@ async def test_what_could_not_be_recorded_is_told_and_what_came_after_the_answer
 
 async def test_a_pause_is_one_in_which_nobody_wants_the_turn() -> None:
     slot = KernelSlot(BOOK)
-    assert await slot.undisturbed(0.01) and not slot.line.why
+    assert await slot.wait_idle(0.01) and not slot.lineage.why_unprotected
     async with anyio.create_task_group() as group:
-        group.start_soon(slot.undisturbed, 60.0)
+        group.start_soon(slot.wait_idle, 60.0)
         await anyio.lowlevel.checkpoint()
-        slot.wanted.set()
-    assert "too quickly" in slot.line.why
-    slot.waiting = 1
-    assert not await slot.undisturbed(60.0)
+        slot.request_arrived.set()
+    assert "too quickly" in slot.lineage.why_unprotected
+    slot.request_count = 1
+    assert not await slot.wait_idle(60.0)

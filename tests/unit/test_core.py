@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 
@@ -87,16 +88,16 @@ def test_how_a_run_ended(
             AS_BEFORE,
         ),
         (
-            RecoveryResult(restored=False, why="dead", follows="empty"),
+            RecoveryResult(restored=False, why="dead", next_kernel="empty"),
             [],
             "(dead); the next run starts another.",
             "saved",
         ),
-        (RecoveryResult(restored=False, why="dead", follows="none"), [], "The kernel is gone (dead).", "next run"),
+        (RecoveryResult(restored=False, why="dead", next_kernel="none"), [], "The kernel is gone (dead).", "next run"),
     ],
 )
 def test_what_became_of_the_variables(recovered: RecoveryResult, cells: list[int], says: str, says_not: str) -> None:
-    said = restored(recovered, cells)
+    said = restored(replace(recovered, lost_cells=tuple(cells)))
     assert says in said and (not says_not or says_not not in said)
 
 
@@ -128,62 +129,62 @@ def test_an_exit_status_is_read_as_the_system_writes_it() -> None:
     assert "code 7" in exit_reason(Exit(status=os.waitpid(pid, 0)[1])).reason
 
 
-def ran(line: RunLineage, *names: str) -> None:
+def ran(lineage: RunLineage, *names: str) -> None:
     for name in names:
         run = Run(
             id=RunId(name), cell=CellId(f"c{name}"), count=1, source="", author="", started_at=0, seconds=1, parent=None
         )
-        line.advance(run)
+        lineage.advance(run)
 
 
 def test_the_newest_checkpoint_on_the_way_here_is_the_one_to_restore() -> None:
-    line = RunLineage()
-    assert line.nearest(()) == (START, [])
-    ran(line, "a", "b", "c")
-    assert line.nearest({"a", "b", "c"}) == ("c", [])
-    assert line.nearest({"a"}) == ("a", ["b", "c"])
-    assert line.nearest(()) == (START, ["a", "b", "c"])
+    lineage = RunLineage()
+    assert lineage.nearest_checkpoint(()) == (START, [])
+    ran(lineage, "a", "b", "c")
+    assert lineage.nearest_checkpoint({"a", "b", "c"}) == ("c", [])
+    assert lineage.nearest_checkpoint({"a"}) == ("a", ["b", "c"])
+    assert lineage.nearest_checkpoint(()) == (START, ["a", "b", "c"])
 
 
 def test_a_line_rolled_back_is_left_behind_and_can_be_gone_back_to() -> None:
-    line = RunLineage()
-    ran(line, "a", "b")
-    assert line.stale("a") == {"a": False, "b": True}
-    line.move("a")
-    ran(line, "c")
-    assert line.nearest({"a", "b"}) == ("a", ["c"])
-    assert line.way(line.head) == ["c", "a"]
-    assert line.stale("b") == {"a": False, "b": False, "c": True}
-    assert line.stale(START) == {"a": True, "b": True, "c": True}
-    line.move(START)
-    assert line.nearest({"a", "b", "c"}) == (START, [])
+    lineage = RunLineage()
+    ran(lineage, "a", "b")
+    assert lineage.stale_marks("a") == {"a": False, "b": True}
+    lineage.move_to("a")
+    ran(lineage, "c")
+    assert lineage.nearest_checkpoint({"a", "b"}) == ("a", ["c"])
+    assert lineage.ancestors(lineage.head) == ["c", "a"]
+    assert lineage.stale_marks("b") == {"a": False, "b": False, "c": True}
+    assert lineage.stale_marks(START) == {"a": True, "b": True, "c": True}
+    lineage.move_to(START)
+    assert lineage.nearest_checkpoint({"a", "b", "c"}) == (START, [])
 
 
 def test_a_cheap_checkpoint_waits_for_nobody_and_a_dear_one_until_it_pays() -> None:
-    line = RunLineage()
-    line.protected(0.001)
-    assert line.patience() == 0
-    line.protected(0.3)
-    ran(line, "a")
-    assert line.patience() > 0
-    ran(line, "b", "c")  # a second each: by now it is worth it
-    assert line.patience() == 0
+    lineage = RunLineage()
+    lineage.checkpoint_taken(0.001)
+    assert lineage.checkpoint_delay() == 0
+    lineage.checkpoint_taken(0.3)
+    ran(lineage, "a")
+    assert lineage.checkpoint_delay() > 0
+    ran(lineage, "b", "c")  # a second each: by now it is worth it
+    assert lineage.checkpoint_delay() == 0
 
 
 def test_in_a_long_burst_checkpoints_wait_for_a_pause_or_until_they_pay() -> None:
-    line = RunLineage()
-    line.protected(0.015)
+    lineage = RunLineage()
+    lineage.checkpoint_taken(0.015)
     for _ in range(99):
-        line.used(idle=0.001)
-    assert line.patience() == 0
-    line.used(idle=0.001)
-    assert line.patience() > 0
-    ran(line, "a")
-    assert line.patience() == 0
-    line.protected(0.015)
-    assert line.patience() > 0
-    line.used(idle=1)
-    assert line.patience() == 0
+        lineage.count_request(idle=0.001)
+    assert lineage.checkpoint_delay() == 0
+    lineage.count_request(idle=0.001)
+    assert lineage.checkpoint_delay() > 0
+    ran(lineage, "a")
+    assert lineage.checkpoint_delay() == 0
+    lineage.checkpoint_taken(0.015)
+    assert lineage.checkpoint_delay() > 0
+    lineage.count_request(idle=1)
+    assert lineage.checkpoint_delay() == 0
 
 
 MIB = 1 << 20

@@ -11,8 +11,8 @@ import anyio
 import pytest
 
 from quire.core.kernels import memory_pressure
-from quire.core.kernels.memory_pressure import DropCheckpoints, Hibernate, MemoryWatcher, next_relief
-from quire.core.kernels.pool import KernelPool, KernelStatus
+from quire.core.kernels.memory_pressure import DropCheckpoints, Hibernate, MemoryWatcher, next_step
+from quire.core.kernels.slots import KernelSlots, KernelStatus
 from quire.core.limits.quotas import Quotas
 from quire.core.model import ForkReport, Notebook, NotebookId, Principal
 from quire.core.ports.kernel import Kernel, Memory
@@ -52,11 +52,11 @@ class House:
         names = frozenset({named} if named else ())
         self.books[name] = KernelStatus(notebook=notebook, kernel=cast(Kernel, kernel), named=names, idle=idle)
 
-    def standing(self) -> list[KernelStatus]:
+    def list_live(self) -> list[KernelStatus]:
         return list(self.books.values())
 
     def memory(self) -> Memory:
-        held = sum(each.kernel.memory() for each in self.standing())
+        held = sum(each.kernel.memory() for each in self.list_live())
         return Memory(total=self.total, available=self.free - held)
 
     async def hibernate(self, notebook: Notebook, why: str) -> bool:
@@ -76,7 +76,7 @@ class Pauses:
         self.between_looks = 0
 
     async def sleep(self, seconds: float) -> None:
-        self.between_looks += seconds == memory_pressure._LOOK
+        self.between_looks += seconds == memory_pressure._POLL_S
         await anyio.sleep(seconds)
 
 
@@ -85,7 +85,7 @@ async def relieved(house: House, **quotas: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         pauses = Pauses()
         patch.setattr(memory_pressure, "anyio", pauses)
-        watcher = MemoryWatcher(house, cast(KernelPool, house), house.hibernate, Quotas(**quotas))
+        watcher = MemoryWatcher(house, cast(KernelSlots, house), house.hibernate, Quotas(**quotas))
         async with anyio.create_task_group() as group:
             group.start_soon(watcher.watch)
             await reached(lambda: pauses.between_looks >= 3, "two looks are over")
@@ -94,8 +94,8 @@ async def relieved(house: House, **quotas: int) -> None:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_pressure, "_LOOK", 0.01)
-    monkeypatch.setattr(memory_pressure, "_SOON", 0.0)
+    monkeypatch.setattr(memory_pressure, "_POLL_S", 0.01)
+    monkeypatch.setattr(memory_pressure, "_SETTLE_S", 0.0)
 
 
 def test_old_checkpoints_go_first_then_the_longest_idle_kernel() -> None:
@@ -103,22 +103,22 @@ def test_old_checkpoints_go_first_then_the_longest_idle_kernel() -> None:
     house.add("runs", None, "1", "2", "3")
     house.add("idle", 5.0, "1", "2", named="1")
     house.add("long", 50.0, "1")
-    first = next_relief(house.standing(), set())
+    first = next_step(house.list_live(), set())
     assert isinstance(first, list)
     assert [(each.kernel.id, each.names) for each in first] == [("runs", ("1", "2"))]
     for each in first:
         for name in each.names:
             each.kernel.kernel.forget(name)
-    assert next_relief(house.standing(), set()) == Hibernate(kernel=house.books["long"])
-    assert next_relief(house.standing(), {NotebookId("long")}) == Hibernate(kernel=house.books["idle"])
-    rest = next_relief(house.standing(), {NotebookId("long"), NotebookId("idle")})
+    assert next_step(house.list_live(), set()) == Hibernate(kernel=house.books["long"])
+    assert next_step(house.list_live(), {NotebookId("long")}) == Hibernate(kernel=house.books["idle"])
+    rest = next_step(house.list_live(), {NotebookId("long"), NotebookId("idle")})
     assert rest == [
         DropCheckpoints(kernel=house.books["long"], names=("1",)),
         DropCheckpoints(kernel=house.books["idle"], names=("1", "2")),
     ]
     for each in ("idle", "long"):
         cast(Any, house.books[each].kernel).checkpoints.clear()
-    assert next_relief(house.standing(), {NotebookId("long"), NotebookId("idle")}) is None  # what runs is left alone
+    assert next_step(house.list_live(), {NotebookId("long"), NotebookId("idle")}) is None  # what runs is left alone
 
 
 async def test_no_more_goes_than_is_needed() -> None:
@@ -156,8 +156,8 @@ async def test_one_that_cannot_sleep_is_tried_once_and_a_run_goes_on() -> None:
     house = House(free=0)
     house.add("a", 10.0, "1")
     house.add("runs", None, "1")
-    watcher = MemoryWatcher(house, cast(KernelPool, house), house.hibernate, Quotas(free=100))
-    await watcher._relieve("", watcher._scarce)
+    watcher = MemoryWatcher(house, cast(KernelSlots, house), house.hibernate, Quotas(free=100))
+    await watcher._relieve("", watcher._is_scarce)
     assert house.did == ["a"]
     assert not house.books["a"].kernel.checkpoints and house.books["runs"].kernel.checkpoints
 

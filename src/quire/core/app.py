@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from quire.core.capabilities.approvals import Approvals
 from quire.core.capabilities.gateway import Relaying
 from quire.core.capabilities.registry import Capabilities
-from quire.core.checkpoints.autosave import Autosaver
+from quire.core.checkpoints.branches import Branches
+from quire.core.checkpoints.checkpoint_list import CheckpointList
 from quire.core.checkpoints.restorer import SnapshotRestorer
+from quire.core.checkpoints.saved_states import SavedStates
+from quire.core.checkpoints.snapshot_writer import SnapshotWriter
 from quire.core.checkpoints.timeline import Timeline
 from quire.core.kernels.inspector import KernelInspector
 from quire.core.kernels.pool import KernelPool
@@ -37,15 +40,18 @@ from quire.core.runs.service import Runs
 class App:
     notebooks: Notebooks
     runs: Runs
-    questions: KernelInspector
+    inspector: KernelInspector
     batches: Batches
     documents: Documents
     files: Files
     sandboxes: Sandboxes
     mirrors: Mirrors
     timeline: Timeline
-    saving: Autosaver | None  # None where nothing is kept
-    durable: SnapshotRestorer | None
+    checkpoints: CheckpointList
+    branches: Branches
+    saved_states: SavedStates | None  # these are None if nothing is kept on disk
+    snapshot_writer: SnapshotWriter | None
+    restorer: SnapshotRestorer | None
     kernels: KernelPool
     backends: Backends
     capabilities: Capabilities

@@ -1,4 +1,4 @@
-"""Room for one more kernel: where there are too many, the one nobody used for longest sleeps on disk for it."""
+"""Admit kernels up to the limits. At a limit, the kernel idle longest is hibernated to make room."""
 
 from __future__ import annotations
 
@@ -9,86 +9,86 @@ from contextlib import asynccontextmanager
 import anyio
 
 from quire.core.errors import OverLimit
-from quire.core.kernels.pool import KernelPool, KernelStatus
+from quire.core.kernels.slots import KernelSlots, KernelStatus
 from quire.core.limits.quotas import Quotas
 from quire.core.model import Notebook, NotebookId, Principal
 
-_WAIT = 10.0  # seconds until a kernel at work may have become idle, and until one is written down
-_LOOK = 0.1  # seconds between looks
-_WHY = "it was put to sleep to make room for another"
+_MAX_WAIT_S = 10.0  # for a busy kernel to become idle, or an idle one to be saved
+_POLL_S = 0.1
+_REASON = "it was put to sleep to make room for another"
 
 
 class KernelAdmission:
     def __init__(
-        self, kernels: KernelPool, hibernate: Callable[[Notebook, str], Awaitable[bool]], quotas: Quotas
+        self, slots: KernelSlots, hibernate: Callable[[Notebook, str], Awaitable[bool]], quotas: Quotas
     ) -> None:
-        """`hibernate` puts a notebook's kernel to sleep and says whether it does."""
-        self._kernels = kernels
+        """`hibernate` hibernates a notebook's kernel and returns whether it did."""
+        self._slots = slots
         self._hibernate = hibernate
         self._quotas = quotas
-        self._coming: dict[NotebookId, Principal] = {}  # whose kernels are being started, in the order they came
+        self._starting: dict[NotebookId, Principal] = {}  # notebooks whose kernels are being started, in order
 
     @asynccontextmanager
-    async def one_more(self, notebook: Notebook) -> AsyncIterator[None]:
-        """There is room for this notebook's kernel, which the block starts. Raises OverLimit."""
-        self._coming[notebook.id] = notebook.owner
+    async def reserve(self, notebook: Notebook) -> AsyncIterator[None]:
+        """Make room for this notebook's kernel, which the block starts. Raises OverLimit."""
+        self._starting[notebook.id] = notebook.owner
         try:
-            await self._make(notebook)
+            await self._make_room(notebook)
             yield
         finally:
-            self._coming.pop(notebook.id, None)
+            self._starting.pop(notebook.id, None)
 
-    async def _make(self, notebook: Notebook) -> None:
+    async def _make_room(self, notebook: Notebook) -> None:
         tried: set[NotebookId] = set()
-        with anyio.move_on_after(_WAIT):
-            while limit := self._reached(notebook):
-                there = self._in_question(limit, notebook.owner)
-                going = next((each.notebook for each in there if each.idle is not None and each.id not in tried), None)
-                if going is not None:
-                    tried.add(going.id)
-                    await self._hibernate(going, _WHY)
-                elif any(each.idle is None for each in there):
-                    await anyio.sleep(_LOOK)  # one at work may be done soon
+        with anyio.move_on_after(_MAX_WAIT_S):
+            while limit := self._reached_limit(notebook):
+                candidates = self._candidates(limit, notebook.owner)
+                idle = next((one.notebook for one in candidates if one.idle is not None and one.id not in tried), None)
+                if idle is not None:
+                    tried.add(idle.id)
+                    await self._hibernate(idle, _REASON)
+                elif any(one.idle is None for one in candidates):
+                    await anyio.sleep(_POLL_S)  # a busy one may become idle
                 else:
                     break
-        if limit := self._reached(notebook):
+        if limit := self._reached_limit(notebook):
             raise OverLimit(self._refusal(notebook, limit))
 
-    def _reached(self, notebook: Notebook) -> str:
-        """The setting that keeps the notebook from a kernel; those who came before it go first."""
-        live = {each.id: each.notebook.owner for each in self._kernels.standing()}
-        for id_, owner in self._coming.items():
+    def _reached_limit(self, notebook: Notebook) -> str:
+        """The setting that forbids the kernel. Kernels that are being started count if they came first."""
+        owners = {status.id: status.notebook.owner for status in self._slots.list_live()}
+        for id_, owner in self._starting.items():
             if id_ == notebook.id:
                 break
-            live[id_] = owner
-        live.pop(notebook.id, None)
-        over = self._quotas.over_kernels(Counter(live.values()), notebook.owner)
-        if over or not self._quotas.memory_each:
-            return over
-        return "max_memory_bytes_per_user" if self._held(notebook.owner) >= self._quotas.memory_each else ""
+            owners[id_] = owner
+        owners.pop(notebook.id, None)
+        limit = self._quotas.over_kernels(Counter(owners.values()), notebook.owner)
+        if limit or not self._quotas.memory_each:
+            return limit
+        return "max_memory_bytes_per_user" if self._memory_of(notebook.owner) >= self._quotas.memory_each else ""
 
-    def _held(self, who: Principal) -> int:
-        return sum(each.kernel.memory() for each in self._kernels.standing() if each.notebook.owner == who)
+    def _memory_of(self, owner: Principal) -> int:
+        return sum(status.kernel.memory() for status in self._slots.list_live() if status.notebook.owner == owner)
 
-    def _in_question(self, limit: str, who: Principal) -> list[KernelStatus]:
-        """Kernels that could make room, in the order they are to: of this principal where it is theirs that are too
-        many, else of whoever has the most; those nobody used for longest first."""
-        every = self._kernels.standing()
+    def _candidates(self, limit: str, owner: Principal) -> list[KernelStatus]:
+        """Kernels that could make room: of this user if the limit is per user, else of the user with the most first;
+        those idle longest first."""
+        live = self._slots.list_live()
         if limit != "max_kernels":
-            every = [each for each in every if each.notebook.owner == who]
-        many = Counter(each.notebook.owner for each in every)
-        return sorted(every, key=lambda each: (-many[each.notebook.owner], -(each.idle or 0.0)))
+            live = [status for status in live if status.notebook.owner == owner]
+        counts = Counter(status.notebook.owner for status in live)
+        return sorted(live, key=lambda status: (-counts[status.notebook.owner], -(status.idle or 0.0)))
 
     def _refusal(self, notebook: Notebook, limit: str) -> str:
         quotas = self._quotas
-        there = {
+        state = {
             "max_kernels": f"{quotas.kernels:,} live on this server",
             "max_kernels_per_user": f"{quotas.kernels_each:,} of this user live",
-            "max_memory_bytes_per_user": f"those of this user hold {self._held(notebook.owner) / 2**20:,.0f} MiB "
+            "max_memory_bytes_per_user": f"those of this user hold {self._memory_of(notebook.owner) / 2**20:,.0f} MiB "
             f"together, of {quotas.memory_each / 2**20:,.0f}",
         }[limit]
         return (
-            f"No kernel was started for notebook {notebook.name!r}, nothing was run: {there}, the most there may be "
+            f"No kernel was started for notebook {notebook.name!r}, nothing was run: {state}, the most there may be "
             f"(setting {limit}), and none can sleep on disk now: each runs a cell, or holds what cannot be saved. End "
             "one with reset, or call again when a run has ended."
         )

@@ -1,4 +1,4 @@
-"""Questions about a namespace, asked of its kernel between runs."""
+"""Read a namespace through its kernel, between runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from quire.core.kernels.pool import KernelPool
 from quire.core.model import Died, Notebook
 from quire.wire import messages
 
-_ASK = 5.0  # seconds a question may take
+_TIMEOUT_S = 5.0
 
 
 class KernelInspector:
@@ -17,24 +17,25 @@ class KernelInspector:
         self._kernels = kernels
 
     async def inspect(self, notebook: Notebook) -> messages.Inspected | None:
-        """What the namespace holds; None while a cell runs or where there is no kernel."""
-        if self._kernels.busy(notebook) or self._kernels.live(notebook) is None:
+        """The variables of the namespace; None while a cell runs or without a kernel."""
+        slots = self._kernels.slots
+        if slots.is_busy(notebook) or slots.live_kernel(notebook) is None:
             return None
         answer = await self._ask(notebook, messages.Inspect())
         return answer if isinstance(answer, messages.Inspected) else None
 
-    async def value(self, notebook: Notebook, name: str) -> messages.Value:
-        """One variable's value, after the runs that were asked for before."""
+    async def read_variable(self, notebook: Notebook, name: str) -> messages.Value:
+        """The value of a variable, after the runs that were requested before."""
         answer = await self._ask(notebook, messages.Read(name=name))
         if not isinstance(answer, messages.Value):
             raise OperationFailed(f"The kernel did not say what {name!r} is.")
         return answer
 
-    async def page(self, notebook: Notebook, table: str, start: int, rows: int) -> messages.Paged:
-        """Rows of a table that was shown, as it is now."""
-        if self._kernels.live(notebook) is None:
+    async def read_rows(self, notebook: Notebook, table: str, start: int, rows: int) -> messages.Paged:
+        """Rows of a displayed table, as it is now."""
+        if self._kernels.slots.live_kernel(notebook) is None:
             raise NotFound("The table is gone with the kernel that showed it. Run the cell again.")
-        if self._kernels.busy(notebook):
+        if self._kernels.slots.is_busy(notebook):
             raise InvalidRequest("A cell runs now; rows can be read when it is done.")
         answer = await self._ask(notebook, messages.Page(table=table, start=start, rows=rows))
         if not isinstance(answer, messages.Paged):
@@ -48,10 +49,10 @@ class KernelInspector:
     ) -> messages.Event | Died | None:
         async with self._kernels.lease(notebook) as lease:
             if lease.notice:
-                self._kernels.remember(notebook, lease.notice)
-            with anyio.move_on_after(_ASK):
+                self._kernels.slots.add_notice(notebook, lease.notice)
+            with anyio.move_on_after(_TIMEOUT_S):
                 answer = await lease.kernel.ask(question)
                 if not isinstance(answer, Died):
                     return answer
-            await lease.kernel.kill()  # it answers nothing: leaving the lease revives it, and the next answer says so
+            await lease.kernel.kill()  # the end of the lease revives it, and the next answer says so
         return None

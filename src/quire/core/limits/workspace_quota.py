@@ -15,7 +15,8 @@ import anyio
 import anyio.lowlevel
 
 from quire.core.errors import InvalidRequest, QuireError
-from quire.core.kernels.pool import KernelPool
+from quire.core.kernels.recovery import KernelRecovery
+from quire.core.kernels.slots import KernelSlots
 from quire.core.model import Notebook
 from quire.core.ops.task_groups import background
 from quire.core.ports.files import Folders, Use
@@ -74,13 +75,15 @@ class Space:
         self,
         folders: Folders,
         active: ActiveRuns,
-        kernels: KernelPool,
+        slots: KernelSlots,
+        recovery: KernelRecovery,
         workspace: Callable[[Notebook], str],
         rules: SpaceRules,
     ) -> None:
         self._folders = folders
         self._active = active
-        self._kernels = kernels
+        self._slots = slots
+        self._recovery = recovery
         self._workspace = workspace
         self._rules = rules
         self._watched: dict[str, _Watched] = {}
@@ -162,7 +165,8 @@ class Space:
         """Workspaces that code may write to now, with the notebooks whose kernels live."""
         found: dict[str, tuple[_Watched, list[Notebook]]] = {}
         books = [active.notebook for active in self._active.begun()]
-        for notebook in [*books, *(notebook for notebook, _ in self._kernels.idle())]:
+        idle = [status.notebook for status in self._slots.list_live() if status.idle is not None]
+        for notebook in [*books, *idle]:
             watched = self._of(notebook)
             found.setdefault(watched.path, (watched, []))[1].append(notebook)
         return list(found.values())
@@ -210,11 +214,11 @@ class Space:
     async def _end_leftovers(self, notebooks: list[Notebook], excess: str) -> None:
         """End what earlier runs left running, by putting the namespace back: it fills the disk, and no run does."""
         for notebook in notebooks:
-            async with self._kernels.turn(notebook, asked=False) as slot:
-                if slot.kernel is not None and slot.kernel.alive and not slot.waiting:
+            async with self._slots.lock(notebook, is_request=False) as slot:
+                if slot.kernel is not None and slot.kernel.alive and not slot.request_count:
                     await slot.kernel.kill()
-                    await self._kernels.revive(notebook, slot)
-                    self._kernels.remember(notebook, f"What ran on in the background was ended: {excess}.")
+                    await self._recovery.revive(slot)
+                    self._slots.add_notice(notebook, f"What ran on in the background was ended: {excess}.")
 
 
 def _floor(watched: _Watched) -> float:

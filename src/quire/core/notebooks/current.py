@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from quire.core.errors import InvalidRequest, NotFound
-from quire.core.kernels.pool import KernelPool
+from quire.core.kernels.slots import KernelSlots
 from quire.core.model import Notebook, Principal
 from quire.core.notebooks.access import Access, Caller, address
 from quire.core.notebooks.editing import MAIN, Notebooks
@@ -42,12 +42,12 @@ class Current:
     """A client has a current notebook, which it chose. A shared one has none: its calls mean the only one in use."""
 
     def __init__(
-        self, notebooks: Notebooks, sharing: Sharing, kernels: KernelPool, session_runtimes: Collection[str] = ()
+        self, notebooks: Notebooks, sharing: Sharing, slots: KernelSlots, session_runtimes: Collection[str] = ()
     ) -> None:
         """`session_runtimes` are those of sandbox sessions, which are never meant by a call that names nothing."""
         self._notebooks = notebooks
         self._sharing = sharing
-        self._kernels = kernels
+        self._slots = slots
         self._session_runtimes = frozenset(session_runtimes)
         self._choices: dict[Principal, OrderedDict[Client, _Choice]] = {}
         self._in_use: dict[Principal, OrderedDict[str, None]] = {}  # titles of notebooks used since the server started
@@ -176,7 +176,7 @@ class Current:
         while True:
             name = MAIN if number == 1 else f"{MAIN}-{number}"
             notebook = await self._notebooks.get_or_create(client.principal, name)
-            if self._kernels.held(notebook):
+            if self._slots.reserve(notebook):
                 if number > 1:
                     self.use(client, notebook)
                 return notebook

@@ -13,7 +13,7 @@ import anyio.to_thread
 
 from quire.core.checkpoints.restorer import SnapshotRestorer
 from quire.core.errors import InvalidRequest, NotFound
-from quire.core.kernels.pool import KernelPool
+from quire.core.kernels.slots import KernelSlots
 from quire.core.model import Notebook, Policy, Principal
 from quire.core.notebooks.access import Access
 from quire.core.notebooks.current import Client
@@ -40,26 +40,26 @@ class Sandboxes:
         self,
         store: Store,
         notebooks: Notebooks,
-        kernels: KernelPool,
+        slots: KernelSlots,
         active: ActiveRuns,
         sharing: Sharing,
         folders: Folders,
         feed: Feed,
         workspace: Callable[[Notebook], str],
         made: Path,
-        durable: SnapshotRestorer | None,
+        restorer: SnapshotRestorer | None,
     ) -> None:
         """`made` is where folders lie that were made for notebooks; any other is a person's."""
         self._store = store
         self._notebooks = notebooks
-        self._kernels = kernels
+        self._slots = slots
         self._active = active
         self._sharing = sharing
         self._folders = folders
         self._feed = feed
         self._workspace = workspace
         self._made = str(made)
-        self._durable = durable
+        self._restorer = restorer
 
     async def of(self, client: Client, language: str) -> Notebook:
         """The client's own session, made on first use."""
@@ -103,9 +103,9 @@ class Sandboxes:
         """Stop its runs, end it and delete its cells, its saved states and its files. Returns whether the files are
         gone: they stay where another notebook works in the same folder, and where Quire did not make the folder."""
         self._active.stop(session.id, Stop.INTERRUPT)
-        await self._kernels.forget(session)
-        if self._durable is not None:
-            await self._durable.drop(session)
+        await self._slots.forget(session)
+        if self._restorer is not None:
+            await self._restorer.drop_all(session)
         await self._store.delete_notebook(session.id)
         others = await self._notebooks.of(session.owner)
         place = self._workspace(session)

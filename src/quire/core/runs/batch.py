@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 
 from quire.core.errors import QuireError
-from quire.core.kernels.pool import KernelPool
+from quire.core.kernels.slots import KernelSlots
 from quire.core.model import Cell, Notebook
 from quire.core.runs.active_run import ActiveRun, Stop
 from quire.core.runs.service import Runs
@@ -33,9 +33,9 @@ class Batch:
 
 
 class Batches:
-    def __init__(self, runs: Runs, kernels: KernelPool, patience: float, start_soon: Callable[..., Any]) -> None:
+    def __init__(self, runs: Runs, slots: KernelSlots, patience: float, start_soon: Callable[..., Any]) -> None:
         self._runs = runs
-        self._kernels = kernels
+        self._slots = slots
         self._patience = patience  # seconds a caller waits
         self._start_soon = start_soon
 
@@ -70,7 +70,7 @@ class Batches:
             for cell in batch.cells:
                 if batch.stopped:
                     break
-                self._kernels.hurry(batch.notebook)
+                self._slots.get(batch.notebook).lineage.enter_burst()
                 batch.active = await self._runs.start(batch.notebook, cell, timeout=timeout)
                 await batch.active.done.wait()
                 if batch.active.notice:

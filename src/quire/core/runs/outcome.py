@@ -61,17 +61,18 @@ _FOLLOWS = {
 }
 
 
-def restored(recovered: RecoveryResult, lost_cells: list[int]) -> str:
+def restored(recovered: RecoveryResult) -> str:
     """What became of the namespace when it was put back to before a run."""
     if not recovered.restored:
-        return f"The kernel is gone ({recovered.why}){_FOLLOWS[recovered.follows]}."
+        return f"The kernel is gone ({recovered.why}){_FOLLOWS[recovered.next_kernel]}."
     if recovered.emptied:
-        cells = f"cell{'s' * (len(lost_cells) > 1)} {', '.join(map(str, lost_cells))}" if lost_cells else ""
+        lost = recovered.lost_cells
+        cells = f"cell{'s' * (len(lost) > 1)} {', '.join(map(str, lost))}" if lost else ""
         again = f"Run again: {cells}." if cells else "Run the cells again whose variables are needed."
         return f"All variables of the kernel are gone, whoever made them. {again}"
     said = "Variables are as they were before this cell."
     if recovered.lost:
-        cells = ", ".join(map(str, lost_cells)) or "deleted since"
+        cells = ", ".join(map(str, recovered.lost_cells)) or "deleted since"
         many = f"the last {len(recovered.lost)} runs" if len(recovered.lost) > 1 else "the run"
         why = recovered.why or "none could be taken"
         said = (
@@ -85,12 +86,12 @@ def restored(recovered: RecoveryResult, lost_cells: list[int]) -> str:
     return said
 
 
-def revived(recovered: RecoveryResult, lost_cells: list[int]) -> str:
+def revived(recovered: RecoveryResult) -> str:
     """The same of a kernel that died while nothing ran."""
     if recovered.emptied:
-        return f"The kernel died between two runs and was restarted. {restored(recovered, lost_cells)}"
+        return f"The kernel died between two runs and was restarted. {restored(recovered)}"
     said = "The kernel's process died between two runs and was restored."
     if recovered.lost:
-        again = ", ".join(map(str, lost_cells)) or "deleted since"
+        again = ", ".join(map(str, recovered.lost_cells)) or "deleted since"
         said += f" Some of what ran is gone, since there was no checkpoint. Run again: cells {again}."
     return said

@@ -18,9 +18,7 @@ from anyio.abc import TaskGroup
 
 from quire.core.capabilities.gateway import Relaying
 from quire.core.errors import InvalidRequest, NotFound, OperationFailed, QuireError
-from quire.core.kernels import prestart
-from quire.core.kernels.pool import KernelPool
-from quire.core.kernels.slot import KernelLease
+from quire.core.kernels.pool import KernelLease, KernelPool
 from quire.core.limits.validation import Limits
 from quire.core.limits.workspace_quota import Space
 from quire.core.model import Cell, CellId, CellKind, CellState, Died, NewCell, Notebook, Run, RunId
@@ -81,7 +79,7 @@ class Runs:
     async def begin(self, notebook: Notebook) -> None:
         """Have its kernel started ahead of its first run."""
         if self._group is not None:
-            await prestart.begin(self._kernels, self._group, notebook)
+            await self._kernels.start_ahead(notebook, self._group)
 
     async def start(
         self,
@@ -104,7 +102,7 @@ class Runs:
             asked = code
         else:
             asked = NewCell(source=self._limits.check_code(code))
-            if at is not None or self._kernels.busy(notebook):  # shown in its place while it waits its turn
+            if at is not None or self._kernels.slots.is_busy(notebook):  # shown in its place while it waits its turn
                 added = await self._store.add_cells(notebook.id, [asked], at=at, limit=self._limits.max_cells)
                 asked = added[0]
                 self._feed.tell(Change(notebook=notebook))
@@ -223,7 +221,7 @@ class Runs:
     async def _replay(self, notebook: Notebook, lease: KernelLease) -> str:
         """Run the cells again that make what did not come back from disk, until one fails; what to say about it."""
         done: list[str] = []
-        for cell in lease.again:
+        for cell in lease.replay:
             active = self._asked(notebook, cell, self._limits.cell_timeout, "replay")
             self._active.add(active, first=True)
             try:
@@ -252,7 +250,7 @@ class Runs:
             source=active.asked.source,
             author=active.author,
             started_at=time.time(),
-            parent=lease.line.head,
+            parent=lease.lineage.head,
         )
         await self._recorder.pay()
         active.cell = await self._store.begin_run(active.notebook.id, active.asked, run, limit=self._limits.max_cells)
@@ -338,14 +336,14 @@ class Runs:
         undo = state.failed and active.notebook.policy.on_error == "rollback"
         ended = died is None and (active.transcript.finished is not None or active.stopping is not Stop.SHUTDOWN)
         lives = died is not None and died.lives  # what it did is there, and goes on
-        if lives or (ended and not (undo and lease.protected)):
+        if lives or (ended and not (undo and lease.is_protected)):
             fate = KEPT if cause and died is None else ""
             if undo:
-                why = lease.line.why or "none was taken"
+                why = lease.lineage.why_unprotected or "none was taken"
                 fate = f"What it did is not undone: there is no checkpoint of before it ({why})."
-            lease.line.advance(replace(run, seconds=seconds))
+            lease.lineage.advance(replace(run, seconds=seconds))
         else:
-            lease.line.undone[run.id] = lease.line.head
+            lease.lineage.undo(run.id)
             fate = await self._recover(active, lease, state)
         if fate and state is CellState.ERROR:  # its outputs say why; this is beside them
             active.notice = " ".join(filter(None, (active.notice, fate)))
@@ -380,11 +378,8 @@ class Runs:
     async def _recover(self, active: ActiveRun, lease: KernelLease, state: CellState) -> str:
         """Put the namespace back to before the run; the sentence that says how far that went."""
         try:
-            recovered = await lease.recover()
-            if not recovered.restored:
-                assert active.cell is not None
-                self._kernels.lost(active.notebook, f"the last one ended in cell {active.cell.number} ({state})")
-            return restored(recovered, await self._kernels.left_behind(active.notebook, lease.line, recovered))
+            assert active.cell is not None
+            return restored(await lease.recover(f"the last one ended in cell {active.cell.number} ({state})"))
         except Exception as error:  # however that goes, how the run ended is recorded
             log.exception("recovering notebook %r", active.notebook.name)
             return f"How far variables were put back is not known ({type(error).__name__}: {error})."

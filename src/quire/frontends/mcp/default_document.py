@@ -21,7 +21,7 @@ async def open_for(app: App, caller: Caller, kernel: str = "") -> Notebook:
     if found is not None and not kernel and found.document is not None and found.document.path == place.path:
         return found
     if found is not None:  # of an earlier start, with another document
-        await app.kernels.forget(found)
+        await app.kernels.slots.forget(found)
         await app.notebooks.forget(found)
     if kernel:
         place = await app.jupyter.adopt(place, kernel)

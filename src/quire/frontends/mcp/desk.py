@@ -14,7 +14,7 @@ from mcp_types import TextContent
 
 from quire.core.app import App
 from quire.core.capabilities import description
-from quire.core.checkpoints.autosave import Autosaver
+from quire.core.checkpoints.saved_states import SavedStates
 from quire.core.errors import InvalidRequest, QuireError
 from quire.core.model import LOCAL, Cell, CellState, Notebook, RunId, Snapshot
 from quire.core.notebooks.access import Access, Caller
@@ -146,10 +146,10 @@ class Desk:
             notices.append(f"{left} more follow by themselves: {self._guidance.follow()}")
         return await self.render.several(notebook, batch.ran, " ".join(notices))
 
-    def saving(self) -> Autosaver:
-        if self.app.saving is None:
+    def saving(self) -> SavedStates:
+        if self.app.saved_states is None:
             raise InvalidRequest("Nothing is kept here: the setting store is `memory`. Nothing was saved.")
-        return self.app.saving
+        return self.app.saved_states
 
     async def cell_of(self, notebook: Notebook, run: RunId | None) -> Cell | None:
         return await self.app.notebooks.cell_of(notebook, run) if run is not None else None
@@ -191,11 +191,11 @@ async def kernel_state(app: App, notebook: Notebook) -> tuple[str, Snapshot | No
     """How the kernel is; where it sleeps on disk, with what it would wake to."""
     if app.runs.current(notebook) is not None:
         return "running", None
-    if app.kernels.live(notebook) is not None:
+    if app.kernels.slots.live_kernel(notebook) is not None:
         return "idle", None
-    if app.durable is None or not (notebook.runs or notebook.origin):  # it holds nothing that could sleep
+    if app.restorer is None or not (notebook.runs or notebook.origin):  # it holds nothing that could sleep
         return "not started", None
-    asleep = await app.durable.standing(notebook)
+    asleep = await app.restorer.find_latest(notebook)
     return ("hibernated", asleep) if asleep is not None else ("not started", None)
 
 
@@ -209,7 +209,7 @@ def protection(app: App, notebook: Notebook) -> str:
     """What a crash would cost now, in a line."""
     if notebook.document is not None:
         return "none, since a kernel of a Jupyter server can be neither copied nor written down"
-    now = app.timeline.protection(notebook)
+    now = app.checkpoints.protection(notebook)
     if now.quality == "none":
         since = f" since run {now.run}" if now.run is not None else ""
         return f"unprotected{since}: {now.why}"

@@ -110,7 +110,7 @@ def _cells(desk: Desk, book: Book, offer: Offer) -> None:
         if not isinstance(table, str):
             raise NotFound(f"Output {index} of cell {found.number} is no table.")
         start = max(0, start)
-        paged = await desk.app.questions.page(notebook, table, start, _ROWS)
+        paged = await desk.app.inspector.read_rows(notebook, table, start, _ROWS)
         if start >= paged.total:
             return f"[no rows from {start:,} on: there are {paged.total:,}]"
         return f"{paged.text}\n[rows {start:,} to {min(start + _ROWS, paged.total) - 1:,} of {paged.total:,}]"

@@ -13,8 +13,8 @@ from anyio import to_thread
 from quire.core.app import App
 from quire.core.capabilities.approvals import Approvals
 from quire.core.capabilities.request import approve_of, backend_of
-from quire.core.checkpoints.autosave import Autosaver
-from quire.core.checkpoints.states import Checkpoint
+from quire.core.checkpoints.checkpoint_list import Checkpoint
+from quire.core.checkpoints.saved_states import SavedStates
 from quire.core.checkpoints.timeline import RollbackResult
 from quire.core.errors import InvalidRequest, NotFound
 from quire.core.model import LOCAL, CellKind, CellState, Output, Policy, Snapshot
@@ -108,7 +108,7 @@ class Notebook:
 
     async def value(self, name: str) -> Any:
         """A variable's value. Only what JSON can say leaves a kernel; NotFound where there is no such name."""
-        answer = await self._app.questions.value(self._data, name)
+        answer = await self._app.inspector.read_variable(self._data, name)
         if answer.value:
             return answer.value[0]
         if not answer.what:
@@ -120,11 +120,11 @@ class Notebook:
 
     async def reset(self) -> None:
         """A clean namespace; the cells stay."""
-        await self._app.kernels.end(self._data)
+        await self._app.kernels.reset(self._data)
 
     async def checkpoints(self) -> list[Checkpoint]:
         """The states it can be rolled back to, oldest first."""
-        return await self._app.timeline.checkpoints(self._data)
+        return await self._app.checkpoints.list_checkpoints(self._data)
 
     async def keep(self, name: str) -> None:
         """Give the state it is in now a name; named checkpoints are dropped last."""
@@ -136,7 +136,7 @@ class Notebook:
 
     async def branch(self, name: str, at: str | int | None = None) -> Notebook:
         """A new notebook that begins with the namespace as it is now, or was at a place as rollback takes it."""
-        return Notebook(self._app, await self._app.timeline.branch(self._data, name, at))
+        return Notebook(self._app, await self._app.branches.create(self._data, name, at))
 
     async def save(self, name: str = "default") -> Snapshot:
         """Save the namespace to disk under a name."""
@@ -148,7 +148,7 @@ class Notebook:
 
     async def snapshots(self) -> list[Snapshot]:
         """Its states on disk, oldest first; those with a name were saved by `save`."""
-        return await self._app.durable.of(self._data) if self._app.durable is not None else []
+        return await self._app.restorer.list_snapshots(self._data) if self._app.restorer is not None else []
 
     async def load(self, path_or_text: str | Path) -> list[Cell]:
         """Append the cells of a notebook: an ipynb or a script with `# %%` cells, as a file or as its text."""
@@ -180,10 +180,10 @@ class Notebook:
         """Those of its workspace."""
         return Files(self._app, self._data)
 
-    def _saving(self) -> Autosaver:
-        if self._app.saving is None:
+    def _saving(self) -> SavedStates:
+        if self._app.saved_states is None:
             raise InvalidRequest("Nothing is kept: the setting store is `memory`.")
-        return self._app.saving
+        return self._app.saved_states
 
     async def share(self, with_whom: str, access: str = "read") -> dict[str, str]:
         """Let another user of a server on this data directory "read" or "write" it; "none" ends that. With whom it is

@@ -111,7 +111,7 @@ class Performance:
         return documents.dumps(str(self._output or ""), self._notebook, whole)
 
     async def _kill(self) -> None:
-        kernel = self._app.kernels.live(self._notebook)
+        kernel = self._app.kernels.slots.live_kernel(self._notebook)
         if kernel is not None:
             await kernel.kill()
 

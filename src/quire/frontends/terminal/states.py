@@ -12,8 +12,9 @@ from rich.text import Text
 
 from quire.core.app import App
 from quire.core.checkpoints import restore_report, state_file
-from quire.core.checkpoints.autosave import Autosaver
 from quire.core.checkpoints.restorer import SnapshotRestorer
+from quire.core.checkpoints.saved_states import SavedStates
+from quire.core.checkpoints.snapshot_writer import SnapshotWriter
 from quire.core.errors import InvalidRequest
 from quire.core.model import LOCAL, Cell, Loss, Notebook, Snapshot
 from quire.core.phrases import count
@@ -23,13 +24,13 @@ from quire.frontends.terminal import commands, tables
 async def show(app: App, name: str) -> None:
     """What of a notebook is on disk, without starting its kernel."""
     notebook = await app.notebooks.named(LOCAL, name)
-    durable, _ = _kept(app)
-    standing = await durable.standing(notebook)
+    restorer, _, _ = _require_disk(app)
+    standing = await restorer.find_latest(notebook)
     if standing is None:
         print(f"Nothing of notebook {name!r} is on disk but its cells.")
         return
     listed = Table("saved", "after cell", "name", "bytes", "added", box=None, header_style="bold")
-    for each in await durable.of(notebook):
+    for each in await restorer.list_snapshots(notebook):
         cell = await app.notebooks.cell_of(notebook, each.run) if each.run is not None else None
         after = "-" if cell is None else str(cell.number)
         listed.add_row(_when(each), after, Text(each.name), f"{each.size:,}", f"{each.added:,}")
@@ -48,9 +49,9 @@ async def show(app: App, name: str) -> None:
 
 
 async def save(app: App, name: str, state: str) -> None:
-    _, saving = _kept(app)
+    _, saved_states, _ = _require_disk(app)
     notebook = await app.notebooks.named(LOCAL, name)
-    snapshot, file = await saving.save(notebook, state)
+    snapshot, file = await saved_states.save(notebook, state)
     print(f"Saved notebook {name!r} as {state!r}, {count(snapshot.size, 'byte')}. To read: {file}")
     if snapshot.lost:
         print(f"Not saved: {restore_report.describe_lost(await _made(app, notebook, snapshot))}.", file=sys.stderr)
@@ -58,10 +59,10 @@ async def save(app: App, name: str, state: str) -> None:
 
 async def restore(app: App, name: str, state: str) -> None:
     """The next run begins with this state."""
-    _, saving = _kept(app)
+    _, _, writer = _require_disk(app)
     notebook = await app.notebooks.named(LOCAL, name)
     moved = await app.timeline.restore(notebook, state)
-    await saving.saved(notebook)
+    await writer.ensure_saved(notebook)
     print(
         restore_report.describe_restore(moved.back, "ask")
         if moved.back is not None
@@ -82,17 +83,17 @@ async def restore_file(app: App, name: str, file: Path, *, trust: bool) -> int:
 
 
 async def sweep(app: App, *, dry: bool) -> None:
-    _, saving = _kept(app)
-    swept = await saving.sweep(dry=dry)
+    _, _, writer = _require_disk(app)
+    swept = await writer.sweep(dry=dry)
     verb = "Would free" if dry else "Freed"
     kept = f"{count(swept.kept, 'byte')} {'is' if swept.kept == 1 else 'are'} kept"
     print(f"{verb} {count(swept.freed, 'byte')} ({count(swept.chunks, 'chunk')} that no snapshot needs); {kept}.")
 
 
-def _kept(app: App) -> tuple[SnapshotRestorer, Autosaver]:
-    if app.durable is None or app.saving is None:
+def _require_disk(app: App) -> tuple[SnapshotRestorer, SavedStates, SnapshotWriter]:
+    if app.restorer is None or app.saved_states is None or app.snapshot_writer is None:
         raise InvalidRequest("Nothing is kept: the setting store is `memory`.")
-    return app.durable, app.saving
+    return app.restorer, app.saved_states, app.snapshot_writer
 
 
 async def _made(app: App, notebook: Notebook, snapshot: Snapshot) -> list[tuple[Loss, Cell | None]]:

@@ -175,7 +175,7 @@ def _in_use(shelf: Shelf, desk: Desk, books: Books) -> None:
         book = await books.named(ctx, notebook_name)
         was_running = True
         if book.document is None:
-            await desk.app.kernels.end(book)
+            await desk.app.kernels.reset(book)
         else:
             was_running = await desk.app.jupyter.restart(book)
         cleared = "Memory state and imported packages have been cleared."
@@ -212,7 +212,7 @@ async def _let_go(desk: Desk, client: Client, book: Notebook) -> str:
             raise InvalidRequest(f"{code} runs in the kernel of notebook '{book.name}'. {then}")
     unsaved = await desk.app.jupyter.save(book)
     for one in filter(None, (hidden, book)):
-        await desk.app.kernels.forget(one)
+        await desk.app.kernels.slots.forget(one)
         await desk.app.notebooks.forget(one)
     await desk.app.jupyter.end_kernel(book)
     return unsaved

@@ -50,10 +50,10 @@ async def hidden_notebook(
             await _forget(desk, found)
         if own is None:
             raise NotFound(_not_there(kernel))
-        found, line = None, desk.app.kernels.line(own)
+        found, line = None, desk.app.kernels.slots.lineage(own)
         if line is not None:  # somebody shut it down meanwhile, which its connection need not know
-            await desk.app.kernels.put_away(own, line.head, "it was shut down on the Jupyter server")
-    if own is not None and desk.app.kernels.live(own) is None:
+            await desk.app.kernels.slots.close_if_idle(own, line.head, "it was shut down on the Jupyter server")
+    if own is not None and desk.app.kernels.slots.live_kernel(own) is None:
         async with desk.app.kernels.lease(own) as lease:  # starts it
             notice = lease.notice
         kernel = await desk.app.jupyter.kernel_of(own)
@@ -71,7 +71,7 @@ def _not_there(kernel: str) -> str:
 
 
 async def _forget(desk: Desk, hidden: Notebook) -> None:
-    await desk.app.kernels.forget(hidden)
+    await desk.app.kernels.slots.forget(hidden)
     await desk.app.notebooks.forget(hidden)
 
 

@@ -102,7 +102,7 @@ def _notebooks(shelf: Shelf, desk: Desk) -> None:
     async def clear_notebook(ctx: Context, notebook: str | None = None) -> ToolResult:
         """Delete all cells and empty the namespace."""
         book = await desk.notebook(ctx, notebook)
-        await desk.app.kernels.end(book)
+        await desk.app.kernels.reset(book)
         await desk.app.notebooks.clear(book)
         said = f"Notebook {book.title!r} is empty: no cells, no variables."
         return ToolResult(content=said, structured_content={"notebook": book.title, "message": said})
@@ -340,7 +340,7 @@ async def _run_all(desk: Desk, ctx: Context, book: Notebook, cells: list[Cell]) 
     ran = 0
     for cell in cells:
         if cell.kind is CellKind.CODE and cell.source.strip():
-            desk.app.kernels.hurry(book)
+            desk.app.kernels.slots.get(book).lineage.enter_burst()
             last, _ = await desk.run(ctx, book, cell, asks=False)
             ran += 1
             if last.state.failed:

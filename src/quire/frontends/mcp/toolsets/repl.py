@@ -30,7 +30,7 @@ def register(shelf: Shelf, desk: Desk) -> None:
         """What the namespace holds now: variables with type and size, functions, capabilities; how the kernel is."""
         book = await desk.notebook(ctx, notebook, Access.READ)
         kernel, asleep = await kernel_state(desk.app, book)
-        found = asleep if asleep is not None else await desk.app.questions.inspect(book)
+        found = asleep if asleep is not None else await desk.app.inspector.inspect(book)
         info: StateInfo = {
             "notebook": book.title,
             "kernel": kernel,
@@ -42,7 +42,7 @@ def register(shelf: Shelf, desk: Desk) -> None:
             "capabilities": await _capabilities(desk, ctx, book),
             "history_length": book.runs,
             "runtime": book.runtime,
-            "sandbox": sandbox_layers.sentence((await desk.app.kernels.about(book.runtime)).layers),
+            "sandbox": sandbox_layers.sentence((await desk.app.kernels.runtimes.describe(book.runtime)).layers),
             "protection": protection(desk.app, book) if asleep is None else on_disk(asleep),
         }
         lost = [restore_report.describe_lost([(each, None)]) for each in asleep.lost] if asleep is not None else []
@@ -52,7 +52,7 @@ def register(shelf: Shelf, desk: Desk) -> None:
     async def reset(ctx: Context, notebook: str | None = None) -> ToolResult:
         """Start over with an empty namespace; cells and capabilities stay."""
         book = await desk.notebook(ctx, notebook)
-        await desk.app.kernels.end(book)
+        await desk.app.kernels.reset(book)
         done: Done = {
             "notebook": book.title,
             "message": f"Notebook {book.title!r} has an empty namespace; its cells are kept.",

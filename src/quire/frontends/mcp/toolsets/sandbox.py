@@ -96,7 +96,7 @@ def _code(shelf: Shelf, desk: Desk) -> None:
 
     async def list_runtimes(ctx: Context) -> ToolResult:
         """The ways to run code here: version, packages loaded ahead, what walls code in, or why one cannot start."""
-        found: RuntimeList = {"runtimes": [_info(each) for each in await desk.app.kernels.runtimes()]}
+        found: RuntimeList = {"runtimes": [_info(each) for each in await desk.app.kernels.runtimes.describe_all()]}
         text = "\n".join(_line(each) for each in found["runtimes"]) or "no runtimes: nothing can be run here"
         return ToolResult(content=text, structured_content=dict(found))
 
@@ -239,7 +239,7 @@ def _refused(error: QuireError, language: str, session_id: str | None) -> ToolRe
 async def _described(desk: Desk, ctx: Context, session: Notebook) -> SessionInfo:
     language = _LANGUAGES[session.runtime]
     state, _ = await kernel_state(desk.app, session)
-    idle = {book.id: seconds for book, seconds in desk.app.kernels.idle()}.get(session.id)
+    idle = {status.id: status.idle for status in desk.app.kernels.slots.list_live()}.get(session.id)
     return {
         "session_id": session.name,
         "language": language,

@@ -3,7 +3,7 @@
 from fastmcp import Context
 from fastmcp.tools import ToolResult
 
-from quire.core.checkpoints.states import Checkpoint
+from quire.core.checkpoints.checkpoint_list import Checkpoint
 from quire.core.notebooks.access import Access
 from quire.core.phrases import count
 from quire.frontends.mcp import render
@@ -16,7 +16,7 @@ def register(shelf: Shelf, desk: Desk) -> None:
     async def list_checkpoints(ctx: Context, notebook: str | None = None) -> ToolResult:
         """The earlier states rollback and branch_notebook can go to, and what each would lose."""
         book = await desk.notebook(ctx, notebook, Access.READ)
-        found = [_info(each) for each in await desk.app.timeline.checkpoints(book)]
+        found = [_info(each) for each in await desk.app.checkpoints.list_checkpoints(book)]
         asleep = (await kernel_state(desk.app, book))[1]
         listed: CheckpointList = {
             "notebook": book.title,
@@ -45,14 +45,14 @@ def register(shelf: Shelf, desk: Desk) -> None:
         """A new notebook that begins with the namespace as it is now, or was `at` a place as rollback takes it, and the
         cells that led there; the original goes on. Both work in the same folder."""
         book = await desk.notebook(ctx, notebook, Access.OWN)
-        branch = await desk.app.timeline.branch(book, name, at)
+        branch = await desk.app.branches.create(book, name, at)
         if use:
             desk.app.current.use(desk.client(ctx), branch)
         info: NotebookInfo = await desk.info(ctx, branch)
         info["branch_of"] = book.title
         said = f"Made notebook {name!r} from {book.title!r} with {count(branch.cells, 'cell')}"
         said += now_current(desk.client(ctx)) if use else "."
-        if missing := desk.app.timeline.protection(branch).why:
+        if missing := desk.app.checkpoints.protection(branch).why:
             said += f" It does not have: {missing}."
         return ToolResult(content=said, structured_content=dict(info))
 
