@@ -93,7 +93,7 @@ def kernels(settings: Settings) -> KernelConfig:
         rules=KernelRules(restore=settings.auto_restore, replay=settings.replay),
         idle=IdleRules(hibernate_after=settings.hibernate_after, timeout=settings.idle_timeout),
         autosave=AutosaveRules(
-            interval=settings.snapshot_interval, most_bytes=settings.snapshot_bytes, at_end=settings.auto_save
+            interval=settings.snapshot_interval, max_bytes=settings.snapshot_bytes, shutdown_timeout=settings.auto_save
         ),
     )
 

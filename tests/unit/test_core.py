@@ -67,19 +67,19 @@ def test_how_a_run_ended(
     [
         (RecoveryResult(restored=True), [], AS_BEFORE, "Not restored"),
         (
-            RecoveryResult(restored=True, broken=("thread a", "polars")),
+            RecoveryResult(restored=True, missing=("thread a", "polars")),
             [],
             f"{AS_BEFORE} Not restored: thread a, polars",
             "",
         ),
         (
-            RecoveryResult(restored=True, lost=RUNS, why="no room"),
+            RecoveryResult(restored=True, lost_runs=RUNS, why="no room"),
             [3, 4],
             "last 2 runs before it did is gone too: there was no checkpoint, no room",
             AS_BEFORE,
         ),
-        (RecoveryResult(restored=True, lost=RUNS), [3, 4], "Run again: cells 3, 4.", AS_BEFORE),
-        (RecoveryResult(restored=True, lost=RUNS), [], "cells deleted since", AS_BEFORE),
+        (RecoveryResult(restored=True, lost_runs=RUNS), [3, 4], "Run again: cells 3, 4.", AS_BEFORE),
+        (RecoveryResult(restored=True, lost_runs=RUNS), [], "cells deleted since", AS_BEFORE),
         (RecoveryResult(restored=False, why="It broke."), [], "The kernel is gone", AS_BEFORE),
         (
             RecoveryResult(restored=False, why="It broke."),

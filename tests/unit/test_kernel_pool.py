@@ -42,7 +42,9 @@ async def test_failed_lease_leaves_the_notebook_not_busy() -> None:
     slots, runtimes = KernelSlots(store), Runtimes({}, no_spec)
     recovery = KernelRecovery(slots, store, None)
     admission = KernelAdmission(slots, never_hibernates, Quotas())
-    pool = KernelPool(slots, runtimes, Checkpointer(slots, runtimes, recovery), recovery, None, admission, KernelRules())
+    pool = KernelPool(
+        slots, runtimes, Checkpointer(slots, runtimes, recovery), recovery, None, admission, KernelRules()
+    )
     for _ in range(2):
         with pytest.raises(NotebookLocked):
             async with pool.lease(BOOK):

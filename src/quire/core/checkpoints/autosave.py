@@ -26,8 +26,8 @@ _SWEEP_INTERVAL_S = 3600.0
 @dataclass(frozen=True, kw_only=True)
 class AutosaveRules:
     interval: float  # seconds between two automatic snapshots of a notebook; 0 takes none
-    most_bytes: int  # of a snapshot, and of all snapshots of a notebook on disk
-    at_end: float  # seconds for saving when the server ends; 0 saves nothing then
+    max_bytes: int  # of a snapshot, and of all snapshots of a notebook on disk
+    shutdown_timeout: float  # seconds for saving when the server ends; 0 saves nothing then
 
 
 @dataclass
@@ -60,8 +60,8 @@ class Autosaver:
                 yield
             finally:
                 unsubscribe()
-                if self._rules.at_end:
-                    with anyio.CancelScope(shield=True), anyio.move_on_after(self._rules.at_end):
+                if self._rules.shutdown_timeout:
+                    with anyio.CancelScope(shield=True), anyio.move_on_after(self._rules.shutdown_timeout):
                         await self._save_all()
 
     def _on_change(self, change: Change, group: TaskGroup) -> None:

@@ -72,7 +72,7 @@ class Checkpointer:
                 await self._replace_process(slot, kernel)
         await self._recovery.revive(slot)
 
-    async def take_after_answer(self, notebook: Notebook) -> None:
+    async def lock_and_take(self, notebook: Notebook) -> None:
         """Lock the notebook's slot and take a checkpoint."""
         async with self._slots.lock(notebook, is_request=False) as slot:
             await self.take(slot)

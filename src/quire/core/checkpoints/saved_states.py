@@ -42,6 +42,6 @@ class SavedStates:
             raise OperationFailed("The kernel ended before its state was saved. Call again.")
         runs = await self._store.list_runs(notebook.id)
         capabilities = await self._installed.of(notebook.owner)
-        text = state_file.dumps(notebook, snapshot, runs, await self._snapshots.values(snapshot), capabilities)
+        text = state_file.to_json(notebook, snapshot, runs, await self._snapshots.values(snapshot), capabilities)
         title = notebook.name if notebook.owner == LOCAL else f"{notebook.owner}/{notebook.name}"
         return snapshot, await self._snapshots.write_out(title, name, text)

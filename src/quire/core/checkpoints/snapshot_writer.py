@@ -66,7 +66,7 @@ class SnapshotWriter:
                 return snapshot
         return None
 
-    async def save_all_of(self, notebook: Notebook) -> bool:
+    async def save_completely(self, notebook: Notebook) -> bool:
         """Save the current state. Returns whether a restore loses nothing: no variable, thread or child process."""
         snapshot = await self.ensure_saved(notebook)
         source = await self._checkpointer.snapshot_source(notebook) if snapshot is not None else None

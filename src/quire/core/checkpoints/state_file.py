@@ -14,7 +14,7 @@ from quire.core.model import Notebook, Run, Snapshot
 VERSION = 1
 
 
-def dumps(
+def to_json(
     notebook: Notebook, snapshot: Snapshot, runs: list[Run], values: dict[str, Any], capabilities: list[Capability]
 ) -> str:
     """`values` are those that JSON can say, by name; of the rest it says what it is and which snapshot has it."""
@@ -43,7 +43,7 @@ def dumps(
     return json.dumps(state, indent=2, ensure_ascii=False) + "\n"
 
 
-def as_code(text: str) -> str:
+def to_code(text: str) -> str:
     """Source that makes what such a file says again: imports, functions, plain values. Raises InvalidRequest."""
     try:
         state = json.loads(text)

@@ -52,7 +52,7 @@ class Timeline:
         self._feed = feed
         self._start_soon = start_soon
 
-    async def keep(self, notebook: Notebook, name: str) -> RunId:
+    async def name_checkpoint(self, notebook: Notebook, name: str) -> RunId:
         """Name the current state, for `rollback`. Named checkpoints are dropped last."""
         check_states(notebook)
         check_name(name, what="checkpoint")
@@ -73,7 +73,7 @@ class Timeline:
             result = await self._go_to(slot, kernel, await self._resolver.resolve(slot, kernel, to))
             if not result.already:
                 slot.notice = ""  # about the state that was left
-        self._start_soon(self._checkpointer.take_after_answer, notebook)  # the rollback used up the checkpoint
+        self._start_soon(self._checkpointer.lock_and_take, notebook)  # the rollback used up the checkpoint
         self._feed.tell(Change(notebook=notebook))
         return result
 

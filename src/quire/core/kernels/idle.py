@@ -45,7 +45,7 @@ class Hibernator:
         lineage = self._slots.lineage(notebook)
         head = lineage.head if lineage is not None else None
         try:
-            if self._writer is None or not await self._writer.save_all_of(notebook):
+            if self._writer is None or not await self._writer.save_completely(notebook):
                 return False
         except QuireError as error:
             log.warning("putting the kernel of notebook %r to sleep: %s", notebook.name, error)

@@ -50,12 +50,12 @@ class KernelRecovery:
             slot.lineage.move_to(name)
             return RecoveryResult(
                 restored=True,
-                lost=tuple(lost),
+                lost_runs=tuple(lost),
                 lost_cells=await self._mark_lost_runs(slot, lost),
-                broken=report.lost,
-                hostile=report.quality == "hostile",
+                missing=report.lost,
+                is_hostile=report.quality == "hostile",
                 why=why,
-                emptied=name == START and slot.notebook.document is not None,  # others use its kernel, too
+                is_emptied=name == START and slot.notebook.document is not None,  # others use its kernel, too
             )
 
     async def _load_newer(self, slot: KernelSlot, kernel: Kernel, lost: list[RunId]) -> RecoveryResult | None:
@@ -73,9 +73,9 @@ class KernelRecovery:
         slot.lineage.move_to(snapshot.run)
         return RecoveryResult(
             restored=True,
-            lost=tuple(still_lost),
+            lost_runs=tuple(still_lost),
             lost_cells=await self._mark_lost_runs(slot, still_lost),
-            broken=tuple(loss.name for loss, _ in state.lost),
+            missing=tuple(loss.name for loss, _ in state.lost),
             why="there is none after it, live or on disk",
         )
 
@@ -101,7 +101,9 @@ class KernelRecovery:
             slot.notice = ""
             if recovered is not None and not recovered.restored:
                 raise
-            lost = f" but for the last {len(recovered.lost)}" if recovered is not None and recovered.lost else ""
+            lost = (
+                f" but for the last {len(recovered.lost_runs)}" if recovered is not None and recovered.lost_runs else ""
+            )
             raise OperationFailed(f"{error} The namespace is as it was before this call{lost}.") from error
 
     async def load(self, slot: KernelSlot, kernel: Kernel, snapshot: Snapshot) -> RestoredState:

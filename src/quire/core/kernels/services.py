@@ -63,7 +63,7 @@ def build(
     restorer = SnapshotRestorer(snapshots, store) if snapshots is not None else None
     recovery = KernelRecovery(slots, store, restorer)
     checkpointer = Checkpointer(slots, runtimes, recovery)
-    max_bytes = config.autosave.most_bytes
+    max_bytes = config.autosave.max_bytes
     writer = SnapshotWriter(snapshots, slots, checkpointer, max_bytes) if snapshots is not None else None
     hibernator = Hibernator(slots, writer, config.idle)
     admission = KernelAdmission(slots, hibernator.hibernate, config.quotas)

@@ -69,11 +69,11 @@ class KernelSlot:
 class RecoveryResult:
     """What became of a namespace whose process ended."""
 
-    restored: bool  # it is as it was before the run, except for `lost`
-    lost: tuple[RunId, ...] = ()  # earlier runs without a checkpoint: their effects are gone too
+    restored: bool  # it is as it was before the run, except for `lost_runs`
+    lost_runs: tuple[RunId, ...] = ()  # earlier runs without a checkpoint: their effects are gone too
     lost_cells: tuple[int, ...] = ()  # the numbers of their cells
-    broken: tuple[str, ...] = ()  # what the restored namespace does not have
-    hostile: bool = False  # it uses a library that works in fresh kernels only
+    missing: tuple[str, ...] = ()  # what the restored namespace does not have
+    is_hostile: bool = False  # it uses a library that works in fresh kernels only
     why: str = ""  # there was no newer checkpoint
-    emptied: bool = False  # all variables are gone, also those made by others
+    is_emptied: bool = False  # all variables are gone, also those made by others
     next_kernel: NextKernel = "saved"

@@ -65,33 +65,33 @@ def restored(recovered: RecoveryResult) -> str:
     """What became of the namespace when it was put back to before a run."""
     if not recovered.restored:
         return f"The kernel is gone ({recovered.why}){_FOLLOWS[recovered.next_kernel]}."
-    if recovered.emptied:
+    if recovered.is_emptied:
         lost = recovered.lost_cells
         cells = f"cell{'s' * (len(lost) > 1)} {', '.join(map(str, lost))}" if lost else ""
         again = f"Run again: {cells}." if cells else "Run the cells again whose variables are needed."
         return f"All variables of the kernel are gone, whoever made them. {again}"
     said = "Variables are as they were before this cell."
-    if recovered.lost:
+    if recovered.lost_runs:
         cells = ", ".join(map(str, recovered.lost_cells)) or "deleted since"
-        many = f"the last {len(recovered.lost)} runs" if len(recovered.lost) > 1 else "the run"
+        many = f"the last {len(recovered.lost_runs)} runs" if len(recovered.lost_runs) > 1 else "the run"
         why = recovered.why or "none could be taken"
         said = (
             f"What {many} before it did is gone too: there was no checkpoint, {why}. "
-            f"Run again: cell{'s' * (len(recovered.lost) > 1)} {cells}."
+            f"Run again: cell{'s' * (len(recovered.lost_runs) > 1)} {cells}."
         )
-    if recovered.broken:
-        said += f" Not restored: {', '.join(recovered.broken)}."
-    if recovered.hostile:
+    if recovered.missing:
+        said += f" Not restored: {', '.join(recovered.missing)}."
+    if recovered.is_hostile:
         said += " To use it again, call reset and run the cells again."
     return said
 
 
 def revived(recovered: RecoveryResult) -> str:
     """The same of a kernel that died while nothing ran."""
-    if recovered.emptied:
+    if recovered.is_emptied:
         return f"The kernel died between two runs and was restarted. {restored(recovered)}"
     said = "The kernel's process died between two runs and was restored."
-    if recovered.lost:
+    if recovered.lost_runs:
         again = ", ".join(map(str, recovered.lost_cells)) or "deleted since"
         said += f" Some of what ran is gone, since there was no checkpoint. Run again: cells {again}."
     return said

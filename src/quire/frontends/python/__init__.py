@@ -128,7 +128,7 @@ class Notebook:
 
     async def keep(self, name: str) -> None:
         """Give the state it is in now a name; named checkpoints are dropped last."""
-        await self._app.timeline.keep(self._data, name)
+        await self._app.timeline.name_checkpoint(self._data, name)
 
     async def rollback(self, to: str | int) -> RollbackResult:
         """To after a cell, "before" a cell, a checkpoint, a name given by keep, or "start"."""

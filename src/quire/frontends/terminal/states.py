@@ -76,7 +76,7 @@ async def restore_file(app: App, name: str, file: Path, *, trust: bool) -> int:
         text = await anyio.Path(file).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidRequest(f"{file} cannot be read: {error}.") from error
-    code = state_file.as_code(text)
+    code = state_file.to_code(text)
     if not trust:
         raise InvalidRequest(f"{file} is code that would be run. Read it; if you trust it, call again with --trust.")
     return await commands.execute(app, name, code, None)
