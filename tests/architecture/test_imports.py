@@ -29,8 +29,8 @@ FOLDERS = {
     "clients": Allowed(ours=("quire.clients",), libraries=JUPYTER),
     "wire": Allowed(ours=("quire.systems", "quire.wire")),
     "safe_open": Allowed(ours=("quire.safe_open", "quire.systems")),
-    "walls": Allowed(ours=("quire.walls",)),
-    "worker": Allowed(ours=("quire.walls", "quire.wire", "quire.worker"), inside_functions=LATE),
+    "os_sandbox": Allowed(ours=("quire.os_sandbox",)),
+    "worker": Allowed(ours=("quire.os_sandbox", "quire.wire", "quire.worker"), inside_functions=LATE),
     "worker/ipython": Allowed(
         ours=("quire.wire", "quire.worker"), libraries=frozenset({"IPython", "traitlets"}), inside_functions=LATE
     ),

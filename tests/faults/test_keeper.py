@@ -788,7 +788,7 @@ async def cut_off(client: Client[Any]) -> AsyncIterator[Client[Any]]:
 
 KEEPER = """
 from quire.wire import packets
-from quire.worker.keeper import Keeper
+from quire.worker.processes.supervisor import Keeper
 
 server, control = packets.pair()
 keeper = Keeper(control)
@@ -807,7 +807,7 @@ def test_an_order_and_news_that_are_ready_together_do_not_stop_the_keeper() -> N
 WAKING = """
 import os, select, signal
 from quire.wire import packets
-from quire.worker import keeper as keepers
+from quire.worker.processes import supervisor as keepers
 
 server, control = packets.pair()
 keeper = keepers.Keeper(control)
@@ -822,7 +822,7 @@ def descendants(root, spare):
     told.append(bool(select.select([server], [], [], 0)[0]))
     return []
 
-keepers.processes.descendants = descendants
+keepers.process_tree.descendants = descendants
 packets.send(server, {"do": "wake", "name": "a"})
 keeper._on_order()
 os.kill(pid, signal.SIGKILL)

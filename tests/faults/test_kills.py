@@ -24,7 +24,7 @@ from fastmcp import Client
 from quire.core.model import LOCAL, Blob, OutputType, Run
 from quire.stores.blobs import FileBlobs
 from quire.stores.sql import SqlStore
-from quire.worker.checkpoints import LIVE
+from quire.worker.processes.checkpoints import LIVE
 from tests.support.processes import alive, server_of
 from tests.support.servers import NO_SANDBOX, call, stdio_client, text
 from tests.support.waiting import DEADLINE, wait_until

@@ -16,7 +16,7 @@ import quire
 from quire.core.errors import InvalidRequest, NotFound
 from quire.core.model import CellState
 from quire.frontends.python import Quire
-from quire.runtimes.python import budget
+from quire.runtimes.python import checkpoint_budget
 from tests.support.crash_state import AS_BEFORE
 from tests.support.notebooks import Book, new_book, waits_for
 from tests.support.processes import alive, here, parent, processes_of
@@ -45,7 +45,7 @@ async def pruned(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clie
 async def embedded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Quire]:
     settings = {"preload": (), "grace": 0.5, "checkpoint_bytes": 100 * 2**20}
     with pytest.MonkeyPatch.context() as patch:  # whatever else runs on this machine
-        patch.setattr(budget, "machine", lambda: budget.Machine(total=2**37, available=2**37))
+        patch.setattr(checkpoint_budget, "machine", lambda: checkpoint_budget.Machine(total=2**37, available=2**37))
         async with quire.open(tmp_path_factory.mktemp("embedded") / "data", **settings) as q:
             yield q
 

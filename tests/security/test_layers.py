@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from quire.walls import landlock, seccomp
+from quire.os_sandbox import landlock, seccomp
 from tests.support.external_programs import missing
 from tests.support.security.children import WHO, own_folder, run, start
 from tests.support.security.working import PROGRAMS, SCIENCE, WORKING

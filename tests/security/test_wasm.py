@@ -246,7 +246,7 @@ async def test_a_call_that_is_never_answered_ends_with_its_run(attacker: Book, n
 async def test_calls_are_not_made_while_nothing_runs(attacker: Book, neighbour: Book, journal: Path) -> None:
     before = heard(journal, "wipe")
     await attacker.run(
-        f"{RAW}from quire.worker import namespace\nold = namespace.describe\n"
+        f"{RAW}from quire.worker.execution import namespace\nold = namespace.describe\n"
         "def describe(found):\n    try: quick.wipe(path='/')\n    except Exception: pass\n    return old(found)\n"
         "namespace.describe = describe"
     )
@@ -286,7 +286,9 @@ async def test_what_code_does_to_the_language_is_done_to_itself(attacker: Book, 
 
 
 @PYTHON
-@pytest.mark.parametrize("what", ["builtins", "sys", "os", "io", "json", "quire.wire.texts", "quire.worker.namespace"])
+@pytest.mark.parametrize(
+    "what", ["builtins", "sys", "os", "io", "json", "quire.wire.texts", "quire.worker.execution.namespace"]
+)
 async def test_what_code_does_to_modules_is_undone_with_a_rollback(attacker: Book, neighbour: Book, what: str) -> None:
     spoil = f"import importlib\nfound = vars(importlib.import_module({what!r}))\n"
     spoil += "for name in list(found): found[name] = None"

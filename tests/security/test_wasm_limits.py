@@ -263,7 +263,7 @@ async def test_guests_that_end_leave_nothing_in_their_host(attacker: Book, neigh
 async def test_what_is_said_when_nothing_runs_is_not_gathered_for_ever(attacker: Book, neighbour: Book) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     await attacker.run(
-        f"{RAW}from quire.wire import messages, texts\nfrom quire.worker import namespace\n"
+        f"{RAW}from quire.wire import messages, texts\nfrom quire.worker.execution import namespace\n"
         "said = texts.dump(messages.Printed(stream='stdout', data=b'x' * 1_000_000))\n"
         "def flood(*given):\n    while True: wit_world.host(said)\n"
         "namespace.describe = flood",

@@ -13,7 +13,7 @@ from quire.wire import frames, relay
 from quire.wire.relay import Called, GivenUp, Refused, Returned
 from quire.worker.capabilities.known import Known
 from quire.worker.capabilities.relay import Relay
-from quire.worker.interrupts import Interrupts
+from quire.worker.execution.interrupts import Interrupts
 
 DEADLINE = 30.0
 

@@ -117,9 +117,9 @@ IN_MEMORY: dict[str, Any] = {"snapshot_interval": 0, "auto_save": 0, "auto_resto
 
 ROOMY = """
 from quire.cli import main
-from quire.runtimes.python import budget
+from quire.runtimes.python import checkpoint_budget
 
-budget.machine = lambda: budget.Machine(total=2**37, available=2**37)
+checkpoint_budget.machine = lambda: checkpoint_budget.Machine(total=2**37, available=2**37)
 main()
 """
 """A server that believes its machine has plenty of memory, whatever else runs there: no checkpoint goes for that."""

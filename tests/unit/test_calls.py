@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
-from quire.runtimes.python.calls import Calls
+from quire.runtimes.python.capability_calls import Calls
 from quire.wire import frames, relay
 from quire.wire.relay import Answer, Called, Refused, Returned
 

@@ -19,8 +19,8 @@ from typing import Any, Literal
 import pytest
 
 from quire.wire.relay import Called
-from quire.worker import namespace as namespaces
 from quire.worker.capabilities.errors import CapabilityGone, ToolError
+from quire.worker.execution import namespace as namespaces
 from tests.support.relay_server import MAIL, SAY, SEARCH, Book
 
 

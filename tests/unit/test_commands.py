@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from quire.worker import scripts
-from quire.worker.commands import getoutput, system
+from quire.worker.shell import scripts
+from quire.worker.shell.commands import getoutput, system
 from tests.support.processes import alive
 from tests.support.waiting import wait_until
 
@@ -130,7 +130,7 @@ def test_it_needs_no_terminals_of_the_machine(tmp_path: Path) -> None:
         "import os, sys\n"
         "def none(): raise OSError('no terminals')\n"
         "os.openpty = none\n"
-        "from quire.worker.commands import system\n"
+        "from quire.worker.shell.commands import system\n"
         "sys.exit(system('echo piped; exit 4'))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

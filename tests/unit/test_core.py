@@ -19,8 +19,8 @@ from quire.core.ports.kernel import START
 from quire.core.runs.active_run import Stop
 from quire.core.runs.outcome import outcome, restored
 from quire.frontends.mcp.notices import addresses
-from quire.runtimes.python.budget import Ledger, Machine
-from quire.runtimes.python.exits import Exit, exit_reason
+from quire.runtimes.python.checkpoint_budget import Ledger, Machine
+from quire.runtimes.python.exit_reason import Exit, exit_reason
 from quire.wire.messages import Finished
 
 LIMITS = Limits(

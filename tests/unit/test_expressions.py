@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from quire.worker import event_loop
-from quire.worker.evaluation import Evaluation
+from quire.worker.execution import event_loop
+from quire.worker.execution.evaluation import Evaluation
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 SETUP = """
 import os, signal
-from quire.worker.fork_interrupts import ForkInterrupts
+from quire.worker.processes.fork_interrupts import ForkInterrupts
 
 sent = 0
 copies = ForkInterrupts(lambda: sent)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from quire.worker import distributions, packages
-from quire.worker.errors import raised
-from quire.worker.hints import hint
+from quire.worker.environment import distributions, packages
+from quire.worker.execution.errors import raised
+from quire.worker.execution.hints import hint
 
 
 def failed(code: str, **names: Any) -> BaseException:
@@ -123,7 +123,7 @@ def test_a_missing_module_that_is_no_slip_of_a_finger_names_how_to_install_it_to
     module: str, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(packages, "not_granted", [])
-    monkeypatch.setattr("quire.worker.pip._has_installer", lambda: True)
+    monkeypatch.setattr("quire.worker.environment.pip._has_installer", lambda: True)
     assert hint(failed(f"import {module}")) == says
 
 
@@ -165,7 +165,7 @@ def test_a_missing_module_names_its_package_and_whether_it_can_be_installed(
     for variable in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "PIP_INDEX_URL"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(packages, "not_granted", not_granted)
-    monkeypatch.setattr("quire.worker.pip._has_installer", lambda: installer)
+    monkeypatch.setattr("quire.worker.environment.pip._has_installer", lambda: installer)
     assert hint(failed(f"import {module}")).startswith(says)
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from quire.worker import history
-from quire.worker.history import History, is_ours
+from quire.worker.execution import history
+from quire.worker.execution.history import History, is_ours
 
 
 class Kernel:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from quire.worker import event_loop
-from quire.worker.interrupts import Interrupts
+from quire.worker.execution import event_loop
+from quire.worker.execution.interrupts import Interrupts
 from tests.support.relay_server import DEADLINE, Pair, echo
 
 _TRACED = ("asyncio", "selectors", "quire")

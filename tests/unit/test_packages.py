@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from quire.worker import packages
+from quire.worker.environment import packages
 
 NAMES = ("PIP_RETRIES", "PIP_DISABLE_PIP_VERSION_CHECK", "UV_HTTP_RETRIES")
 INDEX = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "PIP_INDEX_URL")

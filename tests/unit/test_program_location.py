@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from quire.worker import errors, loop
+from quire.worker import loop
+from quire.worker.execution import errors
 
 STANDARD = "/opt/all-packages/python/lib/python3.11"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from quire.walls import seccomp
+from quire.os_sandbox import seccomp
 
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 I386 = 0x40000003

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from quire.worker import tables
+from quire.worker.output import tables
 from tests.support.external_programs import missing
 
 LIBRARIES = ("pandas", "polars", "pyarrow")

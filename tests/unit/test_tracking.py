@@ -7,7 +7,7 @@ import contextlib
 import weakref
 from typing import Any
 
-from quire.worker.tracking import Makers, bound_names, imports_and_functions
+from quire.worker.execution.tracking import Makers, bound_names, imports_and_functions
 
 
 class Book:

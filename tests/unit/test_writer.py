@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from quire.core.errors import OperationFailed
+from quire.os_sandbox import seccomp
 from quire.stores.sqlite import connect
 from quire.stores.writer import SqliteWriter
-from quire.walls import seccomp
 from tests.support.waiting import DEADLINE
 
 _LARGE = 5_000_000  # bytes
@@ -170,7 +170,7 @@ from pathlib import Path
 
 from quire.core.errors import Failed
 from quire.stores.writer import SqliteWriter
-from quire.walls import libc, seccomp
+from quire.os_sandbox import libc, seccomp
 
 FSYNC, FDATASYNC = (74, 75) if platform.machine() == "x86_64" else (82, 83)
 FILTER = [

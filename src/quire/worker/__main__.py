@@ -14,7 +14,7 @@ def load() -> None:
     house = types.ModuleType("quire")
     house.__path__ = [str(pathlib.Path(__file__).resolve().parent.parent)]
     sys.modules["quire"] = house
-    from quire.worker import zygote
+    from quire.worker.processes import zygote
 
     del sys.modules["quire"]
     zygote.main(sys.argv[1:]) if sys.argv[1] != "afresh" else zygote.go_on(sys.argv[2])

@@ -26,7 +26,7 @@ from typing import Any
 
 from quire.wire import frames, packets
 from quire.wire.messages import INTERRUPTS_BYTES, Printed
-from quire.worker.interrupts import Interrupts
+from quire.worker.execution.interrupts import Interrupts
 
 _CHUNK = 1 << 20
 _STARTS_CHILD = ("subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.posix_spawn")

@@ -38,33 +38,23 @@ from quire.wire.messages import (
     Run,
     Value,
 )
-from quire.worker import (
-    afresh,
-    census,
-    environment,
-    event_loop,
-    namespace,
-    network,
-    packages,
-    processes,
-    repairs,
-    reserve,
-    tables,
-    unsharing,
-)
 from quire.worker import channel as channels
 from quire.worker.capabilities.known import Known
-from quire.worker.checkpoints import LIVE, Checkpoints
-from quire.worker.errors import CpuTimeExceeded, InputNotAvailable, raised
-from quire.worker.executor import Executor
-from quire.worker.fork_interrupts import ForkInterrupts
-from quire.worker.history import is_ours
-from quire.worker.interrupts import Interrupts
-from quire.worker.keeper import Live
+from quire.worker.environment import blocked_hosts, hidden_variables, packages
+from quire.worker.execution import event_loop, memory_reserve, namespace
+from quire.worker.execution.errors import CpuTimeExceeded, InputNotAvailable, raised
+from quire.worker.execution.executor import Executor
+from quire.worker.execution.history import is_ours
+from quire.worker.execution.interrupts import Interrupts
+from quire.worker.execution.tracking import Makers
+from quire.worker.output import tables
+from quire.worker.processes import after_fork, copy_on_write, fork_report, process_tree, venv_exec
+from quire.worker.processes.checkpoints import LIVE, Checkpoints
+from quire.worker.processes.fork_interrupts import ForkInterrupts
+from quire.worker.processes.supervisor import Live
 from quire.worker.sandbox import apply
 from quire.worker.snapshot import reader, surroundings, writer
 from quire.worker.snapshot.pages import Watch
-from quire.worker.tracking import Makers
 
 _FEW = 2  # checkpoints of a notebook that is only begun: it may stay idle, and then its pages stay shared
 
@@ -73,7 +63,7 @@ def live(begin: Live, enter: Enter | None = None) -> None:
     """Be a kernel's live process: answer requests until the parent closes the socket; with `enter`, one that has
     taken another's place after the first of them."""
     quiet_stdin()
-    processes.oom_score("self", LIVE)
+    process_tree.oom_score("self", LIVE)
     sys.path.insert(_after_standard(), "")
     sys.argv = [""]
     _reseed()
@@ -103,7 +93,7 @@ class _Worker:
         self._taken = 0  # checkpoints
         self._inside = False  # where it was told to work
         self._trees: list[int] = []  # folders to mount there
-        self._attempts = network.Attempts()
+        self._attempts = blocked_hosts.Attempts()
         self._questions = 0
         self._cpu_seconds = 0.0
         self._decoder = frames.Decoder(messages.REQUESTS)
@@ -156,10 +146,10 @@ class _Worker:
     def _checkpoint(self, name: str) -> bool:
         """True in a copy, once it is woken: it has the original's place, and another parent's ear."""
         begun = time.thread_time()  # work, not waiting: a busy machine does not make it dear
-        why, loop, found = "", repairs.current_loop(), census.Census()
+        why, loop, found = "", after_fork.current_loop(), fork_report.Census()
         ours = self._channel.descriptors + self._descriptors.kept + self._known.relay.descriptors
         self._taken += 1
-        pages = unsharing.written_pages() if self._taken > _FEW else []
+        pages = copy_on_write.written_pages() if self._taken > _FEW else []
         try:
             found = self._checkpoints.census(ours)
             descriptors = self._checkpoints.take(name, found, self._leave)
@@ -176,12 +166,12 @@ class _Worker:
                     seconds=time.thread_time() - begun,
                 )
             )
-            unsharing.copy_pages(pages)
+            copy_on_write.copy_pages(pages)
             return False
         self._known.relay.forget_loops()
         self._channel.connect(descriptors[: channels.RELAY])
         self._descriptors = channels.Descriptors()
-        repairs.after_waking(loop)
+        after_fork.after_waking(loop)
         self._known.relay.connect(descriptors[channels.RELAY])
         return True
 
@@ -199,7 +189,7 @@ class _Worker:
             case Run():
                 self._run(request)
             case Offer(catalog=catalog, hidden=hidden):
-                environment.forget(hidden)
+                hidden_variables.forget(hidden)
                 self._known.apply(catalog)
             case Inspect():
                 variables, functions = namespace.describe(self._executor.namespace)
@@ -219,8 +209,8 @@ class _Worker:
                 apply.apply(request.sandbox, self._trees)
             os.chdir(request.workspace)
             if request.venv:
-                afresh.begin(request, self._all_descriptors(), *self._checkpoints.way)
-        except (apply.LayerFailed, afresh.NotMade, OSError) as error:
+                venv_exec.begin(request, self._all_descriptors(), *self._checkpoints.way)
+        except (apply.LayerFailed, venv_exec.NotMade, OSError) as error:
             why = str(error)
         self._inside = not why
         if not why:
@@ -241,7 +231,7 @@ class _Worker:
             self._channel.audited.update(self._attempts.watched)
         if request.memory:
             resource.setrlimit(resource.RLIMIT_DATA, (request.memory, request.memory))
-            reserve.limited = True
+            memory_reserve.limited = True
         self._cpu_seconds = request.cpu
         self._executor.ipython = request.ipython
         self._executor.history.folders[:] = [pathlib.Path(request.workspace)]

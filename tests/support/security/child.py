@@ -6,7 +6,7 @@ import errno
 import os
 from typing import Any
 
-from quire.walls import libc, privileges
+from quire.os_sandbox import libc, privileges
 
 NOBODY = 65534
 READ_ALL = 1 << 2  # CAP_DAC_READ_SEARCH, so that nobody reaches an interpreter in root's home

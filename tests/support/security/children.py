@@ -21,7 +21,7 @@ WHO = ("root", "user")
 BEGIN = """
 import ctypes, errno, json, os, sys, threading
 from tests.support.security.child import become, tried
-from quire.walls import landlock, libc, privileges, seccomp
+from quire.os_sandbox import landlock, libc, privileges, seccomp
 become({who!r})
 """
 FILTERED = """

@@ -31,7 +31,7 @@ def _is_large(data: bytes, mime: str) -> bool:
 
 
 async def _shrunk(data: bytes, mime: str) -> bytes:
-    pipe, command = asyncio.subprocess.PIPE, (sys.executable, "-m", "quire.worker.shrinking", mime)
+    pipe, command = asyncio.subprocess.PIPE, (sys.executable, "-m", "quire.worker.output.preview_program", mime)
     try:
         process = await asyncio.create_subprocess_exec(
             *command, stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL, env={"PYTHONSAFEPATH": "1"}

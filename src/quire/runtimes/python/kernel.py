@@ -12,11 +12,11 @@ from quire.core.errors import OperationFailed
 from quire.core.model import Died, ForkReport, KernelSpec, Loss, Restored, RunId
 from quire.core.ports.kernel import Relay
 from quire.core.ports.snapshots import Draft, Recipe, Written
-from quire.runtimes.python import budget, writing
-from quire.runtimes.python.keeper import Keeper
-from quire.runtimes.python.live import Live
+from quire.runtimes.python import checkpoint_budget, snapshot_writing
+from quire.runtimes.python.supervisor import Keeper
+from quire.runtimes.python.worker_process import Live
 from quire.runtimes.python.zygote import Zygote
-from quire.runtimes.sandbox.walls import Sandbox, Walls
+from quire.runtimes.sandbox.kernel_sandbox import Sandbox, Walls
 from quire.wire import messages, packets, relay
 from quire.wire.messages import Event
 
@@ -48,10 +48,10 @@ class PythonKernel:
         self._spec: KernelSpec | None = None  # None while nobody has it
         self._branched = False  # as it began, it was somewhere already
         self._ancestors: list[Keeper] = []  # of what it was branched from
-        self._ledger = budget.Ledger()
+        self._ledger = checkpoint_budget.Ledger()
         self._burials: set[asyncio.Task[None]] = set()
         self._watching: asyncio.TimerHandle | None = None
-        self._unwritable: writing.Refused = {}
+        self._unwritable: snapshot_writing.Refused = {}
         self._denied: set[str] | None = None  # hosts the run that is on asked for in vain; None between runs
         walls.hear(self._refused)
 
@@ -203,7 +203,7 @@ class PythonKernel:
     async def checkpoint(self, name: str) -> float | str:
         """Take one; the seconds of work it took, or why there is none."""
         assert self._spec is not None
-        if not budget.machine().room_beside(budget.size_of(self._live.pid)):
+        if not checkpoint_budget.machine().room_beside(checkpoint_budget.size_of(self._live.pid)):
             self._keeper.drop(list(self._keeper.kept))  # they would grow with every change
             return "this machine has too little memory left for a second copy of the namespace"
         try:
@@ -225,7 +225,7 @@ class PythonKernel:
         """Drop the oldest checkpoints, named ones last, until the rest fit the notebook's budget."""
         assert self._spec is not None
         keeper, ledger = self._keeper, self._ledger
-        allowed = budget.machine().share(self._spec.checkpoint_bytes)
+        allowed = checkpoint_budget.machine().share(self._spec.checkpoint_bytes)
         if ledger.doubtful(allowed, named):
             ledger.weighed(*await keeper.weigh())
         surplus = ledger.surplus(allowed, named)
@@ -238,7 +238,7 @@ class PythonKernel:
 
     def memory(self) -> int:
         """Bytes of its own that the live process holds, and what its checkpoints are guessed or weighed to."""
-        return budget.size_of(self._live.pid) + self._ledger.held(self._keeper.kept)
+        return checkpoint_budget.size_of(self._live.pid) + self._ledger.held(self._keeper.kept)
 
     async def restore(self, name: str) -> None:
         """Wake a checkpoint into the live process's place; "" is the kernel as it began. Raises OperationFailed."""
@@ -278,7 +278,7 @@ class PythonKernel:
         if name not in self._keeper.kept:
             raise OperationFailed("That checkpoint is not kept any more.")
         order = {"name": name, "base": base, "limit": limit, "values": values}
-        return await writing.write(self._keeper, order, draft, self._unwritable)
+        return await snapshot_writing.write(self._keeper, order, draft, self._unwritable)
 
     async def load(self, recipe: Recipe) -> Restored:
         """Start a fresh process and load a snapshot. If that raises OperationFailed, the process is fresh."""

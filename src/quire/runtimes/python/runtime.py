@@ -21,8 +21,8 @@ from quire.runtimes.python import zygote as zygotes
 from quire.runtimes.python.kernel import VENV, PythonKernel
 from quire.runtimes.python.zygote import Zygote
 from quire.runtimes.sandbox.cgroups import Cgroups
+from quire.runtimes.sandbox.kernel_sandbox import Sandbox
 from quire.runtimes.sandbox.plan import Machine, plan
-from quire.runtimes.sandbox.walls import Sandbox
 
 _log = logging.getLogger(__name__)
 

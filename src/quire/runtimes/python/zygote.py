@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from quire.core.errors import OperationFailed
-from quire.runtimes.python.keeper import Keeper
-from quire.runtimes.python.killed import wait_killed
+from quire.runtimes.python.kill_wait import wait_killed
+from quire.runtimes.python.supervisor import Keeper
 from quire.wire import packets
 
 _WORKER = Path(__file__).parents[2] / "worker" / "__main__.py"
@@ -80,7 +80,7 @@ class Zygote:
                     [python, "-P", str(_WORKER), str(theirs.fileno()), str(os.getpid()), ipython, *preload],
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
-                    start_new_session=True,  # all kernels are one group to the scheduler, see worker/zygote.py
+                    start_new_session=True,  # one scheduler group, see worker/processes/zygote.py
                     stdout=2,  # stdout may be the MCP stream
                     env=environ,
                 )

@@ -11,7 +11,7 @@ from quire.worker.capabilities.catalog import Caps
 from quire.worker.capabilities.native import Native, Registry
 from quire.worker.capabilities.relay import Relay
 from quire.worker.capabilities.stubs import Capability
-from quire.worker.interrupts import Interrupts
+from quire.worker.execution.interrupts import Interrupts
 
 _REAL = frozenset(vars(builtins)) | {"get_ipython", "display", "In", "Out", "exit", "quit"}
 

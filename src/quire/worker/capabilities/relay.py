@@ -23,7 +23,7 @@ from quire.wire.relay import Answer, Called, GivenUp, Refused, Returned
 from quire.worker.capabilities import errors
 from quire.worker.capabilities.errors import CapabilityGone, ToolError
 from quire.worker.channel import lifted
-from quire.worker.interrupts import Interrupts
+from quire.worker.execution.interrupts import Interrupts
 
 _CHUNK = 1 << 20
 _GLANCE = 0.5  # seconds: an interrupt that comes just before a wait is seen after it

@@ -7,7 +7,7 @@ import types
 import typing
 from typing import Any, Literal, Union, get_args, get_origin
 
-from quire.worker.namespace import as_json
+from quire.worker.execution.namespace import as_json
 
 _PLAIN: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 _DESCRIPTION = 2_000  # characters

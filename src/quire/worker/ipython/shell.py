@@ -26,9 +26,10 @@ from traitlets import Any as AnyTrait
 from traitlets import Type
 from traitlets.config import Config
 
-from quire.worker import commands, pip, scripts
-from quire.worker.display import Display
-from quire.worker.history import History
+from quire.worker.environment import pip
+from quire.worker.execution.history import History
+from quire.worker.output.display import Display
+from quire.worker.shell import commands, scripts
 
 _Base: Any = InteractiveShell  # its types say None of what is always there
 

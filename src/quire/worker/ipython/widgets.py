@@ -11,9 +11,9 @@ import json
 import sys
 from typing import Any
 
-from quire.worker import display as displays
-from quire.worker import imports
-from quire.worker.display import WIDGET, Catcher, Display
+from quire.worker.output import display as displays
+from quire.worker.output.display import WIDGET, Catcher, Display
+from quire.worker.shell import import_hooks
 
 STATE = "application/vnd.quire.widget-state+json"
 _SHOWN = 200  # widgets whose state is followed
@@ -21,7 +21,7 @@ _SHOWN = 200  # widgets whose state is followed
 
 def begin(shows: Display) -> None:
     """Be there for widgets, once somebody imports what they are made with."""
-    imports.after("comm", lambda module: _Widgets(shows).take_over(module))
+    import_hooks.after("comm", lambda module: _Widgets(shows).take_over(module))
 
 
 class _Widgets:

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from quire.walls import landlock, privileges, seccomp
+from quire.os_sandbox import landlock, privileges, seccomp
 from quire.worker.sandbox import root
 
 _SHARED = ("/tmp", "/dev/shm", "/dev", "/proc")  # may be written where the root is the process's own

@@ -14,7 +14,7 @@ import socket
 import struct
 from dataclasses import dataclass
 
-from quire.worker import processes
+from quire.worker.processes import process_tree
 from quire.worker.sandbox import system
 
 _FIRST_UID = 0x4000_0000  # of those we give out: far beyond what any system gives its users
@@ -35,7 +35,7 @@ def fork(*, own_uid: bool) -> Apart | None:
     """Fork a process apart; None in it. With `own_uid`, for root, it is a user that nobody else is. Raises OSError."""
     uid, gid = os.getuid(), os.getgid()
     mapped, let_go = os.pipe2(os.O_CLOEXEC)
-    pid = processes.fork_into(system.NEWUSER | _INNER)
+    pid = process_tree.fork_into(system.NEWUSER | _INNER)
     if pid == 0:
         os.close(let_go)
         if not os.read(mapped, 1):

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
-from quire.walls import landlock, seccomp
+from quire.os_sandbox import landlock, seccomp
 from quire.worker.sandbox import namespaces, root, system
 
 

@@ -12,7 +12,7 @@ import sys
 import threading
 from typing import Any
 
-from quire.worker import event_loop
+from quire.worker.execution import event_loop
 from quire.worker.snapshot import tombstones
 from quire.worker.snapshot.reducers import (
     Context,

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from quire.wire.chunks import SIZE
-from quire.worker import processes
+from quire.worker.processes import process_tree
 
 _LARGE = 1 << 20  # bytes: smaller ones are hashed in no time
 _MOST = 8 << 30  # bytes watched in all: to look at more would take the next cell's time
@@ -66,7 +66,7 @@ class Watch:
         """The fork that follows makes this copy."""
         self._look()
         self._looked = True
-        hidden = bool(processes.children(os.getpid())) if self._watched else False  # one may share what was written
+        hidden = bool(process_tree.children(os.getpid())) if self._watched else False  # one may share what was written
         found: dict[int, Any] = {}
         room = _MOST
         for owner in _owners(namespace):

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from quire.wire.gathering import gather, segments_of
-from quire.worker import history
 from quire.worker.capabilities import native
+from quire.worker.execution import history
 from quire.worker.snapshot import shared_modules, stream, surroundings, tombstones
 from quire.worker.snapshot.stream import Lost
 

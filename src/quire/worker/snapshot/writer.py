@@ -25,12 +25,13 @@ from typing import Any, NoReturn
 from quire.wire import chunks, packets
 from quire.wire.chunks import Manifest, Whole
 from quire.wire.cutting import Cutter, read_whole
-from quire.worker import history, processes
-from quire.worker import namespace as namespaces
+from quire.worker.execution import history
+from quire.worker.execution import namespace as namespaces
+from quire.worker.execution.tracking import Makers
+from quire.worker.processes import process_tree
 from quire.worker.snapshot import files, stream, surroundings, tombstones
 from quire.worker.snapshot.pages import Watch
 from quire.worker.snapshot.stream import Dumped, Lost
-from quire.worker.tracking import Makers
 
 SPOT = 1024  # bytes of the file that says where the writer is
 _NICE = 5  # how far it stands back behind the next cell
@@ -82,7 +83,7 @@ def _settle() -> None:
     gc.disable()
     for number in (signal.SIGINT, signal.SIGALRM, signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, signal.SIG_DFL if number != signal.SIGINT else signal.SIG_IGN)
-    processes.oom_score("self", 1000)
+    process_tree.oom_score("self", 1000)
     with contextlib.suppress(OSError):
         os.nice(_NICE)
 
@@ -221,7 +222,7 @@ class _Draft:
             said = self._hear(hear)
         finally:
             os.close(hear)
-            processes.kill(pid)
+            process_tree.kill(pid)
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, 0)
         return [Lost(*each) for each in said["lost"]], said["seconds"]

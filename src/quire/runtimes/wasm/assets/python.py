@@ -25,14 +25,17 @@ _OURS = Path(__file__).parents[3]  # the package itself
 _GUEST = _OURS / "runtimes" / "wasm" / "guest"
 _WIRE = "__init__ frames messages relay schemas searching texts tools"
 _WORKER = """
-    __init__ commands debugger display distributions errors evaluation event_loop executor hints history imports
-    interrupts namespace packages pip previews reserve scripts shells tables tracking
+    __init__ environment/__init__ environment/distributions environment/packages environment/pip execution/__init__
+    execution/debugger execution/errors execution/evaluation execution/event_loop execution/executor execution/hints
+    execution/history execution/interrupts execution/memory_reserve execution/namespace execution/tracking
+    output/__init__ output/display output/previews output/tables shell/__init__ shell/commands shell/import_hooks
+    shell/ipython_loader shell/scripts
 """
 _IN_PLACE = {
-    "commands.py": "worker",
-    "pip.py": "worker",
-    "reserve.py": "worker",
-    "shells.py": "worker",
+    "commands.py": "worker/shell",
+    "pip.py": "worker/environment",
+    "memory_reserve.py": "worker/execution",
+    "ipython_loader.py": "worker/shell",
     "relay.py": "worker/capabilities",
 }
 _ZONES = "zones"  # a file that guest/zones.py reads

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
-from quire.worker import imports
+from quire.worker.shell import import_hooks
 
 _HERE = "Python runs in WebAssembly here"
 _MODULES = {
@@ -44,7 +44,7 @@ def install(has: Callable[[str], bool] = lambda name: False) -> None:
     socket.getaddrinfo = socket.create_server = _no_network
     socket.socketpair = _no_network
     os.system = os.popen = _no_processes
-    imports.after("multiprocessing.process", _without_processes)
+    import_hooks.after("multiprocessing.process", _without_processes)
 
 
 class _Absent(importlib.abc.MetaPathFinder):

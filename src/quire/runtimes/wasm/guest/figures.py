@@ -10,7 +10,7 @@ import io
 import sys
 from typing import Any
 
-from quire.worker.display import Display
+from quire.worker.output.display import Display
 
 shows: Display | None = None
 """Set by the kernel: where a shown figure goes."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
-from quire.worker import errors
+from quire.worker.execution import errors
 
 _METHODS = {
     "text/html": "_repr_html_",

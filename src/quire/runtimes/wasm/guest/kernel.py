@@ -34,12 +34,13 @@ from quire.wire.messages import (
     Run,
     Value,
 )
-from quire.worker import namespace, reserve, tables
 from quire.worker.capabilities import relay
 from quire.worker.capabilities.known import Known
-from quire.worker.errors import InputNotAvailable, raised
-from quire.worker.executor import Executor
-from quire.worker.interrupts import Interrupts
+from quire.worker.execution import memory_reserve, namespace
+from quire.worker.execution.errors import InputNotAvailable, raised
+from quire.worker.execution.executor import Executor
+from quire.worker.execution.interrupts import Interrupts
+from quire.worker.output import tables
 
 _FIRST = (
     "1 + 1",
@@ -83,7 +84,7 @@ class Kernel:
         try:
             return self._answer(request)
         except MemoryError:
-            reserve.spend()
+            memory_reserve.spend()
             if not self._ran:
                 return self._answer(request)
         self._held = ""
@@ -182,7 +183,7 @@ class Kernel:
         news = self._known.news()
         if news is not None:
             self.emit(news)
-        reserve.spend()  # or the next request may not even come in
+        memory_reserve.spend()  # or the next request may not even come in
         held, self._held = self._held, ""
         return f"{len(held)}\n{held}{texts.dump(finished)}"
 

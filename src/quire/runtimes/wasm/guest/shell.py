@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from quire.runtimes.wasm.guest import formatting
-from quire.worker import commands, errors, pip
-from quire.worker.display import Display
+from quire.worker.environment import pip
+from quire.worker.execution import errors
+from quire.worker.output.display import Display
+from quire.worker.shell import commands
 
 _ESCAPED = re.compile(r"(?P<before>[ \t]*(?:[\w.,\[\]'\" \t]+=[ \t]*)?)(?P<mark>%|!)(?P<rest>.*)")
 _HELP = re.compile(r"(?P<before>[ \t]*)(?P<name>[A-Za-z_][\w.]*)\?\??[ \t]*")

@@ -8,7 +8,7 @@ import site
 import sys
 from collections.abc import Callable, Iterable
 
-from quire.walls import landlock, privileges, seccomp
+from quire.os_sandbox import landlock, privileges, seccomp
 
 _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/localtime", "/proc", "/sys/devices/system/cpu")
 _DEVICES = ("/dev/urandom", "/dev/random", "/dev/zero")

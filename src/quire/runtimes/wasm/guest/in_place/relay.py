@@ -11,7 +11,7 @@ from quire.wire.messages import BadMessage, shallow
 from quire.wire.relay import Called, Returned
 from quire.worker.capabilities import errors
 from quire.worker.capabilities.errors import CapabilityGone
-from quire.worker.interrupts import Interrupts
+from quire.worker.execution.interrupts import Interrupts
 
 _CHARS = 16 << 20  # of a call
 

@@ -1,0 +1,38 @@
+"""The shell of a guest's cells, which stands for IPython's."""
+
+from __future__ import annotations
+
+import builtins
+import types
+from collections.abc import Callable
+from typing import Any
+
+from quire.runtimes.wasm.guest.shell import Shell
+from quire.worker.execution.history import History
+from quire.worker.output.display import Display
+
+
+class Shells:
+    """The one of a kernel; `set_up` is told of it."""
+
+    def __init__(
+        self, module: types.ModuleType, display: Display, history: History, set_up: Callable[[Any], None]
+    ) -> None:
+        self._module = module
+        self._history = history
+        self.made = Shell(module.__dict__, display)
+        self._get = self.get  # one object, which cells may compare
+        self.name()
+        set_up(self.made)
+
+    def get(self) -> Shell:
+        """What get_ipython() says."""
+        return self.made
+
+    get_if_possible = get
+
+    def name(self) -> None:
+        """Put back the names that cells know it by, unless a cell has given them to something else."""
+        builtins.get_ipython = self._get  # type: ignore[attr-defined]
+        self._module.__dict__.setdefault("get_ipython", self._get)
+        self._history.put()

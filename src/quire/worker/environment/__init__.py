@@ -1,0 +1,1 @@
+"""What a cell's environment has: packages, pip, variables and reachable hosts."""

@@ -1,0 +1,1 @@
+"""Running a cell: parse, execute, history, errors and interrupts."""

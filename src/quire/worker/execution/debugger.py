@@ -1,0 +1,33 @@
+"""Debuggers stop in code of the user only: a step out of a cell does not lead into the kernel."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+from typing import Any
+
+from quire.worker.execution import errors
+from quire.worker.shell import import_hooks
+
+
+@functools.cache
+def keep_out_of_kernel() -> None:
+    """Every debugger that is made of `bdb`, as pdb and IPython's are, once one is loaded."""
+    import_hooks.after("bdb", _pass_over_kernel)
+
+
+def _pass_over_kernel(bdb: Any) -> None:
+    stop_here = bdb.Bdb.stop_here
+
+    def stop_here_unless_kernel(self: Any, frame: types.FrameType) -> bool:
+        return not frame.f_code.co_filename.startswith(errors.OURS) and bool(stop_here(self, frame))
+
+    bdb.Bdb.stop_here = stop_here_unless_kernel
+
+
+def end_steps() -> None:
+    """A cell has ended: a debugger that still steps would stop in the next one."""
+    trace = sys.gettrace()
+    if trace is not None and any(each.__module__ == "bdb" for each in type(getattr(trace, "__self__", None)).__mro__):
+        sys.settrace(None)

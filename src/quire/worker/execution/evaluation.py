@@ -1,0 +1,154 @@
+"""Running a cell's statements in the namespace: some for their value, some in the event loop."""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import inspect
+import keyword
+import re
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+from quire.wire.messages import Run
+from quire.worker.execution import event_loop
+
+_ATOMS = frozenset((int, float, bool, str, bytes, complex))
+_SHORT = 20  # items of a container that may be said by its repr
+_WIDTH = 75  # characters of one, well within a line
+_WARNS = re.compile(r"""\\[^\n\\'"abfnrtv0-7xNuU]|\bis\s+(?:not\s+)?[\d'"]|[\d'"]\s+is\b|\bassert\s*\(""")
+# neither a statement, which begins with a keyword or has one of these, nor what may be IPython's
+_PLAIN = re.compile(rf"(?!(?:{'|'.join(keyword.kwlist)})\b)[\w'\"(\[{{][^=:;\n\r\\%!?@]*")
+_FUTURES = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
+
+
+class Evaluation:
+    def __init__(self, namespace: dict[str, Any]) -> None:
+        self._namespace = namespace
+        self._futures = 0  # what `from __future__ import` turned on, for all cells after
+
+    def run(self, tree: ast.Module, name: str, mode: str) -> None:
+        """`mode` says which statements' values are shown, as IPython's ast_node_interactivity does."""
+        self._evaluate([self._compiled(part, name) for part in _parts(tree, mode)])
+
+    def run_expression(self, source: str, name: str) -> bool:
+        """Run a cell that is one plain expression, in one step from its text; False where it is not, or may not be."""
+        if _PLAIN.fullmatch(source) is None or _WARNS.search(source) is not None:
+            return False
+        try:
+            code = self._compiled(source, name)
+        except SyntaxError:
+            return False
+        self._evaluate([code])
+        return True
+
+    def _evaluate(self, codes: list[types.CodeType]) -> None:
+        if any(code.co_flags & inspect.CO_COROUTINE for code in codes):
+            event_loop.wait_for(self._awaiting(codes))
+            return
+        for code in codes:
+            eval(code, self._namespace)  # noqa: S307 - the user's own code
+
+    def _compiled(self, part: ast.Module | ast.Interactive | str, name: str) -> types.CodeType:
+        mode = "exec" if isinstance(part, ast.Module) else "single"
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | self._futures
+        code: types.CodeType = compile(part, name, mode, flags, dont_inherit=True)
+        self._futures |= code.co_flags & _FUTURES
+        return code
+
+    async def _awaiting(self, codes: list[types.CodeType]) -> None:
+        for code in codes:
+            value = eval(code, self._namespace)  # noqa: S307 - the user's own code
+            if code.co_flags & inspect.CO_COROUTINE:
+                await value
+
+
+def _parts(tree: ast.Module, mode: str) -> list[ast.Module | ast.Interactive]:
+    """The statements in order: those whose values are shown one by one, the others together."""
+    body = tree.body
+    if not body or mode == "none":
+        return [tree] if body else []
+    if mode == "last_expr_or_assign" and (named := _assigned(body[-1])) is not None:
+        body = [*body, ast.copy_location(ast.fix_missing_locations(ast.Expr(named)), body[-1])]
+        ast.fix_missing_locations(body[-1])
+        mode = "last_expr"
+    if mode == "all":
+        return [ast.Interactive([each]) for each in body]
+    if mode == "last_expr" and not isinstance(body[-1], ast.Expr):
+        return [tree]
+    parts: list[ast.Module | ast.Interactive] = [ast.Interactive([body[-1]])]
+    return [ast.Module(body[:-1], tree.type_ignores), *parts] if len(body) > 1 else parts
+
+
+def _assigned(statement: ast.stmt) -> ast.Name | None:
+    """The name that a statement assigns to."""
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=name)]):
+            return ast.Name(name, ast.Load())
+        case ast.AugAssign(target=ast.Name(id=name)) | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr()):
+            return ast.Name(name, ast.Load())
+    return None
+
+
+def warn_as_ipython(code: str) -> None:
+    """What the compiler warns of is said three times in a notebook: IPython compiles a cell twice to look at it."""
+    if _WARNS.search(code) is not None:
+        for _ in range(2):
+            compile(code, "<>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+
+
+def ends_quietly(tree: ast.Module, code: str) -> bool:
+    """Whether the last thing in a cell, but for comments, is a semicolon: its value is not shown."""
+    if ";" not in code or not tree.body:
+        return False
+    last = tree.body[-1]
+    if last.end_lineno is None or last.end_col_offset is None:
+        return False
+    lines = code.split("\n")[last.end_lineno - 1 :]
+    rest = lines[0].encode("utf-8")[last.end_col_offset :].decode("utf-8", "replace") if lines else ""
+    return rest.lstrip().startswith(";")
+
+
+def simple_text(value: Any, shell: Any) -> str | None:
+    """What a plain value looks like, where its repr is what a shell would say too."""
+    kind = type(value)
+    if kind in _ATOMS:
+        return repr(value) if shell is None or shell.is_plain(kind) else None
+    if kind not in (list, tuple, dict) or len(value) > _SHORT:
+        return None
+    items = [*value, *value.values()] if kind is dict else value
+    kinds = {kind, *map(type, items)}
+    if not kinds - {kind} <= _ATOMS or kind in map(type, items):
+        return None
+    if shell is not None and not all(map(shell.is_plain, kinds)):
+        return None
+    text = repr(value)
+    return text if len(text) <= _WIDTH else None
+
+
+def trigger(shell: Any, event: str, argument: Callable[[], Any] | None = None) -> None:
+    if shell.events.callbacks.get(event):
+        shell.events.trigger(event, *([argument()] if argument is not None else []))
+
+
+def info(code: str) -> Any:
+    """What pre_run_cell tells."""
+    shells = sys.modules.get("IPython.core.interactiveshell")
+    if shells is not None and hasattr(shells, "ExecutionInfo"):
+        return shells.ExecutionInfo(code, True, False, True, None)
+    return types.SimpleNamespace(raw_cell=code, store_history=True, silent=False, shell_futures=True, cell_id=None)
+
+
+def result(run: Run, value: list[Any], error: BaseException | None) -> Any:
+    """What post_run_cell tells."""
+    shells = sys.modules.get("IPython.core.interactiveshell")
+    if shells is not None and hasattr(shells, "ExecutionResult"):
+        told = shells.ExecutionResult(info(run.code))
+    else:
+        told = types.SimpleNamespace(info=info(run.code), error_before_exec=None, success=error is None)
+    told.error_in_exec = error
+    told.execution_count = run.count
+    told.result = value[0] if value else None
+    return told

@@ -1,0 +1,1 @@
+"""What cells show: MIME bundles, image previews and tables."""

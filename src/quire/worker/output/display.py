@@ -1,0 +1,151 @@
+"""What cells show, sent as it is shown: MIME bundles, with what a model needs besides."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable
+from typing import Any
+
+from quire.wire.messages import Bundle, Cleared, Displayed
+from quire.worker.output import tables
+from quire.worker.output.previews import with_preview
+
+NOW = "text/vnd.quire.now"
+"""A widget's text as it is now; its text/plain is from when it was shown."""
+
+_PLAIN = "text/plain"
+_CHARS = 2_000_000  # of a plain text
+_BINARY = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf")
+_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/svg+xml")
+
+
+class Display:
+    """One for a kernel. A widget that shows what is shown inside it puts itself into `catchers`."""
+
+    def __init__(self, emit: Callable[..., None]) -> None:
+        self._emit = emit
+        self.catchers: list[Catcher] = []
+        self.widgets: Callable[[dict[str, Any], str], dict[str, Any]] | None = None
+        self.at_end: Callable[[], None] | None = None  # due when a cell has ended
+        self._number = 0
+
+    def publish(
+        self,
+        data: dict[str, Any],
+        metadata: dict[str, Any] | None = None,
+        transient: dict[str, Any] | None = None,
+        update: bool = False,
+        *,
+        value: Any = None,
+        result: bool = False,
+    ) -> None:
+        """Show a bundle; `value` is what it was made of, where that is known."""
+        if self.catchers:
+            self.catchers[-1].shown(data, metadata or {}, result)
+            return
+        display_id = str((transient or {}).get("display_id") or "")
+        if WIDGET in data and self.widgets is not None:
+            self._number += 1
+            display_id = display_id or f"widget-{self._number}"
+            data = {**data, **self.widgets(data, display_id)}
+        self._emit(self._event(data, metadata or {}, value, result, display_id, update), more=result)
+
+    def show_plainly(self, text: str) -> None:
+        """The value of a cell, which is all in this short text."""
+        if self.catchers:
+            self.publish({_PLAIN: text}, result=True)
+        else:
+            self._emit(Displayed(kind="execute_result", bundle={_PLAIN: text}, result=True), more=True)
+
+    def _event(
+        self, data: dict[str, Any], metadata: dict[str, Any], value: Any, result: bool, display_id: str, update: bool
+    ) -> Displayed:
+        bundle = clean(data)
+        about: dict[str, str] = {}
+        if type(value).__module__ == "matplotlib.figure":
+            about["source"] = "matplotlib"
+        table = tables.shown(value)
+        if table is not None:
+            bundle[tables.TABLE], about["table"] = table
+        return Displayed(
+            kind=_kind(bundle),
+            bundle=with_preview(bundle, value),
+            metadata=metadata,
+            about=about,
+            result=result,
+            display_id=display_id,
+            update=update,
+        )
+
+    def clear(self, wait: bool = False) -> None:
+        if self.catchers:
+            self.catchers[-1].cleared(wait)
+        else:
+            self._emit(Cleared(wait=bool(wait)))
+
+
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
+
+class Catcher:
+    """Takes what would have been shown."""
+
+    def shown(self, data: dict[str, Any], metadata: dict[str, Any], result: bool) -> None:
+        raise NotImplementedError
+
+    def cleared(self, wait: bool) -> None:
+        raise NotImplementedError
+
+    def failed(self, name: str, message: str, traceback: str) -> None:
+        raise NotImplementedError
+
+
+def _kind(bundle: Bundle) -> str:
+    if tables.TABLE in bundle:
+        return "dataframe"
+    if any(mime in bundle for mime in _IMAGES):
+        return "image"
+    if "text/html" in bundle:
+        return "html"
+    return "execute_result"
+
+
+def clean(data: dict[str, Any]) -> Bundle:
+    """Text as text, pictures as bytes, JSON and other objects as their JSON text."""
+    bundle: Bundle = {}
+    for mime, each in data.items():
+        mime = str(mime)
+        if is_json(mime):
+            bundle[mime] = json.dumps(each, default=repr)
+        elif isinstance(each, (bytes, bytearray)):
+            bundle[mime] = bytes(each)
+        elif isinstance(each, str):
+            bundle[mime] = _picture(each) if mime in _BINARY else _text(_shortened(each) if mime == _PLAIN else each)
+        else:
+            bundle[mime] = json.dumps(each, default=repr)
+    return bundle
+
+
+def _shortened(text: str) -> str:
+    """The repr of something vast: its beginning and its end."""
+    if len(text) <= _CHARS:
+        return text
+    half = _CHARS // 2
+    return f"{text[:half]}\n[... {len(text) - 2 * half:,} characters left out ...]\n{text[-half:]}"
+
+
+def is_json(mime: str) -> bool:
+    return mime == "application/json" or mime.endswith("+json")
+
+
+def _picture(data: str) -> str | bytes:
+    try:
+        return base64.b64decode(data, validate=False)
+    except binascii.Error:
+        return _text(data)
+
+
+def _text(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,0 +1,1 @@
+"""Processes of a kernel: zygote, supervisor, checkpoints, and what a fork loses."""

@@ -1,0 +1,147 @@
+"""What a copy of this process would not have: asked before each checkpoint, without running user code."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import socket
+import stat
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from quire.worker.processes import after_fork, process_tree
+
+_OPENMP = ("libgomp", "libomp", "libiomp")
+_HARD = 2  # omp_pause_hard: the runtime lets go of its threads
+_pauses: dict[str, Any] = {}  # each OpenMP library's way to pause, by path
+_SETTLE = 0.1  # seconds threads that were told to end have
+_LISTED = 5
+_HOSTILE = {
+    "polars": "polars (it stands still in a copy)",
+    "event_engine": "grpc (its channels may fail in a copy)",
+    "grpc_global_tim": "grpc (its channels may fail in a copy)",
+    "PTThreadPool": "torch's inter-op threads (they are missing in a copy)",
+    "ray": "ray (its connection is gone in a copy)",
+    "cuda": "CUDA (the device does not work in a copy)",
+}
+"""Native threads by how their names begin: libraries that no copy can use again."""
+
+
+@dataclass(frozen=True)
+class Census:
+    """What a copy would lack, and what it would share with the original unless it lets go of it."""
+
+    alone: bool = True  # one thread
+    lost: list[str] = field(default_factory=list)
+    hostile: list[str] = field(default_factory=list)
+    degraded: bool = False
+    talking: list[int] = field(default_factory=list)  # descriptors of sockets, pipes and the like
+    files: dict[int, tuple[int, int]] = field(default_factory=dict)  # by descriptor, which file it is
+
+    @property
+    def quality(self) -> str:
+        """`clean`, `degraded` (something is lost) or `hostile` (a library will not work)."""
+        return "hostile" if self.hostile else "degraded" if self.degraded else "clean"
+
+
+def take(ours: set[int], carried: list[str]) -> Census:
+    """`ours` are descriptors the cell has nothing to do with; `carried` what this process lacks since it was woken."""
+    alone = process_tree.alone()
+    talking, files = _descriptors(ours)
+    connections = _connections(talking)
+    hostile = list(dict.fromkeys([*_hostile(), *carried])) if not alone else carried
+    gone = [*([] if alone else _threads()), *_children()]
+    if "duckdb" in sys.modules and not alone:
+        gone.append("duckdb (connections from before work, but must not be closed)")
+    return Census(alone, [*gone, *connections, *hostile], hostile, bool(gone), talking, files)
+
+
+def _descriptors(ours: set[int]) -> tuple[list[int], dict[int, tuple[int, int]]]:
+    talking: list[int] = []
+    files: dict[int, tuple[int, int]] = {}
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        if fd <= 2 or fd in ours:
+            continue
+        with contextlib.suppress(OSError):  # the folder's own is closed by now
+            path, what = os.readlink(f"/proc/self/fd/{fd}"), os.fstat(fd)
+            if path.startswith(("socket:", "pipe:", "anon_inode:")) or stat.S_ISFIFO(what.st_mode):
+                talking.append(fd)
+            elif path.startswith("/") and stat.S_ISREG(what.st_mode):
+                files[fd] = (what.st_dev, what.st_ino)
+    return talking, files
+
+
+def pause_openmp() -> None:
+    """Have every OpenMP runtime end its threads; it starts them again when needed, here and in the copy.
+
+    Without this a copy that uses scikit-learn or PyTorch waits for ever for threads it does not have. Nor may a
+    thread be just ending when the copy is made: it may hold a lock that nobody would open in the copy.
+    """
+    pauses = _openmp()
+    for pause in pauses:
+        pause(_HARD)
+    if pauses:
+        _settle()
+
+
+def _settle() -> None:
+    end = time.monotonic() + _SETTLE
+    last, same = _tasks(), 0
+    while same < 3 and time.monotonic() < end:
+        time.sleep(0.001)
+        now = _tasks()
+        last, same = now, same + 1 if now == last else 0
+
+
+def _tasks() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+def _openmp() -> list[Any]:
+    with contextlib.suppress(OSError), open("/proc/self/maps") as maps:
+        for line in maps:
+            path = line[line.find("/") :].rstrip("\n")
+            if path not in _pauses and path.rpartition("/")[2].startswith(_OPENMP):
+                with contextlib.suppress(OSError, AttributeError):
+                    _pauses[path] = ctypes.CDLL(path, os.RTLD_NOLOAD | os.RTLD_NOW).omp_pause_resource_all
+    return list(_pauses.values())
+
+
+def _threads() -> list[str]:
+    """Python threads but for those of idle pools, which are made again."""
+    idle = after_fork.idle_pool_threads()
+    main = threading.main_thread()
+    return _few("thread", [each.name for each in threading.enumerate() if each is not main and each not in idle])
+
+
+def _connections(talking: list[int]) -> list[str]:
+    """Sockets to other programs; those between processes of one machine are most often some library's own."""
+    count = 0
+    for fd in talking:
+        if stat.S_ISSOCK(os.fstat(fd).st_mode):
+            with socket.socket(fileno=os.dup(fd)) as sock:
+                count += sock.family in (socket.AF_INET, socket.AF_INET6)
+    return [f"{count} network connection{'s' * (count > 1)}"] if count else []
+
+
+def _children() -> list[str]:
+    known = after_fork.pool_children()
+    return _few("child process", [str(pid) for pid in process_tree.children(os.getpid()) if pid not in known])
+
+
+def _hostile() -> list[str]:
+    found: dict[str, None] = {}
+    for task in os.listdir("/proc/self/task"):
+        with contextlib.suppress(OSError), open(f"/proc/self/task/{task}/comm") as file:
+            name = file.read()
+            found.update({said: None for begin, said in _HOSTILE.items() if name.startswith(begin)})
+    return list(found)
+
+
+def _few(what: str, names: list[str]) -> list[str]:
+    shown = [f"{what} {name}"[:100] for name in names[:_LISTED]]
+    return [*shown, f"{len(names) - _LISTED} more"] if len(names) > _LISTED else shown

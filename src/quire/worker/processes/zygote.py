@@ -1,0 +1,217 @@
+"""A warm process that has imported the heavy libraries once and forks a kernel's keeper in milliseconds.
+
+It stays single-threaded and runs no user code. A request is one packet with the new keeper's socket beside
+it; the answer is the keeper's pid with a pidfd. What a killed keeper leaves behind becomes this process's
+child, and is killed. It ends with the server, after everything below it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import importlib.util
+import os
+import resource
+import selectors
+import signal
+import socket
+import sys
+import time
+from types import ModuleType
+from typing import Any
+
+from quire.wire import packets
+from quire.worker import loop as worker_loop
+from quire.worker.processes import process_tree, venv_exec
+from quire.worker.processes.supervisor import Keeper
+from quire.worker.sandbox import namespaces, probe, root, system
+from quire.worker.shell import import_hooks, ipython_finder, ipython_loader
+from quire.worker.snapshot import surroundings
+
+_NICE = 5  # a third of what a program has that is not nice
+_ENVIRONMENT = {  # as ipykernel sets it: no pager waits for a key, and colours are on
+    "TERM": "xterm-color",
+    "CLICOLOR": "1",
+    "FORCE_COLOR": "1",
+    "CLICOLOR_FORCE": "1",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+}
+_INLINE = "module://matplotlib_inline.backend_inline"  # where figures are drawn to
+_END = 2.0  # seconds keepers have to end with the server
+
+
+def main(arguments: list[str]) -> None:
+    control = socket.socket(fileno=int(arguments[0]))
+    process_tree.die_with_parent(int(arguments[1]))  # while it warms up; later it sees the end of `control`
+    process_tree.adopt_orphans()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal is the server's to handle
+    loaded = warm(arguments[3:], ipython=arguments[2])
+    _give_way()
+    gc.collect()
+    gc.freeze()  # without it a collection in a kernel would unshare every page of these objects
+    process_tree.outlive_parent()
+    said = {"ready": loaded, "python": sys.version.split()[0], "places": root.interpreter(), "able": probe.able()}
+    with contextlib.suppress(OSError):  # the server is gone: the end of control says so
+        packets.send(control, said)
+    _Zygote(control).serve()
+
+
+def go_on(words: str) -> None:
+    """Be a live process that another began, see afresh.py."""
+    begin, enter = venv_exec.begun(words)
+    warm([], ipython=enter.ipython_folder)
+    worker_loop.live(begin, enter)
+
+
+def warm(preload: list[str], *, ipython: str) -> list[str]:
+    """All that a kernel begins with, loaded; which of those could be. `ipython` is a folder that has IPython, for an
+    interpreter without it."""
+    ipython_loader.prepare()
+    if ipython_finder.install(ipython):
+        import_hooks.after("matplotlib", _draw_inline)
+    elif importlib.util.find_spec("matplotlib_inline") is not None:
+        os.environ["MPLBACKEND"] = _INLINE
+    loaded = [name for name in preload if _preload(name)]
+    if "matplotlib" in sys.modules:
+        ipython_loader.draw_early()
+    for ours in ("PYTHONHASHSEED", "JE_ARROW_MALLOC_CONF"):
+        os.environ.pop(ours, None)  # read by now, and not for what cells start
+    os.environ.update(_ENVIRONMENT)
+    surroundings.begin()  # once for all kernels: each that looked anew would have a copy of what it looked at
+    return loaded
+
+
+def _give_way() -> None:
+    """The server must answer while kernels compute. Where Linux shares processors among sessions, the zygote's session
+    has one share for all kernels, as other programs have, and niceness counts within a session only."""
+    os.nice(_NICE)
+
+
+def _preload(name: str) -> bool:
+    try:
+        importlib.import_module(name)
+        if name == "IPython":
+            ipython_loader.make_early()
+    except Exception:  # not installed, or broken: the cell that imports it will say so
+        return False
+    return True
+
+
+def _draw_inline(matplotlib: ModuleType) -> None:
+    """In place of MPLBACKEND, which programs that cells start inherit: they do not find the server's copy."""
+    matplotlib.rcParams["backend"] = _INLINE
+
+
+class _Zygote:
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._keepers: set[int] = set()
+        self._ready = selectors.DefaultSelector()
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)  # set_wakeup_fd asks for it
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+
+    def serve(self) -> None:
+        self._ready.register(self._control, selectors.EVENT_READ, self._on_request)
+        self._ready.register(self._wake_read, selectors.EVENT_READ, self._reap)
+        while True:
+            for key, _ in self._ready.select():
+                key.data()
+
+    def _on_request(self) -> None:
+        words, descriptors, _ = packets.receive(self._control)
+        if not words:
+            self._end()
+        elif "adopt" in words:  # forked from a checkpoint, it becomes our child when its own keeper ends
+            self._keepers.add(words["adopt"])
+        elif "trees" in words:
+            self._copy_trees(words, descriptors)
+        else:
+            self._fork(words, descriptors)
+
+    def _fork(self, words: dict[str, Any], descriptors: list[int]) -> None:
+        """A keeper: of namespaces of its own where it is to have them, and then with the descriptor of its user's."""
+        ids: list[int] = []
+        try:
+            if words.get("apart"):
+                made = namespaces.fork(own_uid=words["own_uid"])
+                pid = made.pid if made is not None else 0
+                ids = [made.ids] if made is not None else []
+            else:
+                pid = os.fork()
+        except OSError as error:
+            packets.close(descriptors)
+            self._answer({"refused": words["id"], "why": str(error)})
+            return
+        if pid == 0:
+            self._become_keeper(socket.socket(fileno=descriptors[0]), apart=bool(words.get("apart")))
+        self._keepers.add(pid)
+        packets.close(descriptors)
+        self._answer({"done": words["id"], "pid": pid}, [os.pidfd_open(pid), *ids])
+
+    def _copy_trees(self, words: dict[str, Any], descriptors: list[int]) -> None:
+        """Folders to be mounted in a kernel's root, where what belongs to this user belongs to the kernel's."""
+        trees: list[int] = []
+        try:
+            for path, writable in words["trees"]:
+                trees.append(system.open_tree(path))
+                try:
+                    system.set_attributes(trees[-1], read_only=not writable, ids=descriptors[0])
+                except OSError:
+                    if writable:
+                        raise
+                    system.set_attributes(trees[-1], read_only=True)  # as everybody may read it
+            self._answer({"done": words["id"]}, trees)
+        except OSError as error:
+            packets.close(trees)
+            self._answer({"refused": words["id"], "why": str(error)})
+        finally:
+            packets.close(descriptors)
+
+    def _answer(self, words: dict[str, Any], descriptors: list[int] | None = None) -> None:
+        with contextlib.suppress(OSError):  # the server is gone: the end of control says so
+            packets.send(self._control, words, descriptors or [])
+        packets.close(descriptors or [])
+
+    def _become_keeper(self, control: socket.socket, *, apart: bool) -> None:
+        code = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            self._ready.close()
+            self._control.close()
+            packets.close([self._wake_read, self._wake_write])
+            if apart:
+                port, door = namespaces.settle()
+                with contextlib.suppress(OSError):  # the server is gone: the keeper hears so
+                    packets.send(control, {"door": port}, [door.fileno()])
+                door.close()
+            live = Keeper(control).serve()
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            worker_loop.live(live)
+            code = 0
+        except BaseException as error:  # nothing may return into the zygote's loop
+            with contextlib.suppress(BaseException):
+                os.write(2, f"quire worker: {type(error).__name__}: {error}\n".encode())
+        finally:
+            os._exit(code)
+
+    def _reap(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake_read, 4096)
+        with contextlib.suppress(ChildProcessError):
+            while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:
+                self._keepers.discard(pid)
+        for pid in process_tree.descendants(os.getpid(), self._keepers):
+            process_tree.kill(pid)
+
+    def _end(self) -> None:
+        """Keepers see the server's end themselves; wait for them, then end those that did not."""
+        end = time.monotonic() + _END
+        while process_tree.children(os.getpid()) and time.monotonic() < end:
+            self._reap()
+            time.sleep(0.01)
+        self._keepers.clear()
+        self._reap()
+        os._exit(0)

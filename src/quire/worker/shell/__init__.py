@@ -1,0 +1,1 @@
+"""Shell commands, script magics, and loading IPython."""

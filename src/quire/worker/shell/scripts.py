@@ -1,0 +1,145 @@
+"""`%%bash` and its kin: a cell's text given to a program, whose output is the cell's."""
+
+from __future__ import annotations
+
+import argparse
+import codecs
+import contextlib
+import os
+import selectors
+import shlex
+import signal
+import subprocess
+import sys
+from typing import Any, NoReturn
+
+from quire.worker.shell import programs
+
+PROGRAMS = ("bash", "sh", "perl", "ruby", "python", "python2", "python3", "pypy")
+_PATIENCE = 2.0  # seconds an interrupted one has
+
+
+class BadOption(ValueError):
+    """Words after `%%script` that say nothing."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise BadOption(message)
+
+
+def run(line: str, cell: str, namespace: dict[str, Any]) -> None:
+    """The words after %%script, and the text. Raises CalledProcessError where the program fails."""
+    options, command = _parser().parse_known_args(shlex.split(line))
+    if not command:
+        raise BadOption("%%script needs a program: %%script bash")
+    if command[0] in ("python", "python3"):
+        command[0] = sys.executable
+    try:
+        process = programs.start(
+            command,
+            _stop,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL if options.bg else subprocess.PIPE,
+            stderr=subprocess.DEVNULL if options.bg else subprocess.PIPE,
+        )
+    except FileNotFoundError:
+        print(f"Couldn't find program: {command[0]!r}")
+        return
+    given = (cell if cell.endswith("\n") else f"{cell}\n").encode("utf-8", "replace")
+    if options.bg:
+        _begin(process, given)
+        if options.proc:
+            namespace[options.proc] = process
+        return
+    said = _relay(process, given, options)
+    for name, stream in ((options.out, "stdout"), (options.err, "stderr")):
+        if name:
+            namespace[name] = said[stream]
+    if process.returncode and options.raise_error:
+        raise subprocess.CalledProcessError(process.returncode, given)
+
+
+def _parser() -> _Parser:
+    parser = _Parser(prog="%%script", add_help=False, allow_abbrev=False)
+    parser.add_argument("--out")
+    parser.add_argument("--err")
+    parser.add_argument("--bg", action="store_true")
+    parser.add_argument("--proc")
+    parser.add_argument("--no-raise-error", action="store_false", dest="raise_error")
+    return parser
+
+
+def _begin(process: subprocess.Popen[bytes], given: bytes) -> None:
+    assert process.stdin is not None
+    try:
+        process.stdin.write(given)
+        process.stdin.close()
+    except BrokenPipeError:
+        pass
+
+
+def _relay(process: subprocess.Popen[bytes], given: bytes, options: argparse.Namespace) -> dict[str, str]:
+    """Feed it and pass on what it says, until it has ended and said all."""
+    said = {"stdout": "", "stderr": ""}
+    kept = {"stdout": bool(options.out), "stderr": bool(options.err)}
+    decoders = {name: codecs.getincrementaldecoder("utf-8")("replace") for name in said}
+
+    def heard(name: str, data: bytes, last: bool = False) -> None:
+        text = decoders[name].decode(data, last)
+        if kept[name]:
+            said[name] += text
+        elif text:
+            stream = getattr(sys, name)
+            stream.write(text)
+            stream.flush()
+
+    try:
+        _exchange(process, given, heard)
+        process.wait()
+    except BaseException:
+        _stop(process)
+        raise
+    for name in said:
+        heard(name, b"", last=True)
+    return said
+
+
+def _exchange(process: subprocess.Popen[bytes], given: bytes, heard: Any) -> None:
+    assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+    with selectors.DefaultSelector() as ready, process.stdin, process.stdout, process.stderr:
+        os.set_blocking(process.stdin.fileno(), False)
+        ready.register(process.stdin, selectors.EVENT_WRITE, "stdin")
+        ready.register(process.stdout, selectors.EVENT_READ, "stdout")
+        ready.register(process.stderr, selectors.EVENT_READ, "stderr")
+        while ready.get_map():
+            events = ready.select(0.05)
+            for key, _ in events:
+                if key.data == "stdin":
+                    given = _feed(key.fd, given)
+                    if not given:
+                        ready.unregister(process.stdin)
+                        process.stdin.close()
+                elif data := os.read(key.fd, 1 << 16):
+                    heard(key.data, data)
+                else:
+                    ready.unregister(key.fileobj)
+            if not events and process.poll() is not None:
+                return  # a child in the background may hold its streams open
+
+
+def _feed(fd: int, given: bytes) -> bytes:
+    try:
+        return given[os.write(fd, given[: 1 << 16]) :]
+    except BrokenPipeError:
+        return b""
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Interrupted, then killed, with all that it left in the background."""
+    with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+        os.killpg(process.pid, signal.SIGINT)
+        process.wait(_PATIENCE)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

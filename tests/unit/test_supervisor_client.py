@@ -1,0 +1,76 @@
+"""The server's side of a keeper: what it makes of answers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+
+import pytest
+
+from quire.core.errors import OperationFailed
+from quire.runtimes.python.supervisor import Keeper
+from quire.wire import packets
+
+pytestmark = pytest.mark.anyio
+
+
+class Said:
+    """A keeper's process in name only: the test says what it says."""
+
+    def __init__(self) -> None:
+        ours, self._theirs = packets.pair()
+        ours.setblocking(False)
+        self._stands_for = subprocess.Popen(["sleep", "1000"])
+        self.keeper = Keeper(ours, os.pidfd_open(self._stands_for.pid))
+
+    async def launch(self, do: str, answer: str) -> int:
+        """Give that order; it is answered with a process that is gone and buried by then."""
+        process = subprocess.Popen([sys.executable, "-c", ""])
+        pidfd = os.pidfd_open(process.pid)
+        process.wait()
+        packets.send(self._theirs, {answer: process.pid}, [pidfd])
+        os.close(pidfd)
+        pid, handed = await self.keeper.launch({"do": do}, [])
+        os.close(handed)
+        return pid
+
+    async def close(self) -> None:
+        self._stands_for.kill()
+        self._stands_for.wait()
+        await self.keeper.close()
+        self._theirs.close()
+
+
+@pytest.fixture
+async def said() -> AsyncIterator[Said]:
+    made = Said()
+    yield made
+    await made.close()
+
+
+async def test_who_is_cancelled_as_the_answer_comes_is_cancelled_and_no_descriptor_is_left(said: Said) -> None:
+    """Else the server's end waits for ever for whoever makes spare kernels."""
+    handed, ours = os.pipe()
+    launching = asyncio.ensure_future(said.keeper.launch({"do": "start"}, []))
+    await asyncio.sleep(0)
+    assert said.keeper._answer is not None
+    said.keeper._answer.set_result((0, handed))
+    launching.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await launching
+    with pytest.raises(BrokenPipeError):
+        os.write(ours, b"x")
+    os.close(ours)
+
+
+async def test_a_writer_that_is_done_before_it_is_announced_has_written(said: Said) -> None:
+    assert await said.launch("write", "writing") == 0
+
+
+async def test_a_live_process_or_a_branch_that_ended_at_once_is_a_failure(said: Said) -> None:
+    for do, answer in (("start", "live"), ("branch", "branched")):
+        with pytest.raises(OperationFailed, match="ended at once"):
+            await said.launch(do, answer)
