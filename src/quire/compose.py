@@ -375,7 +375,7 @@ async def _python(settings: Settings, stack: AsyncExitStack, relay: Relay, at_on
         environment=settings.environment,
         workspaces=[settings.data_dir / "workspaces"],
         libraries=settings.assets_dir / "libraries",
-        at_once=at_once,
+        warm_at_start=at_once,
     )
     return await stack.enter_async_context(runtime.open())
 

@@ -12,7 +12,7 @@ import pytest
 from fastmcp import Client
 
 from quire.wire import messages
-from quire.worker.channel import HIGH
+from quire.worker.channel import FIRST_HIGH_DESCRIPTOR
 from tests.support.crash_state import AS_BEFORE, attack, have_state, is_undone
 from tests.support.notebooks import Book, new_book, waits_for
 from tests.support.processes import alive
@@ -107,7 +107,7 @@ import json, os, struct, sys
 def control():
     for number in sorted(map(int, os.listdir("/proc/self/fd"))):
         try:
-            if number >= {HIGH} and os.readlink(f"/proc/self/fd/{{number}}").startswith("socket:"):
+            if number >= {FIRST_HIGH_DESCRIPTOR} and os.readlink(f"/proc/self/fd/{{number}}").startswith("socket:"):
                 return number
         except OSError:
             pass
@@ -144,7 +144,7 @@ async def test_a_forged_frame_ends_the_kernel_that_sent_it(book: Book, forged: s
     await is_undone(book, result, "CRASHED", "broke its protocol")
 
 
-HASTY = ROOMY.replace("main()", "from quire.runtimes.python import kernel\nkernel._CHECKPOINT = 2.0\nmain()")
+HASTY = ROOMY.replace("main()", "from quire.runtimes.python import kernel\nkernel._CHECKPOINT_TIMEOUT_S = 2.0\nmain()")
 """A server that soon ends a kernel which does not answer when a checkpoint is due."""
 
 

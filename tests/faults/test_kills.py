@@ -24,7 +24,7 @@ from fastmcp import Client
 from quire.core.model import LOCAL, Blob, OutputType, Run
 from quire.stores.blobs import FileBlobs
 from quire.stores.sql import SqlStore
-from quire.worker.processes.checkpoints import LIVE
+from quire.worker.processes.checkpoints import WORKER_OOM_SCORE
 from tests.support.processes import alive, server_of
 from tests.support.servers import NO_SANDBOX, call, stdio_client, text
 from tests.support.waiting import DEADLINE, wait_until
@@ -471,7 +471,9 @@ def lives(server: int) -> list[int]:
     found = []
     for pid in (pid for keeper in keepers(server) for pid in children(keeper)):
         with contextlib.suppress(OSError):
-            if int(Path(f"/proc/{pid}/oom_score_adj").read_text().split()[0]) == LIVE:  # changed while read: two lines
+            if (
+                int(Path(f"/proc/{pid}/oom_score_adj").read_text().split()[0]) == WORKER_OOM_SCORE
+            ):  # changed while read: two lines
                 found.append(pid)
     return found
 

@@ -52,7 +52,7 @@ EAGER = ROOMY.replace(
 """A server that does not pause after a snapshot that took long."""
 
 IMPATIENT = EAGER.replace(
-    "main()", "from quire.runtimes.python import snapshot_writing\nsnapshot_writing._STUCK = 1.0\nmain()"
+    "main()", "from quire.runtimes.python import snapshot_writing\nsnapshot_writing._STALL_TIMEOUT_S = 1.0\nmain()"
 )
 """A server that does not wait long for a snapshot without progress either."""
 

@@ -45,7 +45,9 @@ async def pruned(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clie
 async def embedded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Quire]:
     settings = {"preload": (), "grace": 0.5, "checkpoint_bytes": 100 * 2**20}
     with pytest.MonkeyPatch.context() as patch:  # whatever else runs on this machine
-        patch.setattr(checkpoint_budget, "machine", lambda: checkpoint_budget.Machine(total=2**37, available=2**37))
+        patch.setattr(
+            checkpoint_budget, "machine_memory", lambda: checkpoint_budget.MachineMemory(total=2**37, available=2**37)
+        )
         async with quire.open(tmp_path_factory.mktemp("embedded") / "data", **settings) as q:
             yield q
 

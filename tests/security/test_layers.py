@@ -33,7 +33,7 @@ def folder(who: str) -> Iterator[Path]:
 
 @pytest.fixture
 def filters() -> None:
-    if reason := seccomp.available():
+    if reason := seccomp.unavailable_reason():
         missing("seccomp", reason)
 
 

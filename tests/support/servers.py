@@ -119,7 +119,7 @@ ROOMY = """
 from quire.cli import main
 from quire.runtimes.python import checkpoint_budget
 
-checkpoint_budget.machine = lambda: checkpoint_budget.Machine(total=2**37, available=2**37)
+checkpoint_budget.machine_memory = lambda: checkpoint_budget.MachineMemory(total=2**37, available=2**37)
 main()
 """
 """A server that believes its machine has plenty of memory, whatever else runs there: no checkpoint goes for that."""

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
-from quire.runtimes.python.capability_calls import Calls
+from quire.runtimes.python.capability_calls import CapabilityCalls
 from quire.wire import frames, relay
 from quire.wire.relay import Answer, Called, Refused, Returned
 
@@ -23,10 +23,10 @@ async def echo(call: Called) -> Answer:
     return Returned(call=call.call, value={"size": len(str(call.given))})
 
 
-def opened(answer: Callable[[Called], Awaitable[Answer]]) -> tuple[Calls, socket.socket, list[str]]:
+def opened(answer: Callable[[Called], Awaitable[Answer]]) -> tuple[CapabilityCalls, socket.socket, list[str]]:
     broken: list[str] = []
     ours, theirs = socket.socketpair()
-    return Calls(ours, answer, broken.append), theirs, broken
+    return CapabilityCalls(ours, answer, broken.append), theirs, broken
 
 
 def answers(kernel: socket.socket, count: int) -> list[Answer]:
@@ -60,7 +60,7 @@ async def test_a_kernel_that_ends_with_an_answer_half_sent_leaves_nothing_in_the
     number = calls._sock.fileno()
     kernel.sendall(called(1))
     await loop.run_in_executor(None, kernel.recv, 100)  # it is being sent
-    sending = calls._sending
+    sending = calls._send_task
     assert sending is not None
     calls.close()
     async with asyncio.timeout(DEADLINE):

@@ -97,17 +97,17 @@ def test_a_tree_is_given_only_the_limits_it_knows(tmp_path: Path) -> None:
 
 def test_a_group_for_each_kernel_and_none_left(tmp_path: Path) -> None:
     groups, own = Cgroups([(tmp_path, 1)], "quire_1_a"), tmp_path / "quire_1_a"
-    one, two = groups.make(), groups.make()
+    one, two = groups.create_group(), groups.create_group()
     assert sorted(each.name for each in own.iterdir()) == ["kernel-1", "kernel-2"]
     busy = one.folders[0][0] / "a process that is not yet gone"
     busy.mkdir()
-    groups.give_back(one)
-    groups.give_back(two)
+    groups.release(one)
+    groups.release(two)
     assert [each.name for each in own.iterdir()] == ["kernel-1"]
     busy.rmdir()
-    three = groups.make()  # looks again for those that were left
+    three = groups.create_group()  # looks again for those that were left
     assert [each.name for each in own.iterdir()] == ["kernel-3"]
-    groups.give_back(three)
+    groups.release(three)
     groups.close()
     assert not own.exists()
 
@@ -115,8 +115,8 @@ def test_a_group_for_each_kernel_and_none_left(tmp_path: Path) -> None:
 def test_a_group_that_was_given_back_is_not_made_again_by_a_late_process(tmp_path: Path) -> None:
     """A start that is cancelled gives its group back while a thread still adds the kernel's process to it."""
     groups = Cgroups([(tmp_path, 1)], "quire_1_a")
-    group = groups.make()
-    groups.give_back(group)
+    group = groups.create_group()
+    groups.release(group)
     with pytest.raises(FileNotFoundError):
         groups.add(group, 4321)
     groups.close()
@@ -128,8 +128,8 @@ def test_closing_removes_groups_that_were_not_given_back_and_waits_for_their_pro
 ) -> None:
     monkeypatch.setattr(cgroups, "_CLOSE_S", DEADLINE)
     groups = Cgroups([(tmp_path, 1)], "quire_1_a")
-    groups.make()
-    dying = groups.make().folders[0][0] / "a process that is not yet gone"
+    groups.create_group()
+    dying = groups.create_group().folders[0][0] / "a process that is not yet gone"
     dying.mkdir()
     with ThreadPoolExecutor(1) as threads:
         closing = threads.submit(groups.close)
@@ -144,7 +144,7 @@ def test_a_group_that_cannot_be_made_is_a_failed_kernel(tmp_path: Path) -> None:
     groups = Cgroups([(tmp_path / "trees", 1)], "quire_1_a")
     shutil.rmtree(tmp_path / "trees")
     with pytest.raises(OperationFailed, match="could not be given a control group"):
-        groups.make()
+        groups.create_group()
     groups.close()
 
 
@@ -169,15 +169,15 @@ def test_only_groups_that_no_server_holds_are_swept(tmp_path: Path) -> None:
     left, held = tmp_path / "quire_1_left", tmp_path / f"quire_{ended}_held"
     (left / "kernel-7").mkdir(parents=True)
     with held_by_another_process(held):
-        cgroups._sweep(tmp_path)
+        cgroups._remove_abandoned(tmp_path)
         assert list(tmp_path.iterdir()) == [held]
-    cgroups._sweep(tmp_path)
+    cgroups._remove_abandoned(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_groups_of_two_servers_of_one_process_are_not_swept(tmp_path: Path) -> None:
     servers = [Cgroups([(tmp_path, 1)], f"quire_1_{name}") for name in "ab"]
-    cgroups._sweep(tmp_path)
+    cgroups._remove_abandoned(tmp_path)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["quire_1_a", "quire_1_b"]
     for server in servers:
         server.close()
@@ -186,23 +186,23 @@ def test_groups_of_two_servers_of_one_process_are_not_swept(tmp_path: Path) -> N
 
 def test_many_servers_that_start_at_once_keep_their_groups(tmp_path: Path) -> None:
     def start(number: int) -> Cgroups:
-        cgroups._sweep(tmp_path)
+        cgroups._remove_abandoned(tmp_path)
         return Cgroups([(tmp_path, 1)], f"quire_1_{number}")
 
     with ThreadPoolExecutor(20) as threads:
         servers = list(threads.map(start, range(200)))
     assert len(list(tmp_path.iterdir())) == 200
     for server in servers:
-        server.make()
+        server.create_group()
 
 
 def test_groups_that_another_program_removed_are_made_again(tmp_path: Path) -> None:
     groups = Cgroups([(tmp_path, 1)], "quire_1_a")
     own = tmp_path / "quire_1_a"
     own.rmdir()
-    group = groups.make()
+    group = groups.create_group()
     assert [folder for folder, _ in group.folders] == [own / "kernel-1"]
-    cgroups._sweep(tmp_path)  # it is locked again
+    cgroups._remove_abandoned(tmp_path)  # it is locked again
     shutil.rmtree(own)
     groups.add(group, 4321)
     assert (own / "kernel-1" / "cgroup.procs").read_text() == "4321"
@@ -216,7 +216,7 @@ def test_in_one_tree_kernels_are_beside_the_server_which_cannot_be_divided(tmp_p
     made = tmp_path / "quire_1_a"
     made.mkdir()
     (made / "cgroup.controllers").write_text("cpu io memory pids\n")  # which the system puts there
-    assert cgroups._above(own, 2) == tmp_path
+    assert cgroups._parent_folder(own, 2) == tmp_path
     groups = Cgroups([(tmp_path, 2)], made.name)
     assert (made / "cgroup.subtree_control").read_text() == "+memory +pids +cpu"
     groups.close()
@@ -239,12 +239,12 @@ def test_two_servers_of_one_process_have_groups_of_their_own() -> None:
     if isinstance(one, str) or isinstance(other, str):
         missing("control groups", str(one))
         return
-    groups = one.make(), other.make()
+    groups = one.create_group(), other.create_group()
     assert not set(groups[0].folders) & set(groups[1].folders)
-    one.give_back(groups[0])
+    one.release(groups[0])
     one.close()
     assert all(folder.exists() for folder, _ in groups[1].folders)
-    other.give_back(groups[1])
+    other.release(groups[1])
     other.close()
     assert not any(folder.parent.exists() for group in groups for folder, _ in group.folders)
 
@@ -256,7 +256,7 @@ def test_a_real_group_is_made_holds_a_process_and_goes() -> None:
     if isinstance(groups, str):
         missing("control groups", groups)
         return
-    group = groups.make()
+    group = groups.create_group()
     sleeper = subprocess.Popen(["sleep", "1000"])
     try:
         group.limit(memory=100_000_000, processes=10)
@@ -284,11 +284,11 @@ def test_a_kernel_starts_after_its_real_groups_were_removed() -> None:
     if isinstance(groups, str):
         missing("control groups", groups)
         return
-    first = groups.make()
+    first = groups.create_group()
     assert first.remove()
     for folder, _ in first.folders:
         folder.parent.rmdir()
-    group = groups.make()
+    group = groups.create_group()
     assert group.remove()
     for folder, _ in group.folders:
         folder.parent.rmdir()

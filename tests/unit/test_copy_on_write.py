@@ -19,7 +19,7 @@ def write():
 
 memory = mmap.mmap(-1, {pages} * mmap.PAGESIZE, flags=mmap.MAP_PRIVATE)
 write()
-found = unsharing.written_pages()
+ranges = copy_on_write.written_pages()
 told, tell = os.pipe()
 if os.fork() == 0:
     os.close(tell)
@@ -27,7 +27,7 @@ if os.fork() == 0:
     os._exit(0)
 os.close(told)
 if {copies}:
-    unsharing.copy_pages(found)
+    copy_on_write.copy_pages(ranges)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 print(write() - before)
 """

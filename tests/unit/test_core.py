@@ -19,8 +19,8 @@ from quire.core.ports.kernel import START
 from quire.core.runs.active_run import Stop
 from quire.core.runs.outcome import outcome, restored
 from quire.frontends.mcp.notices import addresses
-from quire.runtimes.python.checkpoint_budget import Ledger, Machine
-from quire.runtimes.python.exit_reason import Exit, exit_reason
+from quire.runtimes.python.checkpoint_budget import CheckpointSizes, MachineMemory
+from quire.runtimes.python.exit_reason import ProcessExit, exit_reason
 from quire.wire.messages import Finished
 
 LIMITS = Limits(
@@ -104,20 +104,20 @@ def test_what_became_of_the_variables(recovered: RecoveryResult, cells: list[int
 @pytest.mark.parametrize(
     ("how", "says"),
     [
-        (Exit(status=signal.SIGSEGV), "segmentation fault"),
-        (Exit(status=signal.SIGABRT), "aborted itself"),
-        (Exit(status=signal.SIGKILL), "no evidence"),
-        (Exit(status=signal.SIGKILL, oom=True, peak_bytes=300 << 20), "ran out of memory"),
-        (Exit(status=signal.SIGKILL, oom=True, peak_bytes=300 << 20), "300 MiB"),
-        (Exit(status=signal.SIGSEGV, oom=True), "segmentation fault"),
-        (Exit(status=signal.SIGKILL, why="processes"), "more processes than it may"),
-        (Exit(status=signal.SIGUSR1), f"signal {int(signal.SIGUSR1)}"),
-        (Exit(status=40), "signal 40"),
-        (Exit(status=3 << 8), "exited with code 3"),
-        (Exit(), "not known"),
+        (ProcessExit(status=signal.SIGSEGV), "segmentation fault"),
+        (ProcessExit(status=signal.SIGABRT), "aborted itself"),
+        (ProcessExit(status=signal.SIGKILL), "no evidence"),
+        (ProcessExit(status=signal.SIGKILL, oom=True, peak_bytes=300 << 20), "ran out of memory"),
+        (ProcessExit(status=signal.SIGKILL, oom=True, peak_bytes=300 << 20), "300 MiB"),
+        (ProcessExit(status=signal.SIGSEGV, oom=True), "segmentation fault"),
+        (ProcessExit(status=signal.SIGKILL, why="processes"), "more processes than it may"),
+        (ProcessExit(status=signal.SIGUSR1), f"signal {int(signal.SIGUSR1)}"),
+        (ProcessExit(status=40), "signal 40"),
+        (ProcessExit(status=3 << 8), "exited with code 3"),
+        (ProcessExit(), "not known"),
     ],
 )
-def test_how_a_process_ended(how: Exit, says: str) -> None:
+def test_how_a_process_ended(how: ProcessExit, says: str) -> None:
     died = exit_reason(how)
     assert says in died.reason + died.hint
 
@@ -126,7 +126,7 @@ def test_an_exit_status_is_read_as_the_system_writes_it() -> None:
     pid = os.fork()
     if pid == 0:
         os._exit(7)
-    assert "code 7" in exit_reason(Exit(status=os.waitpid(pid, 0)[1])).reason
+    assert "code 7" in exit_reason(ProcessExit(status=os.waitpid(pid, 0)[1])).reason
 
 
 def ran(lineage: RunLineage, *names: str) -> None:
@@ -191,50 +191,50 @@ MIB = 1 << 20
 TOUCH = MIB // os.sysconf("SC_PAGE_SIZE")  # page faults of a mebibyte
 
 
-def held(*sizes: int) -> Ledger:
+def held(*sizes: int) -> CheckpointSizes:
     """Checkpoints a, b, c ... after each of which so many mebibytes were touched."""
-    ledger, names, faults = Ledger(), [], 0
+    ledger, names, faults = CheckpointSizes(), [], 0
     for name, size in zip("abcdefgh", (0, *sizes), strict=False):
         names.append(name)
         faults += size * TOUCH
-        ledger.taken(names, faults)
+        ledger.add(names, faults)
     return ledger
 
 
 def test_the_oldest_checkpoint_goes_first_a_named_one_last_the_newest_never() -> None:
     ledger = held(5, 5, 5)
-    assert ledger.surplus(100 * MIB, set()) == []
-    assert ledger.surplus(15 * MIB, set()) == ["a"]
-    assert ledger.surplus(15 * MIB, {"a"}) == ["b"]
-    assert ledger.surplus(0, {"a"}) == ["b", "c", "a"]
+    assert ledger.choose_dropped(100 * MIB, set()) == []
+    assert ledger.choose_dropped(15 * MIB, set()) == ["a"]
+    assert ledger.choose_dropped(15 * MIB, {"a"}) == ["b"]
+    assert ledger.choose_dropped(0, {"a"}) == ["b", "c", "a"]
 
 
 def test_only_a_checkpoint_that_seems_to_hold_much_is_weighed_before_it_goes() -> None:
-    assert not held(5, 5, 5).doubtful(15 * MIB, set())
+    assert not held(5, 5, 5).needs_measuring(15 * MIB, set())
     ledger = held(500, 5, 5)
-    assert ledger.doubtful(15 * MIB, set())
-    ledger.weighed(20 * MIB, {"a": 2 * MIB, "b": 6 * MIB, "c": 6 * MIB, "d": 2 * MIB})
-    assert ledger.surplus(20 * MIB, set()) == []
-    assert ledger.surplus(18 * MIB, set()) == ["a"]
+    assert ledger.needs_measuring(15 * MIB, set())
+    ledger.set_measured(20 * MIB, {"a": 2 * MIB, "b": 6 * MIB, "c": 6 * MIB, "d": 2 * MIB})
+    assert ledger.choose_dropped(20 * MIB, set()) == []
+    assert ledger.choose_dropped(18 * MIB, set()) == ["a"]
 
 
 def test_a_woken_checkpoint_counts_its_pages_from_the_beginning() -> None:
     ledger = held(5, 5)
-    ledger.woken("c")
-    ledger.taken(["a", "b", "c"], 1 * TOUCH)
-    assert ledger.surplus(13 * MIB, set()) == ["a"]
-    assert ledger.surplus(14 * MIB + 2 * MIB, set()) == []
+    ledger.remove("c")
+    ledger.add(["a", "b", "c"], 1 * TOUCH)
+    assert ledger.choose_dropped(13 * MIB, set()) == ["a"]
+    assert ledger.choose_dropped(14 * MIB + 2 * MIB, set()) == []
 
 
 def test_memory_that_is_scarce_leaves_less_for_checkpoints_but_never_nothing() -> None:
     def share(available: int) -> int:
-        return Machine(total=100 << 30, available=available << 30).share(256 * MIB)
+        return MachineMemory(total=100 << 30, available=available << 30).allowed_bytes(256 * MIB)
 
     assert share(90) == 256 * MIB
     assert share(50) == 128 * MIB
     assert share(5) == share(20) > 0
-    assert Machine(total=100, available=60).room_beside(40)
-    assert not Machine(total=100, available=60).room_beside(55)
+    assert MachineMemory(total=100, available=60).has_room_for_copy(40)
+    assert not MachineMemory(total=100, available=60).has_room_for_copy(55)
 
 
 @pytest.mark.parametrize("name", ["main", "a b", "data.2026", "épreuve", "x" * 100, "a+b,c-d_e"])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from quire.worker.environment import distributions, packages
-from quire.worker.execution.errors import raised
+from quire.worker.execution.errors import raised_event
 from quire.worker.execution.hints import hint
 
 
@@ -122,7 +122,7 @@ INSTALL = "%pip install PACKAGE, whose name may be another than the module's."
 def test_a_missing_module_that_is_no_slip_of_a_finger_names_how_to_install_it_too(
     module: str, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packages, "not_granted", [])
+    monkeypatch.setattr(packages, "unreachable_hosts", [])
     monkeypatch.setattr("quire.worker.environment.pip._has_installer", lambda: True)
     assert hint(failed(f"import {module}")) == says
 
@@ -164,7 +164,7 @@ def test_a_missing_module_names_its_package_and_whether_it_can_be_installed(
 ) -> None:
     for variable in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "PIP_INDEX_URL"):
         monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr(packages, "not_granted", not_granted)
+    monkeypatch.setattr(packages, "unreachable_hosts", not_granted)
     monkeypatch.setattr("quire.worker.environment.pip._has_installer", lambda: installer)
     assert hint(failed(f"import {module}")).startswith(says)
 
@@ -176,7 +176,7 @@ def test_a_module_of_the_standard_library_is_not_to_be_installed(monkeypatch: py
 
 def test_what_an_error_says_of_itself_stays_as_python_has_it() -> None:
     error = failed("totl", total=1)
-    told = raised(error)
+    told = raised_event(error)
     assert (str(error), told.message) == ("name 'totl' is not defined",) * 2
     lines = told.traceback.splitlines()
     assert sum("Did you mean: 'total'?" in line for line in lines) == 1

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from quire.worker.execution import history
-from quire.worker.execution.history import History, is_ours
+from quire.worker.execution.history import History, is_kernel_name
 
 
 class Kernel:
@@ -21,9 +21,9 @@ class Kernel:
 
     def cell(self, source: str, *value: Any) -> None:
         self.count += 1
-        self.history.begin(self.count, source)
+        self.history.begin_cell(self.count, source)
         for each in value:
-            self.history.result(each, repr(each))
+            self.history.add_result(each, repr(each))
 
 
 @pytest.fixture
@@ -78,31 +78,31 @@ def test_out_itself_is_no_result(kernel: Kernel) -> None:
 
 
 def test_out_lets_go_of_the_oldest(kernel: Kernel) -> None:
-    for number in range(history._RESULTS + 1):
+    for number in range(history._MAX_RESULTS + 1):
         kernel.cell(str(number), number)
     out = kernel.names["Out"]
-    assert len(out) == history._RESULTS * 4 // 5 + 1 and min(out) == history._RESULTS // 5 + 1
+    assert len(out) == history._MAX_RESULTS * 4 // 5 + 1 and min(out) == history._MAX_RESULTS // 5 + 1
     assert "_1" not in kernel.names and kernel.names[f"_{min(out)}"] == out[min(out)]
     assert kernel.history.texts.keys() == out.keys()
 
 
 def test_what_a_cell_put_into_out_does_not_stop_the_culling(kernel: Kernel) -> None:
     kernel.names["Out"]["mine"] = kernel.names["Out"][True] = 0
-    for number in range(history._RESULTS + 1):
+    for number in range(history._MAX_RESULTS + 1):
         kernel.cell(str(number), number)
-    assert kernel.names["Out"]["mine"] == 0 and len(kernel.names["Out"]) < history._RESULTS
+    assert kernel.names["Out"]["mine"] == 0 and len(kernel.names["Out"]) < history._MAX_RESULTS
 
 
 def test_counts_that_jump_leave_gaps(kernel: Kernel) -> None:
-    kernel.history.begin(5, "five")
+    kernel.history.begin_cell(5, "five")
     assert kernel.names["In"] == ["", "", "", "", "", "five"]
-    kernel.history.begin(2, "two again")  # a rollback went back
+    kernel.history.begin_cell(2, "two again")  # a rollback went back
     assert kernel.names["In"][2] == "two again" and kernel.names["In"][5] == "five"
 
 
 def test_what_was_loaded_goes_on(kernel: Kernel) -> None:
     kernel.names.update({"In": ["", "a", "b"], "Out": {1: "one", 2: "two", "odd": 3}, "_": "two"})
-    kernel.history.adopt()
+    kernel.history.load_from_namespace()
     assert kernel.names["_1"] == "one" and kernel.names["Out"] is kernel.history.results
     kernel.count = 2
     kernel.cell("3", 3)
@@ -113,7 +113,7 @@ def test_what_was_loaded_goes_on(kernel: Kernel) -> None:
 @pytest.mark.parametrize("spoiled", [None, 5, "text", (), [1], {"a": 1}])
 def test_a_spoiled_in_or_out_that_was_loaded_is_made_again(kernel: Kernel, spoiled: Any) -> None:
     kernel.names.update({"In": spoiled, "Out": spoiled})
-    kernel.history.adopt()
+    kernel.history.load_from_namespace()
     kernel.cell("1", 1)
     assert kernel.names["Out"][1] == 1 and kernel.names["In"][1] == "1"
 
@@ -125,8 +125,8 @@ def test_deleted_names_of_ours_cost_nothing(kernel: Kernel) -> None:
 
 
 def test_only_names_that_a_kernel_makes_are_ours() -> None:
-    assert all(map(is_ours, ("In", "Out", "_i", "_ii", "__", "___", "_1", "_i12", "_oh", "get_ipython")))
-    assert not any(map(is_ours, ("x", "_x", "_1a", "_i1_", "In2", "____", "_", "i1")))
+    assert all(map(is_kernel_name, ("In", "Out", "_i", "_ii", "__", "___", "_1", "_i12", "_oh", "get_ipython")))
+    assert not any(map(is_kernel_name, ("x", "_x", "_1a", "_i1_", "In2", "____", "_", "i1")))
 
 
 def test_a_long_text_of_a_result_is_kept_short(kernel: Kernel) -> None:

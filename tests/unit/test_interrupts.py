@@ -40,7 +40,7 @@ class At:
             self._left -= 1
             if self._left == 0:
                 self.reached = f"{frame.f_code.co_qualname}, line {frame.f_lineno}"
-                self._interrupts.come(KeyboardInterrupt(), frame)
+                self._interrupts.deliver(KeyboardInterrupt(), frame)
         return self._at
 
 
@@ -90,7 +90,7 @@ def test_wherever_an_interrupt_comes_the_next_cell_has_a_loop_that_works(pair: P
 def interrupted(interrupts: Interrupts, run: Callable[[Any], Any], cell: Any) -> bool:
     try:
         run(cell)
-        interrupts.let_go()  # as at a cell's end
+        interrupts.release()  # as at a cell's end
     except KeyboardInterrupt:
         return True
     return False
@@ -100,12 +100,12 @@ async def test_a_cell_that_called_itself_anything_is_interrupted_at_once(pair: P
     for name in (None, 5, "asyncios", "__main__"):
         frame = types.SimpleNamespace(f_globals={"__name__": name})
         with pytest.raises(KeyboardInterrupt):
-            pair.interrupts.come(KeyboardInterrupt(), frame)  # type: ignore[arg-type]
+            pair.interrupts.deliver(KeyboardInterrupt(), frame)  # type: ignore[arg-type]
 
 
 async def test_a_loop_that_does_not_come_to_its_turn_is_interrupted_by_the_second(pair: Pair) -> None:
     frame = types.SimpleNamespace(f_globals=vars(asyncio))
-    pair.interrupts.come(KeyboardInterrupt(), frame)  # type: ignore[arg-type]
+    pair.interrupts.deliver(KeyboardInterrupt(), frame)  # type: ignore[arg-type]
     with pytest.raises(KeyboardInterrupt):
-        pair.interrupts.come(KeyboardInterrupt(), frame)  # type: ignore[arg-type]
+        pair.interrupts.deliver(KeyboardInterrupt(), frame)  # type: ignore[arg-type]
     await asyncio.sleep(0)  # and not by the first any more

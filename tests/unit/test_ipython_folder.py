@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from quire.runtimes.python import ipython_folder
-from quire.runtimes.python.ipython_folder import NotCopied, ensure
+from quire.runtimes.python.ipython_folder import IPythonCopyError, ensure
 
 LOAD = """
 import json, sys
@@ -83,24 +83,24 @@ def test_file_in_the_place_of_the_copy_is_an_error(tmp_path: Path) -> None:
     name = ensure(tmp_path / "first").parent.name
     (tmp_path / "second").mkdir()
     (tmp_path / "second" / name).touch()
-    with pytest.raises(NotCopied, match="there is a file of that name"):
+    with pytest.raises(IPythonCopyError, match="there is a file of that name"):
         ensure(tmp_path / "second")
 
 
 def test_file_in_the_place_of_the_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(NotCopied, match="could not be copied to"):
+    with pytest.raises(IPythonCopyError, match="could not be copied to"):
         ensure(tmp_path / "file")
 
 
 def test_unlisted_files_are_an_error_and_leave_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata.Distribution, "files", None)
-    with pytest.raises(NotCopied, match="not listed"):
+    with pytest.raises(IPythonCopyError, match="not listed"):
         ensure(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["lock"]
 
 
 def test_missing_ipython_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ipython_folder, "_ROOT", "no-such-ipython")
-    with pytest.raises(NotCopied, match="not installed"):
+    with pytest.raises(IPythonCopyError, match="not installed"):
         ensure(tmp_path)

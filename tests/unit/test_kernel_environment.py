@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from quire.runtimes.python.zygote import environment
+from quire.runtimes.python.zygote import kernel_environment
 
 SECRETS = (
     *("OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "DATABASE_URL", "SSH_AUTH_SOCK", "QUIRE_TOKEN"),
@@ -29,23 +29,23 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_only_plain_variables_are_inherited() -> None:
-    inherited = set(environment(())) - {"UV", "PYTHONHASHSEED", "JE_ARROW_MALLOC_CONF"}
+    inherited = set(kernel_environment(())) - {"UV", "PYTHONHASHSEED", "JE_ARROW_MALLOC_CONF"}
     assert inherited == set(PLAIN)
 
 
 def test_variables_that_were_named_are_passed_on() -> None:
-    passed = environment(("DATABASE_URL", "NOT_SET"))
+    passed = kernel_environment(("DATABASE_URL", "NOT_SET"))
     assert passed["DATABASE_URL"] == "of DATABASE_URL" and "NOT_SET" not in passed
     assert not {*SECRETS} & {*passed} - {"DATABASE_URL"}
 
 
 def test_without_a_sandbox_all_are() -> None:
-    assert {*SECRETS, *PLAIN} <= set(environment(None))
+    assert {*SECRETS, *PLAIN} <= set(kernel_environment(None))
 
 
 def test_sets_print_in_the_same_order_after_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONHASHSEED", "random")
-    assert environment(None)["PYTHONHASHSEED"] == environment(())["PYTHONHASHSEED"] == "0"
+    assert kernel_environment(None)["PYTHONHASHSEED"] == kernel_environment(())["PYTHONHASHSEED"] == "0"
 
 
 def test_uv_is_named_by_where_it_is_not_by_who_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -54,4 +54,4 @@ def test_uv_is_named_by_where_it_is_not_by_who_says_so(monkeypatch: pytest.Monke
     found.write_text("#!/bin/sh\n")
     found.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert environment(())["UV"] == str(found)
+    assert kernel_environment(())["UV"] == str(found)

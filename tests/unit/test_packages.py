@@ -14,8 +14,8 @@ INDEX = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "PIP_INDEX_URL")
 
 @pytest.fixture(autouse=True)
 def clean(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packages, "not_granted", [])
-    monkeypatch.setattr(packages, "_given", [])
+    monkeypatch.setattr(packages, "unreachable_hosts", [])
+    monkeypatch.setattr(packages, "_set_by_quire", [])
     monkeypatch.setattr(os, "environ", {name: os.environ[name] for name in os.environ if name not in (*NAMES, *INDEX)})
 
 
@@ -24,25 +24,25 @@ def now() -> list[str | None]:
 
 
 def test_an_index_is_not_tried_again_until_it_is_granted() -> None:
-    packages.grant(["pypi.org"])
-    assert now() == ["0", "1", "0"] and packages.not_granted == ["pypi.org"]
-    packages.grant(["pypi.org"])  # of a branch
+    packages.set_unreachable_hosts(["pypi.org"])
+    assert now() == ["0", "1", "0"] and packages.unreachable_hosts == ["pypi.org"]
+    packages.set_unreachable_hosts(["pypi.org"])  # of a branch
     assert now() == ["0", "1", "0"]
-    packages.grant([])
-    assert now() == [None, None, None] and packages.not_granted == []
+    packages.set_unreachable_hosts([])
+    assert now() == [None, None, None] and packages.unreachable_hosts == []
 
 
 def test_what_the_user_set_stays() -> None:
     os.environ["PIP_RETRIES"] = "7"
-    packages.grant(["pypi.org"])
+    packages.set_unreachable_hosts(["pypi.org"])
     assert now() == ["7", "1", "0"]
-    assert "UV_HTTP_RETRIES" not in packages.without_limits(dict(os.environ))
-    packages.grant([])
+    assert "UV_HTTP_RETRIES" not in packages.without_fail_fast(dict(os.environ))
+    packages.set_unreachable_hosts([])
     assert now() == ["7", None, None]
 
 
 @pytest.mark.parametrize("name", INDEX)
 def test_another_index_is_tried_as_ever(name: str) -> None:
     os.environ[name] = "https://index.example"
-    packages.grant(["pypi.org"])
+    packages.set_unreachable_hosts(["pypi.org"])
     assert now() == [None, None, None]

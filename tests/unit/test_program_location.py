@@ -20,7 +20,7 @@ def test_workspace_follows_standard_library_below_any_folder(monkeypatch: pytest
     others = [f"{STANDARD}/site-packages", f"{STANDARD}-more", "/srv/site-packages/an-egg.zip"]
     monkeypatch.setattr(os, "__file__", f"{STANDARD}/os.py")
     monkeypatch.setattr(sys, "path", standard + others)
-    assert loop._after_standard() == len(standard)
+    assert loop._after_standard_library() == len(standard)
 
 
 def test_traceback_keeps_frames_of_package_beside_quire(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,4 +28,4 @@ def test_traceback_keeps_frames_of_package_beside_quire(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(__file__=str(packages / "IPython/__init__.py")))
     hidden = [packages / "quire/worker/loop.py", packages / "IPython/core/shell.py"]
     shown = [packages / "quire_tools/loop.py", packages / "IPython_more/shell.py", packages / "other.py"]
-    assert [errors._is_ours(str(path)) for path in hidden + shown] == [True, True, False, False, False]
+    assert [errors._is_own_frame(str(path)) for path in hidden + shown] == [True, True, False, False, False]

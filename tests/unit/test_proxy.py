@@ -202,7 +202,7 @@ async def test_endless_head_is_not_buffered(web: int) -> None:
 
 
 async def test_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proxies, "_PATIENCE", 0.05)
+    monkeypatch.setattr(proxies, "_TIMEOUT_S", 0.05)
     async with opened("*") as door:
         reader, writer = await door.connect()
         writer.write(b"CONNECT exam")
@@ -211,7 +211,7 @@ async def test_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 async def test_connection_limit(web: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proxies, "_CONNECTIONS", 2)
+    monkeypatch.setattr(proxies, "_MAX_CONNECTIONS", 2)
     async with opened(f"127.0.0.1:{web}") as door:
         held = [await door.connect() for _ in range(2)]
         for reader, writer in held:

@@ -138,7 +138,7 @@ def test_an_interrupt_ends_a_call_in_the_main_thread_and_gives_it_up(pair: Pair)
             echo(server, called)
 
     server = pair.serve(interrupt)
-    before = signal.signal(signal.SIGINT, lambda number, frame: pair.interrupts.come(KeyboardInterrupt()))
+    before = signal.signal(signal.SIGINT, lambda number, frame: pair.interrupts.deliver(KeyboardInterrupt()))
     try:
         with pytest.raises(KeyboardInterrupt):
             pair.client.call("tool", given={"wait": True})
@@ -165,7 +165,7 @@ def test_many_interrupts_tear_no_frame_and_lose_no_other_call(pair: Pair) -> Non
     def once(number: int, frame: Any) -> None:
         if calling[0]:
             calling[0] = False
-            pair.interrupts.come(KeyboardInterrupt())
+            pair.interrupts.deliver(KeyboardInterrupt())
 
     before = signal.signal(signal.SIGINT, once)
     interrupted = 0
@@ -198,7 +198,7 @@ def test_when_the_thread_that_reads_is_interrupted_another_takes_over(pair: Pair
             os.kill(os.getpid(), signal.SIGINT)
 
     server = pair.serve(answer)
-    before = signal.signal(signal.SIGINT, lambda number, frame: pair.interrupts.come(KeyboardInterrupt()))
+    before = signal.signal(signal.SIGINT, lambda number, frame: pair.interrupts.deliver(KeyboardInterrupt()))
     with ThreadPoolExecutor(1) as pool:
 
         def other() -> Any:
@@ -307,11 +307,11 @@ def test_errors_keep_what_they_know_when_they_are_pickled(monkeypatch: pytest.Mo
 
 def test_what_comes_while_interrupts_are_held_is_raised_when_they_are_let_go(pair: Pair) -> None:
     assert pair.interrupts.hold() and not pair.interrupts.hold()
-    pair.interrupts.come(ZeroDivisionError())
+    pair.interrupts.deliver(ZeroDivisionError())
     with pytest.raises(ZeroDivisionError):
-        pair.interrupts.let_go()
+        pair.interrupts.release()
     with pytest.raises(KeyboardInterrupt):
-        pair.interrupts.come(KeyboardInterrupt())
+        pair.interrupts.deliver(KeyboardInterrupt())
     with ThreadPoolExecutor(1) as pool:
         assert not pool.submit(pair.interrupts.hold).result(DEADLINE)  # other threads are never interrupted
 

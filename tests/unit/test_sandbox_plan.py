@@ -7,9 +7,9 @@ import pytest
 from quire.core.errors import InvalidRequest
 from quire.core.limits.sandbox_layers import LAYERS, required, sentence
 from quire.core.model import Layer
-from quire.runtimes.sandbox.plan import Machine, Plan, plan
+from quire.runtimes.sandbox.plan import MachineFeatures, Plan, plan_layers
 
-ABLE = Machine(landlock=6)
+ABLE = MachineFeatures(landlock=6)
 NAMESPACES = ("user", "mount", "pid", "net", "ipc")
 
 
@@ -18,61 +18,63 @@ def off(found: Plan) -> dict[str, str]:
 
 
 def test_a_machine_that_can_do_all_gives_all() -> None:
-    found = plan(ABLE, "auto")
+    found = plan_layers(ABLE, "auto")
     assert [layer.name for layer in found.layers] == list(LAYERS) and off(found) == {}
-    assert found.landlock == 6 and found.any
-    assert found.inside == ["mount", "rlimits", "capabilities", "no_new_privs", "landlock", "seccomp"]
+    assert found.landlock == 6 and found.any_active
+    assert found.worker_layers == ["mount", "rlimits", "capabilities", "no_new_privs", "landlock", "seccomp"]
 
 
 @pytest.mark.parametrize(
     ("machine", "missing"),
     [
-        (Machine(landlock=6, cgroup="not mounted"), {"cgroup": "not mounted"}),
-        (Machine(landlock=6, uid="only root"), {"uid": "only root"}),
-        (Machine(landlock=6, seccomp="not built in"), {"seccomp": "not built in"}),
-        (Machine(), {"landlock": "this system has no Landlock"}),
+        (MachineFeatures(landlock=6, cgroup="not mounted"), {"cgroup": "not mounted"}),
+        (MachineFeatures(landlock=6, uid="only root"), {"uid": "only root"}),
+        (MachineFeatures(landlock=6, seccomp="not built in"), {"seccomp": "not built in"}),
+        (MachineFeatures(), {"landlock": "this system has no Landlock"}),
         (
-            Machine(landlock=6, namespaces="EPERM", uid="EPERM"),
+            MachineFeatures(landlock=6, namespaces="EPERM", uid="EPERM"),
             {**dict.fromkeys(NAMESPACES, "EPERM"), "uid": "EPERM"},
         ),
     ],
 )
-def test_what_a_machine_lacks_is_off_with_the_reason(machine: Machine, missing: dict[str, str]) -> None:
-    found = plan(machine, "auto")
+def test_what_a_machine_lacks_is_off_with_the_reason(machine: MachineFeatures, missing: dict[str, str]) -> None:
+    found = plan_layers(machine, "auto")
     assert off(found) == missing
-    assert not any(found.on(name) for name in missing)
-    assert all(found.on(name) for name in LAYERS if name not in missing)
-    assert set(found.inside).isdisjoint(missing)
+    assert not any(found.has(name) for name in missing)
+    assert all(found.has(name) for name in LAYERS if name not in missing)
+    assert set(found.worker_layers).isdisjoint(missing)
 
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_requiring_what_is_missing_refuses_by_name(name: str) -> None:
-    lacking = Machine(cgroup="no group", namespaces="no namespace", uid="no uid", seccomp="no filter")
+    lacking = MachineFeatures(cgroup="no group", namespaces="no namespace", uid="no uid", seccomp="no filter")
     if name in ("rlimits", "capabilities", "no_new_privs"):  # every Linux has these
-        assert plan(lacking, f"require:{name}").on(name)
+        assert plan_layers(lacking, f"require:{name}").has(name)
         return
     with pytest.raises(InvalidRequest) as refused:
-        plan(lacking, f"require:{name}")
+        plan_layers(lacking, f"require:{name}")
     assert f" give: {name} (" in str(refused.value) and "`quire doctor`" in str(refused.value)
     assert "no " in str(refused.value)
 
 
 def test_requiring_all_names_all_that_is_missing_and_only_that() -> None:
-    assert plan(ABLE, "require:all") == plan(ABLE, "auto")
+    assert plan_layers(ABLE, "require:all") == plan_layers(ABLE, "auto")
     with pytest.raises(InvalidRequest, match=r"give: cgroup \(none\); uid \(only root\)\. `quire doctor`"):
-        plan(Machine(landlock=1, cgroup="none", uid="only root"), "require:all")
-    assert not plan(Machine(landlock=1, cgroup="none"), "require:pid,net").on("cgroup")
+        plan_layers(MachineFeatures(landlock=1, cgroup="none", uid="only root"), "require:all")
+    assert not plan_layers(MachineFeatures(landlock=1, cgroup="none"), "require:pid,net").has("cgroup")
 
 
 def test_off_is_off_whatever_the_machine_can_do() -> None:
-    found = plan(ABLE, "off")
+    found = plan_layers(ABLE, "off")
     assert off(found) == dict.fromkeys(LAYERS, "the setting sandbox is off")
-    assert not found.any and found.inside == [] and found.landlock == 0
+    assert not found.any_active and found.worker_layers == [] and found.landlock == 0
 
 
 def test_the_worker_s_words_about_its_machine() -> None:
     said = {"namespaces": "", "uid": "only root", "landlock": 3, "seccomp": ""}
-    assert Machine.of(said, "no group") == Machine(cgroup="no group", uid="only root", landlock=3)
+    assert MachineFeatures.from_probe(said, "no group") == MachineFeatures(
+        cgroup="no group", uid="only root", landlock=3
+    )
 
 
 @pytest.mark.parametrize(
@@ -105,7 +107,7 @@ def test_the_sentence_about_layers() -> None:
     assert sentence([Layer("pid"), Layer("uid", "only root"), Layer("cgroup", "only root"), Layer("net", "no")]) == (
         "pid; off: uid, cgroup (only root); net (no)"
     )
-    assert sentence(plan(ABLE, "off").layers) == (
+    assert sentence(plan_layers(ABLE, "off").layers) == (
         "none: cells run with the rights of the server's user (the setting sandbox is off)"
     )
     assert sentence([]) == "none: cells run with the rights of the server's user"

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from quire.core.errors import OperationFailed
-from quire.runtimes.python.supervisor import Keeper
+from quire.runtimes.python.supervisor import SupervisorClient
 from quire.wire import packets
 
 pytestmark = pytest.mark.anyio
@@ -24,7 +24,7 @@ class Said:
         ours, self._theirs = packets.pair()
         ours.setblocking(False)
         self._stands_for = subprocess.Popen(["sleep", "1000"])
-        self.keeper = Keeper(ours, os.pidfd_open(self._stands_for.pid))
+        self.keeper = SupervisorClient(ours, os.pidfd_open(self._stands_for.pid))
 
     async def launch(self, do: str, answer: str) -> int:
         """Give that order; it is answered with a process that is gone and buried by then."""

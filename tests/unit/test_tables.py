@@ -40,9 +40,9 @@ def frame(library: str, columns: dict[str, list[Any]]) -> Any:
 
 
 def rows_of(value: Any, start: int, rows: int) -> list[list[str]]:
-    found = tables.shown(value)
+    found = tables.register_table(value)
     assert found is not None
-    text, _ = tables.page(found[1], start, rows)
+    text, _ = tables.page_text(found[1], start, rows)
     return list(csv.reader(io.StringIO(text)))
 
 
@@ -54,7 +54,7 @@ TYPES = {
 
 
 def test_a_short_table_is_shown_whole_with_size_and_types(library: str) -> None:
-    text = tables.compact(frame(library, {"n": [1, 2], "x": [0.5, 1 / 3], "s": ["a", "b"]}))
+    text = tables.summarize(frame(library, {"n": [1, 2], "x": [0.5, 1 / 3], "s": ["a", "b"]}))
     number, real, words = TYPES[library]
     assert text.splitlines() == [
         f"2 rows x 3 columns: n {number}, x {real}, s {words}",
@@ -64,7 +64,7 @@ def test_a_short_table_is_shown_whole_with_size_and_types(library: str) -> None:
 
 
 def test_of_a_long_table_both_ends_are_shown(library: str) -> None:
-    lines = tables.compact(frame(library, {"n": list(range(100_000))})).splitlines()
+    lines = tables.summarize(frame(library, {"n": list(range(100_000))})).splitlines()
     assert lines[0].startswith("100,000 rows x 1 columns: n ")
     assert lines[1:6] == [f"{n} | {n}" for n in range(5)]
     assert lines[6] == "… 99,990 rows more …"
@@ -72,7 +72,7 @@ def test_of_a_long_table_both_ends_are_shown(library: str) -> None:
 
 
 def test_of_a_wide_table_the_first_columns_are_shown_and_the_rest_counted(library: str) -> None:
-    text = tables.compact(frame(library, {f"c{n}": [n] for n in range(1_000)}))
+    text = tables.summarize(frame(library, {f"c{n}": [n] for n in range(1_000)}))
     first, row = text.splitlines()
     assert first.startswith("1 rows x 1,000 columns: c0 ") and first.endswith(", … 980 more")
     assert row == " | ".join(["0", *map(str, range(20))])
@@ -80,19 +80,19 @@ def test_of_a_wide_table_the_first_columns_are_shown_and_the_rest_counted(librar
 
 
 def test_a_table_without_rows_says_its_columns_and_one_without_columns_its_size(library: str) -> None:
-    empty = tables.compact(frame(library, {"n": [], "s": []}))
+    empty = tables.summarize(frame(library, {"n": [], "s": []}))
     assert empty.startswith("0 rows x 2 columns: n ") and "\n" not in empty
-    assert tables.compact(frame(library, {})) == "0 rows x 0 columns"
+    assert tables.summarize(frame(library, {})) == "0 rows x 0 columns"
 
 
 def test_huge_cells_are_cut_and_stay_on_their_line(library: str) -> None:
-    text = tables.compact(frame(library, {"s": ["x" * 1_000_000, "two\nlines\tand a tab"]}))
+    text = tables.summarize(frame(library, {"s": ["x" * 1_000_000, "two\nlines\tand a tab"]}))
     assert len(text) < 200 and "x…" in text
     assert text.splitlines()[2] == "1 | two lines and a tab"
 
 
 def test_nulls_are_said_to_be_null(library: str) -> None:
-    text = tables.compact(frame(library, {"n": [1, None], "s": ["a", None]}))
+    text = tables.summarize(frame(library, {"n": [1, None], "s": ["a", None]}))
     last = text.splitlines()[-1]
     assert last == ("1 | nan | nan" if library == "pandas" else "1 | null | null")  # pandas itself has no null there
 
@@ -114,53 +114,53 @@ def test_pages_begin_anywhere_and_end_with_the_table(library: str) -> None:
 
 def test_a_page_shows_the_table_as_it_is_now_and_cells_whole(pandas: Any) -> None:
     value = pandas.DataFrame({"s": ["x" * 1_000]})
-    found = tables.shown(value)
+    found = tables.register_table(value)
     assert found is not None and found[0].count("x") < 50
     value.loc[0, "s"] = "y" * 1_000
-    assert tables.page(found[1], 0, 1)[0].splitlines()[1] == "0," + "y" * 1_000
+    assert tables.page_text(found[1], 0, 1)[0].splitlines()[1] == "0," + "y" * 1_000
 
 
 def test_a_page_of_large_cells_is_bounded(library: str) -> None:
     value = frame(library, {"s": ["x" * 1_000_000] * 30})
-    found = tables.shown(value)
+    found = tables.register_table(value)
     assert found is not None
-    assert len(tables.page(found[1], 0, 100)[0]) < 10_000_000  # BUG 19
+    assert len(tables.page_text(found[1], 0, 100)[0]) < 10_000_000  # BUG 19
 
 
 def test_a_table_is_not_kept_alive_for_its_pages(library: str) -> None:
     value = frame(library, {"n": [1]})
-    found = tables.shown(value)
+    found = tables.register_table(value)
     assert found is not None
     del value
     gc.collect()
     for gone in (found[1], "table-never"):
         with pytest.raises(LookupError, match="no longer in the kernel"):
-            tables.page(gone, 0, 100)
+            tables.page_text(gone, 0, 100)
 
 
 def test_only_the_latest_tables_can_be_paged(pandas: Any) -> None:
     value = pandas.DataFrame({"n": [1]})
-    names = [found[1] for _ in range(300) if (found := tables.shown(value)) is not None]
-    assert tables.page(names[-1], 0, 1)[1] == 1
+    names = [found[1] for _ in range(300) if (found := tables.register_table(value)) is not None]
+    assert tables.page_text(names[-1], 0, 1)[1] == 1
     with pytest.raises(LookupError):
-        tables.page(names[0], 0, 1)
+        tables.page_text(names[0], 0, 1)
 
 
 def test_column_names_may_be_anything(pandas: Any) -> None:
     value = pandas.DataFrame([[1, 2.0, "a"]], columns=["same", "same", 7])
-    assert tables.compact(value).splitlines() == [
+    assert tables.summarize(value).splitlines() == [
         "1 rows x 3 columns: same int64, same float64, 7 str",
         "0 | 1 | 2 | a",
     ]
     odd = pandas.DataFrame([[1, 2, 3]], columns=[None, 1.5, ("a", 2)])
-    assert tables.compact(odd).splitlines()[0].startswith("1 rows x 3 columns: ")
+    assert tables.summarize(odd).splitlines()[0].startswith("1 rows x 3 columns: ")
     assert rows_of(value, 0, 9) == [["", "same", "same", "7"], ["0", "1", "2", "a"]]
 
 
 def test_levels_of_rows_and_columns_are_joined(pandas: Any) -> None:
     index = pandas.MultiIndex.from_product([["a", "b"], [1, 2]])
     value = pandas.DataFrame({("x", "y"): range(4)}, index=index)
-    lines = tables.compact(value).splitlines()
+    lines = tables.summarize(value).splitlines()
     assert lines[0] == "4 rows x 1 columns: x.y int64" and lines[1:3] == ["a.1 | 0", "a.2 | 1"]
 
 
@@ -178,7 +178,7 @@ def test_types_of_every_kind_have_a_text(pandas: Any) -> None:
             "any": [{"k": [1]}, object()],
         }
     )
-    first, one, two = tables.compact(value).splitlines()
+    first, one, two = tables.summarize(value).splitlines()
     assert "kind category" in first and "maybe Int64" in first and "any object" in first
     assert one == "0 | 2026-01-01 00:00:00 | a | 1 | {'k': [1]}"
     assert two.startswith("1 | NaT | nan | null | <object object at")
@@ -186,19 +186,19 @@ def test_types_of_every_kind_have_a_text(pandas: Any) -> None:
 
 @pytest.mark.parametrize("value", [1, "text", [1], {"a": 1}, object(), int])
 def test_what_is_no_table_is_not_shown_as_one(value: Any) -> None:
-    assert tables.shown(value) is None
+    assert tables.register_table(value) is None
 
 
 def test_a_class_of_ones_own_that_is_a_table_is_one(pandas: Any) -> None:
     class Mine(pandas.DataFrame):
         pass
 
-    assert tables.shown(Mine({"a": [1]})) is not None
+    assert tables.register_table(Mine({"a": [1]})) is not None
 
 
 def test_a_class_that_only_has_the_name_is_left_alone() -> None:
     Fake = type("DataFrame", (), {"__module__": "pandas.fake"})
-    assert tables.shown(Fake()) is None
+    assert tables.register_table(Fake()) is None
 
 
 def test_a_table_that_raises_is_shown_by_its_own_text(pandas: Any) -> None:
@@ -210,5 +210,5 @@ def test_a_table_that_raises_is_shown_by_its_own_text(pandas: Any) -> None:
         def __str__(self) -> str:
             raise RuntimeError("no")
 
-    assert tables.shown(Hostile({"a": [1]})) is None
-    assert tables.shown(pandas.DataFrame({"a": [Cell()]})) is None
+    assert tables.register_table(Hostile({"a": [1]})) is None
+    assert tables.register_table(pandas.DataFrame({"a": [Cell()]})) is None

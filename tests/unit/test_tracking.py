@@ -7,7 +7,7 @@ import contextlib
 import weakref
 from typing import Any
 
-from quire.worker.execution.tracking import Makers, bound_names, imports_and_functions
+from quire.worker.execution.tracking import BindingTracker, bound_names, imports_and_functions
 
 
 class Book:
@@ -15,13 +15,13 @@ class Book:
 
     def __init__(self) -> None:
         self.namespace: dict[str, Any] = {}
-        self.makers = Makers()
+        self.makers = BindingTracker()
 
     def run(self, run_id: str, code: str) -> dict[str, str]:
-        self.makers.before(self.namespace)
+        self.makers.before_run(self.namespace)
         with contextlib.suppress(ZeroDivisionError):
             exec(code, self.namespace)
-        self.makers.after(self.namespace, run_id)
+        self.makers.after_run(self.namespace, run_id)
         return {name: run for name, run in self.makers.makers.items() if not name.startswith("__")}
 
 
@@ -57,7 +57,7 @@ def test_no_value_is_kept_alive_and_none_is_asked_anything() -> None:
     )
     seen = weakref.ref(book.namespace["a"])
     assert book.run("r2", "b = a") == {"Hostile": "r1", "a": "r1", "b": "r2"}
-    book.makers.before(book.namespace)
+    book.makers.before_run(book.namespace)
     book.namespace.pop("b")
     book.namespace.pop("a")
     assert seen() is None
@@ -70,9 +70,9 @@ def test_names_that_are_no_text_are_passed_over() -> None:
 
 def test_what_was_known_before_a_restart_is_known_again() -> None:
     value = object()
-    makers = Makers({"a": "r1", "b": "r2"})
-    makers.before({"a": value})
-    makers.after({"a": value}, "r9")
+    makers = BindingTracker({"a": "r1", "b": "r2"})
+    makers.before_run({"a": value})
+    makers.after_run({"a": value}, "r9")
     assert makers.makers == {"a": "r1"}
 
 
@@ -100,8 +100,8 @@ def test_names_a_cells_own_statements_bind() -> None:
 
 
 def test_a_name_the_code_binds_is_made_anew_even_where_the_value_has_the_same_id() -> None:
-    makers, value = Makers(), object()
+    makers, value = BindingTracker(), object()
     for run in ("r1", "r2"):
-        makers.before({"a": value, "b": value} if run == "r2" else {})
-        makers.after({"a": value, "b": value}, run, bound_names(ast.parse("a = same")) if run == "r2" else ())
+        makers.before_run({"a": value, "b": value} if run == "r2" else {})
+        makers.after_run({"a": value, "b": value}, run, bound_names(ast.parse("a = same")) if run == "r2" else ())
     assert makers.makers == {"a": "r2", "b": "r1"}

@@ -202,7 +202,7 @@ asyncio.run(main(Path(sys.argv[1])))
 """
 
 
-@pytest.mark.skipif(bool(seccomp.available()), reason="needs seccomp filters")
+@pytest.mark.skipif(bool(seccomp.unavailable_reason()), reason="needs seccomp filters")
 def test_durable_work_fails_where_the_disk_cannot_sync_and_other_work_survives_a_kill(tmp_path: Path) -> None:
     path = tmp_path / "quire.db"
     done = subprocess.run(

@@ -209,7 +209,7 @@ def program(machine: str, *, internet: bool = True, alone: bool = False) -> byte
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in block)
 
 
-def available() -> str:
+def unavailable_reason() -> str:
     """Empty where `install` can work, or why not."""
     machine = platform.machine()
     if sys.platform != "linux":

@@ -15,8 +15,8 @@ MAX_WAITING_BYTES = 4 << 20
 """Events of one kernel that wait to be taken before the kernel itself is left to wait."""
 
 _SLICE_S = 0.005  # processor time in one turn of the event loop
-_REST = 2  # times as long as it took: reading from all kernels gets at most a third of the event loop
-_NEWS_INTERVAL_S = 0.1
+_PAUSE_FACTOR = 2  # times as long as it took: reading from all kernels gets at most a third of the event loop
+_CAPABILITIES_INTERVAL_S = 0.1
 _YIELD_BYTES = 128 << 10  # of events taken in one turn of the event loop
 
 Capabilities = list[dict[str, Any]]
@@ -28,31 +28,31 @@ class LoopShare:
     _shares: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, LoopShare]] = WeakKeyDictionary()
 
     def __init__(self) -> None:
-        self._free_at = 0.0
+        self._resumes_at = 0.0
 
     @classmethod
-    def of(cls, loop: asyncio.AbstractEventLoop) -> LoopShare:
+    def for_loop(cls, loop: asyncio.AbstractEventLoop) -> LoopShare:
         return cls._shares.setdefault(loop, cls())
 
-    def rest_after(self, spent: float) -> float:
+    def pause_after(self, spent: float) -> float:
         """Seconds until a kernel may go on that took this much processor time. Kernels that take much wait in turn."""
         now = time.monotonic()
-        self._free_at = max(self._free_at, now) + _REST * spent
-        return self._free_at - now
+        self._resumes_at = max(self._resumes_at, now) + _PAUSE_FACTOR * spent
+        return self._resumes_at - now
 
 
-class Slice:
+class TimeSlice:
     """One kernel's part of a turn of the event loop."""
 
     def __init__(self) -> None:
-        self._begun = time.thread_time()
+        self._started = time.thread_time()
 
     @property
     def spent(self) -> float:
-        return time.thread_time() - self._begun
+        return time.thread_time() - self._started
 
     @property
-    def is_over(self) -> bool:
+    def is_used_up(self) -> bool:
         return self.spent > _SLICE_S
 
 
@@ -62,7 +62,7 @@ class EventQueue:
     def __init__(self) -> None:
         self._events: deque[tuple[Any, int]] = deque()
         self._arrived = asyncio.Event()
-        self._in_turn = 0  # bytes taken since others had their turn
+        self._bytes_in_turn = 0  # bytes taken since others had their turn
         self.size = 0  # bytes
 
     @property
@@ -74,7 +74,7 @@ class EventQueue:
         self.size += size
         self._arrived.set()
 
-    def put_back(self, events: list[tuple[Any, int]]) -> None:
+    def put_first(self, events: list[tuple[Any, int]]) -> None:
         """Put events before those that wait."""
         self._events.extendleft(reversed(events))
         self.size += sum(size for _, size in events)
@@ -84,50 +84,52 @@ class EventQueue:
 
     async def wait(self) -> None:
         """Wait for an event. After many, other tasks of the event loop get a turn first."""
-        if self._in_turn >= _YIELD_BYTES:
-            self._in_turn = 0
+        if self._bytes_in_turn >= _YIELD_BYTES:
+            self._bytes_in_turn = 0
             await asyncio.sleep(0)
         while not self._events:
-            self._in_turn = 0
+            self._bytes_in_turn = 0
             self._arrived.clear()
             await self._arrived.wait()
 
     def take(self) -> tuple[Any, int]:
         event, size = self._events.popleft()
         self.size -= size
-        self._in_turn += size
+        self._bytes_in_turn += size
         return event, size
 
     def __iter__(self) -> Any:
         return (event for event, _ in self._events)
 
 
-class SetAside:
+class DeferredEvents:
     """Events that arrive while a question is open: the next run's. Of a flood only the beginning is kept."""
 
     def __init__(self) -> None:
-        self._kept: list[tuple[Any, int]] = []
-        self._size = self._dropped = 0
+        self._events: list[tuple[Any, int]] = []
+        self._size = self._dropped_bytes = 0
 
     def add(self, event: Any, size: int) -> None:
         if self._size < MAX_WAITING_BYTES:
-            self._kept.append((event, size))
+            self._events.append((event, size))
             self._size += size
         else:
-            self._dropped += len(event.data) if isinstance(event, Printed) else size
+            self._dropped_bytes += len(event.data) if isinstance(event, Printed) else size
 
     def events(self) -> list[tuple[Any, int]]:
-        if not self._dropped:
-            return self._kept
-        note = f"\n[... {self._dropped:,} bytes that were shown between two runs are left out here ...]\n".encode()
-        return [*self._kept, (Printed(stream="stderr", data=note), len(note))]
+        if not self._dropped_bytes:
+            return self._events
+        note = (
+            f"\n[... {self._dropped_bytes:,} bytes that were shown between two runs are left out here ...]\n".encode()
+        )
+        return [*self._events, (Printed(stream="stderr", data=note), len(note))]
 
 
 class LatestCapabilities:
     """Passes on what a kernel's code offers: the newest only, where that changes often."""
 
-    def __init__(self, tell: Callable[[Capabilities], None]) -> None:
-        self._tell = tell
+    def __init__(self, publish: Callable[[Capabilities], None]) -> None:
+        self._publish = publish
         self._loop = asyncio.get_running_loop()
         self._latest: Capabilities | None = None
         self._not_before = 0.0
@@ -136,17 +138,17 @@ class LatestCapabilities:
     def put(self, capabilities: Capabilities) -> None:
         self._latest = capabilities
         if self._loop.time() >= self._not_before:
-            self.pass_on()
+            self.flush()
         elif self._timer is None:
-            self._timer = self._loop.call_at(self._not_before, self.pass_on)
+            self._timer = self._loop.call_at(self._not_before, self.flush)
 
-    def pass_on(self) -> None:
+    def flush(self) -> None:
         """Now: a run that ends is the last word on what it offers."""
         latest = self._latest
         self.close()
         if latest is not None:
-            self._not_before = self._loop.time() + _NEWS_INTERVAL_S
-            self._tell(latest)
+            self._not_before = self._loop.time() + _CAPABILITIES_INTERVAL_S
+            self._publish(latest)
 
     def close(self) -> None:
         self._latest = None

@@ -11,7 +11,7 @@ from quire.core.ports.kernel import Memory
 
 _MEMINFO = re.compile(r"^(MemTotal|MemAvailable):\s+(\d+)", re.MULTILINE)
 _CACHE = re.compile(r"^(?:total_)?inactive_file (\d+)", re.MULTILINE)
-_FILES = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))  # of v2, of v1
+_CGROUP_FILES = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))  # of v2, of v1
 
 
 class LinuxMachine:
@@ -21,15 +21,15 @@ class LinuxMachine:
 
     def memory(self) -> Memory:
         """Of it all where nothing can be read: nobody is short of what nobody knows."""
-        found = [Memory(total=1 << 62, available=1 << 62)]
+        candidates = [Memory(total=1 << 62, available=1 << 62)]
         with contextlib.suppress(OSError, KeyError):
             text = (self._proc / "meminfo").read_text("utf-8")
             kib = {name: int(number) * 1024 for name, number in _MEMINFO.findall(text)}
-            found.append(Memory(total=kib["MemTotal"], available=kib["MemAvailable"]))
+            candidates.append(Memory(total=kib["MemTotal"], available=kib["MemAvailable"]))
         for folder in self._folders():
             with contextlib.suppress(OSError, ValueError):
-                found.append(_limited(folder))
-        return min(found, key=lambda each: each.available)
+                candidates.append(_limited(folder))
+        return min(candidates, key=lambda memory: memory.available)
 
     def _folders(self) -> Iterator[Path]:
         """This process's cgroup and those above it, of either version; inside a container its root is the topmost."""
@@ -39,15 +39,15 @@ class LinuxMachine:
                 if controllers and "memory" not in controllers.split(","):
                     continue
                 root = self._cgroups / "memory" if controllers else self._cgroups
-                for each in (Path(path), *Path(path).parents):
-                    yield root / str(each).lstrip("/")
+                for folder in (Path(path), *Path(path).parents):
+                    yield root / str(folder).lstrip("/")
 
 
 def _limited(folder: Path) -> Memory:
     """Raises ValueError or OSError where nothing limits it."""
-    for most, now in _FILES:
-        if (folder / most).exists():
-            total, used = int((folder / most).read_text("utf-8")), int((folder / now).read_text("utf-8"))
+    for limit_file, usage_file in _CGROUP_FILES:
+        if (folder / limit_file).exists():
+            total, used = int((folder / limit_file).read_text("utf-8")), int((folder / usage_file).read_text("utf-8"))
             cache = _CACHE.search((folder / "memory.stat").read_text("utf-8"))
             return Memory(total=total, available=max(0, total - used + (int(cache[1]) if cache else 0)))
     raise ValueError(folder)

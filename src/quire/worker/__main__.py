@@ -17,7 +17,7 @@ def load() -> None:
     from quire.worker.processes import zygote
 
     del sys.modules["quire"]
-    zygote.main(sys.argv[1:]) if sys.argv[1] != "afresh" else zygote.go_on(sys.argv[2])
+    zygote.main(sys.argv[1:]) if sys.argv[1] != "venv-exec" else zygote.main_in_venv(sys.argv[2])
 
 
 if __name__ == "__main__":

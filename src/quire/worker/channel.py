@@ -28,15 +28,17 @@ from quire.wire import frames, packets
 from quire.wire.messages import INTERRUPTS_BYTES, Printed
 from quire.worker.execution.interrupts import Interrupts
 
-_CHUNK = 1 << 20
-_STARTS_CHILD = ("subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.posix_spawn")
+_CHUNK_BYTES = 1 << 20
+_CHILD_STARTING_EVENTS = ("subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.posix_spawn")
 _libc = ctypes.CDLL(None)
 
 
-DESCRIPTORS = 7  # of a live process: six of the channel, and the relay's
-RELAY = 6  # which of them that is
-HANDED = 100  # descriptors that may come beside the first words
-HIGH = 200  # our descriptors are numbered from here: a cell that closes "all" most often means the low ones
+DESCRIPTOR_COUNT = 7  # of a live process: six of the channel, and the relay's
+RELAY_INDEX = 6  # which of them that is
+MAX_PASSED_DESCRIPTORS = 100  # descriptors that may come beside the first words
+FIRST_HIGH_DESCRIPTOR = (
+    200  # our descriptors are numbered from here: a cell that closes "all" most often means the low ones
+)
 
 
 class Channel:
@@ -44,9 +46,11 @@ class Channel:
 
     def __init__(self, interrupts: Interrupts) -> None:
         self._interrupts = interrupts
-        self.left = True  # in a process that has no say here: a fork of the cell's
-        os.register_at_fork(after_in_child=self._leave)
-        self.audited: dict[str, Callable[[Any], None]] = dict.fromkeys(_STARTS_CHILD, lambda arguments: self.flush())
+        self.is_detached = True  # in a process that has no say here: a fork of the cell's
+        os.register_at_fork(after_in_child=self._detach)
+        self.audited: dict[str, Callable[[Any], None]] = dict.fromkeys(
+            _CHILD_STARTING_EVENTS, lambda arguments: self.flush()
+        )
         sys.addaudithook(self._on_audit)
 
     def connect(self, descriptors: list[int]) -> None:
@@ -55,21 +59,21 @@ class Channel:
         os.dup2(err_write, 2)
         os.close(out_write)
         os.close(err_write)
-        sock, stdout, stderr, lock = (lifted(each) for each in (sock, stdout, stderr, lock))
+        sock, stdout, stderr, lock = (move_high(descriptor) for descriptor in (sock, stdout, stderr, lock))
         self.descriptors = [sock, stdout, stderr, lock]
         self._sock = packets.of_descriptor(sock)
         self._pipes = (("stdout", stdout), ("stderr", stderr))
         self._lock_file = lock
         self._lock = threading.RLock()
         self._unsent = b""
-        self.left = False
+        self.is_detached = False
 
     def receive(self, size: int) -> bytes:
         return self._sock.recv(size)
 
-    def receive_first(self, size: int) -> tuple[bytes, list[int]]:
+    def receive_with_descriptors(self, size: int) -> tuple[bytes, list[int]]:
         """The first words, with what is handed over beside them."""
-        data, descriptors, _, _ = socket.recv_fds(self._sock, size, HANDED, socket.MSG_CMSG_CLOEXEC)
+        data, descriptors, _, _ = socket.recv_fds(self._sock, size, MAX_PASSED_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
         return data, descriptors
 
     def send(self, message: Any, *, more: bool = False) -> None:
@@ -85,11 +89,11 @@ class Channel:
         if self._unsent:
             self._send(None, streams=False)
         for name, pipe in self._pipes:
-            if name != stream and _waiting(pipe):
+            if name != stream and _unread_bytes(pipe):
                 self._send(None, streams=False)
 
     def _send(self, message: Any | None, *, more: bool = False, streams: bool = True) -> None:
-        if self.left:
+        if self.is_detached:
             return
         if not self._interrupts.hold():
             self._send_now(message, more, streams)
@@ -99,7 +103,7 @@ class Channel:
         except BaseException:
             self._interrupts.held = False
             raise
-        self._interrupts.let_go()
+        self._interrupts.release()
 
     def _send_now(self, message: Any | None, more: bool, streams: bool) -> None:
         # before our lock: a thread that writes holds its stream's lock and waits for ours
@@ -110,7 +114,7 @@ class Channel:
             _libc.fflush(None)  # what C code printed and libc still holds
             fcntl.lockf(self._lock_file, fcntl.LOCK_EX)
             try:
-                self._unsent += b"".join(frames.encode(printed) for printed in self._drain())
+                self._unsent += b"".join(frames.encode(printed) for printed in self._read_pipes())
                 if message is not None:
                     self._unsent += frames.encode(message)
                 if self._unsent and not more:
@@ -123,13 +127,13 @@ class Channel:
         if event in self.audited:
             self.audited[event](arguments)
 
-    def _drain(self) -> Iterator[Printed]:
+    def _read_pipes(self) -> Iterator[Printed]:
         """What lies in the pipes now; not what another thread adds meanwhile, which might never end."""
         for name, pipe in self._pipes:
-            left = _waiting(pipe)
+            remaining = _unread_bytes(pipe)
             with contextlib.suppress(BlockingIOError):
-                while left > 0 and (data := os.read(pipe, min(left, _CHUNK))):
-                    left -= len(data)
+                while remaining > 0 and (data := os.read(pipe, min(remaining, _CHUNK_BYTES))):
+                    remaining -= len(data)
                     yield Printed(stream=name, data=data)
 
     def count_interrupts(self) -> int:
@@ -139,33 +143,33 @@ class Channel:
                 return int.from_bytes(os.pread(self._lock_file, INTERRUPTS_BYTES, 0), "little")
         return 0
 
-    def leave(self) -> None:
+    def detach(self) -> None:
         """In a copy: nothing of it is open here, until it is connected anew."""
-        self._leave()
-        for each in self.descriptors[1:]:
-            os.close(each)
+        self._detach()
+        for descriptor in self.descriptors[1:]:
+            os.close(descriptor)
         self._lock_file = -1
 
-    def _leave(self) -> None:
+    def _detach(self) -> None:
         """In a child the user's code forked: frames belong to the parent, prints go through the pipes."""
-        if not self.left:
-            self.left = True
+        if not self.is_detached:
+            self.is_detached = True
             self._sock.close()
 
 
-def lifted(descriptor: int) -> int:
+def move_high(descriptor: int) -> int:
     """The descriptor under a high number."""
-    high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, HIGH)
+    moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, FIRST_HIGH_DESCRIPTOR)
     os.close(descriptor)
-    return high
+    return moved
 
 
-def _waiting(pipe: int) -> int:
+def _unread_bytes(pipe: int) -> int:
     """Bytes that lie in a pipe."""
     return int(struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, b"\0\0\0\0"))[0])
 
 
-class _Tap(io.BufferedWriter):
+class _OrderedWriter(io.BufferedWriter):
     """File descriptor 1 or 2, telling the channel before each write.
 
     The write itself is C's: an interrupt between a write in Python and its count would have it written again.
@@ -189,25 +193,25 @@ class _Tap(io.BufferedWriter):
 
 def open_stream(channel: Channel, name: str, fd: int) -> io.TextIOWrapper:
     """A text stream over stdout or stderr, line by line, surviving text that UTF-8 cannot say."""
-    tap = _Tap(channel, name, fd)
-    return io.TextIOWrapper(tap, encoding="utf-8", errors="backslashreplace", line_buffering=True)
+    writer = _OrderedWriter(channel, name, fd)
+    return io.TextIOWrapper(writer, encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
 
-def usable(stream: io.TextIOWrapper | None) -> bool:
+def is_usable(stream: io.TextIOWrapper | None) -> bool:
     try:
         return stream is not None and not stream.closed
     except ValueError:  # detached
         return False
 
 
-class Descriptors:
+class StandardDescriptors:
     """0, 1 and 2 as a kernel has them from the start, put back whatever a cell did to them."""
 
     def __init__(self) -> None:
-        self.kept = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, HIGH) for fd in (0, 1, 2)]
+        self.copies = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, FIRST_HIGH_DESCRIPTOR) for fd in (0, 1, 2)]
 
-    def put_back(self) -> None:
-        for fd, copy in enumerate(self.kept):
+    def restore(self) -> None:
+        for fd, copy in enumerate(self.copies):
             os.dup2(copy, fd)
 
 

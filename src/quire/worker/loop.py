@@ -42,90 +42,92 @@ from quire.worker import channel as channels
 from quire.worker.capabilities.known import Known
 from quire.worker.environment import blocked_hosts, hidden_variables, packages
 from quire.worker.execution import event_loop, memory_reserve, namespace
-from quire.worker.execution.errors import CpuTimeExceeded, InputNotAvailable, raised
+from quire.worker.execution.errors import CpuTimeExceeded, InputNotAvailable, raised_event
 from quire.worker.execution.executor import Executor
-from quire.worker.execution.history import is_ours
+from quire.worker.execution.history import is_kernel_name
 from quire.worker.execution.interrupts import Interrupts
-from quire.worker.execution.tracking import Makers
+from quire.worker.execution.tracking import BindingTracker
 from quire.worker.output import tables
 from quire.worker.processes import after_fork, copy_on_write, fork_report, process_tree, venv_exec
-from quire.worker.processes.checkpoints import LIVE, Checkpoints
+from quire.worker.processes.checkpoints import WORKER_OOM_SCORE, Checkpoints
 from quire.worker.processes.fork_interrupts import ForkInterrupts
-from quire.worker.processes.supervisor import Live
+from quire.worker.processes.supervisor import WorkerStart
 from quire.worker.sandbox import apply
 from quire.worker.snapshot import reader, surroundings, writer
 from quire.worker.snapshot.pages import Watch
 
-_FEW = 2  # checkpoints of a notebook that is only begun: it may stay idle, and then its pages stay shared
+_UNCOPIED_CHECKPOINTS = (
+    2  # checkpoints of a notebook that is only begun: it may stay idle, and then its pages stay shared
+)
 
 
-def live(begin: Live, enter: Enter | None = None) -> None:
+def run_worker(start: WorkerStart, enter: Enter | None = None) -> None:
     """Be a kernel's live process: answer requests until the parent closes the socket; with `enter`, one that has
     taken another's place after the first of them."""
-    quiet_stdin()
-    process_tree.oom_score("self", LIVE)
-    sys.path.insert(_after_standard(), "")
+    close_stdin()
+    process_tree.set_oom_score("self", WORKER_OOM_SCORE)
+    sys.path.insert(_after_standard_library(), "")
     sys.argv = [""]
-    _reseed()
+    _reseed_random()
     interrupts = Interrupts()
     channel = channels.Channel(interrupts)
-    channel.connect(begin.descriptors[: channels.RELAY])
+    channel.connect(start.descriptors[: channels.RELAY_INDEX])
     channels.line_buffer_c()
-    worker = _Worker(channel, interrupts, begin)
+    worker = _Worker(channel, interrupts, start)
     if enter is None:
         worker.serve()
-    worker.go_on(enter)
+    worker.serve_after_enter(enter)
 
 
 class _Worker:
-    def __init__(self, channel: channels.Channel, interrupts: Interrupts, begin: Live) -> None:
+    def __init__(self, channel: channels.Channel, interrupts: Interrupts, start: WorkerStart) -> None:
         self._channel = channel
         self._interrupts = interrupts
         self._executor = Executor(channel.send)
         self._known = Known(interrupts, self._executor.namespace)
-        self._known.relay.connect(begin.descriptors[channels.RELAY])
-        self._makers = Makers(but=self._executor.history.numbered)
+        self._known.relay.connect(start.descriptors[channels.RELAY_INDEX])
+        self._bindings = BindingTracker(ignored=self._executor.history.numbered)
         self._cells: dict[str, str] = {}  # by run, what its cell is called
-        subject = writer.Subject(self._executor.namespace, self._makers, self._cells, Watch())
-        self._checkpoints = Checkpoints(begin.nursery, begin.keeper, subject)
-        self._recipe = begin.descriptors[channels.DESCRIPTORS :]  # of a snapshot to load
+        subject = writer.Subject(self._executor.namespace, self._bindings, self._cells, Watch())
+        self._checkpoints = Checkpoints(start.announce_socket, start.supervisor_pid, subject)
+        self._snapshot_descriptors = start.descriptors[channels.DESCRIPTOR_COUNT :]  # of a snapshot to load
         self._running = False
-        self._taken = 0  # checkpoints
-        self._inside = False  # where it was told to work
-        self._trees: list[int] = []  # folders to mount there
-        self._attempts = blocked_hosts.Attempts()
-        self._questions = 0
+        self._checkpoint_count = 0  # checkpoints
+        self._has_entered = False  # where it was told to work
+        self._mounts: list[int] = []  # folders to mount there
+        self._blocked_host_notices = blocked_hosts.BlockedHostNotices()
+        self._question_count = 0
         self._cpu_seconds = 0.0
         self._decoder = frames.Decoder(messages.REQUESTS)
-        self._descriptors = channels.Descriptors()
+        self._descriptors = channels.StandardDescriptors()
         self._streams: dict[str, io.TextIOWrapper] = {}
-        self._given_up: list[io.TextIOWrapper | None] = []
-        self._own_streams()
-        if self._executor.shells.made is None:
+        self._replaced_streams: list[io.TextIOWrapper | None] = []
+        self._restore_streams()
+        if self._executor.ipython_loader.shell is None:
             builtins.display = self._display  # type: ignore[attr-defined]
         builtins.input = self._input
-        getpass.getpass = _no_password
-        signal.signal(signal.SIGXCPU, self._on_cpu)
+        getpass.getpass = _refuse_password
+        signal.signal(signal.SIGXCPU, self._on_cpu_limit)
         signal.signal(signal.SIGINT, self._on_interrupt)
         event_loop.withdraw_in_children()
-        self._copies = ForkInterrupts(channel.count_interrupts)
+        self._fork_interrupts = ForkInterrupts(channel.count_interrupts)
 
-    def go_on(self, enter: Enter) -> None:
+    def serve_after_enter(self, enter: Enter) -> None:
         self._enter(enter)
-        self._listen()
+        self._serve_requests()
         self.serve()
 
     def serve(self) -> NoReturn:
         while True:
             self._channel.send(Ready(version=messages.VERSION, python=platform.python_version()))
-            self._tell(self._known.all_news())
-            self._listen()
+            self._send_native(self._known.all_news())
+            self._serve_requests()
 
-    def _tell(self, news: Native | None) -> None:
+    def _send_native(self, news: Native | None) -> None:
         if news is not None:
             self._channel.send(news)
 
-    def _listen(self) -> None:
+    def _serve_requests(self) -> None:
         """Until the parent hangs up, which ends the process, or this is a woken copy, which begins anew."""
         self._decoder = frames.Decoder(messages.REQUESTS)
         while data := self._receive():
@@ -138,21 +140,21 @@ class _Worker:
         os._exit(0)
 
     def _receive(self) -> bytes:
-        if self._inside:
+        if self._has_entered:
             return self._channel.receive(1 << 16)
-        data, self._trees = self._channel.receive_first(1 << 16)
+        data, self._mounts = self._channel.receive_with_descriptors(1 << 16)
         return data
 
     def _checkpoint(self, name: str) -> bool:
         """True in a copy, once it is woken: it has the original's place, and another parent's ear."""
-        begun = time.thread_time()  # work, not waiting: a busy machine does not make it dear
-        why, loop, found = "", after_fork.current_loop(), fork_report.Census()
-        ours = self._channel.descriptors + self._descriptors.kept + self._known.relay.descriptors
-        self._taken += 1
-        pages = copy_on_write.written_pages() if self._taken > _FEW else []
+        started = time.thread_time()  # work, not waiting: a busy machine does not make it dear
+        why, loop, report = "", after_fork.current_loop(), fork_report.ForkReport()
+        own = self._channel.descriptors + self._descriptors.copies + self._known.relay.descriptors
+        self._checkpoint_count += 1
+        pages = copy_on_write.written_pages() if self._checkpoint_count > _UNCOPIED_CHECKPOINTS else []
         try:
-            found = self._checkpoints.census(ours)
-            descriptors = self._checkpoints.take(name, found, self._leave)
+            report = self._checkpoints.report_fork(own)
+            descriptors = self._checkpoints.take(name, report, self._detach)
         except Exception as error:  # no process to be had, or a cell that patched what this needs
             descriptors, why = None, f"taking one failed ({type(error).__name__}: {error})"
         if descriptors is None:
@@ -160,27 +162,27 @@ class _Worker:
                 Checkpointed(
                     name=name,
                     why_not=why,
-                    quality=found.quality,
-                    lost=found.lost,
+                    quality=report.quality,
+                    lost=report.lost,
                     faults=resource.getrusage(resource.RUSAGE_SELF).ru_minflt,
-                    seconds=time.thread_time() - begun,
+                    seconds=time.thread_time() - started,
                 )
             )
             copy_on_write.copy_pages(pages)
             return False
         self._known.relay.forget_loops()
-        self._channel.connect(descriptors[: channels.RELAY])
-        self._descriptors = channels.Descriptors()
-        after_fork.after_waking(loop)
-        self._known.relay.connect(descriptors[channels.RELAY])
+        self._channel.connect(descriptors[: channels.RELAY_INDEX])
+        self._descriptors = channels.StandardDescriptors()
+        after_fork.restore_after_fork(loop)
+        self._known.relay.connect(descriptors[channels.RELAY_INDEX])
         return True
 
-    def _leave(self) -> None:
+    def _detach(self) -> None:
         """In a copy: the channel is the original's."""
-        self._channel.leave()
+        self._channel.detach()
         self._known.relay.leave()
-        for each in self._descriptors.kept:
-            os.close(each)
+        for descriptor in self._descriptors.copies:
+            os.close(descriptor)
 
     def answer(self, request: Request) -> None:
         match request:
@@ -189,7 +191,7 @@ class _Worker:
             case Run():
                 self._run(request)
             case Offer(catalog=catalog, hidden=hidden):
-                hidden_variables.forget(hidden)
+                hidden_variables.remove(hidden)
                 self._known.apply(catalog)
             case Inspect():
                 variables, functions = namespace.describe(self._executor.namespace)
@@ -197,7 +199,7 @@ class _Worker:
             case Read(name=name):
                 self._channel.send(self._read(name))
             case Page():
-                self._channel.send(tables.paged(request))
+                self._channel.send(tables.read_page(request))
             case Load():
                 self._channel.send(self._load())
 
@@ -206,83 +208,83 @@ class _Worker:
         why = ""
         try:
             if request.sandbox:
-                apply.apply(request.sandbox, self._trees)
+                apply.apply(request.sandbox, self._mounts)
             os.chdir(request.workspace)
             if request.venv:
-                venv_exec.begin(request, self._all_descriptors(), *self._checkpoints.way)
-        except (apply.LayerFailed, venv_exec.NotMade, OSError) as error:
+                venv_exec.exec_venv_python(request, self._all_descriptors(), *self._checkpoints.supervisor_link)
+        except (apply.LayerFailed, venv_exec.VenvError, OSError) as error:
             why = str(error)
-        self._inside = not why
+        self._has_entered = not why
         if not why:
-            self._settle(request)
+            self._configure(request)
         self._channel.send(Entered(why_not=why))
 
     def _all_descriptors(self) -> list[int]:
         """As a live process begins with them."""
         sock, stdout, stderr, lock = self._channel.descriptors
         written = [os.dup(1), stdout, os.dup(2), stderr]
-        return [sock, *written, lock, *self._known.relay.descriptors, *self._recipe]
+        return [sock, *written, lock, *self._known.relay.descriptors, *self._snapshot_descriptors]
 
-    def _settle(self, request: Enter) -> None:
+    def _configure(self, request: Enter) -> None:
         os.environ.update(request.environ)
         if request.sandbox or request.proxied:  # `python` on the path may lie where nothing is seen from here
             os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
         if request.proxied:
-            self._channel.audited.update(self._attempts.watched)
+            self._channel.audited.update(self._blocked_host_notices.audit_hooks)
         if request.memory:
             resource.setrlimit(resource.RLIMIT_DATA, (request.memory, request.memory))
             memory_reserve.limited = True
         self._cpu_seconds = request.cpu
-        self._executor.ipython = request.ipython
+        self._executor.runs_in_ipython = request.ipython
         self._executor.history.folders[:] = [pathlib.Path(request.workspace)]
-        packages.keep_in(request.workspace)
-        packages.grant(request.no_index)
+        packages.use_workspace(request.workspace)
+        packages.set_unreachable_hosts(request.no_index)
         surroundings.enter()
 
     def _load(self) -> Loaded:
-        descriptors, self._recipe = self._recipe, []
-        for name in [name for name in self._executor.namespace if name not in writer.OURS and not is_ours(name)]:
+        descriptors, self._snapshot_descriptors = self._snapshot_descriptors, []
+        for name in [name for name in self._executor.namespace if name not in writer.OURS and not is_kernel_name(name)]:
             del self._executor.namespace[name]  # of a branch, which does not begin empty
         self._running = True  # what is loaded may be code, and that may be stopped
         try:
-            found = reader.load(descriptors, self._executor.namespace)
+            loaded = reader.load(descriptors, self._executor.namespace)
         except BaseException as error:
             return Loaded(why_not=f"{type(error).__name__}: {error}"[:500])
         finally:
             self._running = False
-        self._executor.history.adopt()
-        self._tell(self._known.loaded())
-        self._makers.makers = found.makers
-        self._cells.update(found.cells)
+        self._executor.history.load_from_namespace()
+        self._send_native(self._known.loaded())
+        self._bindings.makers = loaded.makers
+        self._cells.update(loaded.cells)
         lost = [
-            {"name": each.name, "what": each.what, "why": each.why, "run": found.makers.get(each.name, "")}
-            for each in found.lost
+            {"name": loss.name, "what": loss.what, "why": loss.why, "run": loaded.makers.get(loss.name, "")}
+            for loss in loaded.lost
         ]
-        return Loaded(variables=found.variables, lost=lost, notes=found.notes, seconds=found.seconds)
+        return Loaded(variables=loaded.variables, lost=lost, notes=loaded.notes, seconds=loaded.seconds)
 
     def _run(self, request: Run) -> None:
-        self._own_streams()
+        self._restore_streams()
         signal.signal(signal.SIGINT, self._on_interrupt)  # a cell before may have replaced it
-        self._interrupts.came = None
-        self._copies.begin_run()
+        self._interrupts.pending = None
+        self._fork_interrupts.begin_run()
         self._running = True
-        self._attempts.forget()
-        self._makers.before(self._executor.namespace)
+        self._blocked_host_notices.begin_run()
+        self._bindings.before_run(self._executor.namespace)
         self._limit_cpu(self._cpu_seconds)
         try:
             finished = self._executor.execute(request)
-            self._interrupts.let_go()  # one that waits for a loop that has ended
-        except KeyboardInterrupt as late:  # it came while the outcome was being reported
-            if self._channel.left:  # or a child of the cell's was ending
+            self._interrupts.release()  # one that waits for a loop that has ended
+        except KeyboardInterrupt as interrupt:  # it came while the outcome was being reported
+            if self._channel.is_detached:  # or a child of the cell's was ending
                 os._exit(1)
-            self._channel.send(raised(late))
+            self._channel.send(raised_event(interrupt))
             finished = messages.Finished(run=request.run, outcome="interrupted")
         finally:
             self._running = False
             self._limit_cpu(0)
-            self._makers.after(self._executor.namespace, request.run, self._executor.bound)
+            self._bindings.after_run(self._executor.namespace, request.run, self._executor.bound_names)
             self._cells[request.run] = request.name.partition(",")[0]
-        self._tell(self._known.news())
+        self._send_native(self._known.news())
         self._channel.send(finished)
 
     def _limit_cpu(self, seconds: float) -> None:
@@ -292,40 +294,40 @@ class _Worker:
         soft = math.ceil(time.process_time() + seconds) if seconds else resource.RLIM_INFINITY
         resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.RLIM_INFINITY))
 
-    def _on_cpu(self, number: int, frame: types.FrameType | None) -> None:
+    def _on_cpu_limit(self, number: int, frame: types.FrameType | None) -> None:
         if self._running:
             limit = (
                 f"{self._cpu_seconds:g} s of processor time, its limit" if self._cpu_seconds else "RLIMIT_CPU allows"
             )
-            self._interrupts.come(CpuTimeExceeded(f"The run used more than {limit}."))
+            self._interrupts.deliver(CpuTimeExceeded(f"The run used more than {limit}."))
 
     def _input(self, prompt: object = "", /) -> str:
         """A line from a person, where the client can ask one."""
         prompt = str(prompt)
-        if not self._running or threading.current_thread() is not threading.main_thread() or self._channel.left:
+        if not self._running or threading.current_thread() is not threading.main_thread() or self._channel.is_detached:
             raise InputNotAvailable("input() is for the cell itself, not for its threads and processes.")
-        self._questions += 1
-        self._channel.send(Asked(question=self._questions, prompt=prompt))
+        self._question_count += 1
+        self._channel.send(Asked(question=self._question_count, prompt=prompt))
         while True:
             data = self._channel.receive(1 << 16)
             if not data:
                 os._exit(0)
             for message in self._decoder.feed(data):
-                if isinstance(message, Answer) and message.question == self._questions:
+                if isinstance(message, Answer) and message.question == self._question_count:
                     if message.line:
                         return message.line[0]
                     raise InputNotAvailable(f"input({prompt!r}): {message.why}")
 
     def _on_interrupt(self, number: int, frame: types.FrameType | None) -> None:
-        if self._copies.receive() and self._running:
-            self._interrupts.come(KeyboardInterrupt(), frame)
+        if self._fork_interrupts.receive() and self._running:
+            self._interrupts.deliver(KeyboardInterrupt(), frame)
 
-    def _display(self, *values: Any, **given: Any) -> Any:
+    def _display(self, *values: Any, **options: Any) -> Any:
         """IPython's display(), as builtins have it until IPython is loaded."""
-        self._executor.shells.get()
+        self._executor.ipython_loader.load()
         from IPython.display import display
 
-        return display(*values, **given)
+        return display(*values, **options)
 
     def _read(self, name: str) -> Value:
         if name not in self._executor.namespace:
@@ -333,36 +335,36 @@ class _Worker:
         value = self._executor.namespace[name]
         return Value(value=namespace.as_json(value), what=namespace.type_of(value))
 
-    def _own_streams(self) -> None:
+    def _restore_streams(self) -> None:
         """A cell before may have closed, replaced or redirected them: this one's prints are seen again."""
-        self._descriptors.put_back()
+        self._descriptors.restore()
         for name, fd in (("stdout", 1), ("stderr", 2)):
-            if not channels.usable(self._streams.get(name)):
+            if not channels.is_usable(self._streams.get(name)):
                 # the old one is never let go: a thread inside print() holds no reference to what it writes to
-                self._given_up.append(self._streams.get(name))
+                self._replaced_streams.append(self._streams.get(name))
                 self._streams[name] = channels.open_stream(self._channel, name, fd)
             setattr(sys, name, self._streams[name])
             setattr(sys, f"__{name}__", self._streams[name])
 
 
-def _after_standard() -> int:
+def _after_standard_library() -> int:
     """The working folder comes after the standard library, as in a notebook: its random.py is not Python's."""
     standard = os.path.dirname(os.__file__)
-    return max((at for at, path in enumerate(sys.path) if _is_standard(path, standard)), default=-1) + 1
+    return max((at for at, path in enumerate(sys.path) if _is_in_standard_library(path, standard)), default=-1) + 1
 
 
-def _is_standard(path: str, standard: str) -> bool:
+def _is_in_standard_library(path: str, standard: str) -> bool:
     """Whether a folder on Python's path is of the standard library: below its folder, or the archive beside it."""
     if path.endswith(".zip"):
         return os.path.dirname(path) == os.path.dirname(standard)
     return os.path.join(path, "").startswith(os.path.join(standard, "")) and "-packages" not in path[len(standard) :]
 
 
-def _no_password(prompt: str = "Password: ", stream: Any = None) -> str:
+def _refuse_password(prompt: str = "Password: ", stream: Any = None) -> str:
     raise InputNotAvailable("A password cannot be asked for here. Put it into the server's environment or a file.")
 
 
-def _reseed() -> None:
+def _reseed_random() -> None:
     """Two kernels of one zygote must not draw the same random numbers."""
     import random
 
@@ -371,7 +373,7 @@ def _reseed() -> None:
         sys.modules["numpy.random"].seed()
 
 
-def quiet_stdin() -> None:
+def close_stdin() -> None:
     """Nothing to read on fd 0: a program that waits for input sees its end at once."""
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)

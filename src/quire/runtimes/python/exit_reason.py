@@ -31,7 +31,7 @@ _SIGNALS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exit:
+class ProcessExit:
     """How a process ended, in its keeper's words; no status where nobody could say."""
 
     status: int | None = None
@@ -40,10 +40,10 @@ class Exit:
     why: str = ""  # what the keeper ended it for
 
 
-def exit_reason(ended: Exit) -> Died:
+def exit_reason(process_exit: ProcessExit) -> Died:
     """What it means, as a sentence and a next step."""
-    status = ended.status
-    if ended.why == "processes":
+    status = process_exit.status
+    if process_exit.why == "processes":
         return Died(
             reason="This notebook had more processes than it may, and all of them were ended.",
             hint="Start fewer at once; the notebook's limit is its `processes`.",
@@ -52,10 +52,10 @@ def exit_reason(ended: Exit) -> Died:
         return Died(reason="The kernel's process is gone; how it ended is not known.")
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        if number == signal.SIGKILL and ended.oom:
+        if number == signal.SIGKILL and process_exit.oom:
             return Died(
                 reason="The system ran out of memory and ended the kernel "
-                f"(it held {ended.peak_bytes / 2**20:,.0f} MiB at its peak).",
+                f"(it held {process_exit.peak_bytes / 2**20:,.0f} MiB at its peak).",
                 hint="Work on less data at once, or give the notebook a memory limit to get a MemoryError instead.",
             )
         try:
@@ -70,7 +70,7 @@ def exit_reason(ended: Exit) -> Died:
     )
 
 
-def hung_up() -> Died:
+def connection_closed() -> Died:
     """The worker closed the socket it is spoken to through, and was killed for that."""
     return Died(
         reason="The kernel closed its connection to the server and was ended.",
@@ -78,7 +78,7 @@ def hung_up() -> Died:
     )
 
 
-def protocol_broken(detail: str) -> Died:
+def protocol_error(detail: str) -> Died:
     """The worker spoke out of turn: a forged or torn frame. It was killed for that."""
     return Died(
         reason=f"The kernel broke its protocol ({detail}) and was ended.",

@@ -30,12 +30,12 @@ _NAME = re.compile(r"[A-Za-z0-9._-]+")
 _OPTIONAL = re.compile(r";.*\bextra\b")
 
 
-class NotCopied(Exception):
+class IPythonCopyError(Exception):
     """IPython could not be copied; the message says why."""
 
 
 def ensure(parent: Path) -> Path:
-    """The folder, made below `parent` unless it is there. Raises NotCopied."""
+    """The folder, made below `parent` unless it is there. Raises IPythonCopyError."""
     found = _needed()
     versions = sorted(f"{name} {distribution.version}" for name, distribution in found.items())
     digest = hashlib.sha256("\n".join([_FORMAT, *versions]).encode()).hexdigest()[:16]
@@ -51,9 +51,9 @@ def ensure(parent: Path) -> Path:
             if not folder.is_dir():
                 _make(folder, list(found.values()))
     except OSError as error:
-        raise NotCopied(f"IPython could not be copied to {parent}: {error}") from error
+        raise IPythonCopyError(f"IPython could not be copied to {parent}: {error}") from error
     if not folder.is_dir():
-        raise NotCopied(f"IPython could not be copied to {folder}: there is a file of that name")
+        raise IPythonCopyError(f"IPython could not be copied to {folder}: there is a file of that name")
     return folder / _SITE
 
 
@@ -88,7 +88,7 @@ def _needed() -> dict[str, Distribution]:
             found[name] = importlib.metadata.distribution(name)
         except importlib.metadata.PackageNotFoundError:  # a requirement of another system
             if name == _ROOT:
-                raise NotCopied("IPython is not installed beside Quire") from None
+                raise IPythonCopyError("IPython is not installed beside Quire") from None
             continue
         required = [text for text in found[name].requires or [] if not _OPTIONAL.search(text)]
         names += [match[0] for text in required if (match := _NAME.match(text))]

@@ -13,94 +13,105 @@ from quire.core.model import Died, ForkReport, KernelSpec, Loss, Restored, RunId
 from quire.core.ports.kernel import Relay
 from quire.core.ports.snapshots import Draft, Recipe, Written
 from quire.runtimes.python import checkpoint_budget, snapshot_writing
-from quire.runtimes.python.supervisor import Keeper
-from quire.runtimes.python.worker_process import Live
-from quire.runtimes.python.zygote import Zygote
-from quire.runtimes.sandbox.kernel_sandbox import Sandbox, Walls
+from quire.runtimes.python.supervisor import SupervisorClient
+from quire.runtimes.python.worker_process import WorkerProcess
+from quire.runtimes.python.zygote import ZygoteClient
+from quire.runtimes.sandbox.kernel_sandbox import KernelSandbox, SandboxFactory
 from quire.wire import messages, packets, relay
 from quire.wire.messages import Event
 
 VENV = "venv"
 """What a notebook names as its python to have an environment of its own, in its workspace."""
 
-_INDEX = ("pypi.org", "files.pythonhosted.org")  # where %pip finds and gets packages
-_ENTER = 30.0  # seconds a kernel has to be where it works
-_VENV = 150.0  # and to make its environment
-_CHECKPOINT = 30.0  # seconds a checkpoint may take: on a busy machine a kernel is not to be ended for being slow
-_LOST = 20  # things lost that a census may name
-_NAME = 100  # characters of each
-_NOTE = 300  # characters of what is different after a restore
-_LOSSES = 100  # things that did not come back from a snapshot
-_LOAD = 300.0  # seconds a snapshot may take to load
-_DENIED = 20  # hosts that a run's output names as not granted
-_WATCH = 0.5  # seconds between looks at how many processes a cell has
+_INDEX_HOSTS = ("pypi.org", "files.pythonhosted.org")  # where %pip finds and gets packages
+_ENTER_TIMEOUT_S = 30.0  # seconds a kernel has to be where it works
+_VENV_TIMEOUT_S = 150.0  # and to make its environment
+_CHECKPOINT_TIMEOUT_S = (
+    30.0  # seconds a checkpoint may take: on a busy machine a kernel is not to be ended for being slow
+)
+_MAX_REPORTED = 20  # things lost that a census may name
+_MAX_NAME_CHARS = 100  # characters of each
+_MAX_NOTE_CHARS = 300  # characters of what is different after a restore
+_MAX_LOSSES = 100  # things that did not come back from a snapshot
+_LOAD_TIMEOUT_S = 300.0  # seconds a snapshot may take to load
+_MAX_DENIED_HOSTS = 20  # hosts that a run's output names as not granted
+_PROCESS_CHECK_INTERVAL_S = 0.5  # seconds between looks at how many processes a cell has
 
 
 class PythonKernel:
-    _live: Live
+    _worker: WorkerProcess
 
-    def __init__(self, zygote: Zygote, keeper: Keeper, calls: Relay, walls: Walls) -> None:
+    def __init__(
+        self, zygote: ZygoteClient, supervisor: SupervisorClient, calls: Relay, sandbox: KernelSandbox
+    ) -> None:
         self._zygote = zygote
-        self._keeper = keeper
+        self._supervisor = supervisor
         self._calls = calls
-        self._walls = walls
-        self._offered = -1  # the catalog that the live process has
+        self._sandbox = sandbox
+        self._catalog_version = -1  # the catalog that the live process has
         self._spec: KernelSpec | None = None  # None while nobody has it
-        self._branched = False  # as it began, it was somewhere already
-        self._ancestors: list[Keeper] = []  # of what it was branched from
-        self._ledger = checkpoint_budget.Ledger()
-        self._burials: set[asyncio.Task[None]] = set()
-        self._watching: asyncio.TimerHandle | None = None
-        self._unwritable: snapshot_writing.Refused = {}
-        self._denied: set[str] | None = None  # hosts the run that is on asked for in vain; None between runs
-        walls.hear(self._refused)
+        self._starts_from_checkpoint = False  # as it began, it was somewhere already
+        self._ancestors: list[SupervisorClient] = []  # of what it was branched from
+        self._checkpoint_sizes = checkpoint_budget.CheckpointSizes()
+        self._closing: set[asyncio.Task[None]] = set()
+        self._process_check: asyncio.TimerHandle | None = None
+        self._unwritable: snapshot_writing.UnwritableVariables = {}
+        self._denied_hosts: set[str] | None = None  # hosts the run that is on asked for in vain; None between runs
+        sandbox.on_denied_host(self._on_denied_host)
 
     @classmethod
-    async def start(cls, zygote: Zygote, calls: Relay, sandbox: Sandbox) -> PythonKernel:
-        walls = sandbox.walls()
+    async def start(cls, zygote: ZygoteClient, calls: Relay, factory: SandboxFactory) -> PythonKernel:
+        sandbox = factory.create()
         try:
-            keeper = await zygote.fork(apart=sandbox.plan.on("pid"), own_uid=sandbox.plan.on("uid"))
+            supervisor = await zygote.fork(isolated=factory.plan.has("pid"), own_uid=factory.plan.has("uid"))
         except BaseException:
-            walls.close()
+            sandbox.close()
             raise
-        return await cls._of(zygote, keeper, calls, walls)
+        return await cls._start_worker(zygote, supervisor, calls, sandbox)
 
     @classmethod
-    async def _of(
-        cls, zygote: Zygote, keeper: Keeper, calls: Relay, walls: Walls, spec: KernelSpec | None = None
+    async def _start_worker(
+        cls,
+        zygote: ZygoteClient,
+        supervisor: SupervisorClient,
+        calls: Relay,
+        sandbox: KernelSandbox,
+        spec: KernelSpec | None = None,
     ) -> PythonKernel:
-        kernel = cls(zygote, keeper, calls, walls)
+        kernel = cls(zygote, supervisor, calls, sandbox)
         kernel._spec = spec
-        joining = asyncio.get_running_loop().create_task(walls.join(keeper.pid))
+        joining = asyncio.get_running_loop().create_task(sandbox.join(supervisor.pid))
         try:
-            kernel._live = await Live.begin(keeper, kernel, {"do": "start"})
+            kernel._worker = await WorkerProcess.start(supervisor, kernel, {"do": "start"})
             await joining
-            await walls.join(kernel._live.pid)  # which may have been forked before
+            await sandbox.join(kernel._worker.pid)  # which may have been forked before
         except BaseException:
             joining.cancel()
-            await asyncio.shield(cls._abandon(keeper, walls))
+            await asyncio.shield(cls._discard(supervisor, sandbox))
             raise
         return kernel
 
     @staticmethod
-    async def _abandon(keeper: Keeper, walls: Walls) -> None:
+    async def _discard(supervisor: SupervisorClient, sandbox: KernelSandbox) -> None:
         try:
-            await keeper.close()
+            await supervisor.close()
         finally:
-            walls.close()
+            sandbox.close()
 
     async def enter(self, spec: KernelSpec, ipython: str = "") -> None:
         """Become this notebook's: its folder, its limits, its walls. `ipython` is a folder with IPython for an
         interpreter that may have none."""
         self._spec = spec
-        keeper, walls = self._keeper, self._walls
-        if keeper.door is not None:
-            await walls.open_network(keeper.door, spec.network)
-        walls.limit(spec.limits, spec.checkpoint_bytes)
+        supervisor, sandbox = self._supervisor, self._sandbox
+        if supervisor.proxy_listener is not None:
+            await sandbox.open_network(supervisor.proxy_listener, spec.network)
+        sandbox.limit(spec.limits, spec.checkpoint_bytes)
         if spec.limits.processes:
-            keeper.order(do="count", most=spec.limits.processes)
-        trees = walls.trees(spec, (await self._zygote.ready())["places"], [ipython] if ipython else [])
-        copies = await self._zygote.trees(trees, keeper.ids) if walls.own_uid else []
+            supervisor.send_order(do="limit_processes", limit=spec.limits.processes)
+        paths = sandbox.visible_paths(
+            spec, (await self._zygote.ready())["interpreter_paths"], [ipython] if ipython else []
+        )
+        mounts = await self._zygote.open_trees(paths, supervisor.user_namespace) if sandbox.own_uid else []
         request = messages.Enter(
             workspace=spec.workspace,
             memory=spec.limits.memory,
@@ -108,28 +119,34 @@ class PythonKernel:
             ipython=spec.ipython,
             ipython_folder=ipython,
             venv=f"{spec.workspace}/.venv" if spec.python == VENV else "",
-            environ=walls.environ,
-            proxied=bool(walls.environ),
-            sandbox=walls.rules(spec, trees),
-            no_index=walls.not_granted(spec, _INDEX),
+            environ=sandbox.proxy_environ,
+            proxied=bool(sandbox.proxy_environ),
+            sandbox=sandbox.layer_settings(spec, paths),
+            no_index=sandbox.unreachable_hosts(spec, _INDEX_HOSTS),
         )
         try:
-            async with asyncio.timeout(_VENV if request.venv else _ENTER):
-                await self._live.enter(request, copies)
+            async with asyncio.timeout(_VENV_TIMEOUT_S if request.venv else _ENTER_TIMEOUT_S):
+                await self._worker.enter(request, mounts)
         except TimeoutError:
             raise OperationFailed("A kernel could not start: it was not where it works in time. Call again.") from None
         finally:
-            packets.close(copies)
+            packets.close(mounts)
 
-    def _refused(self, host: str) -> None:
+    def _on_denied_host(self, host: str) -> None:
         """The network was asked for what it does not give: whoever reads the output is to know, once a run."""
-        if self._denied is not None and host not in self._denied and len(self._denied) < _DENIED:
-            self._denied.add(host)
-            self._live.tell(f"[quire] Not connected to {host}: this notebook was not granted it (setting network).\n")
+        if (
+            self._denied_hosts is not None
+            and host not in self._denied_hosts
+            and len(self._denied_hosts) < _MAX_DENIED_HOSTS
+        ):
+            self._denied_hosts.add(host)
+            self._worker.write_notice(
+                f"[quire] Not connected to {host}: this notebook was not granted it (setting network).\n"
+            )
 
     @property
     def alive(self) -> bool:
-        return self._live.alive and self._keeper.alive
+        return self._worker.alive and self._supervisor.alive
 
     @property
     def fresh(self) -> bool:
@@ -140,27 +157,27 @@ class PythonKernel:
         return 0.0
 
     async def begin(self, run: messages.Run) -> None:
-        self._denied = set()
-        await self._live.run(run)
-        self._watch()
+        self._denied_hosts = set()
+        await self._worker.run(run)
+        self._schedule_process_check()
 
     async def event(self) -> Event | Died:
-        event = await self._live.event()
+        event = await self._worker.next_event()
         if isinstance(event, (messages.Finished, Died)):
-            self._denied = None
-            self._unwatch()
+            self._denied_hosts = None
+            self._cancel_process_check()
         return event
 
     async def ask(self, question: messages.Inspect | messages.Read | messages.Page) -> Event | Died:
-        return await self._live.ask(question)
+        return await self._worker.ask(question)
 
     async def answer(self, answer: messages.Answer) -> None:
-        await self._live.send(answer)
+        await self._worker.send(answer)
 
     async def offer(self, catalog: Catalog) -> None:
-        if catalog.version != self._offered:
-            self._offered = catalog.version
-            await self._live.send(messages.Offer(catalog=catalog.entries, hidden=catalog.hidden))
+        if catalog.version != self._catalog_version:
+            self._catalog_version = catalog.version
+            await self._worker.send(messages.Offer(catalog=catalog.entries, hidden=catalog.hidden))
 
     async def call(self, called: relay.Called) -> relay.Answer:
         """What the code asks of a capability."""
@@ -173,174 +190,186 @@ class PythonKernel:
             self._calls.native(self._spec, capabilities)
 
     def interrupt(self) -> None:
-        self._live.interrupt()
+        self._worker.interrupt()
 
     async def kill(self) -> None:
         """End the live process, whatever it does; the checkpoints stay."""
-        await self._live.close()
+        await self._worker.close()
 
     async def close(self) -> None:
-        self._unwatch()
+        self._cancel_process_check()
         await asyncio.shield(self._close())
 
     async def _close(self) -> None:
         self.native([])
-        await self._keeper.close()
-        await asyncio.gather(self._live.close(), *self._burials)
-        self._walls.close()
+        await self._supervisor.close()
+        await asyncio.gather(self._worker.close(), *self._closing)
+        self._sandbox.close()
 
-    def _bury(self, live: Live) -> None:
-        burial = asyncio.get_running_loop().create_task(live.close())
-        self._burials.add(burial)
-        burial.add_done_callback(self._burials.discard)
+    def _close_in_background(self, worker: WorkerProcess) -> None:
+        closing = asyncio.get_running_loop().create_task(worker.close())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
 
     # Checkpoints
 
     @property
     def checkpoints(self) -> dict[str, ForkReport]:
-        return self._keeper.kept
+        return self._supervisor.checkpoints
 
     async def checkpoint(self, name: str) -> float | str:
         """Take one; the seconds of work it took, or why there is none."""
         assert self._spec is not None
-        if not checkpoint_budget.machine().room_beside(checkpoint_budget.size_of(self._live.pid)):
-            self._keeper.drop(list(self._keeper.kept))  # they would grow with every change
+        if not checkpoint_budget.machine_memory().has_room_for_copy(checkpoint_budget.private_bytes(self._worker.pid)):
+            self._supervisor.drop_checkpoints(list(self._supervisor.checkpoints))  # they would grow with every change
             return "this machine has too little memory left for a second copy of the namespace"
         try:
-            async with asyncio.timeout(_CHECKPOINT):
-                answer = await self._live.ask(messages.Checkpoint(name=name))
+            async with asyncio.timeout(_CHECKPOINT_TIMEOUT_S):
+                answer = await self._worker.ask(messages.Checkpoint(name=name))
         except TimeoutError:
             await self.kill()  # it answers nothing: it is not to be trusted with the next cell
             return "it did not answer when one was to be taken"
         if not isinstance(answer, messages.Checkpointed):
             return "the kernel ended"
-        if answer.why_not or not self._keeper.alive:
+        if answer.why_not or not self._supervisor.alive:
             return answer.why_not or "the kernel ended"
-        lost = tuple(each[:_NAME] for each in answer.lost[:_LOST])
-        self._keeper.kept[name] = ForkReport(quality=answer.quality, lost=lost)
-        self._ledger.taken(list(self._keeper.kept), answer.faults)
+        lost = tuple(item[:_MAX_NAME_CHARS] for item in answer.lost[:_MAX_REPORTED])
+        self._supervisor.checkpoints[name] = ForkReport(quality=answer.quality, lost=lost)
+        self._checkpoint_sizes.add(list(self._supervisor.checkpoints), answer.faults)
         return answer.seconds
 
     async def thin_out(self, named: set[str]) -> None:
         """Drop the oldest checkpoints, named ones last, until the rest fit the notebook's budget."""
         assert self._spec is not None
-        keeper, ledger = self._keeper, self._ledger
-        allowed = checkpoint_budget.machine().share(self._spec.checkpoint_bytes)
-        if ledger.doubtful(allowed, named):
-            ledger.weighed(*await keeper.weigh())
-        surplus = ledger.surplus(allowed, named)
+        supervisor, sizes = self._supervisor, self._checkpoint_sizes
+        allowed = checkpoint_budget.machine_memory().allowed_bytes(self._spec.checkpoint_bytes)
+        if sizes.needs_measuring(allowed, named):
+            sizes.set_measured(*await supervisor.measure_checkpoints())
+        surplus = sizes.choose_dropped(allowed, named)
         if surplus:
-            keeper.drop(surplus)
+            supervisor.drop_checkpoints(surplus)
 
     async def sizes(self) -> dict[str, int]:
         """Bytes that dropping each checkpoint would free."""
-        return (await self._keeper.weigh())[1]
+        return (await self._supervisor.measure_checkpoints())[1]
 
     def memory(self) -> int:
         """Bytes of its own that the live process holds, and what its checkpoints are guessed or weighed to."""
-        return checkpoint_budget.size_of(self._live.pid) + self._ledger.held(self._keeper.kept)
+        return checkpoint_budget.private_bytes(self._worker.pid) + self._checkpoint_sizes.total_bytes(
+            self._supervisor.checkpoints
+        )
 
     async def restore(self, name: str) -> None:
         """Wake a checkpoint into the live process's place; "" is the kernel as it began. Raises OperationFailed."""
         assert self._spec is not None
-        kept = self._keeper.kept.pop(name, None)  # first of all: whoever hears that it does not wake tries the next
-        if not self._keeper.alive:
+        checkpoint = self._supervisor.checkpoints.pop(
+            name, None
+        )  # first of all: whoever hears that it does not wake tries the next
+        if not self._supervisor.alive:
             raise OperationFailed("The process that kept this kernel's checkpoints is gone.")
-        if name and kept is None:
+        if name and checkpoint is None:
             raise OperationFailed("That checkpoint is not kept any more.")
-        self._ledger.woken(name)
-        await self._begin_anew({"do": "wake", "name": name} if name else {"do": "start"})
+        self._checkpoint_sizes.remove(name)
+        await self._replace_worker({"do": "wake", "name": name} if name else {"do": "start"})
 
-    async def _begin_anew(self, order: dict[str, str], more: Sequence[int] = ()) -> None:
+    async def _replace_worker(self, order: dict[str, str], extra_descriptors: Sequence[int] = ()) -> None:
         """Have another process in the live one's place."""
         assert self._spec is not None
-        old = self._live
+        previous = self._worker
         self.native([])  # a woken one says what it has
-        self._offered = -1
+        self._catalog_version = -1
         try:
-            self._live = await Live.begin(self._keeper, self, order, more)
+            self._worker = await WorkerProcess.start(self._supervisor, self, order, extra_descriptors)
         except OperationFailed:
-            if self._keeper.live != old.pid:  # what came in its place did not come up
-                await old.close()
+            if self._supervisor.worker_pid != previous.pid:  # what came in its place did not come up
+                await previous.close()
             raise
-        self._bury(old)  # the keeper killed it; its last words need not be waited for
-        if order["do"] == "start" and not self._branched:
+        self._close_in_background(previous)  # the keeper killed it; its last words need not be waited for
+        if order["do"] == "start" and not self._starts_from_checkpoint:
             await self.enter(self._spec)
 
     def forget(self, name: str) -> None:
         """Let a checkpoint go."""
-        self._keeper.drop([name])
+        self._supervisor.drop_checkpoints([name])
 
     # Snapshots
 
     async def write(self, name: str, draft: Draft, *, base: str, limit: int, values: bool) -> Written:
         """Have a checkpoint written down, in a process of its own, while cells run."""
-        if name not in self._keeper.kept:
+        if name not in self._supervisor.checkpoints:
             raise OperationFailed("That checkpoint is not kept any more.")
         order = {"name": name, "base": base, "limit": limit, "values": values}
-        return await snapshot_writing.write(self._keeper, order, draft, self._unwritable)
+        return await snapshot_writing.write(self._supervisor, order, draft, self._unwritable)
 
     async def load(self, recipe: Recipe) -> Restored:
         """Start a fresh process and load a snapshot. If that raises OperationFailed, the process is fresh."""
-        await self._begin_anew({"do": "start"}, [recipe.file, *recipe.packs])
+        await self._replace_worker({"do": "start"}, [recipe.file, *recipe.packs])
         try:
-            async with asyncio.timeout(_LOAD):
-                answer = await self._live.ask(messages.Load())
+            async with asyncio.timeout(_LOAD_TIMEOUT_S):
+                answer = await self._worker.ask(messages.Load())
         except TimeoutError:
-            await self._begin_anew({"do": "start"})
-            raise OperationFailed(f"it did not load within {_LOAD:g} s") from None
+            await self._replace_worker({"do": "start"})
+            raise OperationFailed(f"it did not load within {_LOAD_TIMEOUT_S:g} s") from None
         if not isinstance(answer, messages.Loaded) or answer.why_not:
-            await self._begin_anew({"do": "start"})
+            await self._replace_worker({"do": "start"})
             raise OperationFailed(
                 answer.why_not if isinstance(answer, messages.Loaded) else "the kernel ended while it loaded"
             )
         return Restored(
             variables=answer.variables,
-            lost=tuple(_loss(each) for each in answer.lost[:_LOSSES]),
-            notes=tuple(note[:_NOTE] for note in answer.notes[:_LOST]),
+            lost=tuple(_loss(item) for item in answer.lost[:_MAX_LOSSES]),
+            notes=tuple(note[:_MAX_NOTE_CHARS] for note in answer.notes[:_MAX_REPORTED]),
             seconds=answer.seconds,
         )
 
     async def branch(self, name: str, spec: KernelSpec) -> PythonKernel:
         """A kernel of its own that begins where the checkpoint stands, sharing memory until either writes."""
-        ours, theirs = packets.pair()
-        ours.setblocking(False)
+        server_end, supervisor_end = packets.pair()
+        server_end.setblocking(False)
         try:
-            with theirs:
-                pid, pidfd = await self._keeper.launch({"do": "branch", "name": name}, [theirs.fileno()])
+            with supervisor_end:
+                pid, pidfd = await self._supervisor.launch({"do": "branch", "name": name}, [supervisor_end.fileno()])
         except BaseException:
-            ours.close()
+            server_end.close()
             raise
         self._zygote.adopt(pid)
-        self._keeper.branched = True
-        for keeper in self._ancestors:  # it becomes their child when the ones between end
-            keeper.adopt(pid, self._keeper)
-            keeper.branched = True
-        ids = os.dup(self._keeper.ids) if self._keeper.ids >= 0 else -1
-        kernel = await self._of(self._zygote, Keeper(ours, pidfd, ids), self._calls, self._walls.shared(), spec)
-        kernel._ancestors = [*self._ancestors, self._keeper]
-        kernel._branched = bool(name) or self._branched
-        if not kernel._branched:
+        self._supervisor.has_branches = True
+        for supervisor in self._ancestors:  # it becomes their child when the ones between end
+            supervisor.adopt(pid, self._supervisor)
+            supervisor.has_branches = True
+        user_namespace = os.dup(self._supervisor.user_namespace) if self._supervisor.user_namespace >= 0 else -1
+        kernel = await self._start_worker(
+            self._zygote,
+            SupervisorClient(server_end, pidfd, user_namespace),
+            self._calls,
+            self._sandbox.for_branch(),
+            spec,
+        )
+        kernel._ancestors = [*self._ancestors, self._supervisor]
+        kernel._starts_from_checkpoint = bool(name) or self._starts_from_checkpoint
+        if not kernel._starts_from_checkpoint:
             await kernel.enter(spec)
         return kernel
 
     # How many processes a cell has
 
-    def _watch(self) -> None:
+    def _schedule_process_check(self) -> None:
         if self._spec is not None and self._spec.limits.processes:
-            self._watching = asyncio.get_running_loop().call_later(_WATCH, self._look)
+            self._process_check = asyncio.get_running_loop().call_later(
+                _PROCESS_CHECK_INTERVAL_S, self._check_processes
+            )
 
-    def _look(self) -> None:
+    def _check_processes(self) -> None:
         assert self._spec is not None
-        self._keeper.order(do="count", most=self._spec.limits.processes)
-        self._watch()
+        self._supervisor.send_order(do="limit_processes", limit=self._spec.limits.processes)
+        self._schedule_process_check()
 
-    def _unwatch(self) -> None:
-        if self._watching is not None:
-            self._watching.cancel()
-            self._watching = None
+    def _cancel_process_check(self) -> None:
+        if self._process_check is not None:
+            self._process_check.cancel()
+            self._process_check = None
 
 
-def _loss(said: dict[str, str]) -> Loss:
-    name, what, why = (said.get(part, "")[:_NAME] for part in ("name", "what", "why"))
-    return Loss(name=name, what=what, why=why, run=RunId(said["run"]) if said.get("run") else None)
+def _loss(fields: dict[str, str]) -> Loss:
+    name, what, why = (fields.get(part, "")[:_MAX_NAME_CHARS] for part in ("name", "what", "why"))
+    return Loss(name=name, what=what, why=why, run=RunId(fields["run"]) if fields.get("run") else None)

@@ -27,6 +27,6 @@ def read(pipe: int) -> bytes:
         return b""
 
 
-def count(sock: socket.socket) -> int:
+def unread_bytes(sock: socket.socket) -> int:
     """Bytes that were sent and not read."""
     return int(struct.unpack("i", fcntl.ioctl(sock, termios.FIONREAD, b"\0\0\0\0"))[0])

@@ -19,16 +19,16 @@ from quire.core.ports.kernel import Relay
 from quire.runtimes.python import ipython_folder
 from quire.runtimes.python import zygote as zygotes
 from quire.runtimes.python.kernel import VENV, PythonKernel
-from quire.runtimes.python.zygote import Zygote
+from quire.runtimes.python.zygote import ZygoteClient
 from quire.runtimes.sandbox.cgroups import Cgroups
-from quire.runtimes.sandbox.kernel_sandbox import Sandbox
-from quire.runtimes.sandbox.plan import Machine, plan
+from quire.runtimes.sandbox.kernel_sandbox import SandboxFactory
+from quire.runtimes.sandbox.plan import MachineFeatures, plan_layers
 
 _log = logging.getLogger(__name__)
 
-_WARM = 120.0  # seconds the zygote has to import what it preloads, on a cold disk too
-_CANCELLED_S = 5.0  # for the task that creates spares to end
-_REST = 0.3  # seconds after a start before the next spare is made: the notebook that took one goes first
+_WARM_TIMEOUT_S = 120.0  # seconds the zygote has to import what it preloads, on a cold disk too
+_CANCEL_TIMEOUT_S = 5.0  # for the task that creates spares to end
+_SPARE_DELAY_S = 0.3  # seconds after a start before the next spare is made: the notebook that took one goes first
 PRELOAD = ("numpy", "pandas", "matplotlib.pyplot")
 
 
@@ -44,7 +44,7 @@ class PythonRuntime:
         environment: Collection[str] = (),
         workspaces: Collection[Path] = (),
         libraries: Path,
-        at_once: bool = True,
+        warm_at_start: bool = True,
     ) -> None:
         """`libraries`: where the copy of IPython is kept for interpreters without it. `at_once`: warm before anybody
         asks; else the first kernel waits for what is loaded, and spares come then."""
@@ -54,26 +54,26 @@ class PythonRuntime:
         self._sandbox = sandbox
         self._workspaces = workspaces  # where those of all notebooks lie
         self._libraries = libraries
-        self._copying = asyncio.Lock()
-        self._environ = zygotes.environment(None if sandbox == "off" else environment)
+        self._copy_lock = asyncio.Lock()
+        self._environ = zygotes.kernel_environment(None if sandbox == "off" else environment)
         self._cgroups: Cgroups | str = "the setting sandbox is off" if sandbox == "off" else Cgroups.open()
-        self._plans: dict[str, Sandbox] = {}  # by interpreter
-        self._zygotes: dict[str, Zygote] = {}  # by interpreter
-        self._starting: dict[str, asyncio.Lock] = {}
+        self._sandboxes: dict[str, SandboxFactory] = {}  # by interpreter
+        self._zygotes: dict[str, ZygoteClient] = {}  # by interpreter
+        self._start_locks: dict[str, asyncio.Lock] = {}
         self._spares: list[PythonKernel] = []
-        self._wanted = spares
-        self._at_once = at_once
-        self._taken = asyncio.Event()
-        self._stocking: asyncio.Task[None] | None = None
+        self._spare_count = spares
+        self._warm_at_start = warm_at_start
+        self._spare_taken = asyncio.Event()
+        self._spare_task: asyncio.Task[None] | None = None
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[PythonRuntime]:
         """The zygote warms up while the server answers its first calls; leaving ends every process."""
-        self._stocking = asyncio.get_running_loop().create_task(self._stock())
+        self._spare_task = asyncio.get_running_loop().create_task(self._keep_spares())
         try:
             yield self
         finally:
-            self._stocking.cancel()
+            self._spare_task.cancel()
             await asyncio.shield(self._close())
 
     async def start(self, spec: KernelSpec) -> PythonKernel:
@@ -81,123 +81,129 @@ class PythonRuntime:
             await anyio.Path(spec.workspace).mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise OperationFailed(f"The workspace {spec.workspace} cannot be made: {error.strerror}.") from error
-        python = self._interpreter(spec)
-        kernel = self._spare() if python == self._python else None
+        python = self._trusted_interpreter(spec)
+        kernel = self._take_spare() if python == self._python else None
         if kernel is None:
-            kernel = await self._make(python)
-            self._taken.set()
+            kernel = await self._create_kernel(python)
+            self._spare_taken.set()
         try:
-            await kernel.enter(spec, await self._ipython(VENV if spec.python == VENV else python))
+            await kernel.enter(spec, await self._ipython_path(VENV if spec.python == VENV else python))
         except BaseException:
             await kernel.close()
             raise
         return kernel
 
-    async def _make(self, python: str) -> PythonKernel:
-        zygote = await self._warm(python)
-        return await PythonKernel.start(zygote, self._calls, await self._planned(python, zygote))
+    async def _create_kernel(self, python: str) -> PythonKernel:
+        zygote = await self._warm_zygote(python)
+        return await PythonKernel.start(zygote, self._calls, await self._sandbox_for(python, zygote))
 
-    async def _planned(self, python: str, zygote: Zygote) -> Sandbox:
+    async def _sandbox_for(self, python: str, zygote: ZygoteClient) -> SandboxFactory:
         """What kernels of this interpreter are put behind. Raises InvalidRequest where the setting requires more."""
-        if python not in self._plans:
-            why = self._cgroups if isinstance(self._cgroups, str) else ""
-            machine = Machine.of((await zygote.ready())["able"], why)
+        if python not in self._sandboxes:
+            cgroup_problem = self._cgroups if isinstance(self._cgroups, str) else ""
+            machine = MachineFeatures.from_probe((await zygote.ready())["features"], cgroup_problem)
             groups = None if isinstance(self._cgroups, str) else self._cgroups
-            self._plans[python] = Sandbox(plan(machine, self._sandbox), groups)
-            _log.info("kernels are put behind: %s", sentence(self._plans[python].plan.layers))
-        return self._plans[python]
+            self._sandboxes[python] = SandboxFactory(plan_layers(machine, self._sandbox), groups)
+            _log.info("kernels are put behind: %s", sentence(self._sandboxes[python].plan.layers))
+        return self._sandboxes[python]
 
     @property
     def spares(self) -> int:
         return len(self._spares)
 
     async def ready(self) -> None:
-        await self._warm(self._python)
+        await self._warm_zygote(self._python)
 
     async def about(self) -> RuntimeInfo:
         try:
-            zygote = await self._warm(self._python)
-            said, layers = await zygote.ready(), (await self._planned(self._python, zygote)).plan.layers
+            zygote = await self._warm_zygote(self._python)
+            ready, layers = await zygote.ready(), (await self._sandbox_for(self._python, zygote)).plan.layers
         except (OperationFailed, InvalidRequest) as error:
             return RuntimeInfo(name="python", why_not=str(error))
-        packages = tuple(str(name) for name in said["ready"])
-        return RuntimeInfo(name="python", version=str(said["python"]), packages=packages, layers=layers)
+        packages = tuple(str(name) for name in ready["ready"])
+        return RuntimeInfo(name="python", version=str(ready["python"]), packages=packages, layers=layers)
 
-    def _interpreter(self, spec: KernelSpec) -> str:
+    def _trusted_interpreter(self, spec: KernelSpec) -> str:
         """The one whose zygote the kernel is forked from: trusted, so none that a cell could have written."""
         if spec.python in ("", VENV):
             return self._python
-        written = [*self._workspaces, Path(spec.workspace), *(Path(each.path) for each in spec.mounts if each.writable)]
-        named = Path(spec.python).absolute()
-        found = (named, named.resolve())  # a link there could lead elsewhere tomorrow
-        if self._sandbox != "off" and any(path.is_relative_to(place) for path in found for place in written):
+        writable_paths = [
+            *self._workspaces,
+            Path(spec.workspace),
+            *(Path(each.path) for each in spec.mounts if each.writable),
+        ]
+        path = Path(spec.python).absolute()
+        resolved = (path, path.resolve())  # a link there could lead elsewhere tomorrow
+        if self._sandbox != "off" and any(path.is_relative_to(place) for path in resolved for place in writable_paths):
             raise InvalidRequest(
                 f"{spec.python} lies where cells can write, and it would be started outside the sandbox. "
                 'python="venv" makes an environment in the workspace that runs inside.'
             )
         return spec.python
 
-    async def _warm(self, python: str) -> Zygote:
+    async def _warm_zygote(self, python: str) -> ZygoteClient:
         """The interpreter's zygote, ready: started anew where it is gone."""
-        async with self._starting.setdefault(python, asyncio.Lock()):
+        async with self._start_locks.setdefault(python, asyncio.Lock()):
             zygote = self._zygotes.get(python)
             if zygote is None or not zygote.alive:
                 if zygote is not None:
                     await zygote.close()
                 zygote = self._zygotes[python] = await self._spawn(python)
             try:
-                async with asyncio.timeout(_WARM):
+                async with asyncio.timeout(_WARM_TIMEOUT_S):
                     await zygote.ready()
             except TimeoutError:
                 await zygote.close()
                 raise OperationFailed(
-                    f"Python did not load {', '.join(self._preload)} within {_WARM:g} s. Call again."
+                    f"Python did not load {', '.join(self._preload)} within {_WARM_TIMEOUT_S:g} s. Call again."
                 ) from None
             return zygote
 
-    async def _spawn(self, python: str) -> Zygote:
-        return Zygote.spawn(python, self._preload, self._environ, await self._ipython(python))
+    async def _spawn(self, python: str) -> ZygoteClient:
+        return ZygoteClient.spawn(python, self._preload, self._environ, await self._ipython_path(python))
 
-    async def _ipython(self, python: str) -> str:
+    async def _ipython_path(self, python: str) -> str:
         """A folder with IPython, in case this interpreter has none; "" for the server's own, which has it."""
         if python == sys.executable:
             return ""
-        async with self._copying:
+        async with self._copy_lock:
             try:
                 return str(await asyncio.to_thread(ipython_folder.ensure, self._libraries))
-            except ipython_folder.NotCopied as error:  # the interpreter may have IPython; cells that need it say why
+            except (
+                ipython_folder.IPythonCopyError
+            ) as error:  # the interpreter may have IPython; cells that need it say why
                 _log.warning("interpreters without IPython have none: %s", error)
                 return ""
 
-    def _spare(self) -> PythonKernel | None:
+    def _take_spare(self) -> PythonKernel | None:
         while self._spares:
             kernel = self._spares.pop()
-            self._taken.set()
+            self._spare_taken.set()
             if kernel.alive:
                 return kernel
         return None
 
-    async def _stock(self) -> None:
+    async def _keep_spares(self) -> None:
         """Keep so many spares; runs until cancelled."""
-        if self._at_once:
+        if self._warm_at_start:
             with contextlib.suppress(OperationFailed):  # the first start says why
-                await self._warm(self._python)
+                await self._warm_zygote(self._python)
         else:
-            await self._taken.wait()
-            await asyncio.sleep(_REST)
+            await self._spare_taken.wait()
+            await asyncio.sleep(_SPARE_DELAY_S)
         while True:
-            self._taken.clear()
+            self._spare_taken.clear()
             with contextlib.suppress(OperationFailed, InvalidRequest):  # the next start says why
-                while len(self._spares) < self._wanted:
-                    self._spares.append(await self._make(self._python))
-            await self._taken.wait()
-            await asyncio.sleep(_REST)
+                while len(self._spares) < self._spare_count:
+                    self._spares.append(await self._create_kernel(self._python))
+            await self._spare_taken.wait()
+            await asyncio.sleep(_SPARE_DELAY_S)
 
     async def _close(self) -> None:
-        assert self._stocking is not None
-        while (await asyncio.wait([self._stocking], timeout=_CANCELLED_S))[1]:
-            _log.warning("spare kernels are still being created, at %s; cancelling again", self._stocking.get_stack())
-            self._stocking.cancel()
+        assert self._spare_task is not None
+        while (await asyncio.wait([self._spare_task], timeout=_CANCEL_TIMEOUT_S))[1]:
+            _log.warning("spare kernels are still being created, at %s; cancelling again", self._spare_task.get_stack())
+            self._spare_task.cancel()
         await asyncio.gather(*(kernel.close() for kernel in self._spares))
         await asyncio.gather(*(zygote.close() for zygote in self._zygotes.values()))
         if isinstance(self._cgroups, Cgroups):

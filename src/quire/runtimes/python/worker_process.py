@@ -17,12 +17,12 @@ from typing import Any, Protocol
 
 from quire.core.errors import OperationFailed
 from quire.core.model import Died
-from quire.runtimes.events import EventQueue, LatestCapabilities, LoopShare, SetAside, Slice
+from quire.runtimes.events import DeferredEvents, EventQueue, LatestCapabilities, LoopShare, TimeSlice
 from quire.runtimes.python import pipes
-from quire.runtimes.python.capability_calls import Calls
-from quire.runtimes.python.exit_reason import Exit, exit_reason, hung_up, protocol_broken
+from quire.runtimes.python.capability_calls import CapabilityCalls
+from quire.runtimes.python.exit_reason import ProcessExit, connection_closed, exit_reason, protocol_error
 from quire.runtimes.python.kill_wait import wait_killed
-from quire.runtimes.python.supervisor import Keeper
+from quire.runtimes.python.supervisor import SupervisorClient
 from quire.wire import frames, messages, relay
 from quire.wire.messages import (
     BadMessage,
@@ -45,15 +45,15 @@ from quire.wire.messages import (
 )
 
 _CHUNK = 1 << 20
-_QUIET = 0.01  # seconds: how long printed bytes may lie before this side fetches them
-_EVENT_BYTES = 500  # that any event takes at least
-_DYING = 0.1  # seconds between the end of a process's socket and of the process
-_START = 30.0  # seconds a new kernel has to say it is ready
-_WAKE = 10.0  # seconds a checkpoint has
+_OUTPUT_DELAY_S = 0.01  # seconds: how long printed bytes may lie before this side fetches them
+_MIN_EVENT_BYTES = 500  # that any event takes at least
+_EXIT_DELAY_S = 0.1  # seconds between the end of a process's socket and of the process
+_START_TIMEOUT_S = 30.0  # seconds a new kernel has to say it is ready
+_WAKE_TIMEOUT_S = 10.0  # seconds a checkpoint has
 _ANSWERS = (Entered, Inspected, Value, Paged, Checkpointed, Loaded, Died)
 
 
-class Owner(Protocol):
+class CapabilityHandler(Protocol):
     """Whose live process this is: it answers what the code calls, and hears what the code offers itself."""
 
     async def call(self, called: relay.Called) -> relay.Answer: ...
@@ -61,76 +61,79 @@ class Owner(Protocol):
     def native(self, capabilities: list[dict[str, Any]]) -> None: ...
 
 
-class Live:
-    def __init__(self, keeper: Keeper, owner: Owner) -> None:
-        self._keeper = keeper
-        self._owner = owner
+class WorkerProcess:
+    def __init__(self, supervisor: SupervisorClient, handler: CapabilityHandler) -> None:
+        self._supervisor = supervisor
+        self._handler = handler
         self._loop = asyncio.get_running_loop()
         self._events = EventQueue()
-        self._share = LoopShare.of(self._loop)
-        self._offered = LatestCapabilities(owner.native)
-        self._run: str | None = None  # what the worker runs now
+        self._share = LoopShare.for_loop(self._loop)
+        self._native_capabilities = LatestCapabilities(handler.native)
+        self._current_run: str | None = None  # what the worker runs now
         self._decoder = frames.Decoder(messages.EVENTS, frames.FROM_CODE)
         self._reading = False  # the socket; not while messages that arrived wait
-        self._full = False  # they wait for room
-        self._continuing: asyncio.Handle | None = None  # or for time: the turn in which they are taken
-        self._printed: list[Printed] = []  # what was in the pipes after those
-        self._broken: Died | None = None
-        self._gone = asyncio.Event()
-        self._fetching: asyncio.TimerHandle | None = None
-        self._ending: asyncio.Task[None] | None = None
-        self._sending: set[asyncio.Task[None]] = set()  # what did not go at once
-        self._interrupts = 0  # that were sent
+        self._queue_is_full = False  # they wait for room
+        self._next_turn: asyncio.Handle | None = None  # or for time: the turn in which they are taken
+        self._unqueued_output: list[Printed] = []  # what was in the pipes after those
+        self._failure: Died | None = None
+        self._closed = asyncio.Event()
+        self._fetch_timer: asyncio.TimerHandle | None = None
+        self._exit_task: asyncio.Task[None] | None = None
+        self._send_tasks: set[asyncio.Task[None]] = set()  # what did not go at once
+        self._interrupts_sent = 0  # that were sent
         self._pid = 0
         self._pidfd = -1
 
     @classmethod
-    async def begin(cls, keeper: Keeper, owner: Owner, order: dict[str, Any], more: Sequence[int] = ()) -> Live:
+    async def start(
+        cls, supervisor: SupervisorClient, handler: CapabilityHandler, order: dict[str, Any], extra: Sequence[int] = ()
+    ) -> WorkerProcess:
         """The process the keeper makes of this order, when it has said that it is ready; it gets `more` descriptors."""
-        live = cls(keeper, owner)
-        patience = _START if order["do"] == "start" else _WAKE
+        worker = cls(supervisor, handler)
+        limit_s = _START_TIMEOUT_S if order["do"] == "start" else _WAKE_TIMEOUT_S
         try:
-            async with asyncio.timeout(patience):
-                await live._begin(order, more)
-                first = await live.event()
+            async with asyncio.timeout(limit_s):
+                await worker._launch(order, extra)
+                first = await worker.next_event()
         except TimeoutError:
-            await live.close()
-            what = "A kernel did not start" if order["do"] == "start" else "A checkpoint did not wake"
-            raise OperationFailed(f"{what} within {patience:g} s; the machine may be overloaded. Call again.") from None
+            await worker.close()
+            problem = "A kernel did not start" if order["do"] == "start" else "A checkpoint did not wake"
+            raise OperationFailed(
+                f"{problem} within {limit_s:g} s; the machine may be overloaded. Call again."
+            ) from None
         except BaseException:
-            await live.close()
+            await worker.close()
             raise
         if not isinstance(first, messages.Ready):
-            words = live._last_words(first)
-            await live.close()
-            raise OperationFailed(f"A kernel could not start: {words}")
-        return live
+            text = worker._failure_text(first)
+            await worker.close()
+            raise OperationFailed(f"A kernel could not start: {text}")
+        return worker
 
-    async def _begin(self, order: dict[str, Any], more: Sequence[int]) -> None:
-        ours, theirs = socket.socketpair()
-        relay_ours, relay_theirs = socket.socketpair()
+    async def _launch(self, order: dict[str, Any], extra_descriptors: Sequence[int]) -> None:
+        server_end, worker_end = socket.socketpair()
+        relay_server_end, relay_end = socket.socketpair()
         out_read, out_write = os.pipe()
         err_read, err_write = os.pipe()
         lock = os.memfd_create("quire-lock")
-        self._sock, self._lock = ours, lock
-        self._calls = Calls(relay_ours, self._owner.call, self._distrust)
+        self._sock, self._lock = server_end, lock
+        self._calls = CapabilityCalls(relay_server_end, self._handler.call, self._fail)
         self._pipes = (("stdout", out_read), ("stderr", err_read))
-        ours.setblocking(False)
+        server_end.setblocking(False)
         for _, pipe in self._pipes:
             pipes.prepare_pipe(pipe)
         try:
-            self._pid, self._pidfd = await self._keeper.launch(
-                order, [theirs.fileno(), out_write, out_read, err_write, err_read, lock, relay_theirs.fileno(), *more]
-            )
+            descriptors = [worker_end.fileno(), out_write, out_read, err_write, err_read, lock, relay_end.fileno()]
+            self._pid, self._pidfd = await self._supervisor.launch(order, [*descriptors, *extra_descriptors])
         except BaseException:
             self._close_descriptors()
             raise
         finally:
-            theirs.close()
-            relay_theirs.close()
+            worker_end.close()
+            relay_end.close()
             os.close(out_write)
             os.close(err_write)
-        self._loop.add_reader(self._pidfd, self._on_death)
+        self._loop.add_reader(self._pidfd, self._on_exit)
         self._read_frames()
         self._watch_pipes()
 
@@ -140,52 +143,52 @@ class Live:
 
     @property
     def alive(self) -> bool:
-        return not self._gone.is_set() and self._broken is None and self._ending is None
+        return not self._closed.is_set() and self._failure is None and self._exit_task is None
 
     async def run(self, run: messages.Run) -> None:
-        self._run = run.run
+        self._current_run = run.run
         await self.send(run)
 
-    async def event(self) -> Event | Died:
-        return (await self._next())[0]
+    async def next_event(self) -> Event | Died:
+        return (await self._take_event())[0]
 
-    async def _next(self) -> tuple[Event | Died, int]:
+    async def _take_event(self) -> tuple[Event | Died, int]:
         await self._events.wait()
         if isinstance(died := self._events.peek(), Died):
             return died, 0  # it stays, for the next caller
         taken = self._events.take()
-        if self._full and not self._events.is_full and self._ending is None:
-            self._full = False
-            self._continuing = self._loop.call_soon(self._take_frames)
+        if self._queue_is_full and not self._events.is_full and self._exit_task is None:
+            self._queue_is_full = False
+            self._next_turn = self._loop.call_soon(self._take_frames)
         return taken
 
     async def enter(self, request: Enter, trees: Sequence[int]) -> None:
         """Have it go where it is to work, with these to mount there. Raises OperationFailed where it cannot."""
         with contextlib.suppress(OSError):
             socket.send_fds(self._sock, [frames.encode(request, frames.FROM_SERVER)], trees)
-        answer = await self._answer()
-        why = answer.why_not if isinstance(answer, Entered) else self._last_words(answer)
-        if why:
-            raise OperationFailed(f"A kernel could not start: {why}")
+        answer = await self._wait_answer()
+        reason = answer.why_not if isinstance(answer, Entered) else self._failure_text(answer)
+        if reason:
+            raise OperationFailed(f"A kernel could not start: {reason}")
 
     async def ask(self, question: Inspect | Read | Page | Checkpoint | Load) -> Event | Died:
         await self.send(question)
-        return await self._answer()
+        return await self._wait_answer()
 
-    async def _answer(self) -> Event | Died:
+    async def _wait_answer(self) -> Event | Died:
         """What is shown meanwhile is the next run's. All of it is taken: a thread that waits to print may hold what the
         worker needs to answer."""
-        aside = SetAside()
-        while not isinstance((taken := await self._next())[0], _ANSWERS):
-            aside.add(*taken)
-        self._events.put_back(aside.events())
+        deferred = DeferredEvents()
+        while not isinstance((taken := await self._take_event())[0], _ANSWERS):
+            deferred.add(*taken)
+        self._events.put_first(deferred.events())
         return taken[0]
 
     def interrupt(self) -> None:
-        if self._gone.is_set():
+        if self._closed.is_set():
             return
-        self._interrupts += 1  # counted first: see worker/processes/fork_interrupts.py
-        os.pwrite(self._lock, self._interrupts.to_bytes(messages.INTERRUPTS_BYTES, "little"), 0)
+        self._interrupts_sent += 1  # counted first: see worker/processes/fork_interrupts.py
+        os.pwrite(self._lock, self._interrupts_sent.to_bytes(messages.INTERRUPTS_BYTES, "little"), 0)
         try:
             os.killpg(self._pid, signal.SIGINT)
         except (ProcessLookupError, PermissionError):  # the cell moved itself to another group
@@ -197,7 +200,7 @@ class Live:
         if self._pidfd < 0:
             return
         self._kill()
-        await wait_killed(self._gone.wait(), self._pid, "A kernel's process")
+        await wait_killed(self._closed.wait(), self._pid, "A kernel's process")
 
     async def send(self, message: Any) -> None:
         data = frames.encode(message, frames.FROM_SERVER)
@@ -207,18 +210,18 @@ class Live:
                 sent = self._sock.send(data)
             if sent < len(data):
                 rest = self._loop.create_task(self._loop.sock_sendall(self._sock, memoryview(data)[sent:]))
-                self._sending.add(rest)
-                rest.add_done_callback(self._sending.discard)
+                self._send_tasks.add(rest)
+                rest.add_done_callback(self._send_tasks.discard)
                 await asyncio.wait([rest])
                 rest.cancelled() or rest.exception()  # looked at: see above
 
-    def tell(self, words: str) -> None:
+    def write_notice(self, text: str) -> None:
         """Say something to whoever reads what the code writes."""
         if self.alive and not self._events.is_full:
-            self._put_printed(Printed(stream="stderr", data=words.encode()))
+            self._queue_printed(Printed(stream="stderr", data=text.encode()))
 
-    def _put_printed(self, printed: Printed) -> None:
-        self._events.put(printed, _EVENT_BYTES + len(printed.data))
+    def _queue_printed(self, printed: Printed) -> None:
+        self._events.put(printed, _MIN_EVENT_BYTES + len(printed.data))
 
     def _read_frames(self) -> None:
         if not self._reading:
@@ -240,83 +243,83 @@ class Live:
         if not data:
             self._stop_reading()
             # a dying process closes its socket a moment before its pidfd tells
-            self._loop.call_later(_DYING, self._on_silence)
+            self._loop.call_later(_EXIT_DELAY_S, self._on_hang_up)
             return
         self._decoder.add(data)
         self._take_frames()
 
     def _take_frames(self) -> None:
         """Take the messages that arrived whole: as many as there is room for, and time in this turn of the loop."""
-        self._continuing = None
-        taking = Slice()
-        while not self._events.is_full and not taking.is_over:
+        self._next_turn = None
+        time_slice = TimeSlice()
+        while not self._events.is_full and not time_slice.is_used_up:
             if not self._take_frame():
-                self._take_between_frames()
+                self._queue_output()
                 return
         self._stop_reading()
-        if taking.is_over:
-            self._continuing = self._loop.call_later(self._share.rest_after(taking.spent), self._take_frames)
+        if time_slice.is_used_up:
+            self._next_turn = self._loop.call_later(self._share.pause_after(time_slice.spent), self._take_frames)
         else:
-            self._full = True
+            self._queue_is_full = True
 
     def _take_frame(self) -> bool:
         """Take one message; whether there was a whole one."""
-        if self._broken is not None:
+        if self._failure is not None:
             return False
         try:
             if (taken := self._decoder.take()) is not None:
-                self._take(*taken)
+                self._queue_event(*taken)
                 return True
         except ValueError as error:  # BadFrame, BadMessage
-            self._distrust(str(error))
+            self._fail(str(error))
         return False
 
-    def _take_between_frames(self) -> None:
-        for printed in self._printed:
-            self._put_printed(printed)
-        self._printed = []
-        if self._broken is None and self._ending is None:
+    def _queue_output(self) -> None:
+        for printed in self._unqueued_output:
+            self._queue_printed(printed)
+        self._unqueued_output = []
+        if self._failure is None and self._exit_task is None:
             self._read_frames()
         else:
             self._stop_reading()
 
-    def _take(self, event: Event, size: int) -> None:
+    def _queue_event(self, event: Event, size: int) -> None:
         if isinstance(event, Native):
-            self._offered.put(event.capabilities)
+            self._native_capabilities.put(event.capabilities)
             return
         if isinstance(event, Finished):
-            if event.run != self._run:
+            if event.run != self._current_run:
                 raise BadMessage("it ended a run that does not run")
-            self._run = None
-            self._offered.pass_on()
-        self._events.put(event, _EVENT_BYTES + size)
+            self._current_run = None
+            self._native_capabilities.flush()
+        self._events.put(event, _MIN_EVENT_BYTES + size)
 
-    def _on_silence(self) -> None:
+    def _on_hang_up(self) -> None:
         """A worker that closed its socket and lives can say nothing more."""
-        if self._ending is None and not self._gone.is_set():
-            self._broken = self._broken or hung_up()
+        if self._exit_task is None and not self._closed.is_set():
+            self._failure = self._failure or connection_closed()
             self._kill()
 
-    def _distrust(self, why: str) -> None:
-        self._broken = self._broken or protocol_broken(why)
+    def _fail(self, reason: str) -> None:
+        self._failure = self._failure or protocol_error(reason)
         self._kill()
 
     # What is printed while the worker is silent
 
     def _watch_pipes(self) -> None:
-        self._fetching = None
-        if self._gone.is_set():
+        self._fetch_timer = None
+        if self._closed.is_set():
             return
         for _, pipe in self._pipes:
-            self._loop.add_reader(pipe, self._on_printed)
+            self._loop.add_reader(pipe, self._on_output)
 
-    def _on_printed(self) -> None:
+    def _on_output(self) -> None:
         # not at once: a quick cell's output comes with its last frame, without this detour
         for _, pipe in self._pipes:
             self._loop.remove_reader(pipe)
-        self._fetching = self._loop.call_later(_QUIET, self._fetch)
+        self._fetch_timer = self._loop.call_later(_OUTPUT_DELAY_S, self._fetch_output)
 
-    def _fetch(self) -> None:
+    def _fetch_output(self) -> None:
         if self._reading and not self._events.is_full:
             try:
                 fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -324,68 +327,68 @@ class Live:
                 pass  # the worker is sending: it brings the bytes itself
             else:
                 try:
-                    self._take_printed()
+                    self._read_output()
                 finally:
                     fcntl.lockf(self._lock, fcntl.LOCK_UN)
                 self._take_frames()
         self._watch_pipes()
 
-    def _take_printed(self) -> None:
+    def _read_output(self) -> None:
         """Under the lock: frames sent so far, then what lies in the pipes. Not what is sent meanwhile: only a process
         that does not keep to the lock does that, and it may never end."""
         printed = [Printed(stream=name, data=data) for name, pipe in self._pipes if (data := pipes.read(pipe))]
         with contextlib.suppress(OSError):
-            if sent := pipes.count(self._sock):
+            if sent := pipes.unread_bytes(self._sock):
                 self._decoder.add(self._sock.recv(sent))
-        self._printed += printed
+        self._unqueued_output += printed
 
     # The end
 
     def _kill(self) -> None:
-        if self._pidfd < 0 or self._gone.is_set():
+        if self._pidfd < 0 or self._closed.is_set():
             return
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._pid, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
-    def _on_death(self) -> None:
+    def _on_exit(self) -> None:
         self._calls.close()
         self._loop.remove_reader(self._pidfd)
-        self._ending = self._loop.create_task(self._bury())
+        self._exit_task = self._loop.create_task(self._finish_exit())
 
-    async def _bury(self) -> None:
+    async def _finish_exit(self) -> None:
         self._stop_reading()
         for _, pipe in self._pipes:
             self._loop.remove_reader(pipe)
-        for handle in (self._fetching, self._continuing):
+        for handle in (self._fetch_timer, self._next_turn):
             if handle is not None:
                 handle.cancel()
-        ended = Exit()
+        process_exit = ProcessExit()
         try:
-            ended = await self._keeper.status_of(self._pid)  # and what the cell started is gone too
-            self._take_printed()
-            await self._take_rest()
+            process_exit = await self._supervisor.exit_status(self._pid)  # and what the cell started is gone too
+            self._read_output()
+            await self._read_remaining()
         finally:  # whatever comes between: somebody waits for this
-            reason = self._broken or exit_reason(ended)
+            reason = self._failure or exit_reason(process_exit)
             self._close_descriptors()
-            self._offered.close()
-            self._events.put(reason, _EVENT_BYTES)
-            self._gone.set()
+            self._native_capabilities.close()
+            self._events.put(reason, _MIN_EVENT_BYTES)
+            self._closed.set()
 
-    async def _take_rest(self) -> None:
+    async def _read_remaining(self) -> None:
         """What it said before it ended: a frame's size at the most, and what fits a socket."""
-        taking = Slice()
+        time_slice = TimeSlice()
         while self._take_frame():
-            if taking.is_over:
-                await asyncio.sleep(self._share.rest_after(taking.spent))
-                taking = Slice()
-        self._take_between_frames()
+            if time_slice.is_used_up:
+                await asyncio.sleep(self._share.pause_after(time_slice.spent))
+                time_slice = TimeSlice()
+        self._queue_output()
 
     def _close_descriptors(self) -> None:
         self._calls.close()
-        for each in list(self._sending):
-            each.cancel()
+        for task in list(self._send_tasks):
+            task.cancel()
         if self._sock.fileno() >= 0:  # a descriptor that is closed while it is waited for makes the next one deaf
             self._loop.remove_writer(self._sock.fileno())
         for descriptor in (self._pidfd, self._lock, *(pipe for _, pipe in self._pipes)):
@@ -393,7 +396,7 @@ class Live:
                 os.close(descriptor)
         self._sock.close()
 
-    def _last_words(self, first: Event | Died) -> str:
-        said = b"".join(event.data for event in [first, *self._events] if isinstance(event, Printed))
+    def _failure_text(self, first: Event | Died) -> str:
+        printed = b"".join(event.data for event in [first, *self._events] if isinstance(event, Printed))
         died = next((event.reason for event in [first, *self._events] if isinstance(event, Died)), "")
-        return " ".join(filter(None, [said.decode("utf-8", "replace").strip(), died]))
+        return " ".join(filter(None, [printed.decode("utf-8", "replace").strip(), died]))

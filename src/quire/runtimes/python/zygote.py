@@ -17,14 +17,14 @@ from typing import Any
 
 from quire.core.errors import OperationFailed
 from quire.runtimes.python.kill_wait import wait_killed
-from quire.runtimes.python.supervisor import Keeper
+from quire.runtimes.python.supervisor import SupervisorClient
 from quire.wire import packets
 
 _WORKER = Path(__file__).parents[2] / "worker" / "__main__.py"
-_END = 4.0  # seconds it has to see its keepers off
+_CLOSE_TIMEOUT_S = 4.0  # seconds it has to see its keepers off
 
 
-_PLAIN = re.compile(  # variables that say where and how programs run, and hold nobody's secret
+_SAFE_VARIABLES = re.compile(  # variables that say where and how programs run, and hold nobody's secret
     "PATH|HOME|USER|LOGNAME|SHELL|TERM|COLORTERM|LANG|LANGUAGE|LC_[A-Z]+|TZ|TMPDIR|HOSTNAME|"
     "PYTHON[A-Z]*|VIRTUAL_ENV|LD_LIBRARY_PATH|[A-Z]+_NUM_THREADS|OMP_[A-Z_]+|MKL_[A-Z_]+|CUDA_[A-Z_]+|"
     "MPL[A-Z]+|SSL_CERT_(?:FILE|DIR)|REQUESTS_CA_BUNDLE|XDG_[A-Z_]+|NO_COLOR|UV"
@@ -36,18 +36,18 @@ def _find_uv() -> str | None:
     return shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
 
 
-def environment(passed: Collection[str] | None) -> dict[str, str]:
+def kernel_environment(passed: Collection[str] | None) -> dict[str, str]:
     """What kernels inherit: all of the server's own, or what is plain and what was named to be `passed` on."""
-    own = {
+    added = {
         "PYTHONHASHSEED": "0",  # a set prints in the same order after a restart
         "JE_ARROW_MALLOC_CONF": "background_thread:false",  # pyarrow's: it ends in every fork, and makes forking dear
     }
     if uv := _find_uv():
-        own["UV"] = uv  # what %pip installs with
+        added["UV"] = uv  # what %pip installs with
     if passed is None:
-        return {**os.environ, **own}
-    kept = {name: value for name, value in os.environ.items() if name in passed or _PLAIN.fullmatch(name)}
-    return {**kept, **own}
+        return {**os.environ, **added}
+    inherited = {name: value for name, value in os.environ.items() if name in passed or _SAFE_VARIABLES.fullmatch(name)}
+    return {**inherited, **added}
 
 
 def _never_ready(python: str) -> str:
@@ -57,7 +57,7 @@ def _never_ready(python: str) -> str:
     )
 
 
-class Zygote:
+class ZygoteClient:
     """One warm process. Any doubt about it ends it; the runtime starts another."""
 
     def __init__(self, process: subprocess.Popen[bytes], control: socket.socket) -> None:
@@ -65,12 +65,12 @@ class Zygote:
         self._control = control
         self._loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[dict[str, Any]] = self._loop.create_future()
-        self._asked: dict[int, asyncio.Future[list[int]]] = {}  # the descriptors that come with the answer
+        self._pending: dict[int, asyncio.Future[list[int]]] = {}  # the descriptors that come with the answer
         self._numbers = itertools.count()
-        self._loop.add_reader(control.fileno(), self._heard)
+        self._loop.add_reader(control.fileno(), self._on_message)
 
     @classmethod
-    def spawn(cls, python: str, preload: tuple[str, ...], environ: dict[str, str], ipython: str = "") -> Zygote:
+    def spawn(cls, python: str, preload: tuple[str, ...], environ: dict[str, str], ipython: str = "") -> ZygoteClient:
         """`ipython` is a folder with IPython for an interpreter that may have none."""
         ours, theirs = packets.pair()
         ours.setblocking(False)
@@ -100,28 +100,28 @@ class Zygote:
         """What it preloaded and its Python; raises Failed where it ended instead."""
         return await asyncio.shield(self._ready)
 
-    async def fork(self, *, apart: bool, own_uid: bool) -> Keeper:
+    async def fork(self, *, isolated: bool, own_uid: bool) -> SupervisorClient:
         """A new keeper, with nothing to keep yet: apart in namespaces of its own, and there a user of its own."""
         ours, theirs = packets.pair()
         ours.setblocking(False)
         try:
             with theirs:
-                pidfd, *ids = await self._ask({"apart": apart, "own_uid": own_uid}, [theirs.fileno()])
+                pidfd, *namespaces = await self._request({"isolated": isolated, "own_uid": own_uid}, [theirs.fileno()])
         except BaseException:
             ours.close()
             raise
-        return Keeper(ours, pidfd, ids[0] if ids else -1)
+        return SupervisorClient(ours, pidfd, namespaces[0] if namespaces else -1)
 
-    async def trees(self, wanted: list[tuple[str, bool]], ids: int) -> list[int]:
+    async def open_trees(self, paths: list[tuple[str, bool]], user_namespace: int) -> list[int]:
         """Folders, each writable or not, to be mounted where `ids` says whose files are whose."""
-        return await self._ask({"trees": wanted}, [ids])
+        return await self._request({"trees": paths}, [user_namespace])
 
-    async def _ask(self, words: dict[str, Any], descriptors: list[int]) -> list[int]:
+    async def _request(self, message: dict[str, Any], descriptors: list[int]) -> list[int]:
         number = next(self._numbers)
         answer: asyncio.Future[list[int]] = self._loop.create_future()
-        self._asked[number] = answer
+        self._pending[number] = answer
         try:
-            packets.send(self._control, {"id": number, **words}, descriptors)
+            packets.send(self._control, {"id": number, **message}, descriptors)
             return await answer
         except asyncio.CancelledError:
             if answer.done() and not answer.cancelled() and answer.exception() is None:
@@ -130,20 +130,20 @@ class Zygote:
         except OSError as error:
             raise OperationFailed("The zygote is gone; call again.") from error
         finally:
-            self._asked.pop(number, None)
+            self._pending.pop(number, None)
 
-    def adopt(self, keeper: int) -> None:
+    def adopt(self, supervisor_pid: int) -> None:
         """One that was not forked here: not to be killed when its own parent ends."""
         with contextlib.suppress(OSError):
-            packets.send(self._control, {"adopt": keeper})
+            packets.send(self._control, {"adopt": supervisor_pid})
 
     async def close(self) -> None:
         """Keepers that are left see the server's end as it does; it waits for them. One not yet warm has none."""
         warm = self._ready.done()
-        self._hang_up()
+        self._disconnect()
         if warm:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_END):
+                async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                     await self._ended()
         self._process.kill()
         await wait_killed(self._ended(), self._process.pid, "The process that kernels are forked from")
@@ -152,27 +152,27 @@ class Zygote:
         while self._process.poll() is None:  # noqa: ASYNC110 - it is a moment; Popen has no event
             await asyncio.sleep(0.005)
 
-    def _heard(self) -> None:
+    def _on_message(self) -> None:
         try:
-            words, descriptors, _ = packets.receive(self._control)  # our own program, no user code ran in it
+            message, descriptors, _ = packets.receive(self._control)  # our own program, no user code ran in it
         except BlockingIOError:
             return
-        if not words:
-            self._hang_up()
-        elif "ready" in words:
-            self._ready.set_result(words)
-        elif "done" in words:
-            waiting = self._asked.pop(words["done"], None)
-            if waiting is not None and not waiting.done():
-                waiting.set_result(descriptors)
+        if not message:
+            self._disconnect()
+        elif "ready" in message:
+            self._ready.set_result(message)
+        elif "done" in message:
+            pending = self._pending.pop(message["done"], None)
+            if pending is not None and not pending.done():
+                pending.set_result(descriptors)
             else:
                 packets.close(descriptors)  # whoever asked is gone; a keeper ends with its socket
-        elif "refused" in words:
-            waiting = self._asked.pop(words["refused"], None)
-            if waiting is not None and not waiting.done():
-                waiting.set_exception(OperationFailed(f"A kernel could not be set apart: {words['why']}."))
+        elif "failed" in message:
+            pending = self._pending.pop(message["failed"], None)
+            if pending is not None and not pending.done():
+                pending.set_exception(OperationFailed(f"A kernel could not be set apart: {message['why']}."))
 
-    def _hang_up(self) -> None:
+    def _disconnect(self) -> None:
         if self._control.fileno() < 0:
             return
         self._loop.remove_reader(self._control.fileno())
@@ -183,6 +183,6 @@ class Zygote:
         if not self._ready.done():
             self._ready.set_exception(OperationFailed(_never_ready(str(self._process.args[0]))))  # type: ignore[index]
             self._ready.exception()  # asked for or not, it has been seen
-        for waiting in self._asked.values():
-            if not waiting.done():
-                waiting.set_exception(gone)
+        for pending in self._pending.values():
+            if not pending.done():
+                pending.set_exception(gone)

@@ -24,7 +24,7 @@ from quire.core.errors import OperationFailed
 
 _PREFIX = "quire_"
 _FILES = {1: ("memory.limit_in_bytes", "pids.max", "cgroup.procs"), 2: ("memory.max", "pids.max", "cgroup.procs")}
-_SPARE = 500  # processes beyond a notebook's own: its checkpoints, its keeper
+_EXTRA_PROCESSES = 500  # processes beyond a notebook's own: its checkpoints, its keeper
 _CLOSE_S = 2.0  # how long closing waits for processes that were killed to leave their group
 _CLOSE_PAUSE_S = 0.01
 _LOCK_TRIES = 100
@@ -42,10 +42,15 @@ class Cgroup:
     def limit(self, *, memory: int, processes: int) -> None:
         """0 is no limit."""
         for folder, kind in self.folders:
-            largest, most, _ = _FILES[kind]
-            for name, value in ((largest, memory), (most, processes + _SPARE if processes else 0)):
+            memory_file, processes_file, _ = _FILES[kind]
+            for name, value in (
+                (memory_file, memory),
+                (processes_file, processes + _EXTRA_PROCESSES if processes else 0),
+            ):
                 if (folder / name).exists():
-                    _write(folder / name, str(value) if value else ("max" if kind == 2 or name == most else "-1"))
+                    _write(
+                        folder / name, str(value) if value else ("max" if kind == 2 or name == processes_file else "-1")
+                    )
 
     def add(self, pid: int) -> None:
         """With all that it will start."""
@@ -54,15 +59,15 @@ class Cgroup:
 
     def remove(self) -> bool:
         """Whether it is gone; not while a process is in it."""
-        gone = True
+        removed = True
         for folder, _ in self.folders:
             try:
                 folder.rmdir()
             except FileNotFoundError:
                 pass
             except OSError:
-                gone = False
-        return gone
+                removed = False
+        return removed
 
 
 class Cgroups:
@@ -74,12 +79,12 @@ class Cgroups:
         self._own: list[_ServerGroup] = []
         self._name = name
         self._number = 0
-        self._used: set[Cgroup] = set()
-        self._left: list[Cgroup] = []  # some process of theirs was not yet gone
-        self._making = threading.Lock()
+        self._in_use: set[Cgroup] = set()
+        self._undeleted: list[Cgroup] = []  # some process of theirs was not yet gone
+        self._lock = threading.Lock()
         try:
-            for above, kind in places:
-                self._own.append(_ServerGroup.create(above / name, kind))
+            for parent, kind in places:
+                self._own.append(_ServerGroup.create(parent / name, kind))
         except OSError:
             self.close()
             raise
@@ -91,32 +96,32 @@ class Cgroups:
             trees = _trees(Path("/proc/self/cgroup").read_text(), Path("/proc/self/mountinfo").read_text())
             if not trees:
                 return "no control groups for memory and processes are mounted"
-            places = [(_above(folder, kind), kind) for folder, kind in trees]
-            for above, _ in places:
-                _sweep(above)
+            places = [(_parent_folder(folder, kind), kind) for folder, kind in trees]
+            for parent, _ in places:
+                _remove_abandoned(parent)
             return cls(places, f"{_PREFIX}{os.getpid()}_{secrets.token_hex(4)}")  # one process may hold several servers
         except OSError as error:
             return f"its control group cannot be divided ({error.strerror}: {error.filename})"
 
-    def make(self) -> Cgroup:
+    def create_group(self) -> Cgroup:
         self._number += 1
-        self._left = [group for group in self._left if not group.remove()]
-        made = Cgroup(tuple((own.folder / f"kernel-{self._number}", own.kind) for own in self._own))
+        self._undeleted = [group for group in self._undeleted if not group.remove()]
+        group = Cgroup(tuple((own.folder / f"kernel-{self._number}", own.kind) for own in self._own))
         try:
-            with self._making:
-                self._used.add(made)
-                self._create(made)
+            with self._lock:
+                self._in_use.add(group)
+                self._create(group)
         except OSError as error:
             raise OperationFailed(f"A kernel could not be given a control group: {error}.") from error
-        return made
+        return group
 
     def add(self, group: Cgroup, pid: int) -> None:
         """Put a process into a group, with all that it will start. Raises OSError."""
         try:
             group.add(pid)
         except FileNotFoundError:
-            with self._making:
-                if group not in self._used:
+            with self._lock:
+                if group not in self._in_use:
                     raise  # it was given back: whoever asked is late
                 self._create(group)
             group.add(pid)
@@ -131,19 +136,19 @@ class Cgroups:
                     os.close(own.lock)
             group.create()
 
-    def give_back(self, group: Cgroup) -> None:
-        with self._making:
-            self._used.discard(group)
+    def release(self, group: Cgroup) -> None:
+        with self._lock:
+            self._in_use.discard(group)
         if not group.remove():
-            self._left.append(group)
+            self._undeleted.append(group)
 
     def close(self) -> None:
         """Waits a moment for processes that were killed and have not yet left their group."""
-        with self._making:
-            left = [*self._left, *self._used]
-            self._used.clear()
-        until = time.monotonic() + _CLOSE_S
-        while (left := [group for group in left if not group.remove()]) and time.monotonic() < until:
+        with self._lock:
+            remaining = [*self._undeleted, *self._in_use]
+            self._in_use.clear()
+        deadline = time.monotonic() + _CLOSE_S
+        while (remaining := [group for group in remaining if not group.remove()]) and time.monotonic() < deadline:
             time.sleep(_CLOSE_PAUSE_S)
         for own in self._own:
             with contextlib.suppress(OSError):
@@ -162,18 +167,18 @@ class _ServerGroup:
 
     @classmethod
     def create(cls, folder: Path, kind: int) -> _ServerGroup:
-        made = cls(folder, kind, _locked(folder))
+        group = cls(folder, kind, _locked(folder))
         try:
             if kind == 2:
                 there = (folder / "cgroup.controllers").read_text().split()
                 wanted = [f"+{name}" for name in ("memory", "pids", "cpu") if name in there]
                 _write(folder / "cgroup.subtree_control", " ".join(wanted))
         except OSError:
-            os.close(made.lock)
+            os.close(group.lock)
             with contextlib.suppress(OSError):
                 folder.rmdir()
             raise
-        return made
+        return group
 
     def exists(self) -> bool:
         return _is_open_folder(self.folder, self.lock)
@@ -204,7 +209,7 @@ def _trees(own: str, mounts: str) -> list[tuple[Path, int]]:
     return counting + sharing if counting else []
 
 
-def _above(own: Path, kind: int) -> Path:
+def _parent_folder(own: Path, kind: int) -> Path:
     """Where the group for all kernels belongs, by the server's own. In one tree it lies beside the server's, which
     cannot be divided while the server is in it, unless it is the root of the tree."""
     return own if kind == 1 or not (own / "cgroup.type").exists() else own.parent
@@ -235,9 +240,9 @@ def _is_open_folder(folder: Path, descriptor: int) -> bool:
         return False
 
 
-def _sweep(above: Path) -> None:
+def _remove_abandoned(parent: Path) -> None:
     """Remove the groups of servers that were killed: those that no server holds locked."""
-    for group in above.glob(f"{_PREFIX}*"):
+    for group in parent.glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
             lock = _open(group)
             try:

@@ -14,58 +14,58 @@ from quire.runtimes.sandbox.cgroups import Cgroup, Cgroups
 from quire.runtimes.sandbox.plan import Plan
 from quire.runtimes.sandbox.proxy import Proxy
 
-_FILES = 65_536  # descriptors a process may have
+_MAX_OPEN_FILES = 65_536  # descriptors a process may have
 _NO_PROXY = "localhost,127.0.0.1,::1"
 
 
-class Sandbox:
+class SandboxFactory:
     """What every kernel of a server is put behind; made once it is known what the machine gives."""
 
     def __init__(self, plan: Plan, cgroups: Cgroups | None) -> None:
         self.plan = plan
-        self._cgroups = cgroups if plan.on("cgroup") else None
+        self._cgroups = cgroups if plan.has("cgroup") else None
 
-    def walls(self, network: _Network | None = None) -> Walls:
+    def create(self, network: _Network | None = None) -> KernelSandbox:
         """For a new kernel. Raises OperationFailed."""
-        group = self._cgroups.make() if self._cgroups is not None else None
-        return Walls(self, group, network or _Network())
+        group = self._cgroups.create_group() if self._cgroups is not None else None
+        return KernelSandbox(self, group, network or _Network())
 
     def add(self, group: Cgroup, pid: int) -> None:
         if self._cgroups is not None:
             self._cgroups.add(group, pid)
 
-    def give_back(self, group: Cgroup) -> None:
+    def release(self, group: Cgroup) -> None:
         if self._cgroups is not None:
-            self._cgroups.give_back(group)
+            self._cgroups.release(group)
 
 
-class Walls:
+class KernelSandbox:
     """One for a kernel; a branch shares the network of where it came from, until the last of them ends."""
 
-    def __init__(self, sandbox: Sandbox, group: Cgroup | None, network: _Network) -> None:
+    def __init__(self, sandbox: SandboxFactory, group: Cgroup | None, network: _Network) -> None:
         self._sandbox = sandbox
         self._group = group
         self._network = network
         self._network.users += 1
-        self._refused: Callable[[str], None] | None = None
+        self._on_denied: Callable[[str], None] | None = None
         self._closed = False
 
     @property
     def own_uid(self) -> bool:
-        return self._sandbox.plan.on("uid")
+        return self._sandbox.plan.has("uid")
 
     @property
-    def environ(self) -> dict[str, str]:
+    def proxy_environ(self) -> dict[str, str]:
         """Where programs find the way out."""
         if not self._network.port:
             return {}
         proxy = f"http://127.0.0.1:{self._network.port}"
-        found = {"http_proxy": proxy, "https_proxy": proxy, "no_proxy": _NO_PROXY, "NODE_USE_ENV_PROXY": "1"}
-        return found | {name.upper(): value for name, value in found.items()}
+        variables = {"http_proxy": proxy, "https_proxy": proxy, "no_proxy": _NO_PROXY, "NODE_USE_ENV_PROXY": "1"}
+        return variables | {name.upper(): value for name, value in variables.items()}
 
-    def shared(self) -> Walls:
+    def for_branch(self) -> KernelSandbox:
         """For a branch: it was forked inside the same walls."""
-        return self._sandbox.walls(self._network)
+        return self._sandbox.create(self._network)
 
     async def join(self, pid: int) -> None:
         """Put a process, with all that it will start, into the kernel's control group. Raises OperationFailed."""
@@ -76,13 +76,13 @@ class Walls:
             except OSError as error:
                 raise OperationFailed(f"A kernel could not be put into its control group: {error}.") from error
 
-    async def open_network(self, door: tuple[int, socket.socket], granted: tuple[str, ...]) -> None:
-        await self._network.open(door, granted)
+    async def open_network(self, listener: tuple[int, socket.socket], granted: tuple[str, ...]) -> None:
+        await self._network.open(listener, granted)
 
-    def hear(self, refused: Callable[[str], None]) -> None:
+    def on_denied_host(self, callback: Callable[[str], None]) -> None:
         """Be told which hosts were asked for in vain, by whoever is behind these walls."""
-        self._refused = refused
-        self._network.listeners.append(refused)
+        self._on_denied = callback
+        self._network.listeners.append(callback)
 
     def limit(self, limits: KernelLimits, checkpoints: int) -> None:
         if self._group is not None:
@@ -92,33 +92,36 @@ class Walls:
             except OSError as error:
                 raise OperationFailed(f"A kernel's control group could not be limited: {error}.") from error
 
-    def trees(self, spec: KernelSpec, places: list[str], libraries: list[str]) -> list[tuple[str, bool]]:
+    def visible_paths(
+        self, spec: KernelSpec, interpreter_paths: list[str], libraries: list[str]
+    ) -> list[tuple[str, bool]]:
         """What the kernel may see besides the system, each writable or not: where its interpreter lies, folders of
         libraries, what was granted, the workspace."""
-        shown = dict.fromkeys([*(places if self._sandbox.plan.on("mount") else []), *libraries], False)
-        shown |= {mount.path: mount.writable for mount in spec.mounts}
-        return list((shown | {spec.workspace: True}).items())
+        paths = dict.fromkeys([*(interpreter_paths if self._sandbox.plan.has("mount") else []), *libraries], False)
+        paths |= {mount.path: mount.writable for mount in spec.mounts}
+        return list((paths | {spec.workspace: True}).items())
 
-    def rules(self, spec: KernelSpec, trees: list[tuple[str, bool]]) -> dict[str, Any]:
+    def layer_settings(self, spec: KernelSpec, paths: list[tuple[str, bool]]) -> dict[str, Any]:
         """What the kernel's process does to itself when it enters: see worker/sandbox/apply.py."""
         plan = self._sandbox.plan
-        if not plan.any:
+        if not plan.any_active:
             return {}
-        given = self.own_uid
+        has_own_uid = self.own_uid
         return {
-            "layers": plan.inside,
-            "granted": [[path, writable, at if given else -1] for at, (path, writable) in enumerate(trees)],
+            "layers": plan.worker_layers,
+            "granted": [[path, writable, index if has_own_uid else -1] for index, (path, writable) in enumerate(paths)],
             "private_bytes": spec.limits.memory,
-            "limits": {"CORE": 0, "NOFILE": _FILES} | ({"FSIZE": spec.limits.file} if spec.limits.file else {}),
+            "limits": {"CORE": 0, "NOFILE": _MAX_OPEN_FILES}
+            | ({"FSIZE": spec.limits.file} if spec.limits.file else {}),
             "landlock": plan.landlock,
-            "internet": plan.on("net"),  # whose only way out is the door; without, there is none
+            "internet": plan.has("net"),  # whose only way out is the door; without, there is none
         }
 
-    def not_granted(self, spec: KernelSpec, hosts: tuple[str, ...]) -> list[str]:
+    def unreachable_hosts(self, spec: KernelSpec, hosts: tuple[str, ...]) -> list[str]:
         """Which of these hosts its code cannot reach over HTTPS."""
         plan = self._sandbox.plan
-        if not plan.on("net"):
-            return list(hosts) if plan.on("seccomp") else []
+        if not plan.has("net"):
+            return list(hosts) if plan.has("seccomp") else []
         granted = network_rules.rules(spec.network)
         return [host for host in hosts if network_rules.covering(granted, host, 443) is None]
 
@@ -126,11 +129,11 @@ class Walls:
         if self._closed:
             return
         self._closed = True
-        if self._refused is not None:
-            self._network.listeners.remove(self._refused)
-        self._network.leave()
+        if self._on_denied is not None:
+            self._network.listeners.remove(self._on_denied)
+        self._network.release()
         if self._group is not None:
-            self._sandbox.give_back(self._group)
+            self._sandbox.release(self._group)
 
 
 class _Network:
@@ -142,17 +145,17 @@ class _Network:
         self.listeners: list[Callable[[str], None]] = []
         self._proxy: Proxy | None = None
 
-    async def open(self, door: tuple[int, socket.socket], granted: tuple[str, ...]) -> None:
+    async def open(self, listener: tuple[int, socket.socket], granted: tuple[str, ...]) -> None:
         if self._proxy is None:
-            self.port = door[0]
-            self._proxy = Proxy(door[1], granted, self._refused)
+            self.port = listener[0]
+            self._proxy = Proxy(listener[1], granted, self._on_denied)
             await self._proxy.open()
 
-    def leave(self) -> None:
+    def release(self) -> None:
         self.users -= 1
         if self.users == 0 and self._proxy is not None:
             self._proxy.close()
 
-    def _refused(self, host: str) -> None:
+    def _on_denied(self, host: str) -> None:
         for listener in self.listeners:
             listener(host)

@@ -14,7 +14,7 @@ _NAMESPACES = ("user", "mount", "pid", "net", "ipc")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Machine:
+class MachineFeatures:
     """What was tried here: for each "" where it works, or why it does not."""
 
     cgroup: str = ""
@@ -24,14 +24,14 @@ class Machine:
     landlock: int = 0  # the version of it, 0 is none
 
     @classmethod
-    def of(cls, able: Mapping[str, Any], cgroup: str) -> Machine:
+    def from_probe(cls, features: Mapping[str, Any], cgroup: str) -> MachineFeatures:
         """As the worker found it, in its own interpreter."""
         return cls(
             cgroup=cgroup,
-            namespaces=str(able["namespaces"]),
-            uid=str(able["uid"]),
-            seccomp=str(able["seccomp"]),
-            landlock=int(able["landlock"]),
+            namespaces=str(features["namespaces"]),
+            uid=str(features["uid"]),
+            seccomp=str(features["seccomp"]),
+            landlock=int(features["landlock"]),
         )
 
 
@@ -40,37 +40,37 @@ class Plan:
     layers: tuple[Layer, ...]
     landlock: int = 0
 
-    def on(self, name: str) -> bool:
+    def has(self, name: str) -> bool:
         return any(layer.name == name and not layer.why_not for layer in self.layers)
 
     @property
-    def any(self) -> bool:
+    def any_active(self) -> bool:
         return any(not layer.why_not for layer in self.layers)
 
     @property
-    def inside(self) -> list[str]:
+    def worker_layers(self) -> list[str]:
         """Those that the kernel's process applies to itself when it enters its notebook."""
-        wanted = ("mount", "rlimits", "capabilities", "no_new_privs", "landlock", "seccomp")
-        return [name for name in wanted if self.on(name)]
+        names = ("mount", "rlimits", "capabilities", "no_new_privs", "landlock", "seccomp")
+        return [name for name in names if self.has(name)]
 
 
-def plan(machine: Machine, wanted: str) -> Plan:
+def plan_layers(features: MachineFeatures, setting: str) -> Plan:
     """`wanted` is auto, off, or require: with the layers, or all, without which no kernel may start."""
-    if wanted == "off":
+    if setting == "off":
         return Plan(tuple(Layer(name, "the setting sandbox is off") for name in LAYERS))
     missing = {
-        "cgroup": machine.cgroup,
-        **dict.fromkeys(_NAMESPACES, machine.namespaces),
-        "uid": machine.uid,
-        "landlock": "" if machine.landlock else "this system has no Landlock",
-        "seccomp": machine.seccomp,
+        "cgroup": features.cgroup,
+        **dict.fromkeys(_NAMESPACES, features.namespaces),
+        "uid": features.uid,
+        "landlock": "" if features.landlock else "this system has no Landlock",
+        "seccomp": features.seccomp,
     }
-    found = Plan(tuple(Layer(name, missing.get(name, "")) for name in LAYERS), machine.landlock)
-    lacking = [layer for layer in found.layers if layer.why_not and layer.name in required(wanted)]
+    found = Plan(tuple(Layer(name, missing.get(name, "")) for name in LAYERS), features.landlock)
+    lacking = [layer for layer in found.layers if layer.why_not and layer.name in required(setting)]
     if lacking:
-        said = "; ".join(f"{layer.name} ({layer.why_not})" for layer in lacking)
+        reasons = "; ".join(f"{layer.name} ({layer.why_not})" for layer in lacking)
         raise InvalidRequest(
-            f"No kernel was started: the setting sandbox requires what this machine does not give: {said}. "
+            f"No kernel was started: the setting sandbox requires what this machine does not give: {reasons}. "
             "`quire doctor` shows every layer."
         )
     return found

@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 
 from quire.core.limits import network_rules
 
-_HEAD = 64 * 1024  # bytes of a request's head
-_PATIENCE = 30.0  # seconds to say what is wanted, and to be connected
-_CONNECTIONS = 100  # of one kernel at once
-_CHUNK = 1 << 16
-_NAME = 255  # characters of a host
+_MAX_HEAD_BYTES = 64 * 1024  # bytes of a request's head
+_TIMEOUT_S = 30.0  # seconds to say what is wanted, and to be connected
+_MAX_CONNECTIONS = 100  # of one kernel at once
+_CHUNK_BYTES = 1 << 16
+_MAX_HOST_CHARS = 255  # characters of a host
 
 _log = logging.getLogger(__name__)
 
@@ -26,34 +26,34 @@ _log = logging.getLogger(__name__)
 class Proxy:
     """One for a kernel and its branches; `refused` is told of each attempt that was."""
 
-    def __init__(self, door: socket.socket, granted: Iterable[str], refused: Callable[[str], None]) -> None:
-        self._door = door
+    def __init__(self, listener: socket.socket, granted: Iterable[str], on_denied: Callable[[str], None]) -> None:
+        self._listener = listener
         self._granted = network_rules.rules(granted)
-        self._refused = refused
+        self._on_denied = on_denied
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
-        self._server = await asyncio.start_server(self._serve, sock=self._door, limit=_HEAD)
+        self._server = await asyncio.start_server(self._serve, sock=self._listener, limit=_MAX_HEAD_BYTES)
 
     def close(self) -> None:
         """The door, and what goes through it: the other side may never end."""
         if self._server is not None:
             self._server.close()
         else:
-            self._door.close()
-        for each in self._serving:
-            each.cancel()
+            self._listener.close()
+        for task in self._serving:
+            task.cancel()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._serving.add(task)
         try:
-            if len(self._serving) > _CONNECTIONS:
-                await _say(writer, 503, f"This notebook has {_CONNECTIONS} connections open; close some.")
+            if len(self._serving) > _MAX_CONNECTIONS:
+                await _respond(writer, 503, f"This notebook has {_MAX_CONNECTIONS} connections open; close some.")
                 return
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_TIMEOUT_S):
                 head = await reader.readuntil(b"\r\n\r\n")
             await self._request(head, reader, writer)
         except (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
@@ -68,32 +68,32 @@ class Proxy:
             tunnel = method == "CONNECT"
             parts = urlsplit(f"//{target}" if tunnel else target)
             host, port = (parts.hostname or "").rstrip("."), parts.port or (443 if tunnel else 80)
-            if not 0 < len(host) <= _NAME or (not tunnel and parts.scheme != "http"):
+            if not 0 < len(host) <= _MAX_HOST_CHARS or (not tunnel and parts.scheme != "http"):
                 raise ValueError(target)
         except ValueError:
-            await _say(writer, 400, "This is a proxy: ask for http://host/path, or CONNECT host:port.")
+            await _respond(writer, 400, "This is a proxy: ask for http://host/path, or CONNECT host:port.")
             return
         try:
-            async with asyncio.timeout(_PATIENCE):
-                far_reader, far_writer = await self._connect(host, port)
-        except _Denied as denied:
-            self._refused(f"{host}:{port}")
-            await _say(writer, 403, str(denied))
+            async with asyncio.timeout(_TIMEOUT_S):
+                remote_reader, remote_writer = await self._connect(host, port)
+        except _HostDenied as denied:
+            self._on_denied(f"{host}:{port}")
+            await _respond(writer, 403, str(denied))
             return
         except (OSError, TimeoutError, UnicodeError) as error:  # the last of a name that cannot be looked up
-            await _say(writer, 502, f"{host}:{port} could not be reached: {error or 'it did not answer'}.")
+            await _respond(writer, 502, f"{host}:{port} could not be reached: {error or 'it did not answer'}.")
             return
         if tunnel:
             writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
         else:
-            far_writer.write(_for_origin(head, method, parts.path or "/", parts.query))
-        await _both_ways(reader, writer, far_reader, far_writer)
+            remote_writer.write(_origin_request(head, method, parts.path or "/", parts.query))
+        await _relay(reader, writer, remote_reader, remote_writer)
 
     async def _connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """To an address that was looked at, so that no name can lead into this machine or its neighbourhood."""
         rule = network_rules.covering(self._granted, host, port)
         if rule is None:
-            raise _Denied(
+            raise _HostDenied(
                 f"This notebook may not connect to {host}:{port}. Whoever runs Quire can allow it: setting `network`."
             )
         loop = asyncio.get_running_loop()
@@ -102,47 +102,49 @@ class Proxy:
         if not network_rules.literal(rule.host):
             addresses = [address for address in addresses if not network_rules.is_internal(address)]
         if not addresses:
-            raise _Denied(f"{host} leads into the server's own network; only the address itself can be allowed there.")
-        return await asyncio.open_connection(addresses[0], port, limit=_CHUNK)
+            raise _HostDenied(
+                f"{host} leads into the server's own network; only the address itself can be allowed there."
+            )
+        return await asyncio.open_connection(addresses[0], port, limit=_CHUNK_BYTES)
 
 
-class _Denied(Exception):
+class _HostDenied(Exception):
     pass
 
 
-def _for_origin(head: bytes, method: str, path: str, query: str) -> bytes:
+def _origin_request(head: bytes, method: str, path: str, query: str) -> bytes:
     """A request to a proxy, as the server itself is to see it: one to a connection."""
     lines = head[:-4].split(b"\r\n")[1:]
-    kept = [line for line in lines if not line.lower().startswith((b"proxy-", b"connection:"))]
+    headers = [line for line in lines if not line.lower().startswith((b"proxy-", b"connection:"))]
     first = f"{method} {path}{'?' + query if query else ''} HTTP/1.1".encode()
-    return b"\r\n".join([first, *kept, b"Connection: close", b"", b""])
+    return b"\r\n".join([first, *headers, b"Connection: close", b"", b""])
 
 
-async def _both_ways(
+async def _relay(
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
-    far_reader: asyncio.StreamReader,
-    far_writer: asyncio.StreamWriter,
+    remote_reader: asyncio.StreamReader,
+    remote_writer: asyncio.StreamWriter,
 ) -> None:
     try:
         async with asyncio.TaskGroup() as group:
-            group.create_task(_copy(reader, far_writer))
-            group.create_task(_copy(far_reader, writer))
+            group.create_task(_copy(reader, remote_writer))
+            group.create_task(_copy(remote_reader, writer))
     except* OSError:
         pass
     finally:
-        far_writer.close()
+        remote_writer.close()
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(_CHUNK):
+    while data := await reader.read(_CHUNK_BYTES):
         writer.write(data)
         await writer.drain()
     with contextlib.suppress(OSError):
         writer.write_eof()
 
 
-async def _say(writer: asyncio.StreamWriter, status: int, text: str) -> None:
+async def _respond(writer: asyncio.StreamWriter, status: int, text: str) -> None:
     body = f"{text}\n".encode()
     head = f"HTTP/1.1 {status} {text}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close"
     writer.write(f"{head}\r\n\r\n".encode("ascii", "replace") + body)

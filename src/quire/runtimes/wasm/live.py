@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from quire.core.errors import OperationFailed
 from quire.core.model import Died
-from quire.runtimes.events import EventQueue, LatestCapabilities, SetAside
+from quire.runtimes.events import DeferredEvents, EventQueue, LatestCapabilities
 from quire.runtimes.wasm import words
 from quire.runtimes.wasm.pool import HostProcess
 from quire.wire import frames, relay
@@ -103,7 +103,7 @@ class Live:
         any more is passed over."""
         self.send(question)
         self._asked += 1
-        mine, aside = self._asked, SetAside()
+        mine, aside = self._asked, DeferredEvents()
         try:
             while not isinstance((taken := await self._next())[0], Died):
                 if not isinstance(taken[0], _ANSWERS):
@@ -114,7 +114,7 @@ class Live:
                     break
             return taken[0]
         finally:
-            self._events.put_back([(event, 0) for event, _ in aside.events()])  # the guest has heard that it was taken
+            self._events.put_first([(event, 0) for event, _ in aside.events()])  # the guest has heard that it was taken
 
     async def close(self) -> None:
         """Have it end; a host in which it does not is ended with all it holds."""
@@ -166,7 +166,7 @@ class Live:
                 raise BadMessage("it ended a run that does not run")
             case Finished():
                 self._run = None
-                self._offered.pass_on()
+                self._offered.flush()
         self._events.put(message, size)
 
     async def _answer(self, called: relay.Called) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from quire.core.errors import InvalidRequest, OperationFailed
-from quire.runtimes.events import LoopShare, Slice
+from quire.runtimes.events import LoopShare, TimeSlice
 from quire.runtimes.wasm import words
 from quire.runtimes.wasm.host.guest import NotReady
 from quire.runtimes.wasm.reach import Reach
@@ -122,15 +122,15 @@ class HostProcess(asyncio.SubprocessProtocol):
         if fd == _STDERR:
             self._overhear(data)
         elif not self._silent:
-            taking = Slice()
+            taking = TimeSlice()
             try:
                 for number, frame in self._opener.feed(data):
                     self._heard(number, frame)
             except ValueError as error:  # BadFrame, BadMessage
                 self._why = f" It said what is no word of ours ({error})."
                 self._fall_silent()
-            if taking.is_over:
-                self._rest(LoopShare.of(asyncio.get_running_loop()).rest_after(taking.spent))
+            if taking.is_used_up:
+                self._rest(LoopShare.for_loop(asyncio.get_running_loop()).pause_after(taking.spent))
 
     def _rest(self, seconds: float) -> None:
         """Read nothing meanwhile: other kernels have their turn."""

@@ -22,7 +22,7 @@ from quire.wire.messages import shallow
 from quire.wire.relay import Answer, Called, GivenUp, Refused, Returned
 from quire.worker.capabilities import errors
 from quire.worker.capabilities.errors import CapabilityGone, ToolError
-from quire.worker.channel import lifted
+from quire.worker.channel import move_high
 from quire.worker.execution.interrupts import Interrupts
 
 _CHUNK = 1 << 20
@@ -107,7 +107,7 @@ class Relay:
                     waiting.set(CapabilityGone(_BACK))
         self._waiting.clear()
         self._renew()
-        self._sock = packets.of_descriptor(lifted(descriptor))
+        self._sock = packets.of_descriptor(move_high(descriptor))
         self._gone = ""
 
     def forget_loops(self) -> None:
@@ -153,7 +153,7 @@ class Relay:
             self._waiting.pop(number, None)
             self._hand_on(waiting)
             if held:
-                self._interrupts.let_go()
+                self._interrupts.release()
         if isinstance(answer, Returned):
             return answer.value
         raise answer
@@ -205,7 +205,7 @@ class Relay:
             self._send(frame)
         finally:
             if held:
-                self._interrupts.let_go()
+                self._interrupts.release()
 
     def _send(self, frame: bytes) -> None:
         with self._sends:
@@ -232,7 +232,7 @@ class Relay:
             else:
                 waiting.follows = True
                 if held:
-                    self._interrupts.let_go()
+                    self._interrupts.release()
                 waiting.gate.acquire(timeout=_GLANCE if held else -1)
                 self._hold_again(held)
         return waiting.answer
@@ -242,7 +242,7 @@ class Relay:
         ready.register(self.descriptors[0], select.POLLIN)
         while waiting.answer is None:
             if held:
-                self._interrupts.let_go()
+                self._interrupts.release()
             ready.poll(_GLANCE * 1000 if held else None)
             self._hold_again(held)
             self._read()
@@ -292,7 +292,7 @@ class Relay:
         finally:
             self._hand_on(loop)
             if held:
-                self._interrupts.let_go()
+                self._interrupts.release()
 
     # What comes
 

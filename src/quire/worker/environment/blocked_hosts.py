@@ -7,37 +7,37 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-_HERE = ("localhost", "ip6-localhost", "")
+_LOCAL_HOSTS = ("localhost", "ip6-localhost", "")
 
 
-class Attempts:
+class BlockedHostNotices:
     """Named in the output of the run that makes them, each once."""
 
     def __init__(self) -> None:
-        self._named: set[str] = set()
+        self._reported: set[str] = set()
 
     @property
-    def watched(self) -> dict[str, Callable[[Any], None]]:
+    def audit_hooks(self) -> dict[str, Callable[[Any], None]]:
         """By Python's own events, which name them before they fail."""
         return {
-            "socket.connect": lambda seen: self._to(seen[1]),
-            "socket.getaddrinfo": lambda seen: self._name(seen[0]),
+            "socket.connect": lambda arguments: self._on_connect(arguments[1]),
+            "socket.getaddrinfo": lambda arguments: self._report(arguments[0]),
         }
 
-    def forget(self) -> None:
+    def begin_run(self) -> None:
         """A new run."""
-        self._named.clear()
+        self._reported.clear()
 
-    def _to(self, address: Any) -> None:
+    def _on_connect(self, address: Any) -> None:
         if isinstance(address, tuple) and address:
-            self._name(address[0])
+            self._report(address[0])
 
-    def _name(self, host: Any) -> None:
+    def _report(self, host: Any) -> None:
         if isinstance(host, bytes):
             host = host.decode("ascii", "replace")
-        if not isinstance(host, str) or host in _HERE or host in self._named or _loopback(host):
+        if not isinstance(host, str) or host in _LOCAL_HOSTS or host in self._reported or _loopback(host):
             return
-        self._named.add(host)
+        self._reported.add(host)
         sys.stderr.write(
             f"[quire] {host} cannot be reached from here: the only way out is the proxy in http_proxy and https_proxy, "
             "for the hosts this notebook was granted.\n"

@@ -12,24 +12,24 @@ from quire.worker.environment import packages
 from quire.worker.shell import commands
 
 # `package>=1`, which a shell would take for a redirection
-_BOUND = re.compile(r"(?<!\S)[A-Za-z][\w.-]*(?:\[[\w,.-]*\])?(?:[<>=!~]=?=?\d[\w.*]*,?)+(?!\S)")
+_VERSION_BOUND = re.compile(r"(?<!\S)[A-Za-z][\w.-]*(?:\[[\w,.-]*\])?(?:[<>=!~]=?=?\d[\w.*]*,?)+(?!\S)")
 
 
 def run(arguments: str) -> None:
     """As in a shell, but that `package>=1` needs no quotes."""
-    words = _BOUND.sub(lambda found: shlex.quote(found[0]), arguments)
-    if code := commands.system(f"pip {words}", terminal=False):
+    quoted = _VERSION_BOUND.sub(lambda found: shlex.quote(found[0]), arguments)
+    if code := commands.system(f"pip {quoted}", terminal=False):
         raise RuntimeError(f"pip ended with code {code}; its words are above.")
 
 
 def advice(package: str, missing: str = "it") -> str:
     """How to install what is missing, or what that would take; `package` is the one that is known to have it."""
-    known = f"It is in the package {package}. " if package else ""
-    if packages.not_granted and not packages.has_other_index():
-        hosts = " and ".join(packages.not_granted)
-        return f"{known}%pip install needs {hosts}, which this notebook is not granted (setting network)."
+    prefix = f"It is in the package {package}. " if package else ""
+    if packages.unreachable_hosts and not packages.has_other_index():
+        hosts = " and ".join(packages.unreachable_hosts)
+        return f"{prefix}%pip install needs {hosts}, which this notebook is not granted (setting network)."
     if not _has_installer():
-        return f"{known}This Python has neither uv nor pip to install packages with."
+        return f"{prefix}This Python has neither uv nor pip to install packages with."
     if package:
         return f"To install it: %pip install {package}"
     return f"If a package has {missing}: %pip install PACKAGE, whose name may be another than the module's."

@@ -15,10 +15,10 @@ import subprocess
 import sys
 import sysconfig
 
-_CHANGES = ("install", "uninstall", "download", "wheel", "sync")
-_OF_UV = ("install", "uninstall", "list", "show", "freeze", "check", "tree")
-_PLACES = ("--target", "-t", "--prefix", "--root")
-_BELOW = "quire-environment.pth"
+_CHANGING_COMMANDS = ("install", "uninstall", "download", "wheel", "sync")
+_UV_COMMANDS = ("install", "uninstall", "list", "show", "freeze", "check", "tree")
+_TARGET_OPTIONS = ("--target", "-t", "--prefix", "--root")
+_PTH_NAME = "quire-environment.pth"
 
 
 def main(folder: str, failures: str, program: str, arguments: list[str]) -> int:
@@ -30,7 +30,7 @@ def main(folder: str, failures: str, program: str, arguments: list[str]) -> int:
     else:
         code = _pip(folder, arguments)
         subcommand = _subcommand(arguments)
-    if code and subcommand in _CHANGES:
+    if code and subcommand in _CHANGING_COMMANDS:
         with open(failures, "a", encoding="utf-8") as file:
             file.write(f"{program} {' '.join(arguments)[:200]} ended with code {code}.\n")
     return code
@@ -42,14 +42,14 @@ def _subcommand(arguments: list[str]) -> str:
 
 def _pip(folder: str, arguments: list[str]) -> int:
     subcommand = _subcommand(arguments)
-    elsewhere = any(word.partition("=")[0] in _PLACES for word in arguments)
+    has_target = any(word.partition("=")[0] in _TARGET_OPTIONS for word in arguments)
     has_pip = importlib.util.find_spec("pip") is not None
-    if folder and subcommand == "install" and not elsewhere:
+    if folder and subcommand == "install" and not has_target:
         arguments = [word for word in arguments if word != "--user"]  # a virtual environment has no such place
         if not has_pip and _is_satisfied(arguments):
             return 0
         try:
-            _make(folder)
+            _create_venv(folder)
         except (OSError, subprocess.CalledProcessError) as error:
             print(f"The folder {folder} to install into could not be made: {error}", file=sys.stderr)
             return 1
@@ -57,11 +57,11 @@ def _pip(folder: str, arguments: list[str]) -> int:
     uv = _uv()
     if has_pip:
         return _run([python, "-P", "-m", "pip", *arguments])
-    if uv and subcommand in _OF_UV and arguments[0] == subcommand:
+    if uv and subcommand in _UV_COMMANDS and arguments[0] == subcommand:
         return _run([uv, "pip", *arguments, "--python", python])
-    if found := shutil.which("pip"):
-        return _run([found, *arguments])
-    print("There is no pip here; of uv there are pip " + ", ".join(_OF_UV) + ".", file=sys.stderr)
+    if pip_path := shutil.which("pip"):
+        return _run([pip_path, *arguments])
+    print("There is no pip here; of uv there are pip " + ", ".join(_UV_COMMANDS) + ".", file=sys.stderr)
     return 1
 
 
@@ -75,10 +75,10 @@ def _is_satisfied(arguments: list[str]) -> bool:
     if not uv:
         return False
     command = [uv, "pip", *arguments, "--dry-run", "--python", sys.executable]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    satisfied = done.returncode == 0 and "Would make no changes" in done.stderr
+    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    satisfied = finished.returncode == 0 and "Would make no changes" in finished.stderr
     if satisfied:
-        sys.stderr.write(done.stderr)
+        sys.stderr.write(finished.stderr)
     return satisfied
 
 
@@ -86,16 +86,16 @@ def _python(folder: str) -> str:
     return os.path.join(folder, "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}")
 
 
-def _make(folder: str) -> None:
+def _create_venv(folder: str) -> None:
     """A virtual environment in the folder, whose modules come before those of this interpreter."""
     if not os.path.exists(_python(folder)):
         shutil.rmtree(os.path.join(folder, "bin"), ignore_errors=True)  # links to an interpreter that is gone
         command = [sys.executable, "-P", "-m", "venv", "--without-pip", folder]
         subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
-    below = [folder, *site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
+    site_folders = [folder, *site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
     modules = sysconfig.get_path("purelib", "venv", {"base": folder, "platbase": folder})
-    with open(os.path.join(modules, _BELOW), "w", encoding="utf-8") as file:
-        file.writelines(f"import site; site.addsitedir({path!r})\n" for path in below)
+    with open(os.path.join(modules, _PTH_NAME), "w", encoding="utf-8") as file:
+        file.writelines(f"import site; site.addsitedir({path!r})\n" for path in site_folders)
 
 
 def _run(command: list[str]) -> int:

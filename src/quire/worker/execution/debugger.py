@@ -14,14 +14,14 @@ from quire.worker.shell import import_hooks
 @functools.cache
 def keep_out_of_kernel() -> None:
     """Every debugger that is made of `bdb`, as pdb and IPython's are, once one is loaded."""
-    import_hooks.after("bdb", _pass_over_kernel)
+    import_hooks.after_import("bdb", _pass_over_kernel)
 
 
 def _pass_over_kernel(bdb: Any) -> None:
     stop_here = bdb.Bdb.stop_here
 
     def stop_here_unless_kernel(self: Any, frame: types.FrameType) -> bool:
-        return not frame.f_code.co_filename.startswith(errors.OURS) and bool(stop_here(self, frame))
+        return not frame.f_code.co_filename.startswith(errors.OWN_FOLDER) and bool(stop_here(self, frame))
 
     bdb.Bdb.stop_here = stop_here_unless_kernel
 

@@ -12,7 +12,7 @@ from quire.wire.messages import Raised
 from quire.worker.execution import hints
 
 _TRACEBACK_CHARS = 20_000
-OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(__file__))), "")  # worker and wire
+OWN_FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(__file__))), "")  # worker and wire
 
 
 class InputNotAvailable(RuntimeError):
@@ -26,12 +26,14 @@ class CpuTimeExceeded(RuntimeError):
 InputNotAvailable.__module__ = CpuTimeExceeded.__module__ = "builtins"  # in tracebacks, without where they are from
 
 
-def raised(error: BaseException) -> Raised:
+def raised_event(error: BaseException) -> Raised:
     name = type(error).__name__
-    message = _say(error)
+    message = _message(error)
     if isinstance(error, SystemExit):
         message = f"exit code {message or 0}; the kernel goes on and its variables are kept"
-    return Raised(name=name, message=text(message)[:4_000], traceback=text(with_hint(formatted(error), error)))
+    return Raised(
+        name=name, message=printable(message)[:4_000], traceback=printable(with_hint(format_traceback(error), error))
+    )
 
 
 def with_hint(shown: str, error: BaseException) -> str:
@@ -42,48 +44,48 @@ def with_hint(shown: str, error: BaseException) -> str:
     return f"{shown}\n{hint}" if hint else shown
 
 
-def formatted(error: BaseException) -> str:
+def format_traceback(error: BaseException) -> str:
     """The traceback as Python prints it, from the cell's first line on."""
     try:
-        whole = traceback.TracebackException(type(error), error, _user_part(error), compact=True)
-        whole.stack[:] = [frame for frame in whole.stack if not _is_ours(frame.filename)]
-        _align_carets(whole)
-        said = "".join(whole.format()).rstrip()
+        report = traceback.TracebackException(type(error), error, _user_part(error), compact=True)
+        report.stack[:] = [frame for frame in report.stack if not _is_own_frame(frame.filename)]
+        _align_carets(report)
+        shown = "".join(report.format()).rstrip()
     except Exception:
-        said = f"{type(error).__name__}: {_say(error)}"
-    if len(said) > _TRACEBACK_CHARS:
+        shown = f"{type(error).__name__}: {_message(error)}"
+    if len(shown) > _TRACEBACK_CHARS:
         half = _TRACEBACK_CHARS // 2
-        said = f"{said[:half]}\n... {len(said) - 2 * half:,} characters left out ...\n{said[-half:]}"
-    return said
+        shown = f"{shown[:half]}\n... {len(shown) - 2 * half:,} characters left out ...\n{shown[-half:]}"
+    return shown
 
 
-def _align_carets(whole: traceback.TracebackException) -> None:
+def _align_carets(report: traceback.TracebackException) -> None:
     """Before Python 3.13 carets are shifted to the left by the blanks that a line ends with."""
-    waiting: list[traceback.TracebackException | None] = [whole]
-    while waiting:
-        part: Any = waiting.pop()
-        if part is not None:
-            for frame in part.stack:
+    pending: list[traceback.TracebackException | None] = [report]
+    while pending:
+        item: Any = pending.pop()
+        if item is not None:
+            for frame in item.stack:
                 if type(getattr(frame, "_line", None)) is str:
                     frame._line = f"{frame._line.rstrip()}\n"
-            waiting += [part.__cause__, part.__context__, *(part.exceptions or ())]
+            pending += [item.__cause__, item.__context__, *(item.exceptions or ())]
 
 
-def text(said: str) -> str:
-    return said.encode("utf-8", "backslashreplace").decode("utf-8")
+def printable(shown: str) -> str:
+    return shown.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _say(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     try:
         return str(error)
     except BaseException:
         return "<its __str__ raised too>"
 
 
-def _is_ours(filename: str) -> bool:
+def _is_own_frame(filename: str) -> bool:
     """Our own, or the shell's that stands between a cell and its magic."""
     shell = getattr(sys.modules.get("IPython"), "__file__", None)
-    folders = [OURS, os.path.join(os.path.dirname(shell), "")] if shell is not None else [OURS]
+    folders = [OWN_FOLDER, os.path.join(os.path.dirname(shell), "")] if shell is not None else [OWN_FOLDER]
     return any(filename.startswith(folder) for folder in folders)
 
 

@@ -16,11 +16,11 @@ from quire.wire.messages import Run
 from quire.worker.execution import event_loop
 
 _ATOMS = frozenset((int, float, bool, str, bytes, complex))
-_SHORT = 20  # items of a container that may be said by its repr
-_WIDTH = 75  # characters of one, well within a line
+_MAX_ITEMS = 20  # items of a container that may be said by its repr
+_MAX_WIDTH = 75  # characters of one, well within a line
 _WARNS = re.compile(r"""\\[^\n\\'"abfnrtv0-7xNuU]|\bis\s+(?:not\s+)?[\d'"]|[\d'"]\s+is\b|\bassert\s*\(""")
 # neither a statement, which begins with a keyword or has one of these, nor what may be IPython's
-_PLAIN = re.compile(rf"(?!(?:{'|'.join(keyword.kwlist)})\b)[\w'\"(\[{{][^=:;\n\r\\%!?@]*")
+_PLAIN_EXPRESSION = re.compile(rf"(?!(?:{'|'.join(keyword.kwlist)})\b)[\w'\"(\[{{][^=:;\n\r\\%!?@]*")
 _FUTURES = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
 
 
@@ -35,7 +35,7 @@ class Evaluation:
 
     def run_expression(self, source: str, name: str) -> bool:
         """Run a cell that is one plain expression, in one step from its text; False where it is not, or may not be."""
-        if _PLAIN.fullmatch(source) is None or _WARNS.search(source) is not None:
+        if _PLAIN_EXPRESSION.fullmatch(source) is None or _WARNS.search(source) is not None:
             return False
         try:
             code = self._compiled(source, name)
@@ -75,7 +75,7 @@ def _parts(tree: ast.Module, mode: str) -> list[ast.Module | ast.Interactive]:
         ast.fix_missing_locations(body[-1])
         mode = "last_expr"
     if mode == "all":
-        return [ast.Interactive([each]) for each in body]
+        return [ast.Interactive([statement]) for statement in body]
     if mode == "last_expr" and not isinstance(body[-1], ast.Expr):
         return [tree]
     parts: list[ast.Module | ast.Interactive] = [ast.Interactive([body[-1]])]
@@ -99,7 +99,7 @@ def warn_as_ipython(code: str) -> None:
             compile(code, "<>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
 
 
-def ends_quietly(tree: ast.Module, code: str) -> bool:
+def ends_with_semicolon(tree: ast.Module, code: str) -> bool:
     """Whether the last thing in a cell, but for comments, is a semicolon: its value is not shown."""
     if ";" not in code or not tree.body:
         return False
@@ -113,27 +113,27 @@ def ends_quietly(tree: ast.Module, code: str) -> bool:
 
 def simple_text(value: Any, shell: Any) -> str | None:
     """What a plain value looks like, where its repr is what a shell would say too."""
-    kind = type(value)
-    if kind in _ATOMS:
-        return repr(value) if shell is None or shell.is_plain(kind) else None
-    if kind not in (list, tuple, dict) or len(value) > _SHORT:
+    value_type = type(value)
+    if value_type in _ATOMS:
+        return repr(value) if shell is None or shell.is_plain(value_type) else None
+    if value_type not in (list, tuple, dict) or len(value) > _MAX_ITEMS:
         return None
-    items = [*value, *value.values()] if kind is dict else value
-    kinds = {kind, *map(type, items)}
-    if not kinds - {kind} <= _ATOMS or kind in map(type, items):
+    items = [*value, *value.values()] if value_type is dict else value
+    kinds = {value_type, *map(type, items)}
+    if not kinds - {value_type} <= _ATOMS or value_type in map(type, items):
         return None
     if shell is not None and not all(map(shell.is_plain, kinds)):
         return None
     text = repr(value)
-    return text if len(text) <= _WIDTH else None
+    return text if len(text) <= _MAX_WIDTH else None
 
 
-def trigger(shell: Any, event: str, argument: Callable[[], Any] | None = None) -> None:
+def trigger_event(shell: Any, event: str, argument: Callable[[], Any] | None = None) -> None:
     if shell.events.callbacks.get(event):
         shell.events.trigger(event, *([argument()] if argument is not None else []))
 
 
-def info(code: str) -> Any:
+def execution_info(code: str) -> Any:
     """What pre_run_cell tells."""
     shells = sys.modules.get("IPython.core.interactiveshell")
     if shells is not None and hasattr(shells, "ExecutionInfo"):
@@ -141,14 +141,14 @@ def info(code: str) -> Any:
     return types.SimpleNamespace(raw_cell=code, store_history=True, silent=False, shell_futures=True, cell_id=None)
 
 
-def result(run: Run, value: list[Any], error: BaseException | None) -> Any:
+def execution_result(run: Run, value: list[Any], error: BaseException | None) -> Any:
     """What post_run_cell tells."""
     shells = sys.modules.get("IPython.core.interactiveshell")
     if shells is not None and hasattr(shells, "ExecutionResult"):
-        told = shells.ExecutionResult(info(run.code))
+        execution = shells.ExecutionResult(execution_info(run.code))
     else:
-        told = types.SimpleNamespace(info=info(run.code), error_before_exec=None, success=error is None)
-    told.error_in_exec = error
-    told.execution_count = run.count
-    told.result = value[0] if value else None
-    return told
+        execution = types.SimpleNamespace(info=execution_info(run.code), error_before_exec=None, success=error is None)
+    execution.error_in_exec = error
+    execution.execution_count = run.count
+    execution.result = value[0] if value else None
+    return execution

@@ -59,7 +59,7 @@ def withdraw_in_children() -> None:
     os.register_at_fork(after_in_child=withdraw)
 
 
-def turning() -> asyncio.AbstractEventLoop | None:
+def running_loop() -> asyncio.AbstractEventLoop | None:
     """The loop that runs in this thread, unless it is only offered. asyncio asks this before it starts a loop."""
     loop: Any = _get_running_loop()
     return None if getattr(loop, "offered", False) else loop
@@ -81,10 +81,10 @@ def wait_for(coroutine: Any) -> Any:
         loop.run_forever()
         raise
     finally:
-        _adopt(context)
+        _copy_context(context)
 
 
-def begin_tasks() -> None:
+def start_scheduled_tasks() -> None:
     """What a cell scheduled begins when the cell ends, as where the loop goes on between cells."""
     if _current is not None and _current._ready:
         wait_for(_nothing())
@@ -94,7 +94,7 @@ async def _nothing() -> None:
     pass
 
 
-def _adopt(context: contextvars.Context) -> None:
+def _copy_context(context: contextvars.Context) -> None:
     for variable, value in context.items():
         if variable.get(_UNSET) is not value:
             variable.set(value)
@@ -103,7 +103,7 @@ def _adopt(context: contextvars.Context) -> None:
 @functools.cache
 def _loop_class() -> Any:
     """Made with the first loop: in WebAssembly asyncio's own class is replaced after this module is imported."""
-    events._get_running_loop, events._set_running_loop = turning, _set_or_offer
+    events._get_running_loop, events._set_running_loop = running_loop, _set_or_offer
 
     class EventLoop(asyncio.SelectorEventLoop):
         offered = False

@@ -20,13 +20,13 @@ from typing import Any, NoReturn
 
 from quire.wire.messages import Finished, Raised, Run
 from quire.worker.execution import debugger, errors, evaluation, event_loop, memory_reserve, namespace, tracking
-from quire.worker.execution.errors import raised
+from quire.worker.execution.errors import raised_event
 from quire.worker.execution.history import History
 from quire.worker.output.display import Display
-from quire.worker.shell.ipython_loader import Shells
+from quire.worker.shell.ipython_loader import IPythonLoader
 
-_MAYBE = re.compile(r"[%!?]|^\s|^In \[|>>>")  # what IPython's syntax has and plain Python may have too
-_SHORT = 10_000  # characters of a value's text, nothing of which is left out
+_MAYBE_IPYTHON = re.compile(r"[%!?]|^\s|^In \[|>>>")  # what IPython's syntax has and plain Python may have too
+_SHORT_TEXT_CHARS = 10_000  # characters of a value's text, nothing of which is left out
 
 
 class Executor:
@@ -36,117 +36,121 @@ class Executor:
         module.__dict__["__builtins__"] = builtins
         sys.modules["__main__"] = module
         self.namespace: dict[str, Any] = module.__dict__  # ours to keep: a cell can replace __main__
-        self.bound: set[str] = set()  # names that the last cell's code binds
-        self.ipython = False  # whether IPython itself runs every cell
+        self.bound_names: set[str] = set()  # names that the last cell's code binds
+        self.runs_in_ipython = False  # whether IPython itself runs every cell
         self.display = Display(emit)
         self.history = History(self.namespace)
         self._evaluation = evaluation.Evaluation(self.namespace)
-        self._value: list[Any] = []
-        self._quiet = False
-        self._reported: BaseException | None = None  # by the shell, while the cell runs
-        self._misshapen: BaseException | None = None  # of a value that was asked for its forms
-        self.shells = Shells(module, self.display, self.history, self._set_up)
+        self._json_value: list[Any] = []
+        self._hides_value = False
+        self._reported_error: BaseException | None = None  # by the shell, while the cell runs
+        self._format_error: BaseException | None = None  # of a value that was asked for its forms
+        self.ipython_loader = IPythonLoader(module, self.display, self.history, self._configure_shell)
         debugger.keep_out_of_kernel()
 
-    def _set_up(self, shell: Any) -> None:
-        shell.report = self._report
-        shell.show_result = self._show
+    def _configure_shell(self, shell: Any) -> None:
+        shell.report = self._report_error
+        shell.show_result = self._show_result
         shell.loop_runner = event_loop.wait_for
 
     def execute(self, run: Run) -> Finished:
         """Run the cell; whatever it raises is reported, and only a dying process escapes."""
         outcome, process = "success", os.getpid()
-        self._value, self._reported, self.bound, self._quiet = [], None, set(), False
+        self._json_value, self._reported_error, self.bound_names, self._hides_value = [], None, set(), False
         cell = _Cell()
-        memory_reserve.save()
-        self.history.begin(run.count, run.code)
-        sys.displayhook = self._hook
+        memory_reserve.allocate()
+        self.history.begin_cell(run.count, run.code)
+        sys.displayhook = self._display_hook
         try:
             event_loop.offer()
-            self._before(run)
+            self._before_run(run)
             self._run(run, cell)
-            event_loop.begin_tasks()
+            event_loop.start_scheduled_tasks()
         except BaseException as error:
-            memory_reserve.spend()  # there may be no memory left even to say so
+            memory_reserve.release()  # there may be no memory left even to say so
             if os.getpid() != process:
                 _end_child(error)
             outcome = "interrupted" if isinstance(error, KeyboardInterrupt) else "error"
             cell.error = error
-            self._raised(error)
+            self._report_raised(error)
         if os.getpid() != process:
             _end_child(None)
         try:
-            self._after(run, cell)
+            self._after_run(run, cell)
         finally:
             event_loop.withdraw()
             debugger.end_steps()
-        if self._reported is not None and outcome == "success":
+        if self._reported_error is not None and outcome == "success":
             outcome = "error"
-        return Finished(run=run.run, outcome=outcome, value=self._value, imports=cell.imports, functions=cell.functions)
+        return Finished(
+            run=run.run, outcome=outcome, value=self._json_value, imports=cell.imports, functions=cell.functions
+        )
 
-    def _raised(self, error: BaseException) -> None:
+    def _report_raised(self, error: BaseException) -> None:
         if not isinstance(error, MemoryError):  # whose frames hold what took the memory
             sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
-        shell = self.shells.made
-        if error is self._reported:
+        shell = self.ipython_loader.shell
+        if error is self._reported_error:
             return
         if shell is not None and isinstance(error, shell.custom_exceptions):
             shell.CustomTB(type(error), error, error.__traceback__)
         elif type(error).__name__ == "UsageError":  # of a magic: said as notebooks say it
             print(f"UsageError: {error}", file=sys.stderr)
         else:
-            self._emit(raised(error))
+            self._emit(raised_event(error))
 
-    def _before(self, run: Run) -> None:
-        shell = self.shells.made
-        self.shells.name()  # a cell before may have deleted what every magic calls
+    def _before_run(self, run: Run) -> None:
+        shell = self.ipython_loader.shell
+        self.ipython_loader.bind_names()  # a cell before may have deleted what every magic calls
         if shell is not None:
-            shell.execution_count = run.count + (not self.ipython)  # it counts on before it runs a cell
-            if not self.ipython:
-                evaluation.trigger(shell, "pre_execute")
-                evaluation.trigger(shell, "pre_run_cell", lambda: evaluation.info(run.code))
+            shell.execution_count = run.count + (not self.runs_in_ipython)  # it counts on before it runs a cell
+            if not self.runs_in_ipython:
+                evaluation.trigger_event(shell, "pre_execute")
+                evaluation.trigger_event(shell, "pre_run_cell", lambda: evaluation.execution_info(run.code))
 
-    def _after(self, run: Run, cell: _Cell) -> None:
+    def _after_run(self, run: Run, cell: _Cell) -> None:
         """What is due when a cell has ended, however it did, such as figures. Its errors are the cell's."""
-        shell = self.shells.made
-        reported = self._reported
+        shell = self.ipython_loader.shell
+        reported = self._reported_error
         try:
-            if shell is not None and not self.ipython:
-                evaluation.trigger(shell, "post_execute")
-                evaluation.trigger(shell, "post_run_cell", lambda: evaluation.result(run, self._value, cell.error))
-                self._reported = reported  # a callback's error is shown, and is not the cell's
-            if self.display.at_end is not None:
-                self.display.at_end()
+            if shell is not None and not self.runs_in_ipython:
+                evaluation.trigger_event(shell, "post_execute")
+                evaluation.trigger_event(
+                    shell, "post_run_cell", lambda: evaluation.execution_result(run, self._json_value, cell.error)
+                )
+                self._reported_error = reported  # a callback's error is shown, and is not the cell's
+            if self.display.after_cell is not None:
+                self.display.after_cell()
         except Exception as error:
-            self._reported = error
-            self._emit(raised(error))
+            self._reported_error = error
+            self._emit(raised_event(error))
 
     def _run(self, run: Run, cell: _Cell) -> None:
         name = f"<{run.name}>"
-        if self.ipython:
+        if self.runs_in_ipython:
             self._run_by_ipython(run, cell)
             return
         lines = [f"{line}\n" for line in run.code.split("\n")]  # the last one too, or carets are one off
         linecache.cache[name] = (len(run.code), None, lines, name)  # no mtime: checkcache leaves it alone
-        plain = self.shells.made is None and not self._may_be_magic(run.code)
+        plain = self.ipython_loader.shell is None and not self._may_be_magic(run.code)
         if plain and self._evaluation.run_expression(run.code, name):
             return  # it binds, imports and defines nothing
         tree, code = self._parse(run.code, name)
-        self.history.parsed(code)
-        self.bound = tracking.bound_names(tree)
+        self.history.set_python(code)
+        self.bound_names = tracking.bound_names(tree)
         cell.imports, cell.functions = tracking.imports_and_functions(tree, code)
-        self._quiet = evaluation.ends_quietly(tree, code)
-        shell = self.shells.made
+        self._hides_value = evaluation.ends_with_semicolon(tree, code)
+        shell = self.ipython_loader.shell
         if shell is None:
             self._evaluation.run(tree, name, "last_expr")
             return
-        shell.quiet = self._quiet
+        shell.quiet = self._hides_value
         tree = shell.transform_ast(tree)
         with shell.display_trap:  # its own code runs cells within ours
             self._evaluation.run(tree, name, shell.ast_node_interactivity)
 
     def _run_by_ipython(self, run: Run, cell: _Cell) -> None:
-        shell = self.shells.get()
+        shell = self.ipython_loader.load()
         shell.quiet = run.code.rstrip().endswith(";")
         shell.transformed = ""
         try:
@@ -161,11 +165,11 @@ class Executor:
         """Note what a cell's Python binds, imports and defines."""
         with contextlib.suppress(SyntaxError, ValueError):  # IPython has reported it
             tree = ast.parse(code)
-            self.bound = tracking.bound_names(tree)
+            self.bound_names = tracking.bound_names(tree)
             cell.imports, cell.functions = tracking.imports_and_functions(tree, code)
 
     def _parse(self, code: str, name: str) -> tuple[ast.Module, str]:
-        shell = self.shells.made
+        shell = self.ipython_loader.shell
         try:
             if shell is None or not shell.transforms_all():
                 evaluation.warn_as_ipython(code)
@@ -173,72 +177,74 @@ class Executor:
                 if not self._is_magic_word(tree):
                     return tree, code
         except SyntaxError:
-            if _MAYBE.search(code) is None and "\n" in code.strip():
+            if _MAYBE_IPYTHON.search(code) is None and "\n" in code.strip():
                 raise
-            plain = self.shells.get().transform(code)
+            plain = self.ipython_loader.load().transform(code)
             if plain.rstrip("\n") == code.rstrip("\n"):
                 raise
             return ast.parse(plain, name), plain
-        plain = self.shells.get().transform(code)
+        plain = self.ipython_loader.load().transform(code)
         return ast.parse(plain, name), plain
 
     def _may_be_magic(self, code: str) -> bool:
         """Whether it is a lone word that is no variable; see _is_magic_word."""
-        word = code.strip()
-        return word.isidentifier() and word not in self.namespace
+        name = code.strip()
+        return name.isidentifier() and name not in self.namespace
 
     def _is_magic_word(self, tree: ast.Module) -> bool:
         """A lone word that is no variable, such as `ls` or `pwd`: IPython takes it for a magic of that name, or runs
         the macro it names."""
         match tree.body:
-            case [ast.Expr(value=ast.Name(id=word))]:
-                if word in self.namespace:
-                    return type(self.namespace[word]).__name__ == "Macro"
-                if hasattr(builtins, word) or (shell := self.shells.get_if_possible()) is None:
+            case [ast.Expr(value=ast.Name(id=name))]:
+                if name in self.namespace:
+                    return type(self.namespace[name]).__name__ == "Macro"
+                if hasattr(builtins, name) or (shell := self.ipython_loader.load_if_possible()) is None:
                     return False
-                return shell.find_line_magic(word) is not None
+                return shell.find_line_magic(name) is not None
         return False
 
-    def _hook(self, value: Any) -> None:
+    def _display_hook(self, value: Any) -> None:
         """sys.displayhook while a cell runs."""
-        if value is not None and not self._quiet:
-            self._show(value)
+        if value is not None and not self._hides_value:
+            self._show_result(value)
 
-    def _show(self, value: Any) -> None:
-        text = evaluation.simple_text(value, self.shells.made)
-        data, metadata = ({"text/plain": text}, {}) if text is not None else self._formatted(value)
-        self.history.result(value, str(data.get("text/plain", "")))
-        self._value = namespace.as_json(value)
-        if text is not None and len(text) <= _SHORT:
-            self.display.show_plainly(text)
+    def _show_result(self, value: Any) -> None:
+        text = evaluation.simple_text(value, self.ipython_loader.shell)
+        data, metadata = ({"text/plain": text}, {}) if text is not None else self._format_value(value)
+        self.history.add_result(value, str(data.get("text/plain", "")))
+        self._json_value = namespace.as_json(value)
+        if text is not None and len(text) <= _SHORT_TEXT_CHARS:
+            self.display.show_text(text)
         elif data:
             self.display.publish(data, metadata, value=value, result=True)
 
-    def _formatted(self, value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _format_value(self, value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """Its forms; one that fails is reported, and is the cell's failure where there is no other."""
-        self._misshapen = None
-        shell = self.shells.get_if_possible()
+        self._format_error = None
+        shell = self.ipython_loader.load_if_possible()
         if shell is None:
             return {"text/plain": repr(value)}, {}
         data, metadata = shell.format(value)
         if not data:
-            self._reported = self._misshapen or self._reported
+            self._reported_error = self._format_error or self._reported_error
         return data, metadata
 
-    def _report(self, error: BaseException, text: str) -> None:
+    def _report_error(self, error: BaseException, text: str) -> None:
         """The shell has caught an error of the cell's and would print it."""
         if type(error).__name__ == "UsageError":
-            self._reported = error
+            self._reported_error = error
             print(text, file=sys.stderr)
             return
-        if self.display.catchers:
-            self.display.catchers[-1].failed(type(error).__name__, str(error), text)
+        if self.display.captures:
+            self.display.captures[-1].failed(type(error).__name__, str(error), text)
             return
-        if getattr(self.shells.made, "formatting", 0):
-            self._misshapen = error
+        if getattr(self.ipython_loader.shell, "formatting", 0):
+            self._format_error = error
         else:
-            self._reported = error
-        self._emit(Raised(**{**vars(raised(error)), "traceback": errors.with_hint(errors.text(text), error)}))
+            self._reported_error = error
+        self._emit(
+            Raised(**{**vars(raised_event(error)), "traceback": errors.with_hint(errors.printable(text), error)})
+        )
 
 
 class _Cell:
@@ -257,7 +263,7 @@ def _end_child(error: BaseException | None) -> NoReturn:
     if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
         code = error.code or 0
     elif error is not None:
-        sys.stderr.write(f"{errors.formatted(error)}\n")
+        sys.stderr.write(f"{errors.format_traceback(error)}\n")
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(code & 0xFF)

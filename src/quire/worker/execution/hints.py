@@ -15,12 +15,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from quire.worker.environment import distributions, pip
-from quire.worker.execution.history import is_ours
+from quire.worker.execution.history import is_kernel_name
 
-_NAMES = 5_000  # that are compared with a wrong one
-_CHARS = 60  # of a name that is compared
-_BUILT_IN = (types.GetSetDescriptorType, types.MemberDescriptorType)
-_ALIKE = 0.7  # of 1, how near a name must be
+_MAX_NAMES = 5_000  # that are compared with a wrong one
+_MAX_NAME_CHARS = 60  # of a name that is compared
+_BUILT_IN_DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType)
+_MIN_SIMILARITY = 0.7  # of 1, how near a name must be
 _PROGRAMS = {"cat", "cp", "curl", "find", "git", "grep", "head", "ls", "mkdir", "mv", "node", "npm", "rm", "tail"}
 _STATEMENTS = {
     "np": "import numpy as np",
@@ -41,35 +41,35 @@ def hint(error: BaseException) -> str:
     """In one line what to try next; "" where nothing is known."""
     try:
         if isinstance(error, ModuleNotFoundError):
-            return _of_module(error)
+            return _hint_for_module(error)
         if isinstance(error, ImportError):
-            return _of_import(error)
+            return _hint_for_import(error)
         if isinstance(error, AttributeError):
-            return _of_attribute(error)
+            return _hint_for_attribute(error)
         if isinstance(error, NameError) and not isinstance(error, UnboundLocalError):
-            return _of_name(error)
+            return _hint_for_name(error)
     except Exception:  # a hint is not worth a second error
         pass
     return ""
 
 
-def _of_name(error: NameError) -> str:
+def _hint_for_name(error: NameError) -> str:
     wrong = error.name
     if type(wrong) is not str or not wrong.isidentifier():
         return ""
     if wrong.startswith("__"):
         return "A cell has no file of its own; os.getcwd() is the folder it runs in." if wrong == "__file__" else ""
-    if wrong in _STATEMENTS and _is_there(_STATEMENTS[wrong].split()[1].partition(".")[0]):
+    if wrong in _STATEMENTS and _is_importable(_STATEMENTS[wrong].split()[1].partition(".")[0]):
         return f"Did you forget: {_STATEMENTS[wrong]}?"
-    said = []
-    if near := _nearest(wrong, _names_at(error, wrong)):
-        said.append(f"Did you mean: '{near}'?")
-    statement = f"import {wrong}" if wrong in sys.stdlib_module_names and _is_there(wrong) else ""
+    hints = []
+    if nearest := _nearest(wrong, _names_at(error, wrong)):
+        hints.append(f"Did you mean: '{nearest}'?")
+    statement = f"import {wrong}" if wrong in sys.stdlib_module_names and _is_importable(wrong) else ""
     if statement:
-        said.append(f"{'Or did' if said else 'Did'} you forget: {statement}?")
-    if not said and wrong in _PROGRAMS and shutil.which(wrong):
+        hints.append(f"{'Or did' if hints else 'Did'} you forget: {statement}?")
+    if not hints and wrong in _PROGRAMS and shutil.which(wrong):
         return f"To run the program: !{wrong}"
-    return " ".join(said)
+    return " ".join(hints)
 
 
 def _names_at(error: NameError, wrong: str) -> list[str]:
@@ -84,37 +84,40 @@ def _names_at(error: NameError, wrong: str) -> list[str]:
     return [
         name
         for name in dict.fromkeys(names)
-        if type(name) is str and name.startswith("_") == wrong.startswith("_") and not is_ours(name)
+        if type(name) is str and name.startswith("_") == wrong.startswith("_") and not is_kernel_name(name)
     ]
 
 
 def _nearest(wrong: str, names: list[str]) -> str:
     """The same in other letters first."""
-    if len(wrong) > _CHARS or len(names) > _NAMES:
+    if len(wrong) > _MAX_NAME_CHARS or len(names) > _MAX_NAMES:
         return ""
-    names = [name for name in names if name != wrong and len(name) <= _CHARS]
-    same = [name for name in names if name.lower() == wrong.lower()]
-    return next(iter(same or difflib.get_close_matches(wrong, names, n=1, cutoff=_ALIKE)), "")
+    names = [name for name in names if name != wrong and len(name) <= _MAX_NAME_CHARS]
+    same_letters = [name for name in names if name.lower() == wrong.lower()]
+    return next(iter(same_letters or difflib.get_close_matches(wrong, names, n=1, cutoff=_MIN_SIMILARITY)), "")
 
 
-def _of_attribute(error: AttributeError) -> str:
+def _hint_for_attribute(error: AttributeError) -> str:
     """What its class, or the module, has: no code of the object's own is run for it."""
     wrong, owner = error.name, error.obj
     if type(wrong) is not str or not str(error).endswith(f" has no attribute {wrong!r}"):
         return ""
     classes = type.__dict__["__mro__"].__get__(owner if isinstance(owner, type) else type(owner))
-    if near := _nearest(wrong, _labels(owner, classes)):
-        return _said(near)
-    places = [_own(owner, classes), *(each.__dict__ for each in classes if type(owner) is not types.ModuleType)]
-    return _said(_nearest(wrong, _public(name for place in places for name in place)))
+    if nearest := _nearest(wrong, _labels(owner, classes)):
+        return _did_you_mean(nearest)
+    namespaces = [
+        _instance_attributes(owner, classes),
+        *(cls.__dict__ for cls in classes if type(owner) is not types.ModuleType),
+    ]
+    return _did_you_mean(_nearest(wrong, _public(name for place in namespaces for name in place)))
 
 
-def _own(owner: Any, classes: tuple[type, ...]) -> dict[Any, Any]:
+def _instance_attributes(owner: Any, classes: tuple[type, ...]) -> dict[Any, Any]:
     """The attributes of the object itself, where no code of its class gives them."""
-    for each in classes:
-        if "__dict__" in each.__dict__:
-            found = each.__dict__["__dict__"]
-            return found.__get__(owner) if type(found) in _BUILT_IN else {}
+    for cls in classes:
+        if "__dict__" in cls.__dict__:
+            found = cls.__dict__["__dict__"]
+            return found.__get__(owner) if type(found) in _BUILT_IN_DESCRIPTORS else {}
     return {}
 
 
@@ -125,63 +128,71 @@ def _labels(owner: Any, classes: tuple[type, ...]) -> list[str]:
         pandas_class = getattr(pandas, kind, None)
         if pandas_class is not None and pandas_class in classes:
             labels = vars(pandas_class)[axis].__get__(owner, pandas_class)
-            return [name for name in _public(labels[: _NAMES + 1]) if name.isidentifier()]
+            return [name for name in _public(labels[: _MAX_NAMES + 1]) if name.isidentifier()]
     return []
 
 
-def _of_import(error: ImportError) -> str:
+def _hint_for_import(error: ImportError) -> str:
     found = re.match(r"cannot import name '(\w+)' from ", str(error))
     module = sys.modules.get(str(error.name))
     if found is None or type(module) is not types.ModuleType:
         return ""
-    return _said(_nearest(found[1], _public(module.__dict__)))
+    return _did_you_mean(_nearest(found[1], _public(module.__dict__)))
 
 
 def _public(names: Iterable[Any]) -> list[str]:
     return [name for name in dict.fromkeys(names) if type(name) is str and not name.startswith("_")]
 
 
-def _said(near: str) -> str:
-    return f"Did you mean: '{near}'?" if near else ""
+def _did_you_mean(nearest: str) -> str:
+    return f"Did you mean: '{nearest}'?" if nearest else ""
 
 
-def _of_module(error: ModuleNotFoundError) -> str:
+def _hint_for_module(error: ModuleNotFoundError) -> str:
     name = error.name
-    plain = f"No module named {name!r}"
-    if type(name) is not str or str(error) not in (plain, f"{plain}; {_parent(name)!r} is not a package"):
+    expected = f"No module named {name!r}"
+    if type(name) is not str or str(error) not in (expected, f"{expected}; {_parent(name)!r} is not a package"):
         return ""  # a library raised it, and says more
-    top = name.partition(".")[0]
-    if top != name and _is_there(top):
-        near = _nearest(name.rpartition(".")[2], _modules_in(getattr(sys.modules.get(_parent(name)), "__path__", ())))
-        return f"Did you mean: '{_parent(name)}.{near}'?" if near else ""
-    if hasattr(builtins, top):
-        return f"{top} needs no import: every cell has it."
-    if top in sys.stdlib_module_names:
+    package_name = name.partition(".")[0]
+    if package_name != name and _is_importable(package_name):
+        nearest = _nearest(
+            name.rpartition(".")[2], _modules_in(getattr(sys.modules.get(_parent(name)), "__path__", ()))
+        )
+        return f"Did you mean: '{_parent(name)}.{nearest}'?" if nearest else ""
+    if hasattr(builtins, package_name):
+        return f"{package_name} needs no import: every cell has it."
+    if package_name in sys.stdlib_module_names:
         return "It belongs to the standard library, but this Python was built without it; no package adds it."
-    package = distributions.BY_MODULE.get(top, "")
-    near = "" if package else _nearest(top, [*sys.stdlib_module_names, *_modules_in(None)])
-    if not near:
+    package = distributions.BY_MODULE.get(package_name, "")
+    nearest = "" if package else _nearest(package_name, [*sys.stdlib_module_names, *_modules_in(None)])
+    if not nearest:
         return pip.advice(package)
-    return _said(near) if _is_slip(top, near) else f"{_said(near)} {pip.advice('', repr(top))}"
+    return (
+        _did_you_mean(nearest)
+        if _is_typo(package_name, nearest)
+        else f"{_did_you_mean(nearest)} {pip.advice('', repr(package_name))}"
+    )
 
 
-def _is_slip(wrong: str, near: str) -> bool:
+def _is_typo(wrong: str, nearest: str) -> bool:
     """Whether a finger slipped: within the name one letter is another, missing or too many, or two are swapped. Any
     other name may well be that of a module which is not installed."""
-    if wrong.lower() == near.lower():
+    if wrong.lower() == nearest.lower():
         return True
-    start = _alike(wrong, near)
-    end = _alike(wrong[start:][::-1], near[start:][::-1])
-    have, want = wrong[start : len(wrong) - end], near[start : len(near) - end]
-    if not have or not want:
-        return start > 0 and end > 0 and len(have + want) == 1
-    return len(have) == len(want) == 1 or (len(have) == 2 and have == want[::-1])
+    start = _common_prefix_length(wrong, nearest)
+    end = _common_prefix_length(wrong[start:][::-1], nearest[start:][::-1])
+    extra_letters, missing_letters = wrong[start : len(wrong) - end], nearest[start : len(nearest) - end]
+    if not extra_letters or not missing_letters:
+        return start > 0 and end > 0 and len(extra_letters + missing_letters) == 1
+    return len(extra_letters) == len(missing_letters) == 1 or (
+        len(extra_letters) == 2 and extra_letters == missing_letters[::-1]
+    )
 
 
-def _alike(one: str, other: str) -> int:
+def _common_prefix_length(first: str, second: str) -> int:
     """How many characters at the start are the same."""
-    differ = (at for at, (mine, yours) in enumerate(zip(one, other, strict=False)) if mine != yours)
-    return next(differ, min(len(one), len(other)))
+    differ = (at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b)
+    return next(differ, min(len(first), len(second)))
 
 
 def _parent(name: str) -> str:
@@ -191,8 +202,8 @@ def _parent(name: str) -> str:
 def _modules_in(path: Any) -> list[str]:
     """Of the modules in these folders, in all where none are named, those that code may import."""
     found: Iterable[Any] = pkgutil.iter_modules(path)
-    return [each.name for each in found if not each.name.startswith("_")]
+    return [module.name for module in found if not module.name.startswith("_")]
 
 
-def _is_there(module: str) -> bool:
+def _is_importable(module: str) -> bool:
     return sys.modules.get(module) is not None or importlib.util.find_spec(module) is not None

@@ -6,17 +6,17 @@ import builtins
 import re
 from typing import Any
 
-_TEXT = 2_000  # characters of what a result was shown as
-_RESULTS = 1_000  # that Out holds; then a fifth, the oldest, are let go
+_MAX_TEXT_CHARS = 2_000  # characters of what a result was shown as
+_MAX_RESULTS = 1_000  # that Out holds; then a fifth, the oldest, are let go
 _NUMBERED = re.compile(r"_i?\d+")
 _NAMES = frozenset(("In", "Out", "_ih", "_oh", "_dh", "_i", "_ii", "_iii", "__", "___", "get_ipython"))
 
 
-KEPT = ("In", "Out")
+SAVED_NAMES = ("In", "Out")
 """Of those, what a snapshot has: the others follow from it."""
 
 
-def is_ours(name: str) -> bool:
+def is_kernel_name(name: str) -> bool:
     """A name that a kernel keeps in the namespace by itself."""
     return name in _NAMES or _NUMBERED.fullmatch(name) is not None
 
@@ -33,16 +33,16 @@ class History:
         self.count = 0
         self.source = ""  # of the cell that runs
         self._results: dict[str, Any] = {}  # what the underscores would be
-        self._put: dict[str, Any] = {}  # what we last made them
-        self._before = ("", "")  # the two sources before this one
-        self.put()
+        self._bound: dict[str, Any] = {}  # what we last made them
+        self._earlier_sources = ("", "")  # the two sources before this one
+        self.bind_names()
 
-    def put(self) -> None:
+    def bind_names(self) -> None:
         names = {"In": self.inputs, "_ih": self.inputs, "Out": self.results, "_oh": self.results, "_dh": self.folders}
         for name, value in names.items():
             self._namespace.setdefault(name, value)
 
-    def adopt(self) -> None:
+    def load_from_namespace(self) -> None:
         """After the namespace was loaded: what is in it goes on."""
         inputs, results = self._namespace.get("In"), self._namespace.get("Out")
         if type(inputs) is list:
@@ -50,50 +50,52 @@ class History:
         if type(results) is dict:
             self.results.clear()
             self.results.update(results)
-            again = {f"_{count}": value for count, value in results.items() if type(count) is int}
-            self._namespace.update(again)
-            self.numbered.update(again)
-        self._put = {name: self._namespace[name] for name in ("_",) if name in self._namespace}
+            restored = {f"_{count}": value for count, value in results.items() if type(count) is int}
+            self._namespace.update(restored)
+            self.numbered.update(restored)
+        self._bound = {name: self._namespace[name] for name in ("_",) if name in self._namespace}
         for name in ("In", "Out", "_ih", "_oh", "_dh"):
             self._namespace.pop(name, None)
-        self.put()
+        self.bind_names()
 
-    def begin(self, count: int, source: str) -> None:
+    def begin_cell(self, count: int, source: str) -> None:
         """A cell begins; what Python it is comes with `parsed`."""
-        last, self.count, self.source = self.source, count, source
-        self._namespace.update({"_i": last, "_ii": self._before[0], "_iii": self._before[1], f"_i{count}": source})
+        previous, self.count, self.source = self.source, count, source
+        self._namespace.update(
+            {"_i": previous, "_ii": self._earlier_sources[0], "_iii": self._earlier_sources[1], f"_i{count}": source}
+        )
         self.numbered.add(f"_i{count}")
-        self._before = (last, self._before[0])
+        self._earlier_sources = (previous, self._earlier_sources[0])
         for inputs in (self.inputs, self.sources):
             inputs += [""] * (count + 1 - len(inputs))
             inputs[count] = source.rstrip("\n")
 
-    def parsed(self, python: str) -> None:
+    def set_python(self, python: str) -> None:
         self.inputs[self.count] = python.rstrip("\n")
 
-    def result(self, value: Any, text: str) -> None:
+    def add_result(self, value: Any, text: str) -> None:
         """The cell's value, under its number and the underscores, unless these are the user's own."""
         if value is self.results:
             return
-        if len(self.results) >= _RESULTS:
-            self._cull()
+        if len(self.results) >= _MAX_RESULTS:
+            self._drop_oldest_results()
         names = ("_", "__", "___")
-        ours = all(self._is_ours(name) for name in names) and not hasattr(builtins, "_")
+        unchanged = all(self._is_bound_by_us(name) for name in names) and not hasattr(builtins, "_")
         self._results = {"_": value, "__": self._results.get("_", ""), "___": self._results.get("__", "")}
-        if ours:
-            self._put = self._results
-            self._namespace.update(self._put)
+        if unchanged:
+            self._bound = self._results
+            self._namespace.update(self._bound)
         self._namespace[f"_{self.count}"] = self.results[self.count] = value
         self.numbered.add(f"_{self.count}")
-        self.texts[self.count] = text[:_TEXT]
+        self.texts[self.count] = text[:_MAX_TEXT_CHARS]
 
-    def _is_ours(self, name: str) -> bool:
+    def _is_bound_by_us(self, name: str) -> bool:
         if name not in self._namespace:
             return True
-        return any(name in each and each[name] is self._namespace[name] for each in (self._put, self._results))
+        return any(name in item and item[name] is self._namespace[name] for item in (self._bound, self._results))
 
-    def _cull(self) -> None:
-        for count in sorted(each for each in self.results if type(each) is int)[: _RESULTS // 5]:
+    def _drop_oldest_results(self) -> None:
+        for count in sorted(item for item in self.results if type(item) is int)[: _MAX_RESULTS // 5]:
             self._namespace.pop(f"_{count}", None)
             del self.results[count]
             self.texts.pop(count, None)

@@ -9,7 +9,7 @@ import types
 
 from quire.worker.execution import event_loop
 
-_OF_LOOPS = ("asyncio", "selectors")
+_LOOP_MODULES = ("asyncio", "selectors")
 
 
 class Interrupts:
@@ -18,7 +18,7 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.held = False  # by the main thread
-        self.came: BaseException | None = None  # and waits
+        self.pending: BaseException | None = None  # and waits
         self._main = threading.get_ident()
 
     def hold(self) -> bool:
@@ -28,35 +28,35 @@ class Interrupts:
         self.held = True
         return True
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         self.held = False
-        if self.came is not None:
-            self._raise(self.came)
+        if self.pending is not None:
+            self._raise(self.pending)
 
-    def come(self, error: BaseException, frame: types.FrameType | None = None) -> None:
+    def deliver(self, error: BaseException, frame: types.FrameType | None = None) -> None:
         """In a signal's handler, with the frame it came in: raised now or later. Where one waits for a loop that does
         not come to its turn, the second is raised at once."""
         if self.held:
-            self.came = error
-        elif self.came is None and (loop := _at_work(frame)) is not None:
-            self.came = error
+            self.pending = error
+        elif self.pending is None and (loop := _busy_loop(frame)) is not None:
+            self.pending = error
             loop.call_soon_threadsafe(self._raise, error)
         else:
-            self.came = None
+            self.pending = None
             raise error
 
     def _raise(self, error: BaseException) -> None:
-        if self.came is error:
-            self.came = None
+        if self.pending is error:
+            self.pending = None
             raise error
 
 
-def _at_work(frame: types.FrameType | None) -> asyncio.AbstractEventLoop | None:
+def _busy_loop(frame: types.FrameType | None) -> asyncio.AbstractEventLoop | None:
     """The running loop, where the code that was reached is the loop's own."""
     name = frame.f_globals.get("__name__") if frame is not None else None
     if type(name) is not str:  # a cell may have called itself anything
         return None
-    if name.partition(".")[0] not in _OF_LOOPS and name != event_loop.__name__:
+    if name.partition(".")[0] not in _LOOP_MODULES and name != event_loop.__name__:
         return None
-    loop = event_loop.turning()
+    loop = event_loop.running_loop()
     return None if loop is None or loop.is_closed() else loop

@@ -5,17 +5,17 @@ from __future__ import annotations
 import contextlib
 import mmap
 
-_SIZE = 8 << 20  # bytes; counted against the limit, but not held until written to
-_kept: list[mmap.mmap] = []
+_SIZE_BYTES = 8 << 20  # bytes; counted against the limit, but not held until written to
+_blocks: list[mmap.mmap] = []
 limited = False
 
 
-def save() -> None:
-    if limited and not _kept:
+def allocate() -> None:
+    if limited and not _blocks:
         with contextlib.suppress(OSError, MemoryError):
-            _kept.append(mmap.mmap(-1, _SIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+            _blocks.append(mmap.mmap(-1, _SIZE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
 
 
-def spend() -> None:
-    while _kept:
-        _kept.pop().close()
+def release() -> None:
+    while _blocks:
+        _blocks.pop().close()

@@ -12,14 +12,14 @@ from typing import Any
 from quire.worker.capabilities.results import Contents, Record, Text
 from quire.worker.execution import history
 
-_SIZED = (str, bytes, bytearray, list, tuple, dict, set, frozenset, range, Record, Text, Contents)
-_OURS: dict[type, type] = {Record: dict, Text: str, Contents: list}  # plain, but for their names
+_SIZED_TYPES = (str, bytes, bytearray, list, tuple, dict, set, frozenset, range, Record, Text, Contents)
+_PLAIN_TYPES: dict[type, type] = {Record: dict, Text: str, Contents: list}  # plain, but for their names
 _SHAPED = ("numpy", "pandas", "polars", "torch", "xarray", "scipy", "jax", "pyarrow")
-_JSON_CHARS = 20_000
-_NAMES = 2_000  # of a namespace that are listed
-_CHARS = 200  # of a name or a type
-_SIGNATURE = 500  # characters
-_DEPTH = 20
+_MAX_JSON_CHARS = 20_000
+_MAX_NAMES = 2_000  # of a namespace that are listed
+_MAX_NAME_CHARS = 200  # of a name or a type
+_MAX_SIGNATURE_CHARS = 500  # characters
+_MAX_DEPTH = 20
 
 
 def describe(namespace: dict[str, Any]) -> tuple[dict[str, str], list[dict[str, str]]]:
@@ -30,14 +30,14 @@ def describe(namespace: dict[str, Any]) -> tuple[dict[str, str], list[dict[str, 
     for name, value in list(namespace.items()):
         if type(name) is not str or name.startswith("_") or issubclass(type(value), types.ModuleType):
             continue
-        if history.is_ours(name):
+        if history.is_kernel_name(name):
             continue
-        if len(variables) + len(functions) >= _NAMES:
+        if len(variables) + len(functions) >= _MAX_NAMES:
             left_out += 1
         elif type(value) is types.FunctionType:
-            functions.append({"name": name[:_CHARS], "signature": signature(value), "docstring": doc(value)})
+            functions.append({"name": name[:_MAX_NAME_CHARS], "signature": signature(value), "docstring": doc(value)})
         else:
-            variables[name[:_CHARS]] = type_of(value)[:_CHARS]
+            variables[name[:_MAX_NAME_CHARS]] = type_of(value)[:_MAX_NAME_CHARS]
     if left_out:
         variables["..."] = f"{left_out:,} more"
     return variables, functions
@@ -45,23 +45,27 @@ def describe(namespace: dict[str, Any]) -> tuple[dict[str, str], list[dict[str, 
 
 def signature(function: types.FunctionType) -> str:
     try:
-        whole = inspect.signature(function, follow_wrapped=False)
-        said = [
-            each.replace(
-                default=each.default if each.default is each.empty else _Said(_plainly(each.default)),
-                annotation=each.annotation if each.annotation is each.empty else _Said(_plainly(each.annotation)),
+        found = inspect.signature(function, follow_wrapped=False)
+        parameters = [
+            parameter.replace(
+                default=parameter.default
+                if parameter.default is parameter.empty
+                else _Literal(_short_repr(parameter.default)),
+                annotation=parameter.annotation
+                if parameter.annotation is parameter.empty
+                else _Literal(_short_repr(parameter.annotation)),
             )
-            for each in whole.parameters.values()
+            for parameter in found.parameters.values()
         ]
-        returns = whole.return_annotation
-        if returns is not whole.empty:
-            returns = _Said(_plainly(returns))
-        return str(whole.replace(parameters=said, return_annotation=returns))[:_SIGNATURE]
+        returns = found.return_annotation
+        if returns is not found.empty:
+            returns = _Literal(_short_repr(returns))
+        return str(found.replace(parameters=parameters, return_annotation=returns))[:_MAX_SIGNATURE_CHARS]
     except BaseException:
         return "(...)"
 
 
-class _Said:
+class _Literal:
     def __init__(self, text: str) -> None:
         self._text = text
 
@@ -69,7 +73,7 @@ class _Said:
         return self._text
 
 
-def _plainly(value: Any) -> str:
+def _short_repr(value: Any) -> str:
     """A default or an annotation in few characters; what only its own code could say is left out."""
     kind = type(value)
     if kind is type:
@@ -89,7 +93,7 @@ def doc(function: types.FunctionType) -> str:
 def type_of(value: Any) -> str:
     """`DataFrame (3, 2)`, `list of 5`, `int`: only sizes that cost nothing and run no user code."""
     kind = type(value)
-    if any(kind is sized for sized in _SIZED):  # not `in`: a metaclass may answer to ==
+    if any(kind is sized for sized in _SIZED_TYPES):  # not `in`: a metaclass may answer to ==
         return f"{kind.__name__} of {len(value)}"
     if kind is type:
         return f"class {_name(value)}"
@@ -109,14 +113,14 @@ _name: Callable[[type], str] = type.__dict__["__name__"].__get__
 _module: Callable[[type], Any] = type.__dict__["__module__"].__get__
 
 
-_BRIEF = (bool, int, float, type(None))  # within the limit, whatever they are
+_SHORT_TYPES = (bool, int, float, type(None))  # within the limit, whatever they are
 
 
 def as_json(value: Any) -> list[Any]:
     """[value] where JSON says it exactly and briefly, else []. Exact built-in types only."""
     try:
-        plain = _plain(value, _DEPTH)
-        if type(plain) not in _BRIEF and len(json.dumps(plain)) > _JSON_CHARS:
+        plain = _plain(value, _MAX_DEPTH)
+        if type(plain) not in _SHORT_TYPES and len(json.dumps(plain)) > _MAX_JSON_CHARS:
             return []
         return [plain]
     except (ValueError, OverflowError):
@@ -135,18 +139,18 @@ def _plain(value: Any, depth: int) -> Any:
         if not math.isfinite(value):
             raise ValueError
         return value
-    kind = next((plain for ours, plain in _OURS.items() if kind is ours), kind)
+    kind = next((plain for own_type, plain in _PLAIN_TYPES.items() if kind is own_type), kind)
     if kind is str:
         value.encode("utf-8")  # a lone surrogate is a UnicodeEncodeError, which is a ValueError
         return str(value)
     if depth and kind in (list, tuple):
-        return [_plain(item, depth - 1) for item in _few(value)]
+        return [_plain(item, depth - 1) for item in _checked_length(value)]
     if depth and kind is dict and all(type(key) is str for key in value):
-        return {key: _plain(item, depth - 1) for key, item in _few(value.items())}
+        return {key: _plain(item, depth - 1) for key, item in _checked_length(value.items())}
     raise ValueError
 
 
-def _few(items: Any) -> Any:
-    if len(items) > _JSON_CHARS:
+def _checked_length(items: Any) -> Any:
+    if len(items) > _MAX_JSON_CHARS:
         raise ValueError
     return items

@@ -14,11 +14,11 @@ def imports_and_functions(tree: ast.Module, source: str) -> tuple[list[str], lis
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             imports.append(ast.unparse(node))
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            functions.append(_whole(node, source))
+            functions.append(_source_with_decorators(node, source))
     return imports, functions
 
 
-def _whole(node: ast.FunctionDef | ast.AsyncFunctionDef, source: str) -> str:
+def _source_with_decorators(node: ast.FunctionDef | ast.AsyncFunctionDef, source: str) -> str:
     first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
     return "\n".join(source.splitlines()[first - 1 : node.end_lineno])
 
@@ -41,42 +41,42 @@ _BINDING: dict[type, Callable[[Any], tuple[str | None, ...]]] = {
 def bound_names(tree: ast.Module) -> set[str]:
     """Names that the cell's own statements bind, whether or not they all come to run."""
     found: set[str] = set()
-    todo: list[ast.AST] = list(tree.body)
-    while todo:
-        node = todo.pop()
+    pending: list[ast.AST] = list(tree.body)
+    while pending:
+        node = pending.pop()
         kind = type(node)
         if kind in _BINDING:
             found.update(name for name in _BINDING[kind](node) if name)
         if kind not in _SCOPES:  # what is bound inside is its own
-            todo += ast.iter_child_nodes(node)
+            pending += ast.iter_child_nodes(node)
     return found
 
 
-class Makers:
+class BindingTracker:
     """Which run last bound each name. It knows values by id only, so that it keeps none of them alive.
 
     A new value may lie where the old one lay, with its id: names that the code is known to bind count as bound.
     """
 
-    def __init__(self, makers: dict[str, str] | None = None, but: Set[str] = frozenset()) -> None:
+    def __init__(self, makers: dict[str, str] | None = None, ignored: Set[str] = frozenset()) -> None:
         """`but`: names that are nobody's making, and may be many."""
         self.makers = dict(makers or {})  # name to run; what was bound last comes last
-        self._but = but
+        self._ignored = ignored
         self._before: dict[str, int] = {}
 
-    def before(self, namespace: dict[str, Any]) -> None:
+    def before_run(self, namespace: dict[str, Any]) -> None:
         """A run is about to begin."""
-        self._before = _ids(namespace, self._but)
+        self._before = _ids(namespace, self._ignored)
 
-    def after(self, namespace: dict[str, Any], run_id: str, assigned: Collection[str] = ()) -> None:
+    def after_run(self, namespace: dict[str, Any], run_id: str, assigned: Collection[str] = ()) -> None:
         """It has ended, however it did; `assigned` are the names its code binds."""
-        now = _ids(namespace, self._but)
+        now = _ids(namespace, self._ignored)
         bound = {name: run_id for name, value in now.items() if self._before.get(name) != value or name in assigned}
-        kept = {name: run for name, run in self.makers.items() if name in now and name not in bound}
-        self.makers = {**kept, **bound}
+        unchanged = {name: run for name, run in self.makers.items() if name in now and name not in bound}
+        self.makers = {**unchanged, **bound}
         self._before = {}
 
 
-def _ids(namespace: dict[str, Any], but: Set[str]) -> dict[str, int]:
-    space = namespace.copy()
-    return {name: id(space[name]) for name in space if type(name) is str and name not in but}
+def _ids(namespace: dict[str, Any], ignored: Set[str]) -> dict[str, int]:
+    copy = namespace.copy()
+    return {name: id(copy[name]) for name in copy if type(name) is str and name not in ignored}

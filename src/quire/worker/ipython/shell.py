@@ -43,15 +43,15 @@ class Formatter(DisplayFormatter):
         shell: Any = self.parent
         shell.formatting += 1
         try:
-            made = super().format(obj, include=include, exclude=exclude)
+            bundle = super().format(obj, include=include, exclude=exclude)
         finally:
             shell.formatting -= 1
-        self.last = (made[0], obj)
-        return made
+        self.last = (bundle[0], obj)
+        return bundle
 
     def value_of(self, data: dict[str, Any]) -> Any:
-        (made, value), self.last = self.last or (None, None), None
-        return value if made is data else None
+        (bundle, value), self.last = self.last or (None, None), None
+        return value if bundle is data else None
 
 
 class _Publisher(DisplayPublisher):
@@ -60,13 +60,13 @@ class _Publisher(DisplayPublisher):
     ) -> None:
         self._validate_data(data, metadata)
         shell = self.shell
-        shell.shows.publish(data, metadata, transient, update, value=shell.display_formatter.value_of(data))
+        shell.kernel_display.publish(data, metadata, transient, update, value=shell.display_formatter.value_of(data))
 
     def clear_output(self, wait: bool = False) -> None:
-        self.shell.shows.clear(wait)
+        self.shell.kernel_display.clear(wait)
 
 
-class _Hook(DisplayHook):
+class _DisplayHook(DisplayHook):
     """The value of an expression: where IPython runs code itself, it is shown as the executor shows it."""
 
     def __call__(self, result: Any = None) -> None:
@@ -103,25 +103,29 @@ class _History(HistoryManager):
 class ZMQInteractiveShell(_Base):
     """Called as ipykernel's is: libraries look at the name to know that they are in a notebook."""
 
-    displayhook_class = Type(_Hook)
+    displayhook_class = Type(_DisplayHook)
     display_pub_class = Type(_Publisher)
     kernel = AnyTrait()
 
     def __init__(self, **given: Any) -> None:
-        self.shows: Any = None
+        self.kernel_display: Any = None
         self.quiet = False
         self.formatting = 0  # values, one within the other
         self.transformed = ""  # the Python of the cell that run_cell runs, or "" before it is known
         self.show_result: Callable[[Any], None] = lambda value: None
         self.report: Callable[[BaseException, str], None] = lambda error, text: None
         super().__init__(**given)
-        self.db = _Db(rootmodules_cache={})
+        self.db = _MemoryStore(rootmodules_cache={})
         self.last_execution_result = ExecutionResult(None)
         formatter: Any = self.display_formatter
         self._text = formatter.formatters["text/plain"]
-        self._plain = dict(self._text.type_printers)
-        others = [*formatter.formatters.values(), formatter.mimebundle_formatter, formatter.ipython_display_formatter]
-        self._printers = [each.type_printers for each in others if each is not self._text]
+        self._default_printers = dict(self._text.type_printers)
+        formatters = [
+            *formatter.formatters.values(),
+            formatter.mimebundle_formatter,
+            formatter.ipython_display_formatter,
+        ]
+        self._other_printers = [item.type_printers for item in formatters if item is not self._text]
         self._transformers = (*self.input_transformers_cleanup, *self.input_transformers_post)
         self.kernel = IPythonKernel(self)
 
@@ -142,7 +146,7 @@ class ZMQInteractiveShell(_Base):
         """`obj?` shows what a pager would."""
         given = dict(data) if isinstance(data, dict) else {"text/plain": str(data)}
         if any(given.values()):
-            self.shows.publish({mime: each for mime, each in given.items() if each is not None})
+            self.kernel_display.publish({mime: item for mime, item in given.items() if item is not None})
 
     def init_history(self) -> None:
         self.history_manager = _History(shell=self, parent=self)
@@ -163,7 +167,7 @@ class ZMQInteractiveShell(_Base):
         """%autosave N is for a browser; everything is kept here as it is."""
         seconds = int(line.split()[0]) if line.split() else 0
         script = f"IPython.notebook.set_autosave_interval({seconds * 1000})"
-        self.shows.publish({"application/javascript": script})
+        self.kernel_display.publish({"application/javascript": script})
         print(f"Autosaving every {seconds} seconds" if seconds else "Autosave disabled")
 
     def _script(self, program: str) -> Callable[[str, str], None]:
@@ -178,9 +182,9 @@ class ZMQInteractiveShell(_Base):
 
     # What the executor asks
 
-    def attach(self, module: types.ModuleType, shows: Display, history: History) -> None:
+    def attach(self, module: types.ModuleType, kernel_display: Display, history: History) -> None:
         """Be the shell of this kernel."""
-        self.shows = shows
+        self.kernel_display = kernel_display
         self.user_module, self.user_ns = module, module.__dict__
         manager: Any = self.history_manager
         manager.input_hist_parsed, manager.input_hist_raw = history.inputs, history.sources
@@ -205,11 +209,11 @@ class ZMQInteractiveShell(_Base):
     def is_plain(self, kind: type) -> bool:
         """Whether nobody registered a form of his own for this builtin type."""
         plain = self._text
-        if plain.type_printers.get(kind) is not self._plain.get(kind) or not plain.pprint:
+        if plain.type_printers.get(kind) is not self._default_printers.get(kind) or not plain.pprint:
             return False
         if kind is float and plain.float_format != "%r":
             return False
-        return not any(kind in printers for printers in self._printers)
+        return not any(kind in printers for printers in self._other_printers)
 
     def format(self, value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         formatter: Any = self.display_formatter
@@ -245,8 +249,8 @@ class ZMQInteractiveShell(_Base):
         if self.find_magic(name, other) is not None:
             raise UsageError(f"{mark}{name} is a {other} magic: write {'%%' if other == 'cell' else '%'}{name}.")
         magics = self.magics_manager.lsmagic()[kind]
-        near = difflib.get_close_matches(name, list(magics), 1)
-        hint = f" The nearest is {mark}{near[0]}." if near else ""
+        nearest = difflib.get_close_matches(name, list(magics), 1)
+        hint = f" The nearest is {mark}{nearest[0]}." if nearest else ""
         raise UsageError(f"There is no magic {mark}{name}.{hint} %lsmagic lists them.")
 
     def _showtraceback(self, etype: Any, evalue: Any, stb: Any) -> None:
@@ -257,7 +261,7 @@ class ZMQInteractiveShell(_Base):
 
     def set_next_input(self, s: str, replace: bool = False) -> None:
         """The text of a next cell, which is for whoever reads to run."""
-        self.shows.publish({"text/plain": s})
+        self.kernel_display.publish({"text/plain": s})
 
     def get_parent(self) -> dict[str, Any]:
         return self.kernel.get_parent()
@@ -276,7 +280,7 @@ class ZMQInteractiveShell(_Base):
 ZMQInteractiveShell.__module__ = "ipykernel.zmqshell"
 
 
-def _seem_loaded() -> None:
+def _register_as_ipykernel() -> None:
     """Libraries look for ipykernel among the loaded modules to know that they are in a notebook."""
     found = importlib.util.find_spec("ipykernel")
     package: Any = sys.modules.setdefault("ipykernel", types.ModuleType("ipykernel"))
@@ -290,11 +294,11 @@ def _seem_loaded() -> None:
         package.__getattr__ = lambda name: getattr(importlib.import_module("ipykernel._version"), name)
 
 
-_seem_loaded()
+_register_as_ipykernel()
 InteractiveShellABC.register(ZMQInteractiveShell)
 
 
-class _Db(dict[str, Any]):
+class _MemoryStore(dict[str, Any]):
     """What magics keep for next time, for as long as the kernel lives."""
 
     def keys(self, pattern: str = "*") -> Any:
@@ -338,7 +342,7 @@ class IPythonKernel:
         return self.shell.user_ns
 
 
-def make() -> ZMQInteractiveShell:
+def create_shell() -> ZMQInteractiveShell:
     """The one shell of this process; its namespace is a placeholder until it is attached to a kernel's."""
     config = Config()
     config.HistoryManager.enabled = False  # or it starts a thread and a database

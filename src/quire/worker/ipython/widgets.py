@@ -12,80 +12,80 @@ import sys
 from typing import Any
 
 from quire.worker.output import display as displays
-from quire.worker.output.display import WIDGET, Catcher, Display
+from quire.worker.output.display import WIDGET, Display, OutputCapture
 from quire.worker.shell import import_hooks
 
 STATE = "application/vnd.quire.widget-state+json"
-_SHOWN = 200  # widgets whose state is followed
+_MAX_WIDGETS = 200  # widgets whose state is followed
 
 
-def begin(shows: Display) -> None:
+def install(display: Display) -> None:
     """Be there for widgets, once somebody imports what they are made with."""
-    import_hooks.after("comm", lambda module: _Widgets(shows).take_over(module))
+    import_hooks.after_import("comm", lambda module: _Widgets(display).take_over(module))
 
 
 class _Widgets:
-    def __init__(self, shows: Display) -> None:
-        self._display = shows
+    def __init__(self, display: Display) -> None:
+        self._display = display
         self._shown: dict[str, tuple[dict[str, Any], str]] = {}  # by display id: its bundle, and what was sent of it
-        self._touched = False
-        self._catchers: dict[str, _Inside] = {}  # by widget, while its `with` block runs
-        self._caught: list[tuple[str, _Inside]] = []  # that widgets have yet to be told
+        self._changed = False
+        self._active_captures: dict[str, _WidgetCapture] = {}  # by widget, while its `with` block runs
+        self._finished_captures: list[tuple[str, _WidgetCapture]] = []  # that widgets have yet to be told
 
     def take_over(self, comm: Any) -> None:
         widgets = self
 
         class BaseComm(comm.base_comm.BaseComm):
-            def publish_msg(self, msg_type: str, data: Any = None, *args: Any, **keys: Any) -> None:
-                widgets.heard(self.comm_id, data if isinstance(data, dict) else {})
+            def publish_msg(self, msg_type: str, data: Any = None, *args: Any, **options: Any) -> None:
+                widgets.on_message(self.comm_id, data if isinstance(data, dict) else {})
 
         comm.create_comm = BaseComm
-        self._display.widgets = self.describe
-        self._display.at_end = self.update
+        self._display.describe_widget = self.describe
+        self._display.after_cell = self.update
 
-    def heard(self, widget: str, data: dict[str, Any]) -> None:
+    def on_message(self, widget: str, data: dict[str, Any]) -> None:
         """A widget tells its browser something: what it is now, or that it is to catch what is shown."""
-        self._touched = True
+        self._changed = True
         state = data.get("state")
         if isinstance(state, dict) and "msg_id" in state:
-            if state["msg_id"] and widget not in self._catchers:
-                self._catchers[widget] = _Inside(self._display)
-            elif not state["msg_id"] and widget in self._catchers:
-                caught = self._catchers.pop(widget)
-                caught.end()
-                self._caught.append((widget, caught))  # as from a browser: not before the cell has ended
+            if state["msg_id"] and widget not in self._active_captures:
+                self._active_captures[widget] = _WidgetCapture(self._display)
+            elif not state["msg_id"] and widget in self._active_captures:
+                finished = self._active_captures.pop(widget)
+                finished.end()
+                self._finished_captures.append((widget, finished))  # as from a browser: not before the cell has ended
 
-    def _keep(self, widget: str, caught: _Inside) -> None:
+    def _set_outputs(self, widget: str, finished: _WidgetCapture) -> None:
         found = _instance(widget)
         if found is not None:
-            before = () if caught.replaces else tuple(found.outputs)
-            found.outputs = (*before, *caught.outputs)
+            before = () if finished.replaces else tuple(found.outputs)
+            found.outputs = (*before, *finished.outputs)
 
     def describe(self, data: dict[str, Any], display_id: str) -> dict[str, Any]:
         """What goes with a widget that is shown."""
-        more = _now(data)
-        self._shown[display_id] = (data, json.dumps(more, default=repr))
-        if len(self._shown) > _SHOWN:
+        state = _current_state(data)
+        self._shown[display_id] = (data, json.dumps(state, default=repr))
+        if len(self._shown) > _MAX_WIDGETS:
             del self._shown[next(iter(self._shown))]
-        return more
+        return state
 
     def update(self) -> None:
         """Send what is different about those that were shown."""
-        caught, self._caught = self._caught, []
-        for widget, inside in caught:
-            self._keep(widget, inside)
-        if not self._touched:
+        finished, self._finished_captures = self._finished_captures, []
+        for widget, capture in finished:
+            self._set_outputs(widget, capture)
+        if not self._changed:
             return
-        self._touched = False
+        self._changed = False
         for display_id, (data, sent) in list(self._shown.items()):
-            more = _now(data)
-            said = json.dumps(more, default=repr)
-            if said != sent and more:
-                self._shown[display_id] = (data, said)
-                self._display.publish({**data, **more}, None, {"display_id": display_id}, True)
+            state = _current_state(data)
+            text = json.dumps(state, default=repr)
+            if text != sent and state:
+                self._shown[display_id] = (data, text)
+                self._display.publish({**data, **state}, None, {"display_id": display_id}, True)
 
 
-def _now(data: dict[str, Any]) -> dict[str, Any]:
+def _current_state(data: dict[str, Any]) -> dict[str, Any]:
     """A widget's text and state as they are now."""
     found = _instance(str(data[WIDGET].get("model_id", "")))
     if found is None:
@@ -94,7 +94,7 @@ def _now(data: dict[str, Any]) -> dict[str, Any]:
         from ipywidgets.embed import dependency_state
 
         text = found._repr_mimebundle_().get("text/plain", repr(found))
-        return {displays.NOW: text, STATE: dependency_state([found])}
+        return {displays.CURRENT_TEXT: text, STATE: dependency_state([found])}
     except Exception:  # a widget of an odd kind: its view stays as it was shown
         return {}
 
@@ -104,25 +104,25 @@ def _instance(model: str) -> Any:
     return module._instances.get(model) if module is not None else None
 
 
-class _Inside(Catcher):
+class _WidgetCapture(OutputCapture):
     """What is printed and shown inside an Output widget, as its outputs."""
 
-    def __init__(self, shows: Display) -> None:
+    def __init__(self, display: Display) -> None:
         self.outputs: list[dict[str, Any]] = []
         self.replaces = False
         self._clear_next = False
-        self._display = shows
+        self._display = display
         self._streams = (sys.stdout, sys.stderr)
-        shows.catchers.append(self)
+        display.captures.append(self)
         sys.stdout, sys.stderr = _Stream(self, "stdout"), _Stream(self, "stderr")
 
     def end(self) -> None:
         sys.stdout, sys.stderr = self._streams
-        if self in self._display.catchers:
-            self._display.catchers.remove(self)
+        if self in self._display.captures:
+            self._display.captures.remove(self)
 
     def shown(self, data: dict[str, Any], metadata: dict[str, Any], result: bool) -> None:
-        clean = {mime: _as_json(mime, each) for mime, each in displays.clean(data).items()}
+        clean = {mime: _as_json(mime, each) for mime, each in displays.clean_bundle(data).items()}
         self._add({"output_type": "display_data", "metadata": metadata, "data": clean})
 
     def printed(self, name: str, text: str) -> None:
@@ -133,8 +133,8 @@ class _Inside(Catcher):
             self._add({"output_type": "stream", "name": name, "text": text})
 
     def failed(self, name: str, message: str, traceback: str) -> None:
-        said = {"output_type": "error", "ename": name, "evalue": message, "traceback": traceback.split("\n")}
-        self._add(said)
+        text = {"output_type": "error", "ename": name, "evalue": message, "traceback": traceback.split("\n")}
+        self._add(text)
 
     def cleared(self, wait: bool) -> None:
         if wait:
@@ -160,9 +160,9 @@ def _as_json(mime: str, data: str | bytes) -> Any:
 class _Stream(io.TextIOBase):
     encoding = "utf-8"
 
-    def __init__(self, inside: _Inside, name: str) -> None:
+    def __init__(self, capture: _WidgetCapture, name: str) -> None:
         super().__init__()
-        self._inside = inside
+        self._capture = capture
         self._name = name
 
     def writable(self) -> bool:
@@ -170,5 +170,5 @@ class _Stream(io.TextIOBase):
 
     def write(self, text: str) -> int:
         if text:
-            self._inside.printed(self._name, str(text))
+            self._capture.printed(self._name, str(text))
         return len(text)

@@ -12,13 +12,13 @@ from quire.wire.messages import Bundle, Cleared, Displayed
 from quire.worker.output import tables
 from quire.worker.output.previews import with_preview
 
-NOW = "text/vnd.quire.now"
+CURRENT_TEXT = "text/vnd.quire.now"
 """A widget's text as it is now; its text/plain is from when it was shown."""
 
 _PLAIN = "text/plain"
-_CHARS = 2_000_000  # of a plain text
-_BINARY = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf")
-_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/svg+xml")
+_MAX_TEXT_CHARS = 2_000_000  # of a plain text
+_BINARY_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf")
+_IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/svg+xml")
 
 
 class Display:
@@ -26,10 +26,10 @@ class Display:
 
     def __init__(self, emit: Callable[..., None]) -> None:
         self._emit = emit
-        self.catchers: list[Catcher] = []
-        self.widgets: Callable[[dict[str, Any], str], dict[str, Any]] | None = None
-        self.at_end: Callable[[], None] | None = None  # due when a cell has ended
-        self._number = 0
+        self.captures: list[OutputCapture] = []
+        self.describe_widget: Callable[[dict[str, Any], str], dict[str, Any]] | None = None
+        self.after_cell: Callable[[], None] | None = None  # due when a cell has ended
+        self._widget_number = 0
 
     def publish(
         self,
@@ -42,19 +42,19 @@ class Display:
         result: bool = False,
     ) -> None:
         """Show a bundle; `value` is what it was made of, where that is known."""
-        if self.catchers:
-            self.catchers[-1].shown(data, metadata or {}, result)
+        if self.captures:
+            self.captures[-1].shown(data, metadata or {}, result)
             return
         display_id = str((transient or {}).get("display_id") or "")
-        if WIDGET in data and self.widgets is not None:
-            self._number += 1
-            display_id = display_id or f"widget-{self._number}"
-            data = {**data, **self.widgets(data, display_id)}
+        if WIDGET in data and self.describe_widget is not None:
+            self._widget_number += 1
+            display_id = display_id or f"widget-{self._widget_number}"
+            data = {**data, **self.describe_widget(data, display_id)}
         self._emit(self._event(data, metadata or {}, value, result, display_id, update), more=result)
 
-    def show_plainly(self, text: str) -> None:
+    def show_text(self, text: str) -> None:
         """The value of a cell, which is all in this short text."""
-        if self.catchers:
+        if self.captures:
             self.publish({_PLAIN: text}, result=True)
         else:
             self._emit(Displayed(kind="execute_result", bundle={_PLAIN: text}, result=True), more=True)
@@ -62,11 +62,11 @@ class Display:
     def _event(
         self, data: dict[str, Any], metadata: dict[str, Any], value: Any, result: bool, display_id: str, update: bool
     ) -> Displayed:
-        bundle = clean(data)
+        bundle = clean_bundle(data)
         about: dict[str, str] = {}
         if type(value).__module__ == "matplotlib.figure":
             about["source"] = "matplotlib"
-        table = tables.shown(value)
+        table = tables.register_table(value)
         if table is not None:
             bundle[tables.TABLE], about["table"] = table
         return Displayed(
@@ -80,8 +80,8 @@ class Display:
         )
 
     def clear(self, wait: bool = False) -> None:
-        if self.catchers:
-            self.catchers[-1].cleared(wait)
+        if self.captures:
+            self.captures[-1].cleared(wait)
         else:
             self._emit(Cleared(wait=bool(wait)))
 
@@ -89,7 +89,7 @@ class Display:
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
-class Catcher:
+class OutputCapture:
     """Takes what would have been shown."""
 
     def shown(self, data: dict[str, Any], metadata: dict[str, Any], result: bool) -> None:
@@ -105,34 +105,36 @@ class Catcher:
 def _kind(bundle: Bundle) -> str:
     if tables.TABLE in bundle:
         return "dataframe"
-    if any(mime in bundle for mime in _IMAGES):
+    if any(mime in bundle for mime in _IMAGE_TYPES):
         return "image"
     if "text/html" in bundle:
         return "html"
     return "execute_result"
 
 
-def clean(data: dict[str, Any]) -> Bundle:
+def clean_bundle(data: dict[str, Any]) -> Bundle:
     """Text as text, pictures as bytes, JSON and other objects as their JSON text."""
     bundle: Bundle = {}
-    for mime, each in data.items():
+    for mime, value in data.items():
         mime = str(mime)
         if is_json(mime):
-            bundle[mime] = json.dumps(each, default=repr)
-        elif isinstance(each, (bytes, bytearray)):
-            bundle[mime] = bytes(each)
-        elif isinstance(each, str):
-            bundle[mime] = _picture(each) if mime in _BINARY else _text(_shortened(each) if mime == _PLAIN else each)
+            bundle[mime] = json.dumps(value, default=repr)
+        elif isinstance(value, (bytes, bytearray)):
+            bundle[mime] = bytes(value)
+        elif isinstance(value, str):
+            bundle[mime] = (
+                _picture(value) if mime in _BINARY_TYPES else _text(_shortened(value) if mime == _PLAIN else value)
+            )
         else:
-            bundle[mime] = json.dumps(each, default=repr)
+            bundle[mime] = json.dumps(value, default=repr)
     return bundle
 
 
 def _shortened(text: str) -> str:
     """The repr of something vast: its beginning and its end."""
-    if len(text) <= _CHARS:
+    if len(text) <= _MAX_TEXT_CHARS:
         return text
-    half = _CHARS // 2
+    half = _MAX_TEXT_CHARS // 2
     return f"{text[:half]}\n[... {len(text) - 2 * half:,} characters left out ...]\n{text[-half:]}"
 
 

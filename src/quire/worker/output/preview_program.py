@@ -13,8 +13,8 @@ import sys
 from quire.os_sandbox import landlock, privileges, seccomp
 from quire.worker.output.previews import PREVIEW, with_preview
 
-_MEMORY = 1 << 30  # bytes
-_SECONDS = 10
+_MAX_MEMORY_BYTES = 1 << 30  # bytes
+_MAX_CPU_SECONDS = 10
 
 
 def main() -> None:
@@ -25,15 +25,15 @@ def main() -> None:
         return
     Image.preinit()  # what reads PNG, JPEG and GIF is loaded before nothing can be
     picture = sys.stdin.buffer.read()
-    _wall_in()
-    small = with_preview({sys.argv[1]: picture}).get(PREVIEW)
-    sys.stdout.buffer.write(small if isinstance(small, bytes) else b"")
+    _enter_sandbox()
+    preview = with_preview({sys.argv[1]: picture}).get(PREVIEW)
+    sys.stdout.buffer.write(preview if isinstance(preview, bytes) else b"")
 
 
-def _wall_in() -> None:
+def _enter_sandbox() -> None:
     """As far as this machine can: the bytes are whoever's that drew them."""
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-    resource.setrlimit(resource.RLIMIT_CPU, (_SECONDS, _SECONDS))
+    resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (_MAX_CPU_SECONDS, _MAX_CPU_SECONDS))
     with contextlib.suppress(OSError, ValueError):
         privileges.drop_capabilities()
     with contextlib.suppress(OSError, ValueError):
@@ -41,7 +41,7 @@ def _wall_in() -> None:
         if version := landlock.abi():
             landlock.restrict([], [], version)
     with contextlib.suppress(OSError, ValueError, KeyError):
-        if not seccomp.available():
+        if not seccomp.unavailable_reason():
             seccomp.install(seccomp.program(platform.machine(), alone=True))
 
 

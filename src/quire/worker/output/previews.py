@@ -15,8 +15,8 @@ from typing import Any
 from quire.wire.messages import Bundle
 
 PREVIEW = "image/vnd.quire.preview+png"
-_BYTES = 300_000
-_SIDE = 1_568  # pixels; models look at no more
+_MAX_BYTES = 300_000
+_MAX_SIDE_PX = 1_568  # pixels; models look at no more
 
 
 def with_preview(bundle: Bundle, value: Any = None) -> Bundle:
@@ -24,35 +24,35 @@ def with_preview(bundle: Bundle, value: Any = None) -> Bundle:
     for mime in ("image/png", "image/jpeg", "image/gif"):
         data = bundle.get(mime)
         if isinstance(data, bytes):
-            if len(data) > _BYTES or _longest_side(data) > _SIDE:
-                small = _shrunk(data)
-                return {**bundle, PREVIEW: small} if small is not None else bundle
+            if len(data) > _MAX_BYTES or _longest_side(data) > _MAX_SIDE_PX:
+                preview = _shrink(data)
+                return {**bundle, PREVIEW: preview} if preview is not None else bundle
             return bundle
-    drawn = _drawn(bundle, value)
-    return {**bundle, PREVIEW: drawn} if drawn is not None else bundle
+    rendered = _render(bundle, value)
+    return {**bundle, PREVIEW: rendered} if rendered is not None else bundle
 
 
-def _drawn(bundle: Bundle, value: Any) -> bytes | None:
+def _render(bundle: Bundle, value: Any) -> bytes | None:
     """A figure as a picture, where what its library needs to draw one is there."""
     try:
         if type(value).__module__ == "matplotlib.figure":
             picture = io.BytesIO()
             value.savefig(picture, format="png", bbox_inches="tight", dpi=72)
-            return _small(picture.getvalue())
+            return _within_limits(picture.getvalue())
         plotly = bundle.get("application/vnd.plotly.v1+json")
         if isinstance(plotly, str) and importlib.util.find_spec("kaleido") is not None:
-            return _small(sys.modules["plotly.io"].to_image(json.loads(plotly), format="png", validate=False))
+            return _within_limits(sys.modules["plotly.io"].to_image(json.loads(plotly), format="png", validate=False))
         if type(value).__module__.startswith("altair.") and importlib.util.find_spec("vl_convert") is not None:
             import vl_convert
 
-            return _small(bytes(vl_convert.vegalite_to_png(value.to_dict())))
+            return _within_limits(bytes(vl_convert.vegalite_to_png(value.to_dict())))
     except Exception:  # it is shown by its other forms
         return None
     return None
 
 
-def _small(data: bytes) -> bytes | None:
-    return data if len(data) <= _BYTES and _longest_side(data) <= _SIDE else _shrunk(data)
+def _within_limits(data: bytes) -> bytes | None:
+    return data if len(data) <= _MAX_BYTES and _longest_side(data) <= _MAX_SIDE_PX else _shrink(data)
 
 
 def _longest_side(data: bytes) -> int:
@@ -62,17 +62,22 @@ def _longest_side(data: bytes) -> int:
     return max(sides)
 
 
-def _shrunk(data: bytes) -> bytes | None:
+def _shrink(data: bytes) -> bytes | None:
     try:
         from PIL import Image
 
         picture: Any = Image.open(io.BytesIO(data))
-        for side in (_SIDE, _SIDE // 2, _SIDE // 4, _SIDE // 8):  # of a photograph fewer pixels still
+        for side in (
+            _MAX_SIDE_PX,
+            _MAX_SIDE_PX // 2,
+            _MAX_SIDE_PX // 4,
+            _MAX_SIDE_PX // 8,
+        ):  # of a photograph fewer pixels still
             picture.thumbnail((side, side))
-            small = io.BytesIO()
-            picture.save(small, "PNG", optimize=True)
-            if small.tell() <= _BYTES:
+            preview = io.BytesIO()
+            picture.save(preview, "PNG", optimize=True)
+            if preview.tell() <= _MAX_BYTES:
                 break
-        return small.getvalue()
+        return preview.getvalue()
     except Exception:  # no Pillow, or not a picture it can read: shown by reference only
         return None

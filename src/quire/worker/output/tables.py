@@ -10,50 +10,50 @@ from typing import Any
 from quire.wire.messages import Page, Paged
 
 TABLE = "text/vnd.quire.table"
-_KINDS = {
+_TABLE_TYPES = {
     ("pandas", "DataFrame"),
     ("polars", "DataFrame"),
     ("pyarrow", "Table"),
     ("pyarrow", "RecordBatch"),
 }
-_WHOLE = 12  # rows of a table that is shown whole
-_ENDS = 5  # rows at either end of a longer one
-_COLUMNS = 20
-_CELL = 40  # characters
-_LONG = 10_000  # characters of one on a page
-_PAGE = 1_000_000  # characters
-_KNOWN = 200  # tables that can be paged through
+_MAX_WHOLE_ROWS = 12  # rows of a table that is shown whole
+_EDGE_ROWS = 5  # rows at either end of a longer one
+_MAX_COLUMNS = 20
+_MAX_CELL_CHARS = 40  # characters
+_MAX_PAGE_CELL_CHARS = 10_000  # characters of one on a page
+_MAX_PAGE_CHARS = 1_000_000  # characters
+_MAX_TABLES = 200  # tables that can be paged through
 
 _tables: dict[str, weakref.ref[Any]] = {}
 _numbers = itertools.count(1)
 
 
-def shown(value: Any) -> tuple[str, str] | None:
+def register_table(value: Any) -> tuple[str, str] | None:
     """The text that stands for a table, and the name it is known by from now on; None where it is no table."""
     if not is_table(value):
         return None
     try:
-        text = compact(value)
+        text = summarize(value)
         name = f"table-{next(_numbers)}"
         _tables[name] = weakref.ref(value)
     except Exception:  # an odd one: its own text will do
         return None
-    if len(_tables) > _KNOWN:
+    if len(_tables) > _MAX_TABLES:
         del _tables[next(iter(_tables))]
     return text, name
 
 
 def is_table(value: Any) -> bool:
-    kind = type(value)
+    cls = type(value)
     return any(
-        (each.__module__.partition(".")[0], each.__name__) in _KINDS for each in kind.__mro__ if each is not object
+        (item.__module__.partition(".")[0], item.__name__) in _TABLE_TYPES for item in cls.__mro__ if item is not object
     )
 
 
-def paged(request: Page) -> Paged:
+def read_page(request: Page) -> Paged:
     """The rows that were asked for, or why there are none."""
     try:
-        text, total = page(request.table, request.start, request.rows)
+        text, total = page_text(request.table, request.start, request.rows)
     except LookupError as error:
         return Paged(why_not=str(error))
     except Exception as error:
@@ -61,82 +61,82 @@ def paged(request: Page) -> Paged:
     return Paged(text=text, total=total)
 
 
-def page(name: str, start: int, rows: int) -> tuple[str, int]:
+def page_text(name: str, start: int, rows: int) -> tuple[str, int]:
     """Rows of a table as it is now, as CSV, and how many it has. Raises LookupError where it is gone."""
-    found = _tables.get(name)
-    value = found() if found is not None else None
+    reference = _tables.get(name)
+    value = reference() if reference is not None else None
     if value is None:
         raise LookupError("it is no longer in the kernel. Run the cell again, or read the rows with code.")
     total = len(value) if not hasattr(value, "num_rows") else value.num_rows
     lines = [_csv_line(["", *_names(value)])]
     size = 0
     for label, row in zip(_labels(value, start, rows), _rows(value, start, rows), strict=False):
-        lines.append(_csv_line([label, *(_cut(_full(each), _LONG) for each in row)]))
+        lines.append(_csv_line([label, *(_truncate(_cell_text(item), _MAX_PAGE_CELL_CHARS) for item in row)]))
         size += len(lines[-1])
-        if size > _PAGE:
+        if size > _MAX_PAGE_CHARS:
             lines.append(f"[the page is full: go on at {start + len(lines) - 1}]")
             break
     return "\n".join(lines), total
 
 
-def compact(value: Any) -> str:
+def summarize(value: Any) -> str:
     """Its size, each column with its type, and its rows: all of a short table, both ends of a long one."""
     names, types = _names(value), _types(value)
     total = value.num_rows if hasattr(value, "num_rows") else len(value)
     head = f"{total:,} rows x {len(names):,} columns"
-    some = list(range(min(len(names), _COLUMNS)))
-    columns = ", ".join(f"{_cell(names[at])} {types[at]}" for at in some)
-    left_out = f", … {len(names) - len(some):,} more" if len(names) > len(some) else ""
+    shown = list(range(min(len(names), _MAX_COLUMNS)))
+    columns = ", ".join(f"{_cell(names[index])} {types[index]}" for index in shown)
+    left_out = f", … {len(names) - len(shown):,} more" if len(names) > len(shown) else ""
     lines = [f"{head}: {columns}{left_out}" if names else head]
-    if total <= _WHOLE:
-        lines += _table(value, 0, total, len(some))
+    if total <= _MAX_WHOLE_ROWS:
+        lines += _table(value, 0, total, len(shown))
     else:
-        lines += _table(value, 0, _ENDS, len(some))
-        lines.append(f"… {total - 2 * _ENDS:,} rows more …")
-        lines += _table(value, total - _ENDS, _ENDS, len(some))
+        lines += _table(value, 0, _EDGE_ROWS, len(shown))
+        lines.append(f"… {total - 2 * _EDGE_ROWS:,} rows more …")
+        lines += _table(value, total - _EDGE_ROWS, _EDGE_ROWS, len(shown))
     return "\n".join(lines)
 
 
 def _table(value: Any, start: int, rows: int, columns: int) -> list[str]:
     return [
-        " | ".join([label, *(_cell(each) for each in row[:columns])])
+        " | ".join([label, *(_cell(item) for item in row[:columns])])
         for label, row in zip(_labels(value, start, rows), _rows(value, start, rows), strict=False)
     ]
 
 
-def _home(value: Any) -> str:
+def _library(value: Any) -> str:
     return next(
-        each.__module__.partition(".")[0]
-        for each in type(value).__mro__
-        if (each.__module__.partition(".")[0], each.__name__) in _KINDS
+        item.__module__.partition(".")[0]
+        for item in type(value).__mro__
+        if (item.__module__.partition(".")[0], item.__name__) in _TABLE_TYPES
     )
 
 
 def _names(value: Any) -> list[str]:
-    match _home(value):
+    match _library(value):
         case "pyarrow":
             return list(value.schema.names)
         case "pandas":
-            return [str(each) if not isinstance(each, tuple) else ".".join(map(str, each)) for each in value.columns]
+            return [str(item) if not isinstance(item, tuple) else ".".join(map(str, item)) for item in value.columns]
         case _:
             return list(value.columns)
 
 
 def _types(value: Any) -> list[str]:
-    if _home(value) == "pyarrow":
-        return [str(each) for each in value.schema.types]
-    return [str(each) for each in value.dtypes]
+    if _library(value) == "pyarrow":
+        return [str(item) for item in value.schema.types]
+    return [str(item) for item in value.dtypes]
 
 
 def _labels(value: Any, start: int, rows: int) -> list[str]:
-    if _home(value) == "pandas":
+    if _library(value) == "pandas":
         labels = value.index[start : start + rows]
-        return [".".join(map(str, each)) if isinstance(each, tuple) else str(each) for each in labels]
-    return [str(at) for at in range(start, start + rows)]
+        return [".".join(map(str, item)) if isinstance(item, tuple) else str(item) for item in labels]
+    return [str(index) for index in range(start, start + rows)]
 
 
 def _rows(value: Any, start: int, rows: int) -> list[list[Any]]:
-    match _home(value):
+    match _library(value):
         case "pyarrow":
             part = value.slice(start, rows)
             return [list(row) for row in zip(*(column.to_pylist() for column in part.columns), strict=True)]
@@ -147,14 +147,14 @@ def _rows(value: Any, start: int, rows: int) -> list[list[Any]]:
 
 
 def _cell(value: Any) -> str:
-    return _cut(" ".join(_full(value).split()), _CELL)
+    return _truncate(" ".join(_cell_text(value).split()), _MAX_CELL_CHARS)
 
 
-def _cut(text: str, length: int) -> str:
+def _truncate(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
-def _full(value: Any) -> str:
+def _cell_text(value: Any) -> str:
     if type(value) is float or type(value).__name__ in ("float64", "float32"):
         return f"{value:.6g}"
     pandas = sys.modules.get("pandas")
@@ -165,5 +165,5 @@ def _full(value: Any) -> str:
 
 def _csv_line(cells: list[str]) -> str:
     return ",".join(
-        '"' + each.replace('"', '""') + '"' if any(mark in each for mark in ',"\n\r') else each for each in cells
+        '"' + item.replace('"', '""') + '"' if any(mark in item for mark in ',"\n\r') else item for item in cells
     )

@@ -16,7 +16,7 @@ from typing import Any
 from quire.worker.execution import event_loop
 
 
-def after_waking(loop: Any) -> None:
+def restore_after_fork(loop: Any) -> None:
     """Pools start anew at the next task, and the event loop hears again."""
     for pool in process_pools():
         with contextlib.suppress(Exception):
@@ -29,9 +29,9 @@ def after_waking(loop: Any) -> None:
             _renew_thread_pool(pool)
     if loop is not None and not loop.is_closed():
         asyncio.set_event_loop(loop)  # newer Pythons forget it in a fork
-    for each in {id(each): each for each in (loop, event_loop.existing())}.values():
+    for item in {id(item): item for item in (loop, event_loop.existing())}.values():
         with contextlib.suppress(AttributeError):  # there is none, or it is closed
-            _renew_loop(each)
+            _renew_loop(item)
 
 
 def current_loop() -> Any:
@@ -99,9 +99,9 @@ def _thread_pools() -> list[Any]:
 
 def _renew_thread_pool(pool: Any) -> None:
     """No threads are counted, so that the next task starts one; what waited in the queue is begun."""
-    known = sys.modules["concurrent.futures.thread"]._threads_queues
+    thread_queues = sys.modules["concurrent.futures.thread"]._threads_queues
     for thread in list(pool._threads):
-        known.pop(thread, None)
+        thread_queues.pop(thread, None)
     pool._threads.clear()
     pool._shutdown_lock = threading.Lock()
     pool._idle_semaphore = threading.Semaphore(0)
@@ -138,9 +138,9 @@ def _forget_children() -> None:
 
 def _forget_loky() -> None:
     """joblib's pool is made again at the next use."""
-    for home in ("joblib.externals.loky", "loky"):
-        reusable: Any = sys.modules.get(f"{home}.reusable_executor")
-        tracker: Any = sys.modules.get(f"{home}.backend.resource_tracker")
+    for package in ("joblib.externals.loky", "loky"):
+        reusable: Any = sys.modules.get(f"{package}.reusable_executor")
+        tracker: Any = sys.modules.get(f"{package}.backend.resource_tracker")
         if reusable is not None:
             reusable._executor = None
         if tracker is not None:

@@ -32,8 +32,8 @@ class ForkInterrupts:
         self._group = _getpgrp()  # which the server interrupts
         self._forking: list[bool] = []  # a fork is under way
         self._before: list[Callable[[], object]] = []  # registered by modules that were imported later, the last first
-        self._in_parent: list[Callable[[], object]] = []
-        self._in_child: list[Callable[[], object]] = []
+        self._after_in_parent: list[Callable[[], object]] = []
+        self._after_in_child: list[Callable[[], object]] = []
         self._register()
         os.register_at_fork = self._register_later
 
@@ -57,8 +57,8 @@ class ForkInterrupts:
         register = os.register_at_fork
         register(
             before=partial(_call_all, self._before),
-            after_in_parent=partial(_call_all, self._in_parent),
-            after_in_child=partial(_call_all, self._in_child),
+            after_in_parent=partial(_call_all, self._after_in_parent),
+            after_in_child=partial(_call_all, self._after_in_child),
         )
         register(
             before=partial(self._forking.append, True),
@@ -80,15 +80,15 @@ class ForkInterrupts:
         after_in_parent: Callable[[], object] | None = None,
     ) -> None:
         """`os.register_at_fork`, for all who call it from now on."""
-        given = [each for each in (before, after_in_child, after_in_parent) if each is not None]
-        if not given or not all(map(callable, given)):
+        callbacks = [callback for callback in (before, after_in_child, after_in_parent) if callback is not None]
+        if not callbacks or not all(map(callable, callbacks)):
             raise TypeError("register_at_fork() takes callables as before, after_in_child or after_in_parent")
         if before is not None:
             self._before.insert(0, before)
         if after_in_child is not None:
-            self._in_child.append(after_in_child)
+            self._after_in_child.append(after_in_child)
         if after_in_parent is not None:
-            self._in_parent.append(after_in_parent)
+            self._after_in_parent.append(after_in_parent)
 
     def _interrupt_new_copy(self) -> None:
         if self._count_sent() > self._handled and _getpgrp() == self._group:

@@ -16,11 +16,11 @@ from typing import Any
 from quire.worker.processes import after_fork, process_tree
 
 _OPENMP = ("libgomp", "libomp", "libiomp")
-_HARD = 2  # omp_pause_hard: the runtime lets go of its threads
+_PAUSE_HARD = 2  # omp_pause_hard: the runtime lets go of its threads
 _pauses: dict[str, Any] = {}  # each OpenMP library's way to pause, by path
-_SETTLE = 0.1  # seconds threads that were told to end have
-_LISTED = 5
-_HOSTILE = {
+_SETTLE_TIMEOUT_S = 0.1  # seconds threads that were told to end have
+_MAX_LISTED = 5
+_UNSAFE_THREADS = {
     "polars": "polars (it stands still in a copy)",
     "event_engine": "grpc (its channels may fail in a copy)",
     "grpc_global_tim": "grpc (its channels may fail in a copy)",
@@ -32,14 +32,14 @@ _HOSTILE = {
 
 
 @dataclass(frozen=True)
-class Census:
+class ForkReport:
     """What a copy would lack, and what it would share with the original unless it lets go of it."""
 
-    alone: bool = True  # one thread
+    single_threaded: bool = True  # one thread
     lost: list[str] = field(default_factory=list)
     hostile: list[str] = field(default_factory=list)
     degraded: bool = False
-    talking: list[int] = field(default_factory=list)  # descriptors of sockets, pipes and the like
+    ipc_descriptors: list[int] = field(default_factory=list)  # descriptors of sockets, pipes and the like
     files: dict[int, tuple[int, int]] = field(default_factory=dict)  # by descriptor, which file it is
 
     @property
@@ -48,31 +48,33 @@ class Census:
         return "hostile" if self.hostile else "degraded" if self.degraded else "clean"
 
 
-def take(ours: set[int], carried: list[str]) -> Census:
+def collect(own_descriptors: set[int], unusable_libraries: list[str]) -> ForkReport:
     """`ours` are descriptors the cell has nothing to do with; `carried` what this process lacks since it was woken."""
-    alone = process_tree.alone()
-    talking, files = _descriptors(ours)
-    connections = _connections(talking)
-    hostile = list(dict.fromkeys([*_hostile(), *carried])) if not alone else carried
-    gone = [*([] if alone else _threads()), *_children()]
-    if "duckdb" in sys.modules and not alone:
-        gone.append("duckdb (connections from before work, but must not be closed)")
-    return Census(alone, [*gone, *connections, *hostile], hostile, bool(gone), talking, files)
+    single_threaded = process_tree.is_single_threaded()
+    ipc_descriptors, files = _descriptors(own_descriptors)
+    connections = _connections(ipc_descriptors)
+    hostile = (
+        list(dict.fromkeys([*_unsafe_libraries(), *unusable_libraries])) if not single_threaded else unusable_libraries
+    )
+    lost = [*([] if single_threaded else _threads()), *_children()]
+    if "duckdb" in sys.modules and not single_threaded:
+        lost.append("duckdb (connections from before work, but must not be closed)")
+    return ForkReport(single_threaded, [*lost, *connections, *hostile], hostile, bool(lost), ipc_descriptors, files)
 
 
-def _descriptors(ours: set[int]) -> tuple[list[int], dict[int, tuple[int, int]]]:
-    talking: list[int] = []
+def _descriptors(own_descriptors: set[int]) -> tuple[list[int], dict[int, tuple[int, int]]]:
+    ipc_descriptors: list[int] = []
     files: dict[int, tuple[int, int]] = {}
     for fd in map(int, os.listdir("/proc/self/fd")):
-        if fd <= 2 or fd in ours:
+        if fd <= 2 or fd in own_descriptors:
             continue
         with contextlib.suppress(OSError):  # the folder's own is closed by now
-            path, what = os.readlink(f"/proc/self/fd/{fd}"), os.fstat(fd)
-            if path.startswith(("socket:", "pipe:", "anon_inode:")) or stat.S_ISFIFO(what.st_mode):
-                talking.append(fd)
-            elif path.startswith("/") and stat.S_ISREG(what.st_mode):
-                files[fd] = (what.st_dev, what.st_ino)
-    return talking, files
+            path, status = os.readlink(f"/proc/self/fd/{fd}"), os.fstat(fd)
+            if path.startswith(("socket:", "pipe:", "anon_inode:")) or stat.S_ISFIFO(status.st_mode):
+                ipc_descriptors.append(fd)
+            elif path.startswith("/") and stat.S_ISREG(status.st_mode):
+                files[fd] = (status.st_dev, status.st_ino)
+    return ipc_descriptors, files
 
 
 def pause_openmp() -> None:
@@ -83,18 +85,18 @@ def pause_openmp() -> None:
     """
     pauses = _openmp()
     for pause in pauses:
-        pause(_HARD)
+        pause(_PAUSE_HARD)
     if pauses:
         _settle()
 
 
 def _settle() -> None:
-    end = time.monotonic() + _SETTLE
-    last, same = _tasks(), 0
-    while same < 3 and time.monotonic() < end:
+    deadline = time.monotonic() + _SETTLE_TIMEOUT_S
+    previous, unchanged = _tasks(), 0
+    while unchanged < 3 and time.monotonic() < deadline:
         time.sleep(0.001)
-        now = _tasks()
-        last, same = now, same + 1 if now == last else 0
+        count = _tasks()
+        previous, unchanged = count, unchanged + 1 if count == previous else 0
 
 
 def _tasks() -> int:
@@ -115,13 +117,15 @@ def _threads() -> list[str]:
     """Python threads but for those of idle pools, which are made again."""
     idle = after_fork.idle_pool_threads()
     main = threading.main_thread()
-    return _few("thread", [each.name for each in threading.enumerate() if each is not main and each not in idle])
+    return _listed(
+        "thread", [thread.name for thread in threading.enumerate() if thread is not main and thread not in idle]
+    )
 
 
-def _connections(talking: list[int]) -> list[str]:
+def _connections(ipc_descriptors: list[int]) -> list[str]:
     """Sockets to other programs; those between processes of one machine are most often some library's own."""
     count = 0
-    for fd in talking:
+    for fd in ipc_descriptors:
         if stat.S_ISSOCK(os.fstat(fd).st_mode):
             with socket.socket(fileno=os.dup(fd)) as sock:
                 count += sock.family in (socket.AF_INET, socket.AF_INET6)
@@ -129,19 +133,21 @@ def _connections(talking: list[int]) -> list[str]:
 
 
 def _children() -> list[str]:
-    known = after_fork.pool_children()
-    return _few("child process", [str(pid) for pid in process_tree.children(os.getpid()) if pid not in known])
+    pools = after_fork.pool_children()
+    return _listed("child process", [str(pid) for pid in process_tree.children(os.getpid()) if pid not in pools])
 
 
-def _hostile() -> list[str]:
+def _unsafe_libraries() -> list[str]:
     found: dict[str, None] = {}
     for task in os.listdir("/proc/self/task"):
         with contextlib.suppress(OSError), open(f"/proc/self/task/{task}/comm") as file:
             name = file.read()
-            found.update({said: None for begin, said in _HOSTILE.items() if name.startswith(begin)})
+            found.update(
+                {description: None for prefix, description in _UNSAFE_THREADS.items() if name.startswith(prefix)}
+            )
     return list(found)
 
 
-def _few(what: str, names: list[str]) -> list[str]:
-    shown = [f"{what} {name}"[:100] for name in names[:_LISTED]]
-    return [*shown, f"{len(names) - _LISTED} more"] if len(names) > _LISTED else shown
+def _listed(kind: str, names: list[str]) -> list[str]:
+    shown = [f"{kind} {name}"[:100] for name in names[:_MAX_LISTED]]
+    return [*shown, f"{len(names) - _MAX_LISTED} more"] if len(names) > _MAX_LISTED else shown

@@ -19,14 +19,14 @@ def oom_kills() -> int:
     return 0
 
 
-def held(live: int, checkpoints: dict[str, int]) -> tuple[int, dict[str, int]]:
+def checkpoint_sizes(worker_pid: int, checkpoints: dict[str, int]) -> tuple[int, dict[str, int]]:
     """Bytes all checkpoints hold beyond what the live process holds anyway; and what each alone would free."""
-    rolled = {name: _rollup(pid) for name, pid in checkpoints.items()}
+    rollups = {name: _rollup(pid) for name, pid in checkpoints.items()}
     tables = {name: _page_tables(pid) for name, pid in checkpoints.items()}
-    ours = _rollup(live) if live else {}
-    shares = sum(each.get(b"Pss_Anon", 0) for each in (ours, *rolled.values()))
-    total = max(0, shares - ours.get(b"Anonymous", 0)) + sum(tables.values())
-    return total, {name: each.get(b"Private_Dirty", 0) + tables[name] for name, each in rolled.items()}
+    worker = _rollup(worker_pid) if worker_pid else {}
+    anonymous = sum(rollup.get(b"Pss_Anon", 0) for rollup in (worker, *rollups.values()))
+    total = max(0, anonymous - worker.get(b"Anonymous", 0)) + sum(tables.values())
+    return total, {name: rollup.get(b"Private_Dirty", 0) + tables[name] for name, rollup in rollups.items()}
 
 
 def _rollup(pid: int) -> dict[bytes, int]:

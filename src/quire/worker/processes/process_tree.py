@@ -17,10 +17,10 @@ _SIBLING = 0x8000  # CLONE_PARENT
 _CLONE_FLAGS = 0x01000000 | 0x00200000 | signal.SIGCHLD  # CLONE_CHILD_SETTID, _CHILD_CLEARTID
 # the system call, and which of its arguments is where the thread's id goes
 _CLONE = {"x86_64": (56, 3), "aarch64": (220, 4)}.get(platform.machine())
-_ADOPTION = 5.0  # seconds a copy waits to become the keeper's child
+_ADOPTION_TIMEOUT_S = 5.0  # seconds a copy waits to become the keeper's child
 _libc = ctypes.CDLL(None)
 _python = ctypes.PyDLL(None)  # calls that keep the interpreter's lock, after which no signal's handler runs
-_asleep: list[bool] = []
+_unfinished_forks: list[bool] = []
 _python.syscall.restype = ctypes.c_long
 _python.syscall.argtypes = [ctypes.c_long] * 6
 
@@ -28,7 +28,7 @@ _python.syscall.argtypes = [ctypes.c_long] * 6
 _fork, _getppid, _exit, _waitpid = os.fork, os.getppid, os._exit, os.waitpid
 
 
-def adopt_orphans() -> None:
+def become_subreaper() -> None:
     """Whatever our descendants leave behind becomes our child, not init's."""
     _libc.prctl(_CHILD_SUBREAPER, 1)
 
@@ -44,31 +44,31 @@ def outlive_parent() -> None:
     _libc.prctl(_PDEATHSIG, 0)
 
 
-def fork_orphan(keeper: int, *, alone: bool) -> bool:
+def fork_sibling(supervisor_pid: int, *, single_threaded: bool) -> bool:
     """Fork a copy that is the keeper's child, not ours: a cell's os.wait() never sees it. True in the copy.
 
-    `alone` says that this process has one thread.
+    `single_threaded` says that this process has one thread.
     """
-    copied = _clone_sibling() if alone and _getppid() == keeper else None
-    if copied is None:
-        awake()
-        copied = _fork_twice(keeper)
-    if copied:
+    is_copy = _clone_sibling() if single_threaded and _getppid() == supervisor_pid else None
+    if is_copy is None:
+        finish_fork()
+        is_copy = _fork_twice(supervisor_pid)
+    if is_copy:
         os.setpgid(0, 0)  # a group of its own: what is sent to the original's group is not for the copy
-        die_with_parent(keeper)
-    return copied
+        die_with_parent(supervisor_pid)
+    return is_copy
 
 
-def alone() -> bool:
+def is_single_threaded() -> bool:
     """Whether this process has one thread."""
     return len(os.listdir("/proc/self/task")) == 1
 
 
-def awake() -> None:
+def finish_fork() -> None:
     """What Python does in the child of a fork, put off until a copy is woken: most never are, and every page that
     is touched is one page less that is shared."""
-    if _asleep:
-        _asleep.clear()
+    if _unfinished_forks:
+        _unfinished_forks.clear()
         _python.PyOS_AfterFork_Child()
 
 
@@ -79,24 +79,24 @@ def _clone_sibling() -> bool | None:
     copy is to call `awake` before it does anything of note. One that sleeps is as it was right after its fork,
     with locked what Python locks before one: a copy of it is taken as it is.
     """
-    sleeps = bool(_asleep)
+    is_unfinished = bool(_unfinished_forks)
     call = _clone(_SIBLING)
     if call is None:
         return None
-    if not sleeps:
+    if not is_unfinished:
         _python.PyOS_BeforeFork()
     pid = _python.syscall(*call)
     if pid == 0:
-        _asleep[:] = [True]
+        _unfinished_forks[:] = [True]
         return True
-    if not sleeps:
+    if not is_unfinished:
         _python.PyOS_AfterFork_Parent()
     return None if pid < 0 else False
 
 
 def fork_into(namespaces: int) -> int | None:
     """Fork the first process of new namespaces: its pid, 0 in it; None where that takes another way. See above."""
-    call = _clone(namespaces) if alone() else None
+    call = _clone(namespaces) if is_single_threaded() else None
     if call is None:
         return None
     _python.PyOS_BeforeFork()
@@ -110,23 +110,23 @@ def fork_into(namespaces: int) -> int | None:
 
 def _clone(flags: int) -> list[int] | None:
     """The system call that forks so, and its arguments."""
-    where = ctypes.c_long(0)
-    if _CLONE is None or _libc.prctl(_GET_TID_ADDRESS, ctypes.byref(where)) or not where.value:
+    thread_id_address = ctypes.c_long(0)
+    if _CLONE is None or _libc.prctl(_GET_TID_ADDRESS, ctypes.byref(thread_id_address)) or not thread_id_address.value:
         return None
-    number, place = _CLONE
+    syscall_number, argument_index = _CLONE
     arguments = [_CLONE_FLAGS | flags, 0, 0, 0, 0]
-    arguments[place] = where.value  # libc keeps the thread's id there, and the copy has another
-    return [number, *arguments]
+    arguments[argument_index] = thread_id_address.value  # libc keeps the thread's id there, and the copy has another
+    return [syscall_number, *arguments]
 
 
-def _fork_twice(keeper: int) -> bool:
+def _fork_twice(supervisor_pid: int) -> bool:
     """A child that forks and ends: its own child becomes the keeper's."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # newer Pythons warn of threads, whose loss the census reports
-        middle = _fork()
-    if middle:
+        child = _fork()
+    if child:
         with contextlib.suppress(ChildProcessError):  # a cell ignores SIGCHLD, or a thread of its waited for all
-            _, status = _waitpid(middle, 0)
+            _, status = _waitpid(child, 0)
             if status:
                 raise OSError("no process could be forked")
         return False
@@ -135,9 +135,9 @@ def _fork_twice(keeper: int) -> bool:
             _exit(0)
     except OSError:
         _exit(1)
-    end = time.monotonic() + _ADOPTION
-    while _getppid() != keeper:
-        if time.monotonic() > end:
+    deadline = time.monotonic() + _ADOPTION_TIMEOUT_S
+    while _getppid() != supervisor_pid:
+        if time.monotonic() > deadline:
             _exit(0)
         os.sched_yield()
     return True
@@ -153,13 +153,13 @@ def descendants(root: int, spare: set[int]) -> list[int]:
     return found
 
 
-def within() -> float:
+def namespace_size() -> float:
     """How many processes this one's namespace has, at little cost; boundless where it is not the first of one."""
     return sum(name.isdecimal() for name in os.listdir("/proc")) if os.getpid() == 1 else math.inf
 
 
 @contextlib.contextmanager
-def standing_still() -> Iterator[None]:
+def stopped_namespace() -> Iterator[None]:
     """Every other process of this one's namespace is stopped meanwhile, where it is the first of one."""
     if os.getpid() != 1:
         yield
@@ -196,9 +196,9 @@ def kill(pid: int) -> None:
 def wait_while_hidden(pids: Iterable[int], deadline_s: float) -> None:
     """Wait until killed processes that /proc does not show have ended: until then it does not show what they started
     either. Behind the sandbox's own /proc, these are processes that let no other look into them."""
-    end = time.monotonic() + deadline_s
+    deadline = time.monotonic() + deadline_s
     for pid in pids:
-        while _is_hidden(pid) and time.monotonic() < end:
+        while _is_hidden(pid) and time.monotonic() < deadline:
             time.sleep(0.0005)
 
 
@@ -212,7 +212,7 @@ def _is_hidden(pid: int) -> bool:
     return not os.path.exists(f"/proc/{pid}")
 
 
-def oom_score(pid: int | str, score: int) -> None:
+def set_oom_score(pid: int | str, score: int) -> None:
     """Who goes first when memory runs out: 1000 first, 0 late."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/oom_score_adj", "w") as file:
         file.write(str(score))

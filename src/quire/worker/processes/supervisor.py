@@ -19,41 +19,41 @@ from typing import Any
 from quire.wire import packets
 from quire.worker.processes import memory, process_tree
 
-_ANSWER = 5.0  # seconds a checkpoint has to announce its copy
-_WORDS = 1_000  # packets heard at once
-_RECOUNT = 1.0  # seconds
-_CLEAR = 5.0  # seconds killed processes have to be gone
+_ANNOUNCE_TIMEOUT_S = 5.0  # seconds a checkpoint has to announce its copy
+_MAX_PACKETS = 1_000  # packets heard at once
+_RECOUNT_INTERVAL_S = 1.0  # seconds
+_KILL_TIMEOUT_S = 5.0  # seconds killed processes have to be gone
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _Checkpoint:
     pid: int
     sock: socket.socket
 
 
 @dataclass(frozen=True)
-class Live:
+class WorkerStart:
     """What a live process begins with."""
 
     descriptors: list[int]  # socket, stdout write and read, stderr write and read, lock, relay; then a snapshot's
-    nursery: socket.socket  # the way to its keeper
-    keeper: int  # the keeper's pid
+    announce_socket: socket.socket  # the way to its keeper
+    supervisor_pid: int  # the keeper's pid
 
 
-class Keeper:
+class Supervisor:
     def __init__(self, control: socket.socket) -> None:
-        process_tree.adopt_orphans()
+        process_tree.become_subreaper()
         self._control = control
-        self._live = 0
-        self._former: set[int] = set()  # live processes that were replaced and are not yet buried
-        self._kept: dict[str, _Kept] = {}  # oldest first
+        self._worker_pid = 0
+        self._replaced: set[int] = set()  # live processes that were replaced and are not yet buried
+        self._checkpoints: dict[str, _Checkpoint] = {}  # oldest first
         self._branches: set[int] = set()  # keepers forked from our checkpoints: not ours to kill
-        self._writers: set[int] = set()  # of snapshots
-        self._nursery, self._theirs = packets.pair()
-        self._nursery.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self._snapshot_writers: set[int] = set()  # of snapshots
+        self._announcements, self._announce_socket = packets.pair()
+        self._announcements.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self._oom_kills = memory.oom_kills()
-        self._most = 0  # processes that cells may have at once; 0 where nobody has said
-        self._recount: float | None = None  # seconds until they are counted again, though nobody asks
+        self._max_processes = 0  # processes that cells may have at once; 0 where nobody has said
+        self._recount_s: float | None = None  # seconds until they are counted again, though nobody asks
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -61,61 +61,61 @@ class Keeper:
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         self._selector.register(control, selectors.EVENT_READ, self._on_order)
         # never a receive that waits: an order that was ready in the same moment may have heard the news already
-        self._selector.register(self._nursery, selectors.EVENT_READ, self._hear)
+        self._selector.register(self._announcements, selectors.EVENT_READ, self._read_announcements)
         self._selector.register(self._wake_read, selectors.EVENT_READ, self._reap)
 
-    def serve(self) -> Live:
+    def serve(self) -> WorkerStart:
         """Keep until the server lets go, which ends this process; comes back only in a live process it forked."""
         while True:
-            ready = self._selector.select(self._recount)
+            ready = self._selector.select(self._recount_s)
             if not ready:
-                self._count(self._most)
+                self._limit_processes(self._max_processes)
             for key, _ in ready:
-                live = key.data()
-                if isinstance(live, Live):
-                    return live
+                worker_start = key.data()
+                if isinstance(worker_start, WorkerStart):
+                    return worker_start
 
     # What the server orders
 
-    def _on_order(self) -> Live | None:
-        words, descriptors, _ = packets.receive(self._control)
-        if not words:
-            self._end()
+    def _on_order(self) -> WorkerStart | None:
+        message, descriptors, _ = packets.receive(self._control)
+        if not message:
+            self._close()
         try:
-            match words["do"]:
+            match message["do"]:
                 case "start":
-                    self._hear()
-                    self._strike(self._live)
-                    live = self._start(descriptors)
-                    if live is not None:
+                    self._read_announcements()
+                    self._kill_worker(self._worker_pid)
+                    worker_start = self._start(descriptors)
+                    if worker_start is not None:
                         descriptors = []  # in the live process: they are what it lives on
-                        return live
+                        return worker_start
                 case "wake":
-                    self._wake(words, descriptors)
-                case "branch" if not words["name"]:
+                    self._wake_checkpoint(message, descriptors)
+                case "branch" if not message["name"]:
                     return self._branch(descriptors)
                 case "branch" | "write":
-                    self._hand_on(words, descriptors)
+                    self._forward(message, descriptors)
                 case "drop":
-                    for name in words["names"]:
-                        self._drop(name)
+                    for name in message["names"]:
+                        self._drop_checkpoint(name)
                 case "adopt":
-                    self._branches.add(words["pid"])
-                case "count":
-                    self._count(words["most"])
-                case "weigh":
-                    self._weigh()
+                    self._branches.add(message["pid"])
+                case "limit_processes":
+                    self._limit_processes(message["limit"])
+                case "measure":
+                    self._measure()
                 case "end":
-                    self._end()
+                    self._close()
         finally:
             packets.close(descriptors)
         return None
 
-    def _end(self) -> None:
+    def _close(self) -> None:
         """Everything it keeps is killed. The first process of a namespace stays until the branches are gone: with it
         they would be killed."""
-        self._clear(everything=True)
-        self._say({"ended": True})
+        self._kill_all(everything=True)
+        self._send({"ended": True})
         self._control.close()
         while os.getpid() == 1:
             try:
@@ -124,160 +124,168 @@ class Keeper:
                 break
         os._exit(0)
 
-    def _start(self, descriptors: list[int]) -> Live | None:
-        keeper = os.getpid()
+    def _start(self, descriptors: list[int]) -> WorkerStart | None:
+        supervisor_pid = os.getpid()
         pid = os.fork()
         if pid:
-            self._live = pid
+            self._worker_pid = pid
             self._announce("live", pid)
             return None
         os.setpgid(0, 0)  # a group of its own: an interrupt reaches what the cell started too
-        process_tree.die_with_parent(keeper)
-        self._leave()
-        return Live(descriptors, self._theirs, keeper)
+        process_tree.die_with_parent(supervisor_pid)
+        self._close_in_child()
+        return WorkerStart(descriptors, self._announce_socket, supervisor_pid)
 
-    def _branch(self, descriptors: list[int]) -> Live | None:
+    def _branch(self, descriptors: list[int]) -> WorkerStart | None:
         """A second keeper, of the state this one began with."""
         pid = os.fork()
         if pid:
             self._branches.add(pid)
             self._announce("branched", pid)
             return None
-        self._leave()
-        self._theirs.close()
-        return Keeper(packets.of_descriptor(descriptors.pop())).serve()
+        self._close_in_child()
+        self._announce_socket.close()
+        return Supervisor(packets.of_descriptor(descriptors.pop())).serve()
 
-    def _announce(self, what: str, pid: int) -> None:
+    def _announce(self, key: str, pid: int) -> None:
         pidfd = os.pidfd_open(pid)
-        self._say({what: pid}, [pidfd])
+        self._send({key: pid}, [pidfd])
         os.close(pidfd)
 
-    def _leave(self) -> None:
+    def _close_in_child(self) -> None:
         """In a live process: nothing of the keeper is left but the way to it."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._selector.close()
         packets.close([self._wake_read, self._wake_write])
-        for sock in (self._control, self._nursery, *(kept.sock for kept in self._kept.values())):
+        for sock in (
+            self._control,
+            self._announcements,
+            *(checkpoint.sock for checkpoint in self._checkpoints.values()),
+        ):
             sock.close()
 
-    def _wake(self, words: dict[str, Any], descriptors: list[int]) -> None:
+    def _wake_checkpoint(self, message: dict[str, Any], descriptors: list[int]) -> None:
         """The checkpoint takes the live process's place at once; what it replaces is buried meanwhile."""
-        self._hear()
-        kept = self._kept.pop(words["name"], None)
+        self._read_announcements()
+        checkpoint = self._checkpoints.pop(message["name"], None)
         try:
-            if kept is None:
+            if checkpoint is None:
                 raise OSError("it is not kept")
-            packets.send(kept.sock, words, descriptors)
-            kept.sock.close()
+            packets.send(checkpoint.sock, message, descriptors)
+            checkpoint.sock.close()
         except OSError as error:
-            if kept is not None:
-                process_tree.kill(kept.pid)
-            self._say({"failed": f"Checkpoint {words['name']} did not wake: {error}.", "do": words["do"]})
+            if checkpoint is not None:
+                process_tree.kill(checkpoint.pid)
+            self._send({"failed": f"Checkpoint {message['name']} did not wake: {error}.", "do": message["do"]})
             return  # what is live stays so
-        former, self._live = self._live, kept.pid
-        if former:
-            process_tree.kill(former)
-        self._strike(former, but=kept.pid)
-        self._announce("live", kept.pid)  # only now: of one it knows the server may have a copy taken
+        replaced, self._worker_pid = self._worker_pid, checkpoint.pid
+        if replaced:
+            process_tree.kill(replaced)
+        self._kill_worker(replaced, except_pid=checkpoint.pid)
+        self._announce("live", checkpoint.pid)  # only now: of one it knows the server may have a copy taken
 
-    def _hear(self) -> None:
+    def _read_announcements(self) -> None:
         """What was announced already: a checkpoint that was just taken is not to be killed as a stray."""
-        self._nursery.setblocking(False)
+        self._announcements.setblocking(False)
         with contextlib.suppress(BlockingIOError):
-            for _ in range(_WORDS):  # a cell may flood it
-                self._on_news()
-        self._nursery.setblocking(True)
+            for _ in range(_MAX_PACKETS):  # a cell may flood it
+                self._on_announcement()
+        self._announcements.setblocking(True)
 
-    def _strike(self, former: int, but: int = 0) -> None:
+    def _kill_worker(self, replaced: int, except_pid: int = 0) -> None:
         """Kill what was live and all that cells started, without waiting for their end: that takes as long as they
         are large, and what is killed starts nothing more."""
-        if former:
-            self._former.add(former)
-        struck: set[int] = set()
-        while found := set(process_tree.descendants(os.getpid(), self._spared() | {but})) - struck:
-            for pid in found:
+        if replaced:
+            self._replaced.add(replaced)
+        killed: set[int] = set()
+        while pids := set(process_tree.descendants(os.getpid(), self._protected() | {except_pid})) - killed:
+            for pid in pids:
                 process_tree.kill(pid)
-            process_tree.wait_while_hidden(found, _CLEAR)
-            struck |= found
+            process_tree.wait_while_hidden(pids, _KILL_TIMEOUT_S)
+            killed |= pids
 
-    def _hand_on(self, words: dict[str, Any], descriptors: list[int]) -> None:
+    def _forward(self, message: dict[str, Any], descriptors: list[int]) -> None:
         """To a checkpoint, whose copy announces itself; nothing else is done until then, so that none kills it."""
-        self._hear()
-        kept = self._kept.get(words["name"])
+        self._read_announcements()
+        checkpoint = self._checkpoints.get(message["name"])
         try:
-            if kept is None:
+            if checkpoint is None:
                 raise OSError("it is not kept")
-            packets.send(kept.sock, words, descriptors)
-            end = time.monotonic() + _ANSWER
-            self._nursery.settimeout(_ANSWER)
-            while not self._on_news(asked=True):
-                self._nursery.settimeout(max(0.001, end - time.monotonic()))
+            packets.send(checkpoint.sock, message, descriptors)
+            deadline = time.monotonic() + _ANNOUNCE_TIMEOUT_S
+            self._announcements.settimeout(_ANNOUNCE_TIMEOUT_S)
+            while not self._on_announcement(expected=True):
+                self._announcements.settimeout(max(0.001, deadline - time.monotonic()))
         except OSError as error:
-            self._say({"failed": f"Checkpoint {words['name']} did not wake: {error}.", "do": words["do"]})
+            self._send({"failed": f"Checkpoint {message['name']} did not wake: {error}.", "do": message["do"]})
         finally:
-            self._nursery.settimeout(None)
+            self._announcements.settimeout(None)
 
-    def _drop(self, name: str) -> None:
-        kept = self._kept.pop(name, None)
-        if kept is not None:
-            kept.sock.close()
-            process_tree.kill(kept.pid)
+    def _drop_checkpoint(self, name: str) -> None:
+        checkpoint = self._checkpoints.pop(name, None)
+        if checkpoint is not None:
+            checkpoint.sock.close()
+            process_tree.kill(checkpoint.pid)
 
-    def _count(self, most: int) -> None:
+    def _limit_processes(self, limit: int) -> None:
         """Cells may have so many processes at once; past that they are a fork bomb, which leaves the keeper hardly a
         moment of the processors: all stand still while it counts and kills."""
-        self._hear()
-        self._most = most
-        if not self._live or process_tree.within() <= most:
-            self._recount = None
+        self._read_announcements()
+        self._max_processes = limit
+        if not self._worker_pid or process_tree.namespace_size() <= limit:
+            self._recount_s = None
             return
-        self._recount = _RECOUNT
-        with process_tree.standing_still():
-            if len(process_tree.descendants(os.getpid(), self._spared())) > most:
-                self._clear(why="processes")
+        self._recount_s = _RECOUNT_INTERVAL_S
+        with process_tree.stopped_namespace():
+            if len(process_tree.descendants(os.getpid(), self._protected())) > limit:
+                self._kill_all(why="processes")
 
-    def _weigh(self) -> None:
-        total, own = memory.held(self._live, {name: kept.pid for name, kept in self._kept.items()})
-        self._say({"weighed": total, "own": own})
+    def _measure(self) -> None:
+        total, own = memory.checkpoint_sizes(
+            self._worker_pid, {name: checkpoint.pid for name, checkpoint in self._checkpoints.items()}
+        )
+        self._send({"measured": total, "own": own})
 
     # What copies announce
 
-    def _on_news(self, *, asked: bool = False) -> bool:
+    def _on_announcement(self, *, expected: bool = False) -> bool:
         """Whether a copy announced itself that was asked for. Cells can find this socket: nothing is believed."""
-        words, descriptors, sender = packets.receive(self._nursery)
+        message, descriptors, sender = packets.receive(self._announcements)
         try:
-            if sender == self._live or process_tree.parent(sender) != os.getpid():
+            if sender == self._worker_pid or process_tree.parent(sender) != os.getpid():
                 return False
-            match words:
-                case {"kept": str(name)} if len(descriptors) == 1:
-                    self._keep(name, sender, descriptors.pop())
-                case {"branched": _} if asked:
+            match message:
+                case {"checkpoint": str(name)} if len(descriptors) == 1:
+                    self._add_checkpoint(name, sender, descriptors.pop())
+                case {"branched": _} if expected:
                     self._branches.add(sender)
                     self._announce("branched", sender)
                     return True
-                case {"writing": _} if asked:
-                    self._writers.add(sender)
+                case {"writing": _} if expected:
+                    self._snapshot_writers.add(sender)
                     self._announce("writing", sender)
                     return True
         finally:
             packets.close(descriptors)
         return False
 
-    def _keep(self, name: str, pid: int, descriptor: int) -> None:
+    def _add_checkpoint(self, name: str, pid: int, descriptor: int) -> None:
         try:
             sock = packets.of_descriptor(descriptor)
         except OSError:
             os.close(descriptor)  # not even a socket
             return
-        if sock.type is not socket.SOCK_SEQPACKET or name in self._kept:
+        if sock.type is not socket.SOCK_SEQPACKET or name in self._checkpoints:
             sock.close()
             return
-        if self._kept:
-            process_tree.oom_score(next(reversed(self._kept.values())).pid, 1000)
-        process_tree.oom_score(pid, 0)
-        self._kept[name] = _Kept(pid, sock)
-        self._recount = _RECOUNT if self._most else None  # what the cell before it has left behind
+        if self._checkpoints:
+            process_tree.set_oom_score(next(reversed(self._checkpoints.values())).pid, 1000)
+        process_tree.set_oom_score(pid, 0)
+        self._checkpoints[name] = _Checkpoint(pid, sock)
+        self._recount_s = (
+            _RECOUNT_INTERVAL_S if self._max_processes else None
+        )  # what the cell before it has left behind
         self._oom_kills = memory.oom_kills()
 
     # Who died
@@ -293,42 +301,42 @@ class Keeper:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
                 if pid == 0:
                     return
-                self._buried(pid, status, usage.ru_maxrss, why)
+                self._on_exit(pid, status, usage.ru_maxrss, why)
 
-    def _buried(self, pid: int, status: int, peak_kb: int, why: str) -> None:
-        if pid == self._live:
-            self._live = 0
-            self._hear()
+    def _on_exit(self, pid: int, status: int, peak_kb: int, why: str) -> None:
+        if pid == self._worker_pid:
+            self._worker_pid = 0
+            self._read_announcements()
             oom = memory.oom_kills() > self._oom_kills
-            self._clear()  # what the cell started and left behind
-            self._say({"died": pid, "status": status, "peak_kb": peak_kb, "oom": oom, "why": why})
-        if pid in self._former:
-            self._former.remove(pid)
-            self._say({"died": pid, "status": status, "peak_kb": peak_kb, "oom": False, "why": ""})
+            self._kill_all()  # what the cell started and left behind
+            self._send({"died": pid, "status": status, "peak_kb": peak_kb, "oom": oom, "why": why})
+        if pid in self._replaced:
+            self._replaced.remove(pid)
+            self._send({"died": pid, "status": status, "peak_kb": peak_kb, "oom": False, "why": ""})
         self._branches.discard(pid)
-        self._writers.discard(pid)
-        for name, kept in list(self._kept.items()):
-            if kept.pid == pid:
-                self._drop(name)
-                self._say({"gone": name})
+        self._snapshot_writers.discard(pid)
+        for name, checkpoint in list(self._checkpoints.items()):
+            if checkpoint.pid == pid:
+                self._drop_checkpoint(name)
+                self._send({"gone": name})
 
-    def _spared(self, everything: bool = False) -> set[int]:
+    def _protected(self, everything: bool = False) -> set[int]:
         if everything:
             return self._branches
-        return self._branches | self._writers | {kept.pid for kept in self._kept.values()}
+        return self._branches | self._snapshot_writers | {checkpoint.pid for checkpoint in self._checkpoints.values()}
 
-    def _clear(self, *, everything: bool = False, why: str = "") -> None:
+    def _kill_all(self, *, everything: bool = False, why: str = "") -> None:
         """Kill the live process and all that cells started; checkpoints too where everything goes."""
-        end = time.monotonic() + _CLEAR
-        while time.monotonic() < end:
-            found = process_tree.descendants(os.getpid(), self._spared(everything))
-            if not found:
+        deadline = time.monotonic() + _KILL_TIMEOUT_S
+        while time.monotonic() < deadline:
+            pids = process_tree.descendants(os.getpid(), self._protected(everything))
+            if not pids:
                 return
-            for pid in found:
+            for pid in pids:
                 process_tree.kill(pid)
             self._wait(why)
             time.sleep(0.0005)
 
-    def _say(self, words: dict[str, Any], descriptors: list[int] | None = None) -> None:
+    def _send(self, message: dict[str, Any], descriptors: list[int] | None = None) -> None:
         with contextlib.suppress(OSError):  # the server is gone: the end of control says so
-            packets.send(self._control, words, descriptors or ())
+            packets.send(self._control, message, descriptors or ())

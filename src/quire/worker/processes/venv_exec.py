@@ -17,53 +17,55 @@ from typing import Any
 
 from quire.wire import packets
 from quire.wire.messages import Enter
-from quire.worker.processes.supervisor import Live
+from quire.worker.processes.supervisor import WorkerStart
 
-WORD = "afresh"
+COMMAND = "venv-exec"
 _MAIN = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "__main__.py")
 
 
-class NotMade(Exception):
+class VenvError(Exception):
     """There is no environment, and it could not be made."""
 
 
-def begin(request: Enter, descriptors: list[int], nursery: socket.socket, keeper: int) -> None:
-    """Be the environment's Python from now on, which enters the same place. Raises NotMade."""
+def exec_venv_python(
+    request: Enter, descriptors: list[int], announce_socket: socket.socket, supervisor_pid: int
+) -> None:
+    """Be the environment's Python from now on, which enters the same place. Raises VenvError."""
     python = os.path.join(request.venv, "bin", "python")
     if not os.path.exists(python):
-        _make(request.venv)
-    beginning = {
+        _create_venv(request.venv)
+    state = {
         "descriptors": descriptors,
-        "nursery": nursery.fileno(),
-        "keeper": keeper,
+        "announce_socket": announce_socket.fileno(),
+        "supervisor_pid": supervisor_pid,
         "enter": asdict(replace(request, sandbox={}, venv="")),
     }
-    for descriptor in (*descriptors, nursery.fileno()):
+    for descriptor in (*descriptors, announce_socket.fileno()):
         os.set_inheritable(descriptor, True)
     try:
-        os.execv(python, [python, "-P", _MAIN, WORD, json.dumps(beginning)])  # noqa: S606 - no shell is wanted
+        os.execv(python, [python, "-P", _MAIN, COMMAND, json.dumps(state)])  # noqa: S606 - no shell is wanted
     except OSError as error:
-        raise NotMade(
+        raise VenvError(
             f"The notebook's environment has no Python that starts ({error}). Remove {request.venv}."
         ) from error
 
 
-def begun(words: str) -> tuple[Live, Enter]:
+def read_start(text: str) -> tuple[WorkerStart, Enter]:
     """In that Python: where it goes on."""
-    said: dict[str, Any] = json.loads(words)
-    for descriptor in (*said["descriptors"], said["nursery"]):
+    state: dict[str, Any] = json.loads(text)
+    for descriptor in (*state["descriptors"], state["announce_socket"]):
         os.set_inheritable(descriptor, False)
-    live = Live(said["descriptors"], packets.of_descriptor(said["nursery"]), said["keeper"])
-    return live, Enter(**said["enter"])
+    start = WorkerStart(state["descriptors"], packets.of_descriptor(state["announce_socket"]), state["supervisor_pid"])
+    return start, Enter(**state["enter"])
 
 
-def _make(folder: str) -> None:
+def _create_venv(folder: str) -> None:
     uv = os.environ.get("UV")
     command = [uv, "venv", "--quiet", "--offline", "--python", sys.executable] if uv else [sys.executable, "-m", "venv"]
     try:
         subprocess.run([*command, folder], check=True, capture_output=True, stdin=subprocess.DEVNULL)
     except subprocess.CalledProcessError as error:
-        words = error.stderr.decode("utf-8", "replace").strip()[-500:]
-        raise NotMade(f"The notebook's environment could not be made ({command[0]}): {words}") from error
+        text = error.stderr.decode("utf-8", "replace").strip()[-500:]
+        raise VenvError(f"The notebook's environment could not be made ({command[0]}): {text}") from error
     except OSError as error:
-        raise NotMade(f"The notebook's environment could not be made: {error}.") from error
+        raise VenvError(f"The notebook's environment could not be made: {error}.") from error

@@ -24,7 +24,7 @@ from typing import Any
 from quire.wire import packets
 from quire.worker import loop as worker_loop
 from quire.worker.processes import process_tree, venv_exec
-from quire.worker.processes.supervisor import Keeper
+from quire.worker.processes.supervisor import Supervisor
 from quire.worker.sandbox import namespaces, probe, root, system
 from quire.worker.shell import import_hooks, ipython_finder, ipython_loader
 from quire.worker.snapshot import surroundings
@@ -38,52 +38,57 @@ _ENVIRONMENT = {  # as ipykernel sets it: no pager waits for a key, and colours 
     "PAGER": "cat",
     "GIT_PAGER": "cat",
 }
-_INLINE = "module://matplotlib_inline.backend_inline"  # where figures are drawn to
-_END = 2.0  # seconds keepers have to end with the server
+_INLINE_BACKEND = "module://matplotlib_inline.backend_inline"  # where figures are drawn to
+_CLOSE_TIMEOUT_S = 2.0  # seconds keepers have to end with the server
 
 
 def main(arguments: list[str]) -> None:
     control = socket.socket(fileno=int(arguments[0]))
     process_tree.die_with_parent(int(arguments[1]))  # while it warms up; later it sees the end of `control`
-    process_tree.adopt_orphans()
+    process_tree.become_subreaper()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal is the server's to handle
-    loaded = warm(arguments[3:], ipython=arguments[2])
-    _give_way()
+    loaded = warm(arguments[3:], ipython_folder=arguments[2])
+    _lower_priority()
     gc.collect()
     gc.freeze()  # without it a collection in a kernel would unshare every page of these objects
     process_tree.outlive_parent()
-    said = {"ready": loaded, "python": sys.version.split()[0], "places": root.interpreter(), "able": probe.able()}
+    ready = {
+        "ready": loaded,
+        "python": sys.version.split()[0],
+        "interpreter_paths": root.interpreter_paths(),
+        "features": probe.probe_features(),
+    }
     with contextlib.suppress(OSError):  # the server is gone: the end of control says so
-        packets.send(control, said)
+        packets.send(control, ready)
     _Zygote(control).serve()
 
 
-def go_on(words: str) -> None:
+def main_in_venv(message: str) -> None:
     """Be a live process that another began, see afresh.py."""
-    begin, enter = venv_exec.begun(words)
-    warm([], ipython=enter.ipython_folder)
-    worker_loop.live(begin, enter)
+    start, enter = venv_exec.read_start(message)
+    warm([], ipython_folder=enter.ipython_folder)
+    worker_loop.run_worker(start, enter)
 
 
-def warm(preload: list[str], *, ipython: str) -> list[str]:
+def warm(preload: list[str], *, ipython_folder: str) -> list[str]:
     """All that a kernel begins with, loaded; which of those could be. `ipython` is a folder that has IPython, for an
     interpreter without it."""
-    ipython_loader.prepare()
-    if ipython_finder.install(ipython):
-        import_hooks.after("matplotlib", _draw_inline)
+    ipython_loader.define_get_ipython()
+    if ipython_finder.install(ipython_folder):
+        import_hooks.after_import("matplotlib", _draw_inline)
     elif importlib.util.find_spec("matplotlib_inline") is not None:
-        os.environ["MPLBACKEND"] = _INLINE
+        os.environ["MPLBACKEND"] = _INLINE_BACKEND
     loaded = [name for name in preload if _preload(name)]
     if "matplotlib" in sys.modules:
-        ipython_loader.draw_early()
-    for ours in ("PYTHONHASHSEED", "JE_ARROW_MALLOC_CONF"):
-        os.environ.pop(ours, None)  # read by now, and not for what cells start
+        ipython_loader.preload_backend()
+    for name in ("PYTHONHASHSEED", "JE_ARROW_MALLOC_CONF"):
+        os.environ.pop(name, None)  # read by now, and not for what cells start
     os.environ.update(_ENVIRONMENT)
     surroundings.begin()  # once for all kernels: each that looked anew would have a copy of what it looked at
     return loaded
 
 
-def _give_way() -> None:
+def _lower_priority() -> None:
     """The server must answer while kernels compute. Where Linux shares processors among sessions, the zygote's session
     has one share for all kernels, as other programs have, and niceness counts within a session only."""
     os.nice(_NICE)
@@ -93,7 +98,7 @@ def _preload(name: str) -> bool:
     try:
         importlib.import_module(name)
         if name == "IPython":
-            ipython_loader.make_early()
+            ipython_loader.preload_shell()
     except Exception:  # not installed, or broken: the cell that imports it will say so
         return False
     return True
@@ -101,95 +106,95 @@ def _preload(name: str) -> bool:
 
 def _draw_inline(matplotlib: ModuleType) -> None:
     """In place of MPLBACKEND, which programs that cells start inherit: they do not find the server's copy."""
-    matplotlib.rcParams["backend"] = _INLINE
+    matplotlib.rcParams["backend"] = _INLINE_BACKEND
 
 
 class _Zygote:
     def __init__(self, control: socket.socket) -> None:
         self._control = control
-        self._keepers: set[int] = set()
-        self._ready = selectors.DefaultSelector()
+        self._supervisors: set[int] = set()
+        self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)  # set_wakeup_fd asks for it
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
 
     def serve(self) -> None:
-        self._ready.register(self._control, selectors.EVENT_READ, self._on_request)
-        self._ready.register(self._wake_read, selectors.EVENT_READ, self._reap)
+        self._selector.register(self._control, selectors.EVENT_READ, self._on_request)
+        self._selector.register(self._wake_read, selectors.EVENT_READ, self._reap)
         while True:
-            for key, _ in self._ready.select():
+            for key, _ in self._selector.select():
                 key.data()
 
     def _on_request(self) -> None:
-        words, descriptors, _ = packets.receive(self._control)
-        if not words:
+        message, descriptors, _ = packets.receive(self._control)
+        if not message:
             self._end()
-        elif "adopt" in words:  # forked from a checkpoint, it becomes our child when its own keeper ends
-            self._keepers.add(words["adopt"])
-        elif "trees" in words:
-            self._copy_trees(words, descriptors)
+        elif "adopt" in message:  # forked from a checkpoint, it becomes our child when its own keeper ends
+            self._supervisors.add(message["adopt"])
+        elif "trees" in message:
+            self._open_trees(message, descriptors)
         else:
-            self._fork(words, descriptors)
+            self._fork(message, descriptors)
 
-    def _fork(self, words: dict[str, Any], descriptors: list[int]) -> None:
+    def _fork(self, message: dict[str, Any], descriptors: list[int]) -> None:
         """A keeper: of namespaces of its own where it is to have them, and then with the descriptor of its user's."""
-        ids: list[int] = []
+        user_namespace: list[int] = []
         try:
-            if words.get("apart"):
-                made = namespaces.fork(own_uid=words["own_uid"])
-                pid = made.pid if made is not None else 0
-                ids = [made.ids] if made is not None else []
+            if message.get("isolated"):
+                process = namespaces.fork_isolated(own_uid=message["own_uid"])
+                pid = process.pid if process is not None else 0
+                user_namespace = [process.user_namespace] if process is not None else []
             else:
                 pid = os.fork()
         except OSError as error:
             packets.close(descriptors)
-            self._answer({"refused": words["id"], "why": str(error)})
+            self._answer({"failed": message["id"], "why": str(error)})
             return
         if pid == 0:
-            self._become_keeper(socket.socket(fileno=descriptors[0]), apart=bool(words.get("apart")))
-        self._keepers.add(pid)
+            self._run_supervisor(socket.socket(fileno=descriptors[0]), isolated=bool(message.get("isolated")))
+        self._supervisors.add(pid)
         packets.close(descriptors)
-        self._answer({"done": words["id"], "pid": pid}, [os.pidfd_open(pid), *ids])
+        self._answer({"done": message["id"], "pid": pid}, [os.pidfd_open(pid), *user_namespace])
 
-    def _copy_trees(self, words: dict[str, Any], descriptors: list[int]) -> None:
+    def _open_trees(self, message: dict[str, Any], descriptors: list[int]) -> None:
         """Folders to be mounted in a kernel's root, where what belongs to this user belongs to the kernel's."""
         trees: list[int] = []
         try:
-            for path, writable in words["trees"]:
+            for path, writable in message["trees"]:
                 trees.append(system.open_tree(path))
                 try:
-                    system.set_attributes(trees[-1], read_only=not writable, ids=descriptors[0])
+                    system.set_attributes(trees[-1], read_only=not writable, user_namespace=descriptors[0])
                 except OSError:
                     if writable:
                         raise
                     system.set_attributes(trees[-1], read_only=True)  # as everybody may read it
-            self._answer({"done": words["id"]}, trees)
+            self._answer({"done": message["id"]}, trees)
         except OSError as error:
             packets.close(trees)
-            self._answer({"refused": words["id"], "why": str(error)})
+            self._answer({"failed": message["id"], "why": str(error)})
         finally:
             packets.close(descriptors)
 
-    def _answer(self, words: dict[str, Any], descriptors: list[int] | None = None) -> None:
+    def _answer(self, message: dict[str, Any], descriptors: list[int] | None = None) -> None:
         with contextlib.suppress(OSError):  # the server is gone: the end of control says so
-            packets.send(self._control, words, descriptors or [])
+            packets.send(self._control, message, descriptors or [])
         packets.close(descriptors or [])
 
-    def _become_keeper(self, control: socket.socket, *, apart: bool) -> None:
+    def _run_supervisor(self, control: socket.socket, *, isolated: bool) -> None:
         code = 1
         try:
             signal.set_wakeup_fd(-1)
-            self._ready.close()
+            self._selector.close()
             self._control.close()
             packets.close([self._wake_read, self._wake_write])
-            if apart:
-                port, door = namespaces.settle()
+            if isolated:
+                port, listener = namespaces.set_up()
                 with contextlib.suppress(OSError):  # the server is gone: the keeper hears so
-                    packets.send(control, {"door": port}, [door.fileno()])
-                door.close()
-            live = Keeper(control).serve()
+                    packets.send(control, {"proxy_port": port}, [listener.fileno()])
+                listener.close()
+            start = Supervisor(control).serve()
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            worker_loop.live(live)
+            worker_loop.run_worker(start)
             code = 0
         except BaseException as error:  # nothing may return into the zygote's loop
             with contextlib.suppress(BaseException):
@@ -202,16 +207,16 @@ class _Zygote:
             os.read(self._wake_read, 4096)
         with contextlib.suppress(ChildProcessError):
             while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:
-                self._keepers.discard(pid)
-        for pid in process_tree.descendants(os.getpid(), self._keepers):
+                self._supervisors.discard(pid)
+        for pid in process_tree.descendants(os.getpid(), self._supervisors):
             process_tree.kill(pid)
 
     def _end(self) -> None:
         """Keepers see the server's end themselves; wait for them, then end those that did not."""
-        end = time.monotonic() + _END
-        while process_tree.children(os.getpid()) and time.monotonic() < end:
+        deadline = time.monotonic() + _CLOSE_TIMEOUT_S
+        while process_tree.children(os.getpid()) and time.monotonic() < deadline:
             self._reap()
             time.sleep(0.01)
-        self._keepers.clear()
+        self._supervisors.clear()
         self._reap()
         os._exit(0)

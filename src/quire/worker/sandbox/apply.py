@@ -68,5 +68,5 @@ def _landlock(rules: dict[str, Any], *, own_root: bool) -> None:
         return
     _temporary(writable[-1])
     granted = [path for path, _, _ in rules["granted"]]
-    readable = [*root.SYSTEM, *root.interpreter(), *granted, *(f"/etc/{name}" for name in root.ETC), "/proc"]
+    readable = [*root.SYSTEM, *root.interpreter_paths(), *granted, *(f"/etc/{name}" for name in root.ETC), "/proc"]
     landlock.restrict(readable, [*writable, "/dev/null", "/dev/zero", "/dev/full", "/dev/pts"], rules["landlock"])

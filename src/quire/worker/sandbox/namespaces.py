@@ -24,98 +24,98 @@ _BACKLOG = 64
 
 
 @dataclass(frozen=True)
-class Apart:
+class IsolatedProcess:
     """What the one who forked it has."""
 
     pid: int
-    ids: int  # descriptor of its user namespace
+    user_namespace: int  # descriptor of its user namespace
 
 
-def fork(*, own_uid: bool) -> Apart | None:
+def fork_isolated(*, own_uid: bool) -> IsolatedProcess | None:
     """Fork a process apart; None in it. With `own_uid`, for root, it is a user that nobody else is. Raises OSError."""
     uid, gid = os.getuid(), os.getgid()
-    mapped, let_go = os.pipe2(os.O_CLOEXEC)
+    mapped_read, mapped_write = os.pipe2(os.O_CLOEXEC)
     pid = process_tree.fork_into(system.NEWUSER | _INNER)
     if pid == 0:
-        os.close(let_go)
-        if not os.read(mapped, 1):
+        os.close(mapped_write)
+        if not os.read(mapped_read, 1):
             os._exit(1)
-        os.close(mapped)
+        os.close(mapped_read)
         if own_uid:
             os.setgroups([])
             os.setresgid(gid, gid, gid)
             os.setresuid(uid, uid, uid)
         return None
-    os.close(mapped)
+    os.close(mapped_read)
     try:
-        return _fork_twice(own_uid) if pid is None else _made(pid, let_go, own_uid)
+        return _fork_twice(own_uid) if pid is None else _map_and_release(pid, mapped_write, own_uid)
     finally:
-        os.close(let_go)
+        os.close(mapped_write)
 
 
-def _made(pid: int, let_go: int, own_uid: bool) -> Apart:
-    ids = -1
+def _map_and_release(pid: int, mapped_write: int, own_uid: bool) -> IsolatedProcess:
+    user_namespace = -1
     try:
-        ids = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+        user_namespace = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
         _map_ids(pid, _FIRST_UID + pid if own_uid else None)
     except BaseException:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-        if ids >= 0:
-            os.close(ids)
+        if user_namespace >= 0:
+            os.close(user_namespace)
         raise
-    os.write(let_go, b"1")
-    return Apart(pid, ids)
+    os.write(mapped_write, b"1")
+    return IsolatedProcess(pid, user_namespace)
 
 
-def _fork_twice(own_uid: bool) -> Apart | None:
-    told, tell = os.pipe2(os.O_CLOEXEC)
-    mapped, let_go = os.pipe2(os.O_CLOEXEC)
-    between = os.fork()
-    if between == 0:
-        os.close(told)
-        os.close(let_go)
-        if _between(tell, mapped, own_uid):
-            os.close(tell)
-            os.close(mapped)
+def _fork_twice(own_uid: bool) -> IsolatedProcess | None:
+    result_read, result_write = os.pipe2(os.O_CLOEXEC)
+    mapped_read, mapped_write = os.pipe2(os.O_CLOEXEC)
+    intermediate = os.fork()
+    if intermediate == 0:
+        os.close(result_read)
+        os.close(mapped_write)
+        if _run_intermediate(result_write, mapped_read, own_uid):
+            os.close(result_write)
+            os.close(mapped_read)
             return None
         os._exit(0)
-    os.close(tell)
-    os.close(mapped)
-    ids = -1
+    os.close(result_write)
+    os.close(mapped_read)
+    user_namespace = -1
     try:
-        _expect(os.read(told, 200), "user")
-        ids = os.open(f"/proc/{between}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
-        _map_ids(between, _FIRST_UID + between if own_uid else None)
-        os.write(let_go, b"1")
-        pid = int(_expect(os.read(told, 200), "pid"))
+        _expect(os.read(result_read, 200), "user")
+        user_namespace = os.open(f"/proc/{intermediate}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+        _map_ids(intermediate, _FIRST_UID + intermediate if own_uid else None)
+        os.write(mapped_write, b"1")
+        pid = int(_expect(os.read(result_read, 200), "pid"))
     except BaseException:
-        if ids >= 0:
-            os.close(ids)
+        if user_namespace >= 0:
+            os.close(user_namespace)
         raise
     finally:
-        os.close(told)
-        os.close(let_go)
-        os.waitpid(between, 0)  # its child is ours when it is gone
-    return Apart(pid, ids)
+        os.close(result_read)
+        os.close(mapped_write)
+        os.waitpid(intermediate, 0)  # its child is ours when it is gone
+    return IsolatedProcess(pid, user_namespace)
 
 
-def _expect(said: bytes, what: str) -> str:
-    word, _, rest = said.decode("utf-8", "replace").partition(" ")
-    if word != what:
-        raise OSError(rest or "a process apart could not be made")
-    return rest
+def _expect(answer: bytes, expected: str) -> str:
+    key, _, value = answer.decode("utf-8", "replace").partition(" ")
+    if key != expected:
+        raise OSError(value or "a process apart could not be made")
+    return value
 
 
-def _between(tell: int, mapped: int, own_uid: bool) -> bool:
+def _run_intermediate(result_write: int, mapped_read: int, own_uid: bool) -> bool:
     """True in the process apart."""
     uid, gid = os.getuid(), os.getgid()
     try:
         if own_uid:
             os.setgroups([])
         _own_namespace()
-        os.write(tell, b"user")
-        if not os.read(mapped, 1):
+        os.write(result_write, b"user")
+        if not os.read(mapped_read, 1):
             return False
         if own_uid:
             os.setresgid(gid, gid, gid)
@@ -123,11 +123,11 @@ def _between(tell: int, mapped: int, own_uid: bool) -> bool:
         system.unshare(_INNER)
         pid = os.fork()
     except OSError as error:
-        os.write(tell, f"failed {error}".encode()[:200])
+        os.write(result_write, f"failed {error}".encode()[:200])
         return False
     if pid == 0:
         return True
-    os.write(tell, f"pid {pid}".encode())
+    os.write(result_write, f"pid {pid}".encode())
     return False
 
 
@@ -146,8 +146,8 @@ def _map_ids(pid: int, host: int | None) -> None:
     """Inside it is who it was; outside it is that user too, or `host`."""
     if host is None:  # which the system asks of whoever may not map others
         _write(f"/proc/{pid}/setgroups", "deny")
-    for name, own in (("gid_map", os.getgid()), ("uid_map", os.getuid())):
-        _write(f"/proc/{pid}/{name}", f"{own} {own if host is None else host} 1")
+    for name, inside in (("gid_map", os.getgid()), ("uid_map", os.getuid())):
+        _write(f"/proc/{pid}/{name}", f"{inside} {inside if host is None else host} 1")
 
 
 def _write(path: str, text: str) -> None:
@@ -155,14 +155,14 @@ def _write(path: str, text: str) -> None:
         file.write(text)
 
 
-def settle() -> tuple[int, socket.socket]:
+def set_up() -> tuple[int, socket.socket]:
     """The first process's own view of itself: its processes, and a loopback of its own with one door to the server,
     which listens there for what code asks of the network; its port and the door."""
     system.mount("none", "/", None, system.RECURSIVE | system.PRIVATE)
     system.mount("proc", "/proc", "proc", system.NOSUID | system.NODEV | system.NOEXEC)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         fcntl.ioctl(sock, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _UP))
-    door = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
-    door.bind(("127.0.0.1", 0))
-    door.listen(_BACKLOG)
-    return door.getsockname()[1], door
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(_BACKLOG)
+    return listener.getsockname()[1], listener

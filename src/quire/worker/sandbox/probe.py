@@ -12,27 +12,29 @@ from quire.os_sandbox import landlock, seccomp
 from quire.worker.sandbox import namespaces, root, system
 
 
-def able() -> dict[str, Any]:
+def probe_features() -> dict[str, Any]:
     """For namespaces, own uids and seccomp "" or why they cannot be had; of Landlock the version, 0 for none."""
-    apart = _tried(lambda: _apart(own_uid=False))
-    filters = seccomp.available()
+    namespace_problem = _problem_of(lambda: _try_isolated(own_uid=False))
+    filters = seccomp.unavailable_reason()
     if not filters:
-        seccomp.program(platform.machine(), internet=not apart)  # made once, for all that are forked from here
+        seccomp.program(
+            platform.machine(), internet=not namespace_problem
+        )  # made once, for all that are forked from here
     return {
-        "namespaces": apart,
-        "uid": apart or _own_uid(),
+        "namespaces": namespace_problem,
+        "uid": namespace_problem or _own_uid_problem(),
         "landlock": landlock.abi(),
         "seccomp": filters,
     }
 
 
-def _own_uid() -> str:
+def _own_uid_problem() -> str:
     if os.getuid() != 0:
         return "only root can give kernels user ids of their own"
-    return _tried(lambda: _apart(own_uid=True)) or _tried(_ids)
+    return _problem_of(lambda: _try_isolated(own_uid=True)) or _problem_of(_try_id_mapping)
 
 
-def _tried(step: Callable[[], None]) -> str:
+def _problem_of(step: Callable[[], None]) -> str:
     try:
         step()
     except OSError as error:
@@ -40,42 +42,42 @@ def _tried(step: Callable[[], None]) -> str:
     return ""
 
 
-def _apart(*, own_uid: bool) -> None:
+def _try_isolated(*, own_uid: bool) -> None:
     """A process apart that sees itself and enters a root of its own."""
-    told, tell = os.pipe2(os.O_CLOEXEC)
+    result_read, result_write = os.pipe2(os.O_CLOEXEC)
     try:
-        made = namespaces.fork(own_uid=own_uid)
-        if made is None:
-            _try_root(tell)
+        process = namespaces.fork_isolated(own_uid=own_uid)
+        if process is None:
+            _try_root(result_write)
             return
-        os.close(tell)
-        tell = -1
-        os.close(made.ids)
-        os.waitpid(made.pid, 0)
-        said = os.read(told, 500).decode("utf-8", "replace")
-        if said != "fine":
-            raise OSError(said or "a process in namespaces of its own died")
+        os.close(result_write)
+        result_write = -1
+        os.close(process.user_namespace)
+        os.waitpid(process.pid, 0)
+        answer = os.read(result_read, 500).decode("utf-8", "replace")
+        if answer != "fine":
+            raise OSError(answer or "a process in namespaces of its own died")
     finally:
-        os.close(told)
-        if tell >= 0:
-            os.close(tell)
+        os.close(result_read)
+        if result_write >= 0:
+            os.close(result_write)
 
 
-def _try_root(tell: int) -> None:
+def _try_root(result_write: int) -> None:
     try:
-        namespaces.settle()
+        namespaces.set_up()
         root.enter(root.Root(granted=[], home="/", private_bytes=1 << 20))
-        os.write(tell, b"fine")
+        os.write(result_write, b"fine")
     except OSError as error:
-        os.write(tell, str(error).encode()[:500])
+        os.write(result_write, str(error).encode()[:500])
     finally:
         os._exit(0)
 
 
-def _ids() -> None:
+def _try_id_mapping() -> None:
     """Whether files of this user can be seen as another's."""
-    made = namespaces.fork(own_uid=True)
-    if made is None:
+    process = namespaces.fork_isolated(own_uid=True)
+    if process is None:
         os._exit(0)
     try:
         folder = tempfile.mkdtemp()
@@ -84,9 +86,9 @@ def _ids() -> None:
         finally:
             os.rmdir(folder)  # soon: this process is killed if the server ends while it warms up
         try:
-            system.set_attributes(tree, read_only=False, ids=made.ids)
+            system.set_attributes(tree, read_only=False, user_namespace=process.user_namespace)
         finally:
             os.close(tree)
     finally:
-        os.close(made.ids)
-        os.waitpid(made.pid, 0)
+        os.close(process.user_namespace)
+        os.waitpid(process.pid, 0)

@@ -19,8 +19,8 @@ ETC = (  # of /etc, what programs need to run; no names of users, no keys
 )
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}
-_STAGE = "/tmp"  # where the new root is put together; what was there is not seen from here any more
-_PLAIN = system.NOSUID | system.NODEV
+_STAGING = "/tmp"  # where the new root is put together; what was there is not seen from here any more
+_MOUNT_FLAGS = system.NOSUID | system.NODEV
 # only processes that this one may trace are listed: /proc/1/mountinfo of the keeper names all mounts of the machine
 _OWN_PROCESSES = "hidepid=4"
 
@@ -41,7 +41,7 @@ class Root:
     private_bytes: int  # that /tmp, /dev/shm and the home folder may hold each; 0 is no limit
 
 
-def interpreter() -> list[str]:
+def interpreter_paths() -> list[str]:
     """Where this Python and what it can import lie."""
     found = [sys.prefix, sys.base_prefix, sys.exec_prefix, *sys.path, *site.getsitepackages()]
     found += [os.path.abspath(os.path.join(__file__, "../../.."))]  # the worker's own program: worker, wire and walls
@@ -57,18 +57,18 @@ def enter(root: Root) -> None:
     system.unshare(system.NEWNS)
     trees = _copies(root)
     options = "mode=755,size=16m"
-    system.mount("quire", _STAGE, "tmpfs", _PLAIN, options)
-    os.chdir(_STAGE)
+    system.mount("quire", _STAGING, "tmpfs", _MOUNT_FLAGS, options)
+    os.chdir(_STAGING)
     for path, target in links().items():
-        os.symlink(target, _STAGE + path)
-    places = [*trees, *((path, -1) for path in ("/proc", "/dev/pts", *_private(root)))]
-    for path, tree in sorted(places, key=lambda place: place[0]):
-        _place(path, tree, root.private_bytes)
-    _about(root)
+        os.symlink(target, _STAGING + path)
+    mounts = [*trees, *((path, -1) for path in ("/proc", "/dev/pts", *_private(root)))]
+    for path, tree in sorted(mounts, key=lambda place: place[0]):
+        _mount(path, tree, root.private_bytes)
+    _write_system_files(root)
     system.pivot_root(".", ".")
     system.unmount(".")
     os.chdir("/")
-    system.mount("none", "/", None, system.REMOUNT | system.BIND | system.READ_ONLY | _PLAIN)
+    system.mount("none", "/", None, system.REMOUNT | system.BIND | system.READ_ONLY | _MOUNT_FLAGS)
 
 
 def _private(root: Root) -> list[str]:
@@ -116,8 +116,8 @@ def links() -> dict[str, str]:
     return {path: os.readlink(path) for path in SYSTEM if os.path.islink(path)}
 
 
-def _place(path: str, tree: int, most: int) -> None:
-    target = _STAGE + path
+def _mount(path: str, tree: int, max_bytes: int) -> None:
+    target = _STAGING + path
     if tree >= 0 and not stat.S_ISDIR(os.fstat(tree).st_mode):
         os.makedirs(os.path.dirname(target), exist_ok=True)
         open(target, "a").close()
@@ -127,25 +127,25 @@ def _place(path: str, tree: int, most: int) -> None:
         system.attach(tree, target)
         os.close(tree)
     elif path == "/proc":
-        system.mount("proc", target, "proc", _PLAIN | system.NOEXEC, _OWN_PROCESSES)
+        system.mount("proc", target, "proc", _MOUNT_FLAGS | system.NOEXEC, _OWN_PROCESSES)
     elif path == "/dev/pts":
         system.mount("devpts", target, "devpts", system.NOSUID | system.NOEXEC, "newinstance,ptmxmode=0666,mode=620")
     else:
-        size = f",size={most}" if most else ""
+        size = f",size={max_bytes}" if max_bytes else ""
         mode = "700" if path not in ("/tmp", "/dev/shm") else "1777"
-        system.mount("quire", target, "tmpfs", _PLAIN, f"mode={mode}{size}")
+        system.mount("quire", target, "tmpfs", _MOUNT_FLAGS, f"mode={mode}{size}")
 
 
-def _about(root: Root) -> None:
+def _write_system_files(root: Root) -> None:
     """The few words that programs look for in /etc and /dev."""
     for name, target in _LINKS.items():
-        os.symlink(target, f"{_STAGE}/dev/{name}")
-    os.makedirs(f"{_STAGE}/etc", exist_ok=True)
+        os.symlink(target, f"{_STAGING}/dev/{name}")
+    os.makedirs(f"{_STAGING}/etc", exist_ok=True)
     uid, gid = os.getuid(), os.getgid()
     _write("passwd", f"quire:x:{uid}:{gid}:quire:{root.home}:/bin/sh\n")
     _write("group", f"quire:x:{gid}:\n")
 
 
 def _write(name: str, text: str) -> None:
-    with open(f"{_STAGE}/etc/{name}", "w") as file:
+    with open(f"{_STAGING}/etc/{name}", "w") as file:
         file.write(text)

@@ -50,13 +50,13 @@ def open_tree(path: str) -> int:
     return _done(_libc.syscall(_OPEN_TREE, _HERE, os.fsencode(path), flags), f"open_tree {path}")
 
 
-def set_attributes(tree: int, *, read_only: bool, ids: int = -1) -> None:
+def set_attributes(tree: int, *, read_only: bool, user_namespace: int = -1) -> None:
     """No program of it gets another's rights, no device of it is one; `ids` is a user namespace, in which what is
     this user's belongs to that one's."""
     bits = _ATTRIBUTES["no setuid"] | _ATTRIBUTES["no devices"]
     bits |= _ATTRIBUTES["read only"] if read_only else 0
-    bits |= _ATTRIBUTES["ids"] if ids >= 0 else 0
-    wanted = (ctypes.c_uint64 * 4)(bits, 0, 0, max(ids, 0))  # set, clear, propagation, user namespace
+    bits |= _ATTRIBUTES["ids"] if user_namespace >= 0 else 0
+    wanted = (ctypes.c_uint64 * 4)(bits, 0, 0, max(user_namespace, 0))  # set, clear, propagation, user namespace
     size = ctypes.sizeof(wanted)
     _done(_libc.syscall(_MOUNT_SETATTR, tree, b"", _EMPTY_PATH | _RECURSIVE, wanted, size), "mount_setattr")
 

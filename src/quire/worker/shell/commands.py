@@ -24,25 +24,27 @@ from quire.worker.environment import packages
 from quire.worker.shell import programs
 
 _ENVIRONMENT = {"PAGER": "cat", "GIT_PAGER": "cat", "TERM": "xterm-color"}
-_SIZE = struct.pack("HHHH", 24, 80, 0, 0)
-_INTERRUPT_SECONDS = 2.0
-_PYTHON = r"""(?P<quote>["']?)(?:[^\s"'|&;()]*/)?python[\d.]*(?P=quote)"""
+_TERMINAL_SIZE = struct.pack("HHHH", 24, 80, 0, 0)
+_INTERRUPT_TIMEOUT_S = 2.0
+_PYTHON_PATTERN = r"""(?P<quote>["']?)(?:[^\s"'|&;()]*/)?python[\d.]*(?P=quote)"""
 _PIP_COMMAND = os.path.join(os.path.dirname(os.path.abspath(packages.__file__)), "pip_command.py")
-_PIP = re.compile(rf"(?P<before>^\s*|[|&;(]\s*)(?:(?P<uv>uv(?=\s+pip\s))|pip3?|{_PYTHON}\s+-m\s+pip)(?=\s|$)")
+_PIP_PATTERN = re.compile(
+    rf"(?P<before>^\s*|[|&;(]\s*)(?:(?P<uv>uv(?=\s+pip\s))|pip3?|{_PYTHON_PATTERN}\s+-m\s+pip)(?=\s|$)"
+)
 
 
 def system(command: str, *, terminal: bool = True) -> int:
     """Run it by the shell and print what it says; its exit code, -n where signal n ended it."""
-    text = codecs.getincrementaldecoder("utf-8")("replace")
-    held = ""  # a "\r" whose "\n" may come with the next bytes
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    pending = ""  # a "\r" whose "\n" may come with the next bytes
 
     def relay(data: bytes, last: bool = False) -> None:
-        nonlocal held
-        words = held + text.decode(data, last)
-        held = "\r" if words.endswith("\r") and not last else ""
-        words = words[: len(words) - len(held)].replace("\r\n", "\n")
-        if words:
-            sys.stdout.write(words)
+        nonlocal pending
+        text = pending + decoder.decode(data, last)
+        pending = "\r" if text.endswith("\r") and not last else ""
+        text = text[: len(text) - len(pending)].replace("\r\n", "\n")
+        if text:
+            sys.stdout.write(text)
             sys.stdout.flush()
 
     sys.stdout.flush()
@@ -59,38 +61,38 @@ def getoutput(command: str) -> list[str]:
 
 
 def _run(command: str, sink: Callable[[bytes], object], *, terminal: bool) -> int:
-    pip = _Pip() if _PIP.search(command) is not None else None
+    pip_functions = _PipFunctions() if _PIP_PATTERN.search(command) is not None else None
     try:
-        shown = pip.command(command) if pip is not None else command
+        script = pip_functions.command(command) if pip_functions is not None else command
         environment = {**os.environ, **_ENVIRONMENT}
-        if pip is not None and "index-url" in command:
-            environment = packages.without_limits(environment)
-        return _run_shell(shown, sink, terminal, environment)
+        if pip_functions is not None and "index-url" in command:
+            environment = packages.without_fail_fast(environment)
+        return _run_shell(script, sink, terminal, environment)
     finally:
-        if pip is not None:
-            sys.stderr.write(pip.close())
+        if pip_functions is not None:
+            sys.stderr.write(pip_functions.close())
 
 
 def _run_shell(command: str, sink: Callable[[bytes], object], terminal: bool, environment: dict[str, str]) -> int:
-    ours, theirs = _ends(terminal)
+    read_end, write_end = _open_output(terminal)
     try:
         process = programs.start(
             [_shell(), "-c", command],
             _stop,
             stdin=subprocess.DEVNULL,
-            stdout=theirs,
-            stderr=theirs,
+            stdout=write_end,
+            stderr=write_end,
             env=environment,
         )
     except BaseException:
-        os.close(ours)
+        os.close(read_end)
         raise
     finally:
-        os.close(theirs)
+        os.close(write_end)
     try:
-        return _follow(process, ours, sink)
+        return _follow(process, read_end, sink)
     finally:
-        os.close(ours)
+        os.close(read_end)
 
 
 def _shell() -> str:
@@ -98,19 +100,19 @@ def _shell() -> str:
     return shutil.which(os.environ.get("SHELL", "sh")) or "/bin/sh"
 
 
-def _ends(terminal: bool) -> tuple[int, int]:
+def _open_output(terminal: bool) -> tuple[int, int]:
     """What we read and what the command writes to."""
     if terminal:
         with contextlib.suppress(OSError):  # a sandbox may have no terminals to give
-            ours, theirs = os.openpty()
-            fcntl.ioctl(theirs, termios.TIOCSWINSZ, _SIZE)
-            return ours, theirs
+            read_end, write_end = os.openpty()
+            fcntl.ioctl(write_end, termios.TIOCSWINSZ, _TERMINAL_SIZE)
+            return read_end, write_end
     return os.pipe()
 
 
-def _follow(process: subprocess.Popen[bytes], end: int, sink: Callable[[bytes], object]) -> int:
+def _follow(process: subprocess.Popen[bytes], read_end: int, sink: Callable[[bytes], object]) -> int:
     try:
-        while _pass_on(process, end, sink):
+        while _relay_once(process, read_end, sink):
             pass
         return process.wait()
     except BaseException:
@@ -118,13 +120,13 @@ def _follow(process: subprocess.Popen[bytes], end: int, sink: Callable[[bytes], 
         raise
 
 
-def _pass_on(process: subprocess.Popen[bytes], end: int, sink: Callable[[bytes], object]) -> bool:
+def _relay_once(process: subprocess.Popen[bytes], read_end: int, sink: Callable[[bytes], object]) -> bool:
     """Relay what there is; False when all is said, though a child in the background may hold the other end."""
-    over = process.poll() is not None  # asked first: what it wrote before its end is there to read by then
-    if not select.select([end], [], [], 0 if over else 0.05)[0]:
-        return not over
+    has_ended = process.poll() is not None  # asked first: what it wrote before its end is there to read by then
+    if not select.select([read_end], [], [], 0 if has_ended else 0.05)[0]:
+        return not has_ended
     try:
-        data = os.read(end, 1 << 16)
+        data = os.read(read_end, 1 << 16)
     except OSError:  # how a terminal says that nobody holds its other end
         return False
     if data:
@@ -136,7 +138,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     """Interrupt the command, and kill what does not heed it."""
     _signal(process, signal.SIGINT)
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(_INTERRUPT_SECONDS)
+        process.wait(_INTERRUPT_TIMEOUT_S)
     _signal(process, signal.SIGKILL)
     process.wait()
 
@@ -146,7 +148,7 @@ def _signal(process: subprocess.Popen[bytes], number: int) -> None:
         os.killpg(process.pid, number)
 
 
-class _Pip:
+class _PipFunctions:
     """`pip` in a command is the kernel's own: what it installs can be imported here. A failed change is remarked on."""
 
     def __init__(self) -> None:
@@ -154,9 +156,9 @@ class _Pip:
         os.close(handle)
 
     def command(self, command: str) -> str:
-        words = shlex.join([sys.executable, "-P", _PIP_COMMAND, packages.folder, self._failures])
-        functions = "".join(f'{name}() {{ {words} {name} "$@"; }}; ' for name in ("pip", "uv"))
-        return functions + _PIP.sub(lambda found: found["before"] + (found["uv"] or "pip"), command)
+        program = shlex.join([sys.executable, "-P", _PIP_COMMAND, packages.folder, self._failures])
+        functions = "".join(f'{name}() {{ {program} {name} "$@"; }}; ' for name in ("pip", "uv"))
+        return functions + _PIP_PATTERN.sub(lambda found: found["before"] + (found["uv"] or "pip"), command)
 
     def close(self) -> str:
         """What is to be said of changes that failed."""
@@ -164,9 +166,9 @@ class _Pip:
         user = site.getusersitepackages() if site.ENABLE_USER_SITE else ""
         if os.path.isdir(user) and user not in sys.path:  # there was no such folder when Python started
             site.addsitedir(user)
-        failed = ""
+        failures = ""
         with contextlib.suppress(OSError):  # the command removed it
             with open(self._failures, encoding="utf-8", errors="replace") as file:
-                failed = "".join(f"[quire] {line}" for line in file)
+                failures = "".join(f"[quire] {line}" for line in file)
             os.unlink(self._failures)
-        return failed
+        return failures

@@ -10,47 +10,47 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 
 
-def after(name: str, do: Callable[[ModuleType], None]) -> None:
+def after_import(name: str, callback: Callable[[ModuleType], None]) -> None:
     """Call `do` with the module once it is there; at once where it is."""
     if name in sys.modules:
-        do(sys.modules[name])
+        callback(sys.modules[name])
     else:
-        sys.meta_path.insert(0, _Finder(name, do))
+        sys.meta_path.insert(0, _Finder(name, callback))
 
 
 class _Finder(importlib.abc.MetaPathFinder):
     """Stands before the others for one module, and steps aside to let them find it."""
 
-    def __init__(self, name: str, do: Callable[[ModuleType], None]) -> None:
+    def __init__(self, name: str, callback: Callable[[ModuleType], None]) -> None:
         self._name = name
-        self._do = do
-        self._aside = False
+        self._callback = callback
+        self._is_searching = False
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if name != self._name or self._aside:
+        if name != self._name or self._is_searching:
             return None
-        self._aside = True
+        self._is_searching = True
         try:
             spec = importlib.util.find_spec(name)
         finally:
-            self._aside = False
+            self._is_searching = False
         if spec is None or spec.loader is None:
             return None
-        spec.loader = _Loader(spec.loader, self._after)
+        spec.loader = _Loader(spec.loader, self._on_loaded)
         return spec
 
-    def _after(self, module: ModuleType) -> None:
+    def _on_loaded(self, module: ModuleType) -> None:
         if self in sys.meta_path:
             sys.meta_path.remove(self)
-            self._do(module)
+            self._callback(module)
 
 
 class _Loader(importlib.abc.Loader):
-    def __init__(self, loader: importlib.abc.Loader, after: Callable[[ModuleType], None]) -> None:
+    def __init__(self, loader: importlib.abc.Loader, on_loaded: Callable[[ModuleType], None]) -> None:
         self._loader = loader
-        self._after = after
+        self._on_loaded = on_loaded
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
         return self._loader.create_module(spec)
@@ -59,4 +59,4 @@ class _Loader(importlib.abc.Loader):
         if module.__spec__ is not None:
             module.__spec__.loader = module.__loader__ = self._loader  # as if nobody had stood before
         self._loader.exec_module(module)
-        self._after(module)
+        self._on_loaded(module)

@@ -16,99 +16,99 @@ from quire.worker.execution.history import History
 from quire.worker.output.display import Display
 from quire.worker.shell import import_hooks
 
-_early: list[Any] = []  # made ahead of all kernels
+_preloaded: list[Any] = []  # made ahead of all kernels
 
 
-class NoShell(ImportError):
+class IPythonNotAvailable(ImportError):
     """There is no IPython that this interpreter can load."""
 
 
-NoShell.__module__ = "builtins"  # in tracebacks, without where it is from
+IPythonNotAvailable.__module__ = "builtins"  # in tracebacks, without where it is from
 
 
-def prepare() -> None:
+def define_get_ipython() -> None:
     """In the zygote, before anything else: pandas asks once, when it is imported, whether it is in a notebook."""
     builtins.get_ipython = lambda: types.SimpleNamespace(kernel=True)  # type: ignore[attr-defined]
 
 
-def _ours(name: str) -> Any:
+def _import_worker_module(name: str) -> Any:
     """A module of the worker's, loaded late: the package it is in is not on any path, see __main__."""
-    house, there = types.ModuleType("quire"), sys.modules.get("quire")
-    house.__path__ = [os.path.dirname(os.path.dirname(os.path.dirname(__file__)))]
-    sys.modules["quire"] = house
+    package, previous = types.ModuleType("quire"), sys.modules.get("quire")
+    package.__path__ = [os.path.dirname(os.path.dirname(os.path.dirname(__file__)))]
+    sys.modules["quire"] = package
     try:
         return importlib.import_module(name)
     finally:
         del sys.modules["quire"]
-        if there is not None:
-            sys.modules["quire"] = there
+        if previous is not None:
+            sys.modules["quire"] = previous
 
 
-def make_early() -> None:
+def preload_shell() -> None:
     """In the zygote, once IPython is loaded: each kernel then begins with a shell."""
-    if "IPython" in sys.modules and not _early:
-        _early.append(_ours("quire.worker.ipython.shell").make())
-        _ours("quire.worker.ipython.widgets")
-        builtins.get_ipython = _early[0].get_ipython  # type: ignore[attr-defined]
+    if "IPython" in sys.modules and not _preloaded:
+        _preloaded.append(_import_worker_module("quire.worker.ipython.shell").create_shell())
+        _import_worker_module("quire.worker.ipython.widgets")
+        builtins.get_ipython = _preloaded[0].get_ipython  # type: ignore[attr-defined]
 
 
-def draw_early() -> None:
+def preload_backend() -> None:
     """In the zygote, once matplotlib is loaded: its backend for notebooks, which sets up the shell too."""
-    if _early and importlib.util.find_spec("matplotlib_inline") is not None:
+    if _preloaded and importlib.util.find_spec("matplotlib_inline") is not None:
         importlib.import_module("matplotlib_inline.backend_inline")
 
 
-class Shells:
+class IPythonLoader:
     """One for a kernel; `set_up` is told of the shell when there is one."""
 
     def __init__(
-        self, module: types.ModuleType, display: Display, history: History, set_up: Callable[[Any], None]
+        self, module: types.ModuleType, display: Display, history: History, configure_shell: Callable[[Any], None]
     ) -> None:
         self._module = module
         self._display = display
         self._history = history
-        self._set_up = set_up
-        self._get: Callable[[], Any] = self.get
-        self.name()
-        self.made: Any = None
-        if _early:
-            self._attach(_early[0])
+        self._configure_shell = configure_shell
+        self._get_ipython: Callable[[], Any] = self.load
+        self.bind_names()
+        self.shell: Any = None
+        if _preloaded:
+            self._attach(_preloaded[0])
         else:
-            import_hooks.after("IPython", lambda found: self._make())
+            import_hooks.after_import("IPython", lambda module: self._create())
 
-    def get(self) -> Any:
-        """What get_ipython() says. Raises NoShell."""
-        if self.made is None:
+    def load(self) -> Any:
+        """What get_ipython() says. Raises IPythonNotAvailable."""
+        if self.shell is None:
             try:
                 importlib.import_module("IPython")  # which makes the shell, see above
-                self._make()
+                self._create()
             except Exception as error:
-                raise NoShell(
+                raise IPythonNotAvailable(
                     f"IPython could not be loaded ({type(error).__name__}: {error}). Magics, !commands and display "
                     f"need it. Install it for this notebook's Python: {sys.executable} -m pip install ipython"
                 ) from None
-        return self.made
+        return self.shell
 
-    def get_if_possible(self) -> Any:
+    def load_if_possible(self) -> Any:
         """The same; None where there is none."""
-        with contextlib.suppress(NoShell):
-            return self.get()
+        with contextlib.suppress(IPythonNotAvailable):
+            return self.load()
 
-    def _make(self) -> None:
-        if self.made is None:
-            self._attach(_ours("quire.worker.ipython.shell").make())
+    def _create(self) -> None:
+        if self.shell is None:
+            self._attach(_import_worker_module("quire.worker.ipython.shell").create_shell())
 
     def _attach(self, shell: Any) -> None:
-        self.made = shell
-        self._get = shell.get_ipython
+        self.shell = shell
+        self._get_ipython = shell.get_ipython
         self._module.__dict__.pop("get_ipython", None)
-        self.name()
+        self.bind_names()
         shell.attach(self._module, self._display, self._history)
-        _ours("quire.worker.ipython.widgets").begin(self._display)
-        self._set_up(shell)
+        _import_worker_module("quire.worker.ipython.widgets").install(self._display)
+        self._configure_shell(shell)
 
-    def name(self) -> None:
+    def bind_names(self) -> None:
         """What cells call it by is there, unless the name is theirs by now."""
-        builtins.get_ipython = self._get  # type: ignore[attr-defined]
-        self._module.__dict__.setdefault("get_ipython", self._get)
-        self._history.put()
+        builtins.get_ipython = self._get_ipython  # type: ignore[attr-defined]
+        self._module.__dict__.setdefault("get_ipython", self._get_ipython)
+        self._history.bind_names()

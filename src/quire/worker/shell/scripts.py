@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from quire.worker.shell import programs
 
 PROGRAMS = ("bash", "sh", "perl", "ruby", "python", "python2", "python3", "pypy")
-_PATIENCE = 2.0  # seconds an interrupted one has
+_INTERRUPT_TIMEOUT_S = 2.0  # seconds an interrupted one has
 
 
 class BadOption(ValueError):
@@ -46,18 +46,18 @@ def run(line: str, cell: str, namespace: dict[str, Any]) -> None:
     except FileNotFoundError:
         print(f"Couldn't find program: {command[0]!r}")
         return
-    given = (cell if cell.endswith("\n") else f"{cell}\n").encode("utf-8", "replace")
+    input_data = (cell if cell.endswith("\n") else f"{cell}\n").encode("utf-8", "replace")
     if options.bg:
-        _begin(process, given)
+        _start_in_background(process, input_data)
         if options.proc:
             namespace[options.proc] = process
         return
-    said = _relay(process, given, options)
+    output = _relay(process, input_data, options)
     for name, stream in ((options.out, "stdout"), (options.err, "stderr")):
         if name:
-            namespace[name] = said[stream]
+            namespace[name] = output[stream]
     if process.returncode and options.raise_error:
-        raise subprocess.CalledProcessError(process.returncode, given)
+        raise subprocess.CalledProcessError(process.returncode, input_data)
 
 
 def _parser() -> _Parser:
@@ -70,67 +70,67 @@ def _parser() -> _Parser:
     return parser
 
 
-def _begin(process: subprocess.Popen[bytes], given: bytes) -> None:
+def _start_in_background(process: subprocess.Popen[bytes], input_data: bytes) -> None:
     assert process.stdin is not None
     try:
-        process.stdin.write(given)
+        process.stdin.write(input_data)
         process.stdin.close()
     except BrokenPipeError:
         pass
 
 
-def _relay(process: subprocess.Popen[bytes], given: bytes, options: argparse.Namespace) -> dict[str, str]:
+def _relay(process: subprocess.Popen[bytes], input_data: bytes, options: argparse.Namespace) -> dict[str, str]:
     """Feed it and pass on what it says, until it has ended and said all."""
-    said = {"stdout": "", "stderr": ""}
-    kept = {"stdout": bool(options.out), "stderr": bool(options.err)}
-    decoders = {name: codecs.getincrementaldecoder("utf-8")("replace") for name in said}
+    output = {"stdout": "", "stderr": ""}
+    is_captured = {"stdout": bool(options.out), "stderr": bool(options.err)}
+    decoders = {name: codecs.getincrementaldecoder("utf-8")("replace") for name in output}
 
-    def heard(name: str, data: bytes, last: bool = False) -> None:
+    def on_output(name: str, data: bytes, last: bool = False) -> None:
         text = decoders[name].decode(data, last)
-        if kept[name]:
-            said[name] += text
+        if is_captured[name]:
+            output[name] += text
         elif text:
             stream = getattr(sys, name)
             stream.write(text)
             stream.flush()
 
     try:
-        _exchange(process, given, heard)
+        _exchange(process, input_data, on_output)
         process.wait()
     except BaseException:
         _stop(process)
         raise
-    for name in said:
-        heard(name, b"", last=True)
-    return said
+    for name in output:
+        on_output(name, b"", last=True)
+    return output
 
 
-def _exchange(process: subprocess.Popen[bytes], given: bytes, heard: Any) -> None:
+def _exchange(process: subprocess.Popen[bytes], input_data: bytes, on_output: Any) -> None:
     assert process.stdin is not None and process.stdout is not None and process.stderr is not None
-    with selectors.DefaultSelector() as ready, process.stdin, process.stdout, process.stderr:
+    with selectors.DefaultSelector() as selector, process.stdin, process.stdout, process.stderr:
         os.set_blocking(process.stdin.fileno(), False)
-        ready.register(process.stdin, selectors.EVENT_WRITE, "stdin")
-        ready.register(process.stdout, selectors.EVENT_READ, "stdout")
-        ready.register(process.stderr, selectors.EVENT_READ, "stderr")
-        while ready.get_map():
-            events = ready.select(0.05)
+        selector.register(process.stdin, selectors.EVENT_WRITE, "stdin")
+        selector.register(process.stdout, selectors.EVENT_READ, "stdout")
+        selector.register(process.stderr, selectors.EVENT_READ, "stderr")
+        while selector.get_map():
+            events = selector.select(0.05)
             for key, _ in events:
                 if key.data == "stdin":
-                    given = _feed(key.fd, given)
-                    if not given:
-                        ready.unregister(process.stdin)
+                    input_data = _write_input(key.fd, input_data)
+                    if not input_data:
+                        selector.unregister(process.stdin)
                         process.stdin.close()
                 elif data := os.read(key.fd, 1 << 16):
-                    heard(key.data, data)
+                    on_output(key.data, data)
                 else:
-                    ready.unregister(key.fileobj)
+                    selector.unregister(key.fileobj)
             if not events and process.poll() is not None:
                 return  # a child in the background may hold its streams open
 
 
-def _feed(fd: int, given: bytes) -> bytes:
+def _write_input(fd: int, input_data: bytes) -> bytes:
     try:
-        return given[os.write(fd, given[: 1 << 16]) :]
+        return input_data[os.write(fd, input_data[: 1 << 16]) :]
     except BrokenPipeError:
         return b""
 
@@ -139,7 +139,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     """Interrupted, then killed, with all that it left in the background."""
     with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
         os.killpg(process.pid, signal.SIGINT)
-        process.wait(_PATIENCE)
+        process.wait(_INTERRUPT_TIMEOUT_S)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

@@ -41,7 +41,7 @@ def load(descriptors: list[int], namespace: dict[str, Any]) -> Loaded:
         if tombstones.is_one(value):
             tombstones.named(value, name, cells.get(makers.get(name, ""), ""))
     notes += surroundings.apply_after(private["surroundings"])
-    variables = sum(name not in (*history.KEPT, native.KEPT, shared_modules.SEGMENT) for name, _ in segments[1:])
+    variables = sum(name not in (*history.SAVED_NAMES, native.KEPT, shared_modules.SEGMENT) for name, _ in segments[1:])
     return Loaded(variables, lost, notes, makers, cells, time.perf_counter() - begun)
 
 

@@ -27,7 +27,7 @@ from quire.wire.chunks import Manifest, Whole
 from quire.wire.cutting import Cutter, read_whole
 from quire.worker.execution import history
 from quire.worker.execution import namespace as namespaces
-from quire.worker.execution.tracking import Makers
+from quire.worker.execution.tracking import BindingTracker
 from quire.worker.processes import process_tree
 from quire.worker.snapshot import files, stream, surroundings, tombstones
 from quire.worker.snapshot.pages import Watch
@@ -52,7 +52,7 @@ class Subject:
     """What is written."""
 
     namespace: dict[str, Any]
-    makers: Makers
+    makers: BindingTracker
     cells: dict[str, str]  # by run, what its cell is called
     watch: Watch
 
@@ -83,7 +83,7 @@ def _settle() -> None:
     gc.disable()
     for number in (signal.SIGINT, signal.SIGALRM, signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, signal.SIG_DFL if number != signal.SIGINT else signal.SIG_IGN)
-    process_tree.oom_score("self", 1000)
+    process_tree.set_oom_score("self", 1000)
     with contextlib.suppress(OSError):
         os.nice(_NICE)
 
@@ -173,7 +173,11 @@ class _Draft:
             except _Stuck as stuck:
                 refused[stuck.name] = stuck.why
                 continue
-            every = {each.name: each for each in (*_gone(values), *lost, *dumped.lost) if each.name not in history.KEPT}
+            every = {
+                each.name: each
+                for each in (*_gone(values), *lost, *dumped.lost)
+                if each.name not in history.SAVED_NAMES
+            }
             return dumped, list(every.values()), seconds
         raise RuntimeError("too many variables cannot be loaded again")
 
@@ -293,4 +297,4 @@ def _name(spot: bytes) -> str:
 
 
 def _is_kept(name: str) -> bool:
-    return name not in OURS and (name in history.KEPT or not history.is_ours(name))
+    return name not in OURS and (name in history.SAVED_NAMES or not history.is_kernel_name(name))

@@ -44,7 +44,7 @@ def install(has: Callable[[str], bool] = lambda name: False) -> None:
     socket.getaddrinfo = socket.create_server = _no_network
     socket.socketpair = _no_network
     os.system = os.popen = _no_processes
-    import_hooks.after("multiprocessing.process", _without_processes)
+    import_hooks.after_import("multiprocessing.process", _without_processes)
 
 
 class _Absent(importlib.abc.MetaPathFinder):

@@ -80,7 +80,7 @@ def _ask(method: Callable[[], Any]) -> Any:
     except NotImplementedError:
         return None
     except Exception as error:
-        sys.stderr.write(f"{errors.formatted(error)}\n")
+        sys.stderr.write(f"{errors.format_traceback(error)}\n")
         return None
 
 

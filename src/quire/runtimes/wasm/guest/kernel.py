@@ -37,7 +37,7 @@ from quire.wire.messages import (
 from quire.worker.capabilities import relay
 from quire.worker.capabilities.known import Known
 from quire.worker.execution import memory_reserve, namespace
-from quire.worker.execution.errors import InputNotAvailable, raised
+from quire.worker.execution.errors import InputNotAvailable, raised_event
 from quire.worker.execution.executor import Executor
 from quire.worker.execution.interrupts import Interrupts
 from quire.worker.output import tables
@@ -53,7 +53,7 @@ _FIRST = (
 _AT_ONCE = 1_000  # writes of a run that are said as they come; then they are gathered
 _GATHERED = 1 << 15  # bytes
 _SECONDS = 0.01
-_FULL = texts.dump(raised(MemoryError()))  # made while there is memory for it
+_FULL = texts.dump(raised_event(MemoryError()))  # made while there is memory for it
 _FAILED = texts.dump(Finished(run="", outcome="error"))  # whose run it is the host says
 
 
@@ -70,7 +70,7 @@ class Kernel:
         self._held = ""  # an event that waits for the next
         self._ran = False  # since the last request came
         figures.shows = self._executor.display
-        self._executor.display.at_end = figures.flush
+        self._executor.display.after_cell = figures.flush
         builtins.display = displays.display  # type: ignore[attr-defined]
         builtins.input = _no_input
         getpass.getpass = _no_input
@@ -84,7 +84,7 @@ class Kernel:
         try:
             return self._answer(request)
         except MemoryError:
-            memory_reserve.spend()
+            memory_reserve.release()
             if not self._ran:
                 return self._answer(request)
         self._held = ""
@@ -111,7 +111,7 @@ class Kernel:
             case Read(name=name):
                 return texts.dump(self._read(name))
             case Page():
-                return texts.dump(tables.paged(asked))
+                return texts.dump(tables.read_page(asked))
         return ""
 
     def emit(self, event: Any, more: bool = False) -> None:
@@ -177,13 +177,13 @@ class Kernel:
         try:
             finished = self._executor.execute(request)
         except KeyboardInterrupt as late:  # it came while the outcome was being reported
-            self.emit(raised(late))
+            self.emit(raised_event(late))
             finished = Finished(run=request.run, outcome="interrupted")
         self._flush()
         news = self._known.news()
         if news is not None:
             self.emit(news)
-        memory_reserve.spend()  # or the next request may not even come in
+        memory_reserve.release()  # or the next request may not even come in
         held, self._held = self._held, ""
         return f"{len(held)}\n{held}{texts.dump(finished)}"
 

@@ -50,7 +50,7 @@ class Events:
             try:
                 function(*given)
             except Exception as error:
-                sys.stderr.write(f"Error in callback {function} (for {event}):\n{errors.formatted(error)}\n")
+                sys.stderr.write(f"Error in callback {function} (for {event}):\n{errors.format_traceback(error)}\n")
 
 
 class Shell:

@@ -20,7 +20,7 @@ def put_up(readable: Iterable[str], writable: Iterable[str]) -> dict[str, str]:
     Call with one thread. It can load what Python and this program consist of, start threads, and nothing else: no
     program, no process, no socket, no signal.
     """
-    version, filters = landlock.abi(), seccomp.available()
+    version, filters = landlock.abi(), seccomp.unavailable_reason()
     reads = [*_SYSTEM, *_DEVICES, *_interpreter(), *readable]
     found = {
         "rlimits": _tried(lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0))),

@@ -12,27 +12,27 @@ from quire.worker.execution.history import History
 from quire.worker.output.display import Display
 
 
-class Shells:
+class IPythonLoader:
     """The one of a kernel; `set_up` is told of it."""
 
     def __init__(
-        self, module: types.ModuleType, display: Display, history: History, set_up: Callable[[Any], None]
+        self, module: types.ModuleType, display: Display, history: History, configure_shell: Callable[[Any], None]
     ) -> None:
         self._module = module
         self._history = history
-        self.made = Shell(module.__dict__, display)
-        self._get = self.get  # one object, which cells may compare
-        self.name()
-        set_up(self.made)
+        self.shell = Shell(module.__dict__, display)
+        self._get_ipython = self.load  # one object, which cells may compare
+        self.bind_names()
+        configure_shell(self.shell)
 
-    def get(self) -> Shell:
+    def load(self) -> Shell:
         """What get_ipython() says."""
-        return self.made
+        return self.shell
 
-    get_if_possible = get
+    load_if_possible = load
 
-    def name(self) -> None:
+    def bind_names(self) -> None:
         """Put back the names that cells know it by, unless a cell has given them to something else."""
-        builtins.get_ipython = self._get  # type: ignore[attr-defined]
-        self._module.__dict__.setdefault("get_ipython", self._get)
-        self._history.put()
+        builtins.get_ipython = self._get_ipython  # type: ignore[attr-defined]
+        self._module.__dict__.setdefault("get_ipython", self._get_ipython)
+        self._history.bind_names()

@@ -7,22 +7,22 @@ import contextlib
 _BLOCK = 384 << 10  # bytes
 _BLOCKS = 5
 _ROOM = 256 << 10  # bytes that the next step needs, in one piece
-_kept: list[bytearray] = [bytearray(_BLOCK) for _ in range(_BLOCKS)]
+_blocks: list[bytearray] = [bytearray(_BLOCK) for _ in range(_BLOCKS)]
 
 
-def save() -> None:
+def allocate() -> None:
     """Before a run: be whole again, where there is memory for it besides what the run needs."""
-    if len(_kept) < _BLOCKS:
+    if len(_blocks) < _BLOCKS:
         with contextlib.suppress(MemoryError):
-            while len(_kept) < _BLOCKS:
-                _kept.append(bytearray(_BLOCK))
-        spend()
+            while len(_blocks) < _BLOCKS:
+                _blocks.append(bytearray(_BLOCK))
+        release()
 
 
-def spend() -> None:
+def release() -> None:
     """Have room for what comes next, as long as there is a block to give."""
-    while _kept and not _is_room():
-        _kept.pop()
+    while _blocks and not _is_room():
+        _blocks.pop()
 
 
 def _is_room() -> bool:
