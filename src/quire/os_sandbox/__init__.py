@@ -1,1 +1,1 @@
-"""Rights that a process gives up for good, each by a call of Linux's: for whatever of ours runs code of others."""
+"""System calls with which a process gives up rights: Landlock, seccomp, capabilities."""

@@ -1,7 +1,7 @@
-"""Landlock: which trees of files a process and its descendants reach, whatever their user may do.
+"""Landlock: limit the files that a process and its descendants can access.
 
-What each ABI adds: 2 moving files between folders, 3 truncation, 4 TCP ports, 5 ioctl on devices, 6 signals and
-abstract sockets to processes outside. What an older one cannot forbid stays allowed, but for moving, which ABI 1
+Added by each ABI: 2 moving files between folders, 3 truncation, 4 TCP ports, 5 ioctl on devices, 6 signals and
+abstract sockets to processes outside. What an older ABI cannot forbid stays allowed, except moving, which ABI 1
 always forbids.
 """
 
@@ -22,9 +22,9 @@ _PATH_BENEATH, _NET_PORT = 1, 2
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _MAKE_CHAR, _MAKE_BLOCK = 1 << 6, 1 << 11
 _TRUNCATE, _IOCTL_DEV = 1 << 14, 1 << 15
-_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}  # how many rights on files an ABI knows; later ones know no more
+_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}  # number of file rights of each ABI; later ones add none
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
-_OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV  # the others are rights on folders
+_OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV  # the others apply to folders
 
 _BIND_TCP, _CONNECT_TCP = 1 << 0, 1 << 1
 _TCP_ABI = 4
@@ -34,7 +34,7 @@ _NEWEST = 7
 
 
 def abi() -> int:
-    """What this system's Landlock knows, up to 7, the newest used here; 0 where there is none."""
+    """The ABI of this system, at most 7, the newest used here; 0 without Landlock."""
     with contextlib.suppress(OSError):
         return min(libc.syscall(_CREATE_RULESET, 0, 0, _VERSION), _NEWEST)
     return 0
@@ -48,11 +48,11 @@ def restrict(
     ports: Collection[int] | None = None,
     signals: bool = True,
 ) -> None:
-    """Reach only these folders with all below them, and these files. Call with one thread and `no_new_privs` set.
+    """Allow access to these folders and files only. Call with one thread and `no_new_privs` set.
 
-    Readable ones can be executed too; in writable ones all can be done but making devices. A path that does not
-    exist is skipped. With `ports`, TCP connects to these only and binds to none. `signals` keeps ours from
-    processes outside; theirs reach us, and our forks are inside with us.
+    Readable files can be executed, too. In writable folders everything is allowed except creating devices. Missing
+    paths are skipped. With `ports`, TCP connects to these ports only and binds to none. With `signals`, this process
+    cannot send signals to processes outside; they can send signals to it.
     """
     handled = (1 << _RIGHTS[min(abi, max(_RIGHTS))]) - 1
     ruleset = _create(handled, abi, ports, signals)
@@ -69,7 +69,7 @@ def restrict(
 
 
 def _create(handled: int, abi: int, ports: Collection[int] | None, signals: bool) -> int:
-    """A ruleset that forbids all it handles. An older system takes the longer structure if the rest is zero."""
+    """A ruleset for all handled rights. Older systems accept the longer structure if the rest is zero."""
     if ports is not None and abi < _TCP_ABI:
         raise OSError(f"This system's Landlock (ABI {abi}) cannot limit TCP ports, which takes ABI {_TCP_ABI}.")
     tcp = 0 if ports is None else _BIND_TCP | _CONNECT_TCP
@@ -84,7 +84,7 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
     try:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return  # not there, or out of reach anyway
+        return  # missing, or not accessible anyway
     try:
         if not stat.S_ISDIR(os.fstat(place).st_mode):
             rights &= _OF_FILES

@@ -1,4 +1,4 @@
-"""System calls that Python has no function for; what fails raises OSError."""
+"""Call Linux system calls that Python has no function for. Errors raise OSError."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _libc.syscall.restype = ctypes.c_long
 
 
 def syscall(number: int, *arguments: Any) -> int:
-    """Call by number. Integers are passed as 64 bits, everything else as ctypes does."""
+    """Call by number. Integers are passed as 64 bits, other values as ctypes does."""
     return _checked(_libc.syscall(ctypes.c_long(number), *map(_whole, arguments)))
 
 
 def prctl(option: int, *arguments: int) -> int:
-    padded = (*arguments, 0, 0, 0, 0)[:4]  # newer options refuse anything but zeros where they expect nothing
+    padded = (*arguments, 0, 0, 0, 0)[:4]  # newer options require zeros for unused arguments
     return _checked(_libc.prctl(option, *map(ctypes.c_ulong, padded)))
 
 

@@ -1,9 +1,9 @@
-"""Which system calls a kernel's processes may make: one table, and the filter made of it for two processors.
+"""The seccomp filter for kernels: a table of system calls for two processors, compiled to BPF.
 
-All is allowed but what the table names. The filter is a binary search over the numbers. What is always allowed looks
-at the number only, so the system remembers that and does not run the filter for it.
+Everything is allowed except what the tables name. The filter is a binary search over the numbers. For calls that are
+always allowed it looks at the number only, so Linux caches the result.
 
-Nobody is kept from setuid and its like: without capabilities and with `no_new_privs` they give nothing.
+setuid and similar calls are allowed: without capabilities and with `no_new_privs` they give nothing.
 """
 
 from __future__ import annotations
@@ -20,10 +20,13 @@ import sys
 
 from quire.os_sandbox import libc
 
-_NEWEST = 469  # file_setattr of Linux 6.17; what came later is unknown here, and answered as an older system would
-_MACHINES = {"x86_64": (0xC000003E, 0, 317), "aarch64": (0xC00000B7, 1, 277)}  # audit's word, column, seccomp's number
+_NEWEST = 469  # file_setattr of Linux 6.17; newer calls are answered with ENOSYS
+_MACHINES = {
+    "x86_64": (0xC000003E, 0, 317),
+    "aarch64": (0xC00000B7, 1, 277),
+}  # audit architecture, column, number of seccomp
 
-# Refused whatever the arguments, by reason: the number on x86-64 and on aarch64, None where there is no such call.
+# Always refused, by reason. Numbers on x86-64 and aarch64; None where the call does not exist.
 DENIED: dict[str, dict[str, tuple[int | None, int | None]]] = {
     "namespaces and the tree of mounts": {
         "unshare": (272, 97),
@@ -105,14 +108,14 @@ DENIED: dict[str, dict[str, tuple[int | None, int | None]]] = {
         "_sysctl": (156, None),
     },
 }
-# Answered as by a system that does not have them: then libc and others use the older call, which can be looked into.
+# Answered with ENOSYS, so that programs use the older call, whose arguments the filter can check.
 ABSENT: dict[str, tuple[int | None, int | None]] = {
-    "openat2": (437, 437),  # it hides from a filter what it asks for
+    "openat2": (437, 437),  # its arguments are in memory, which a filter cannot read
     "clone3": (435, 435),
     "statmount": (457, 457),
     "listmount": (458, 458),
 }
-# Allowed or refused by their arguments: `_by_arguments` says how.
+# Decided by their arguments, see `_by_arguments`.
 CHECKED: dict[str, tuple[int | None, int | None]] = {
     "clone": (56, 220),
     "ioctl": (16, 29),
@@ -121,7 +124,7 @@ CHECKED: dict[str, tuple[int | None, int | None]] = {
     "personality": (135, 92),
     "socket": (41, 198),
     "socketpair": (53, 199),
-    # what they may not give a file: the right to run as its owner, who outside is the server's user
+    # no setuid bit: outside the sandbox the file's owner is the server's user
     "chmod": (90, None),
     "fchmod": (91, 52),
     "fchmodat": (268, 53),
@@ -131,7 +134,7 @@ CHECKED: dict[str, tuple[int | None, int | None]] = {
     "openat": (257, 56),
 }
 
-# Refused besides, to a process that has no business with others: it starts no program, signals nobody, has no sockets.
+# Also refused to an isolated process: it starts no programs, sends no signals, has no sockets.
 ALONE: dict[str, tuple[int | None, int | None]] = {
     "execve": (59, 221),
     "execveat": (322, 281),
@@ -163,21 +166,29 @@ ALONE: dict[str, tuple[int | None, int | None]] = {
 
 _THREAD = 0x00010000  # CLONE_THREAD
 _NEW_NAMESPACES = 0x7E020000  # CLONE_NEWNS, _NEWCGROUP, _NEWUTS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET
-_PUSHING_INPUT = (0x5412, 0x541C, 0x5423)  # TIOCSTI and TIOCLINUX type for the terminal's owner; TIOCSETD loads code
-_PERSONALITIES = (0, 0x8, 0x20000, 0x20008, 0x40000, 0xFFFFFFFF)  # Linux, of 32 bits, called 2.6, not random; asked
+_PUSHING_INPUT = (0x5412, 0x541C, 0x5423)  # TIOCSTI and TIOCLINUX insert input into a terminal; TIOCSETD loads code
+_PERSONALITIES = (0, 0x8, 0x20000, 0x20008, 0x40000, 0xFFFFFFFF)  # Linux, 32 bits, 2.6 version, no randomization; query
 _NETLINK_ROUTE = 0
 _SET_ID = stat.S_ISUID | stat.S_ISGID
-_MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "creat": 1, "open": 2, "openat": 3}  # which argument
-_MAKES_FILE = os.O_CREAT | 0o20000000  # __O_TMPFILE, without the folder's bit
+_MODES = {
+    "chmod": 1,
+    "fchmod": 1,
+    "fchmodat": 2,
+    "fchmodat2": 2,
+    "creat": 1,
+    "open": 2,
+    "openat": 3,
+}  # index of the mode argument
+_MAKES_FILE = os.O_CREAT | 0o20000000  # __O_TMPFILE, without the bit for folders
 
-_SET_SECCOMP, _MODE_FILTER = 22, 2  # prctl's numbers
-_SET_MODE_FILTER, _ALL_THREADS = 1, 1  # seccomp's
+_SET_SECCOMP, _MODE_FILTER = 22, 2  # of prctl
+_SET_MODE_FILTER, _ALL_THREADS = 1, 1  # of seccomp
 
-_Instruction = tuple[int, int, int, int]  # code, how far to jump if true and if false, the constant
-_Block = list[_Instruction]  # runs from its first instruction to a return, and jumps nowhere outside
+_Instruction = tuple[int, int, int, int]  # code, jump offsets if true and if false, constant
+_Block = list[_Instruction]  # ends with a return, and jumps only within itself
 _LOAD, _AND, _RETURN = 0x20, 0x54, 0x06
 _GO, _EQUAL, _AT_LEAST, _ANY_BIT = 0x05, 0x15, 0x35, 0x45
-_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # where seccomp_data has them
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets in seccomp_data
 _FARTHEST = 255
 
 _ALLOW: _Block = [(_RETURN, 0, 0, 0x7FFF0000)]
@@ -193,13 +204,13 @@ _DENY, _UNKNOWN = _refuse(errno.EPERM), _refuse(errno.ENOSYS)
 
 @functools.cache
 def program(machine: str, *, internet: bool = True, alone: bool = False) -> bytes:
-    """The filter for a processor, in the system's form. KeyError where the table does not know it.
+    """The filter for a processor as BPF. Raises KeyError for an unknown processor.
 
-    Without `internet` there are no sockets of it at all: for a process that shares the machine's network. One that is
-    `alone` has no sockets of any kind, and may start threads only.
+    Without `internet` there are no internet sockets, for a process that shares the machine's network. With `alone`
+    there are no sockets at all, and only threads can be started.
 
-    A call made in another processor's way (32 bits) kills the process: its numbers mean other things. The numbers of
-    x32 lie past the newest and do not exist.
+    A call with another architecture's numbers (32 bits) kills the process. The numbers of x32 are beyond the newest
+    and do not exist.
     """
     architecture, column, _ = _MACHINES[machine]
     block = [
@@ -210,7 +221,7 @@ def program(machine: str, *, internet: bool = True, alone: bool = False) -> byte
 
 
 def unavailable_reason() -> str:
-    """Empty where `install` can work, or why not."""
+    """ "" if `install` can work, or why not."""
     machine = platform.machine()
     if sys.platform != "linux":
         return "seccomp is a part of Linux"
@@ -219,13 +230,13 @@ def unavailable_reason() -> str:
     try:
         libc.prctl(_SET_SECCOMP, _MODE_FILTER, 0)
     except OSError as failed:
-        if failed.errno != errno.EFAULT:  # no program at address 0: it would have read one
+        if failed.errno != errno.EFAULT:  # a system with filters reads the program at address 0 and fails
             return f"this system has no seccomp filters ({failed.strerror})"
     return ""
 
 
 def install(program: bytes) -> None:
-    """Put every thread of this process, and all it starts, under the filter for good. Needs `no_new_privs`."""
+    """Apply the filter to all threads of this process and all programs it starts. Needs `no_new_privs`."""
     instructions = ctypes.create_string_buffer(program, len(program))
     filter_ = ctypes.create_string_buffer(struct.pack("@HP", len(program) // 8, ctypes.addressof(instructions)))
     _, _, number = _MACHINES[platform.machine()]
@@ -247,7 +258,7 @@ def _install_on_one(filter_: ctypes.Array[ctypes.c_char]) -> None:
 
 
 def _ranges(column: int, internet: bool, alone: bool) -> list[tuple[int, _Block]]:
-    """What is done from each number on, up to the next one listed."""
+    """The action from each number on, up to the next one listed."""
     blocks = {_NEWEST + 1: _UNKNOWN}
     tables = (*((table, _DENY) for table in DENIED.values()), (ABSENT, _UNKNOWN))
     for table, block in tables:
@@ -274,7 +285,7 @@ def _search(ranges: list[tuple[int, _Block]]) -> _Block:
 
 def _by_arguments(name: str) -> _Block:
     match name:
-        case "clone":  # the system reads the low 32 bits of all arguments looked into here
+        case "clone":  # the checked arguments have 32 bits
             return [_argument(0), *_if(_ANY_BIT, _NEW_NAMESPACES, _DENY, _ALLOW)]
         case "ioctl":
             return [_argument(1), *_among(_PUSHING_INPUT, _DENY, _ALLOW)]
@@ -296,7 +307,7 @@ def _by_arguments(name: str) -> _Block:
 
 
 def _socket(internet: bool) -> _Block:
-    """TCP, UDP, sockets of this machine, and what lists the network's interfaces."""
+    """Allow TCP, UDP, Unix sockets, and netlink for listing network interfaces."""
     kind = [_argument(1), (_AND, 0, 0, 0xFFFFFFFF & ~(socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK))]
     plain = (socket.SOCK_STREAM, socket.SOCK_DGRAM)
     wrong_protocol, wrong_family = _refuse(errno.EPROTONOSUPPORT), _refuse(errno.EAFNOSUPPORT)
@@ -320,9 +331,9 @@ def _if(test: int, constant: int, yes: _Block, no: _Block) -> _Block:
 
 
 def _among(values: tuple[int, ...], yes: _Block, no: _Block) -> _Block:
-    """Whether it is one of a few, one test each."""
+    """Test for a few values, one after the other."""
     *others, last = values
     decided = _if(_EQUAL, last, yes, no)
-    past = len(decided) - len(yes) - len(no) - 1  # 1 where the last test needs a second instruction
+    past = len(decided) - len(yes) - len(no) - 1  # 1 if the last test needs a second instruction
     tests = [(_EQUAL, len(others) - at + past, 0, value) for at, value in enumerate(others)]
     return [*tests, *decided]

@@ -1,4 +1,4 @@
-"""Bounds on what processes that run cells send: the event loop's time, the server's memory, news per second."""
+"""Limits for what kernels send: time of the event loop, memory of the server, and notifications per second."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from weakref import WeakKeyDictionary
 from quire.wire.messages import Printed
 
 MAX_WAITING_BYTES = 4 << 20
-"""Events of one kernel that wait to be taken before the kernel itself is left to wait."""
+"""Events of one kernel that may be queued before the kernel has to wait."""
 
 _SLICE_S = 0.005  # processor time in one turn of the event loop
-_PAUSE_FACTOR = 2  # times as long as it took: reading from all kernels gets at most a third of the event loop
+_PAUSE_FACTOR = 2  # reading from all kernels gets at most a third of the event loop
 _CAPABILITIES_INTERVAL_S = 0.1
 _YIELD_BYTES = 128 << 10  # of events taken in one turn of the event loop
 
@@ -23,7 +23,7 @@ Capabilities = list[dict[str, Any]]
 
 
 class LoopShare:
-    """How much of an event loop's time goes into parsing what kernels send. Short work is not limited."""
+    """Limits the part of an event loop's time that goes into parsing messages of kernels. Short work is not limited."""
 
     _shares: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, LoopShare]] = WeakKeyDictionary()
 
@@ -35,7 +35,7 @@ class LoopShare:
         return cls._shares.setdefault(loop, cls())
 
     def pause_after(self, spent: float) -> float:
-        """Seconds until a kernel may go on that took this much processor time. Kernels that take much wait in turn."""
+        """Seconds until a kernel that used this much processor time may continue. Several busy kernels take turns."""
         now = time.monotonic()
         self._resumes_at = max(self._resumes_at, now) + _PAUSE_FACTOR * spent
         return self._resumes_at - now
@@ -57,13 +57,13 @@ class TimeSlice:
 
 
 class EventQueue:
-    """Events that wait to be taken, with about how many bytes of memory each takes."""
+    """Events of a kernel, with the approximate memory each takes."""
 
     def __init__(self) -> None:
         self._events: deque[tuple[Any, int]] = deque()
         self._arrived = asyncio.Event()
-        self._bytes_in_turn = 0  # bytes taken since others had their turn
-        self.size = 0  # bytes
+        self._bytes_in_turn = 0  # since other tasks had a turn
+        self.size = 0  # in bytes
 
     @property
     def is_full(self) -> bool:
@@ -75,7 +75,7 @@ class EventQueue:
         self._arrived.set()
 
     def put_first(self, events: list[tuple[Any, int]]) -> None:
-        """Put events before those that wait."""
+        """Put events before the queued ones."""
         self._events.extendleft(reversed(events))
         self.size += sum(size for _, size in events)
 
@@ -83,7 +83,7 @@ class EventQueue:
         return self._events[0][0]
 
     async def wait(self) -> None:
-        """Wait for an event. After many, other tasks of the event loop get a turn first."""
+        """Wait for an event. After many events, other tasks of the event loop get a turn first."""
         if self._bytes_in_turn >= _YIELD_BYTES:
             self._bytes_in_turn = 0
             await asyncio.sleep(0)
@@ -103,7 +103,7 @@ class EventQueue:
 
 
 class DeferredEvents:
-    """Events that arrive while a question is open: the next run's. Of a flood only the beginning is kept."""
+    """Events received while a question is open. They belong to the next run; after a limit the rest is dropped."""
 
     def __init__(self) -> None:
         self._events: list[tuple[Any, int]] = []
@@ -126,7 +126,7 @@ class DeferredEvents:
 
 
 class LatestCapabilities:
-    """Passes on what a kernel's code offers: the newest only, where that changes often."""
+    """Publishes the capabilities that a kernel's code defines; only the newest, if they change often."""
 
     def __init__(self, publish: Callable[[Capabilities], None]) -> None:
         self._publish = publish
@@ -143,7 +143,7 @@ class LatestCapabilities:
             self._timer = self._loop.call_at(self._not_before, self.flush)
 
     def flush(self) -> None:
-        """Now: a run that ends is the last word on what it offers."""
+        """Publish now, as at the end of a run."""
         latest = self._latest
         self.close()
         if latest is not None:

@@ -1,4 +1,4 @@
-"""The memory there is: the machine's, or that of the cgroup this process is in, whichever has less left."""
+"""The available memory: of the machine or of this process's cgroup, whichever is less."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class LinuxMachine:
         self._cgroups = cgroups
 
     def memory(self) -> Memory:
-        """Of it all where nothing can be read: nobody is short of what nobody knows."""
+        """The tightest limit. Unlimited where nothing can be read."""
         candidates = [Memory(total=1 << 62, available=1 << 62)]
         with contextlib.suppress(OSError, KeyError):
             text = (self._proc / "meminfo").read_text("utf-8")
@@ -32,7 +32,7 @@ class LinuxMachine:
         return min(candidates, key=lambda memory: memory.available)
 
     def _folders(self) -> Iterator[Path]:
-        """This process's cgroup and those above it, of either version; inside a container its root is the topmost."""
+        """This process's cgroup and its parents, of either version. In a container its root is the topmost."""
         with contextlib.suppress(OSError):
             for line in (self._proc / "self/cgroup").read_text("utf-8").splitlines():
                 _, controllers, path = line.split(":", 2)
@@ -44,7 +44,7 @@ class LinuxMachine:
 
 
 def _limited(folder: Path) -> Memory:
-    """Raises ValueError or OSError where nothing limits it."""
+    """Raises ValueError or OSError where there is no limit."""
     for limit_file, usage_file in _CGROUP_FILES:
         if (folder / limit_file).exists():
             total, used = int((folder / limit_file).read_text("utf-8")), int((folder / usage_file).read_text("utf-8"))

@@ -1,1 +1,1 @@
-"""The child program: runs cells in one namespace and reports over the wire. Standard library only."""
+"""The worker program: runs cells in one namespace and reports to the server. Standard library only."""

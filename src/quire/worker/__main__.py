@@ -1,8 +1,7 @@
-"""Started by path under any Python 3.11+, with nothing of Quire's own environment on its path.
+"""Entry point of the worker program. It is started by path with any Python 3.11+.
 
-Only `quire.wire` and `quire.worker` are reachable from here: a stand-in package points at their
-folder while they load and is gone before user code runs, so that a cell's `import quire` means
-whatever the kernel's own environment has.
+Only `quire.wire`, `quire.worker` and `quire.os_sandbox` can be imported, through a stand-in package that is removed
+before user code runs. So `import quire` in a cell finds what the kernel's own environment has.
 """
 
 import pathlib

@@ -1,12 +1,12 @@
-"""The worker's one way out: frames on a socket, in exact order with the bytes on stdout and stderr.
+"""The worker's connection to the server: frames on a socket, in exact order with the bytes on stdout and stderr.
 
-stdout and stderr are pipes whose read ends both sides hold. Before a frame is sent the worker moves
-what lies in the pipes into Printed frames; while a cell is silent the parent empties them itself.
-Both do so under one file lock, so a byte is read once and nothing overtakes anything: while the
-parent holds the lock no frame can be sent, and every frame sent before it found the pipes empty.
+stdout and stderr are pipes whose read ends both sides hold. Before it sends a frame, the worker moves the pipes'
+content into Printed frames; while the worker sends nothing, the server empties the pipes. Both hold one file lock
+meanwhile, so each byte is read once and the order is kept: no frame is sent while the server holds the lock, and every
+frame sent before it found the pipes empty.
 
-Between the two pipes order is kept by emptying them whenever the writer changes: before Python writes
-to one while the other holds bytes, and before a child process starts.
+The order between the two pipes is kept by emptying them whenever the writer changes: before Python writes to one while
+the other holds bytes, and before a child process starts.
 """
 
 from __future__ import annotations
@@ -33,20 +33,18 @@ _CHILD_STARTING_EVENTS = ("subprocess.Popen", "os.system", "os.fork", "os.forkpt
 _libc = ctypes.CDLL(None)
 
 
-DESCRIPTOR_COUNT = 7  # of a live process: six of the channel, and the relay's
-RELAY_INDEX = 6  # which of them that is
-MAX_PASSED_DESCRIPTORS = 100  # descriptors that may come beside the first words
-FIRST_HIGH_DESCRIPTOR = (
-    200  # our descriptors are numbered from here: a cell that closes "all" most often means the low ones
-)
+DESCRIPTOR_COUNT = 7  # of a live process: six for the channel, and the relay
+RELAY_INDEX = 6  # of the relay's descriptor
+MAX_PASSED_DESCRIPTORS = 100  # with the first message
+FIRST_HIGH_DESCRIPTOR = 200  # for our descriptors: a cell that closes "all" usually closes low numbers
 
 
 class Channel:
-    """One for the life of the process; a woken copy connects it to a parent anew."""
+    """One per process. A copy woken from a checkpoint connects it again."""
 
     def __init__(self, interrupts: Interrupts) -> None:
         self._interrupts = interrupts
-        self.is_detached = True  # in a process that has no say here: a fork of the cell's
+        self.is_detached = True  # also in a child process that a cell forked
         os.register_at_fork(after_in_child=self._detach)
         self.audited: dict[str, Callable[[Any], None]] = dict.fromkeys(
             _CHILD_STARTING_EVENTS, lambda arguments: self.flush()
@@ -72,20 +70,20 @@ class Channel:
         return self._sock.recv(size)
 
     def receive_with_descriptors(self, size: int) -> tuple[bytes, list[int]]:
-        """The first words, with what is handed over beside them."""
+        """The first message, with the descriptors sent along."""
         data, descriptors, _, _ = socket.recv_fds(self._sock, size, MAX_PASSED_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
         return data, descriptors
 
     def send(self, message: Any, *, more: bool = False) -> None:
-        """Send one message after everything printed before it; with `more`, together with the next one."""
+        """Send a message after all earlier output; with `more`, together with the next message."""
         self._send(message, more=more)
 
     def flush(self) -> None:
-        """Send what was printed so far."""
+        """Send the output so far."""
         self._send(None)
 
     def before_write(self, stream: str) -> None:
-        """Python code is about to write: a message kept for the next, and what the other stream holds, go first."""
+        """Called before Python code writes: send what is pending, and what the other stream holds, first."""
         if self._unsent:
             self._send(None, streams=False)
         for name, pipe in self._pipes:
@@ -106,12 +104,12 @@ class Channel:
         self._interrupts.release()
 
     def _send_now(self, message: Any | None, more: bool, streams: bool) -> None:
-        # before our lock: a thread that writes holds its stream's lock and waits for ours
+        # before taking our lock: a thread that writes holds its stream's lock and waits for ours
         for name in ("stdout", "stderr") if streams else ():
-            with contextlib.suppress(BaseException):  # replaced, closed or deleted by the cell
+            with contextlib.suppress(BaseException):  # a cell replaced, closed or deleted it
                 getattr(sys, name).flush()
         with self._lock:
-            _libc.fflush(None)  # what C code printed and libc still holds
+            _libc.fflush(None)  # output of C code that libc buffers
             fcntl.lockf(self._lock_file, fcntl.LOCK_EX)
             try:
                 self._unsent += b"".join(frames.encode(printed) for printed in self._read_pipes())
@@ -128,7 +126,7 @@ class Channel:
             self.audited[event](arguments)
 
     def _read_pipes(self) -> Iterator[Printed]:
-        """What lies in the pipes now; not what another thread adds meanwhile, which might never end."""
+        """Read what is in the pipes now. Not what another thread adds meanwhile, which might never end."""
         for name, pipe in self._pipes:
             remaining = _unread_bytes(pipe)
             with contextlib.suppress(BlockingIOError):
@@ -137,47 +135,47 @@ class Channel:
                     yield Printed(stream=name, data=data)
 
     def count_interrupts(self) -> int:
-        """How many the server has sent to this process since it began; the server writes that to the lock's file."""
+        """Interrupts the server has sent to this process. The server writes the number to the lock file."""
         with contextlib.suppress(OSError):  # a cell closed it
             if self._lock_file >= 0:
                 return int.from_bytes(os.pread(self._lock_file, INTERRUPTS_BYTES, 0), "little")
         return 0
 
     def detach(self) -> None:
-        """In a copy: nothing of it is open here, until it is connected anew."""
+        """In a checkpoint: close the descriptors, until it is connected again."""
         self._detach()
         for descriptor in self.descriptors[1:]:
             os.close(descriptor)
         self._lock_file = -1
 
     def _detach(self) -> None:
-        """In a child the user's code forked: frames belong to the parent, prints go through the pipes."""
+        """In a child that user code forked: only the parent sends frames; output goes through the pipes."""
         if not self.is_detached:
             self.is_detached = True
             self._sock.close()
 
 
 def move_high(descriptor: int) -> int:
-    """The descriptor under a high number."""
+    """Move a descriptor to a high number."""
     moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, FIRST_HIGH_DESCRIPTOR)
     os.close(descriptor)
     return moved
 
 
 def _unread_bytes(pipe: int) -> int:
-    """Bytes that lie in a pipe."""
+    """Bytes in a pipe."""
     return int(struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, b"\0\0\0\0"))[0])
 
 
 class _OrderedWriter(io.BufferedWriter):
-    """File descriptor 1 or 2, telling the channel before each write.
+    """Writes to descriptor 1 or 2, and calls the channel before each write.
 
-    The write itself is C's: an interrupt between a write in Python and its count would have it written again.
+    The write itself is done in C: after an interrupt in Python code, the same bytes would be written twice.
     """
 
     def __init__(self, channel: Channel, name: str, fd: int) -> None:
         raw = io.FileIO(fd, "wb", closefd=False)
-        raw.name = name  # as ipykernel has it
+        raw.name = name  # as in ipykernel
         super().__init__(raw, 1 << 16)
         self._channel = channel
         self._stream = name
@@ -192,7 +190,7 @@ class _OrderedWriter(io.BufferedWriter):
 
 
 def open_stream(channel: Channel, name: str, fd: int) -> io.TextIOWrapper:
-    """A text stream over stdout or stderr, line by line, surviving text that UTF-8 cannot say."""
+    """A line-buffered text stream over stdout or stderr; characters that UTF-8 cannot encode are escaped."""
     writer = _OrderedWriter(channel, name, fd)
     return io.TextIOWrapper(writer, encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
@@ -205,7 +203,7 @@ def is_usable(stream: io.TextIOWrapper | None) -> bool:
 
 
 class StandardDescriptors:
-    """0, 1 and 2 as a kernel has them from the start, put back whatever a cell did to them."""
+    """Copies of the descriptors 0, 1 and 2, to restore them after a cell changed them."""
 
     def __init__(self) -> None:
         self.copies = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, FIRST_HIGH_DESCRIPTOR) for fd in (0, 1, 2)]
@@ -216,5 +214,5 @@ class StandardDescriptors:
 
 
 def line_buffer_c() -> None:
-    """C's own stdout, line by line as Python's is; into a pipe it would hold 4 KiB back."""
+    """Line-buffer C's stdout, as Python's is. In a pipe, libc would buffer 4 KiB."""
     _libc.setvbuf(ctypes.c_void_p.in_dll(_libc, "stdout"), None, 1, 0)  # 1 is _IOLBF

@@ -1,4 +1,4 @@
-"""The worker's life: read a request, write its events, until the parent hangs up."""
+"""The worker's main loop: read a request, run it, send its events, until the server disconnects."""
 
 from __future__ import annotations
 
@@ -56,14 +56,12 @@ from quire.worker.sandbox import apply
 from quire.worker.snapshot import reader, surroundings, writer
 from quire.worker.snapshot.pages import Watch
 
-_UNCOPIED_CHECKPOINTS = (
-    2  # checkpoints of a notebook that is only begun: it may stay idle, and then its pages stay shared
-)
+_UNCOPIED_CHECKPOINTS = 2  # the first ones: a new notebook may stay idle, and its pages shared
 
 
 def run_worker(start: WorkerStart, enter: Enter | None = None) -> None:
-    """Be a kernel's live process: answer requests until the parent closes the socket; with `enter`, one that has
-    taken another's place after the first of them."""
+    """Run as a kernel's live process until the server closes the socket. `enter` is given to a process that replaced
+    another one after that request (see venv_exec.py)."""
     close_stdin()
     process_tree.set_oom_score("self", WORKER_OOM_SCORE)
     sys.path.insert(_after_standard_library(), "")
@@ -87,14 +85,14 @@ class _Worker:
         self._known = Known(interrupts, self._executor.namespace)
         self._known.relay.connect(start.descriptors[channels.RELAY_INDEX])
         self._bindings = BindingTracker(ignored=self._executor.history.numbered)
-        self._cells: dict[str, str] = {}  # by run, what its cell is called
+        self._cells: dict[str, str] = {}  # labels of cells, by run
         subject = writer.Subject(self._executor.namespace, self._bindings, self._cells, Watch())
         self._checkpoints = Checkpoints(start.announce_socket, start.supervisor_pid, subject)
         self._snapshot_descriptors = start.descriptors[channels.DESCRIPTOR_COUNT :]  # of a snapshot to load
         self._running = False
-        self._checkpoint_count = 0  # checkpoints
-        self._has_entered = False  # where it was told to work
-        self._mounts: list[int] = []  # folders to mount there
+        self._checkpoint_count = 0
+        self._has_entered = False  # the workspace
+        self._mounts: list[int] = []  # to attach when it enters
         self._blocked_host_notices = blocked_hosts.BlockedHostNotices()
         self._question_count = 0
         self._cpu_seconds = 0.0
@@ -128,7 +126,7 @@ class _Worker:
             self._channel.send(news)
 
     def _serve_requests(self) -> None:
-        """Until the parent hangs up, which ends the process, or this is a woken copy, which begins anew."""
+        """Serve until the server disconnects, which ends the process, or until this is a woken checkpoint."""
         self._decoder = frames.Decoder(messages.REQUESTS)
         while data := self._receive():
             for request in self._decoder.feed(data):
@@ -146,8 +144,9 @@ class _Worker:
         return data
 
     def _checkpoint(self, name: str) -> bool:
-        """True in a copy, once it is woken: it has the original's place, and another parent's ear."""
-        started = time.thread_time()  # work, not waiting: a busy machine does not make it dear
+        """Take a checkpoint. True in the copy once it is woken; it then takes the original's place with a new
+        connection."""
+        started = time.thread_time()  # processor time, since a busy machine does not make a checkpoint more expensive
         why, loop, report = "", after_fork.current_loop(), fork_report.ForkReport()
         own = self._channel.descriptors + self._descriptors.copies + self._known.relay.descriptors
         self._checkpoint_count += 1
@@ -155,7 +154,7 @@ class _Worker:
         try:
             report = self._checkpoints.report_fork(own)
             descriptors = self._checkpoints.take(name, report, self._detach)
-        except Exception as error:  # no process to be had, or a cell that patched what this needs
+        except Exception as error:  # no process could be forked, or a cell patched a function used here
             descriptors, why = None, f"taking one failed ({type(error).__name__}: {error})"
         if descriptors is None:
             self._channel.send(
@@ -178,7 +177,7 @@ class _Worker:
         return True
 
     def _detach(self) -> None:
-        """In a copy: the channel is the original's."""
+        """In a checkpoint: close the original's connection."""
         self._channel.detach()
         self._known.relay.leave()
         for descriptor in self._descriptors.copies:
@@ -204,7 +203,7 @@ class _Worker:
                 self._channel.send(self._load())
 
     def _enter(self, request: Enter) -> None:
-        """Where this kernel works and what it may use; the first request, once."""
+        """Enter the workspace and apply the sandbox and limits. The first request, sent once."""
         why = ""
         try:
             if request.sandbox:
@@ -220,14 +219,14 @@ class _Worker:
         self._channel.send(Entered(why_not=why))
 
     def _all_descriptors(self) -> list[int]:
-        """As a live process begins with them."""
+        """The descriptors as a live process gets them at its start."""
         sock, stdout, stderr, lock = self._channel.descriptors
         written = [os.dup(1), stdout, os.dup(2), stderr]
         return [sock, *written, lock, *self._known.relay.descriptors, *self._snapshot_descriptors]
 
     def _configure(self, request: Enter) -> None:
         os.environ.update(request.environ)
-        if request.sandbox or request.proxied:  # `python` on the path may lie where nothing is seen from here
+        if request.sandbox or request.proxied:  # `python` on PATH may not be visible in the sandbox
             os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
         if request.proxied:
             self._channel.audited.update(self._blocked_host_notices.audit_hooks)
@@ -244,8 +243,8 @@ class _Worker:
     def _load(self) -> Loaded:
         descriptors, self._snapshot_descriptors = self._snapshot_descriptors, []
         for name in [name for name in self._executor.namespace if name not in writer.OURS and not is_kernel_name(name)]:
-            del self._executor.namespace[name]  # of a branch, which does not begin empty
-        self._running = True  # what is loaded may be code, and that may be stopped
+            del self._executor.namespace[name]  # a branch has variables
+        self._running = True  # loading may run code, which can be interrupted
         try:
             loaded = reader.load(descriptors, self._executor.namespace)
         except BaseException as error:
@@ -264,7 +263,7 @@ class _Worker:
 
     def _run(self, request: Run) -> None:
         self._restore_streams()
-        signal.signal(signal.SIGINT, self._on_interrupt)  # a cell before may have replaced it
+        signal.signal(signal.SIGINT, self._on_interrupt)  # an earlier cell may have replaced it
         self._interrupts.pending = None
         self._fork_interrupts.begin_run()
         self._running = True
@@ -273,9 +272,9 @@ class _Worker:
         self._limit_cpu(self._cpu_seconds)
         try:
             finished = self._executor.execute(request)
-            self._interrupts.release()  # one that waits for a loop that has ended
-        except KeyboardInterrupt as interrupt:  # it came while the outcome was being reported
-            if self._channel.is_detached:  # or a child of the cell's was ending
+            self._interrupts.release()  # an interrupt that waits for an event loop that has ended
+        except KeyboardInterrupt as interrupt:  # after the cell, while its result was sent
+            if self._channel.is_detached:  # or at the end of a child that the cell forked
                 os._exit(1)
             self._channel.send(raised_event(interrupt))
             finished = messages.Finished(run=request.run, outcome="interrupted")
@@ -288,7 +287,7 @@ class _Worker:
         self._channel.send(finished)
 
     def _limit_cpu(self, seconds: float) -> None:
-        """So much processor time from now on; 0 is no limit."""
+        """Allow this much processor time from now on; 0 is no limit."""
         if not self._cpu_seconds:
             return
         soft = math.ceil(time.process_time() + seconds) if seconds else resource.RLIM_INFINITY
@@ -302,7 +301,7 @@ class _Worker:
             self._interrupts.deliver(CpuTimeExceeded(f"The run used more than {limit}."))
 
     def _input(self, prompt: object = "", /) -> str:
-        """A line from a person, where the client can ask one."""
+        """Ask the client's user for a line."""
         prompt = str(prompt)
         if not self._running or threading.current_thread() is not threading.main_thread() or self._channel.is_detached:
             raise InputNotAvailable("input() is for the cell itself, not for its threads and processes.")
@@ -323,7 +322,7 @@ class _Worker:
             self._interrupts.deliver(KeyboardInterrupt(), frame)
 
     def _display(self, *values: Any, **options: Any) -> Any:
-        """IPython's display(), as builtins have it until IPython is loaded."""
+        """IPython's display(), until IPython is loaded."""
         self._executor.ipython_loader.load()
         from IPython.display import display
 
@@ -336,11 +335,11 @@ class _Worker:
         return Value(value=namespace.as_json(value), what=namespace.type_of(value))
 
     def _restore_streams(self) -> None:
-        """A cell before may have closed, replaced or redirected them: this one's prints are seen again."""
+        """Restore stdout and stderr in case a cell closed, replaced or redirected them."""
         self._descriptors.restore()
         for name, fd in (("stdout", 1), ("stderr", 2)):
             if not channels.is_usable(self._streams.get(name)):
-                # the old one is never let go: a thread inside print() holds no reference to what it writes to
+                # keep the old one: a thread inside print() holds no reference to its stream
                 self._replaced_streams.append(self._streams.get(name))
                 self._streams[name] = channels.open_stream(self._channel, name, fd)
             setattr(sys, name, self._streams[name])
@@ -348,13 +347,14 @@ class _Worker:
 
 
 def _after_standard_library() -> int:
-    """The working folder comes after the standard library, as in a notebook: its random.py is not Python's."""
+    """The index for the working folder on sys.path: after the standard library, so that a random.py there does not hide
+    Python's."""
     standard = os.path.dirname(os.__file__)
     return max((at for at, path in enumerate(sys.path) if _is_in_standard_library(path, standard)), default=-1) + 1
 
 
 def _is_in_standard_library(path: str, standard: str) -> bool:
-    """Whether a folder on Python's path is of the standard library: below its folder, or the archive beside it."""
+    """Whether a folder on sys.path is in the standard library or is its zip archive."""
     if path.endswith(".zip"):
         return os.path.dirname(path) == os.path.dirname(standard)
     return os.path.join(path, "").startswith(os.path.join(standard, "")) and "-packages" not in path[len(standard) :]
@@ -365,7 +365,7 @@ def _refuse_password(prompt: str = "Password: ", stream: Any = None) -> str:
 
 
 def _reseed_random() -> None:
-    """Two kernels of one zygote must not draw the same random numbers."""
+    """Kernels forked from one zygote must not draw the same random numbers."""
     import random
 
     random.seed()
@@ -374,7 +374,7 @@ def _reseed_random() -> None:
 
 
 def close_stdin() -> None:
-    """Nothing to read on fd 0: a program that waits for input sees its end at once."""
+    """Connect descriptor 0 to /dev/null, so that a program that reads it gets the end of the file."""
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)

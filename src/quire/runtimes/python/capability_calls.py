@@ -1,4 +1,4 @@
-"""A live process's relay, the server's end: each call is answered by a task of its own, all end with the process."""
+"""The server's end of a worker's capability socket. Each call is answered in a task; closing cancels all tasks."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from quire.wire import frames, relay
 from quire.wire.relay import Answer, Called, GivenUp, Refused
 
 _CHUNK = 1 << 16
-_MAX_CALLS = 1_000  # calls of one process under way
-_MAX_HELD_BYTES = 64 << 20  # bytes of calls taken and of answers the process has not read, each
-_MAX_EXCESS_BYTES = 4 << 20  # bytes of answers over that, all of them refusals, until the process is given up
-_MIN_ANSWER_BYTES = 200  # that an answer takes at least
+_MAX_CALLS = 1_000  # concurrent calls of one process
+_MAX_HELD_BYTES = 64 << 20  # limit for calls being answered, and for answers not yet read
+_MAX_EXCESS_BYTES = 4 << 20  # answers beyond that before the process is ended; all of them are refusals
+_MIN_ANSWER_BYTES = 200  # counted for an answer, whatever its size
 
 
 class CapabilityCalls:
-    """`answer` never raises but when it is cancelled; `broken` hears that the process says what is no word of ours."""
+    """`answer` must not raise, except when it is cancelled. `on_protocol_error` is called when the process breaks the
+    protocol."""
 
     def __init__(
         self,
@@ -35,12 +36,12 @@ class CapabilityCalls:
         self._loop_share = LoopShare.for_loop(self._loop)
         self._decoder = frames.Decoder(relay.ASKING, frames.FROM_CODE)
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._held_bytes = 0  # bytes of calls under way
-        self._outgoing: deque[bytes] = deque()  # answers to be sent
+        self._held_bytes = 0  # of calls being answered
+        self._outgoing: deque[bytes] = deque()  # answers to send
         self._outgoing_bytes = 0
         self._send_task: asyncio.Task[None] | None = None
-        self._is_full = False  # calls under way hold too much memory to take more
-        self._next_turn: asyncio.TimerHandle | None = None  # the turn of the loop in which more are taken
+        self._is_full = False  # calls being answered hold too much memory to accept more
+        self._next_turn: asyncio.TimerHandle | None = None  # when more calls are accepted
         sock.setblocking(False)
         self._loop.add_reader(sock.fileno(), self._on_bytes)
 
@@ -49,7 +50,7 @@ class CapabilityCalls:
         return self._sock.fileno() >= 0
 
     def close(self) -> None:
-        """Cancel what is under way; nobody is left to answer to."""
+        """Cancel all calls; the process is gone."""
         if not self._is_open:
             return
         self._loop.remove_reader(self._sock.fileno())
@@ -59,7 +60,7 @@ class CapabilityCalls:
             task.cancel()
         if self._send_task is not None:
             self._send_task.cancel()
-            self._loop.remove_writer(self._sock.fileno())  # before the number is another's
+            self._loop.remove_writer(self._sock.fileno())  # before the descriptor number is reused
         self._sock.close()
 
     def _on_bytes(self) -> None:
@@ -77,7 +78,7 @@ class CapabilityCalls:
         self._take_calls()
 
     def _take_calls(self) -> None:
-        """Take the calls that arrived whole: as many as there is room for, and time in this turn of the loop."""
+        """Accept complete calls while there is memory for them and time in this turn of the event loop."""
         self._next_turn = None
         time_slice = TimeSlice()
         try:
@@ -127,7 +128,7 @@ class CapabilityCalls:
             self._next_turn = self._loop.call_later(0, self._take_calls)
 
     def _send(self, answer: Answer) -> None:
-        """Now or soon. A kernel may send many calls before it reads an answer, but not without end."""
+        """Queue an answer. A kernel may send many calls before it reads an answer, within a limit."""
         if not self._is_open:
             return
         data = _encoded(answer)
@@ -145,7 +146,7 @@ class CapabilityCalls:
         try:
             while self._outgoing:
                 data = self._outgoing.popleft()
-                with contextlib.suppress(OSError):  # the process is gone
+                with contextlib.suppress(OSError):  # the process has ended
                     await self._loop.sock_sendall(self._sock, data)
                 self._outgoing_bytes -= len(data) + _MIN_ANSWER_BYTES
         finally:

@@ -1,4 +1,4 @@
-"""How a kernel's process ended, as a sentence and a next step. Pure."""
+"""The end of a kernel's process as a sentence and a next step."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ _SIGNALS = {
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessExit:
-    """How a process ended, in its keeper's words; no status where nobody could say."""
+    """How a process ended, as its supervisor reports it. `status` is None where it is not known."""
 
     status: int | None = None
     peak_bytes: int = 0
-    oom: bool = False  # the system killed something for memory while it ran
-    why: str = ""  # what the keeper ended it for
+    oom: bool = False  # Linux killed a process for memory meanwhile
+    why: str = ""  # the limit for which the supervisor killed it
 
 
 def exit_reason(process_exit: ProcessExit) -> Died:
-    """What it means, as a sentence and a next step."""
+    """The reason and a hint for the reader."""
     status = process_exit.status
     if process_exit.why == "processes":
         return Died(
@@ -71,7 +71,7 @@ def exit_reason(process_exit: ProcessExit) -> Died:
 
 
 def connection_closed() -> Died:
-    """The worker closed the socket it is spoken to through, and was killed for that."""
+    """The worker closed its socket and was killed for that."""
     return Died(
         reason="The kernel closed its connection to the server and was ended.",
         hint="os.closerange() and the like close what the kernel needs; close only what the cell opened.",
@@ -79,7 +79,7 @@ def connection_closed() -> Died:
 
 
 def protocol_error(detail: str) -> Died:
-    """The worker spoke out of turn: a forged or torn frame. It was killed for that."""
+    """The worker sent a forged or incomplete frame and was killed for that."""
     return Died(
         reason=f"The kernel broke its protocol ({detail}) and was ended.",
         hint="Code that writes to file descriptors it did not open can do this.",

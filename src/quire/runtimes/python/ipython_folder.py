@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import IO
 
 _ROOT = "ipython"
-_SITE = "site-packages"  # so that its modules count as installed ones
+_SITE = "site-packages"  # modules in it count as installed
 _SCRATCH = "copying-"
 _BACKENDS = "matplotlib.backend"
-_FORMAT = "1"  # raise it when other files are copied than before
+_FORMAT = "1"  # increase it when other files are copied
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 _OPTIONAL = re.compile(r";.*\bextra\b")
 
@@ -35,7 +35,7 @@ class IPythonCopyError(Exception):
 
 
 def ensure(parent: Path) -> Path:
-    """The folder, made below `parent` unless it is there. Raises IPythonCopyError."""
+    """The folder, created below `parent` if needed. Raises IPythonCopyError."""
     found = _needed()
     versions = sorted(f"{name} {distribution.version}" for name, distribution in found.items())
     digest = hashlib.sha256("\n".join([_FORMAT, *versions]).encode()).hexdigest()[:16]
@@ -46,7 +46,7 @@ def ensure(parent: Path) -> Path:
         parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with (parent / "lock").open("w") as lock:
             if _acquire(lock):
-                for left in parent.glob(f"{_SCRATCH}*"):  # by a server that was killed
+                for left in parent.glob(f"{_SCRATCH}*"):  # left by a server that was killed
                     shutil.rmtree(left, ignore_errors=True)
             if not folder.is_dir():
                 _make(folder, list(found.values()))
@@ -58,7 +58,7 @@ def ensure(parent: Path) -> Path:
 
 
 def _acquire(lock: IO[str]) -> bool:
-    """Wait until no other server copies; False where the file system has no locks."""
+    """Wait until no other server copies. False where the file system has no locks."""
     with contextlib.suppress(OSError):
         fcntl.flock(lock, fcntl.LOCK_EX)
         return True
@@ -71,13 +71,13 @@ def _make(folder: Path, distributions: list[Distribution]) -> None:
         for distribution in distributions:
             _copy(distribution, copy / _SITE)
         for inner, _, _ in os.walk(copy):
-            Path(inner).chmod(0o755)  # kernels may be other users, whatever the umask is
-        with contextlib.suppress(OSError):  # another server was first, where there are no locks
+            Path(inner).chmod(0o755)  # kernels may run as other users
+        with contextlib.suppress(OSError):  # another server created it, where there are no locks
             copy.rename(folder)
 
 
 def _needed() -> dict[str, Distribution]:
-    """IPython and what it requires, directly or not, by name; optional requirements are not followed."""
+    """IPython and its requirements, by name; optional requirements are not followed."""
     found: dict[str, Distribution] = {}
     names = [_ROOT]
     while names:
@@ -86,7 +86,7 @@ def _needed() -> dict[str, Distribution]:
             continue
         try:
             found[name] = importlib.metadata.distribution(name)
-        except importlib.metadata.PackageNotFoundError:  # a requirement of another system
+        except importlib.metadata.PackageNotFoundError:  # a requirement for another system
             if name == _ROOT:
                 raise IPythonCopyError("IPython is not installed beside Quire") from None
             continue
@@ -115,7 +115,7 @@ def _copy(distribution: Distribution, target: Path) -> None:
 
 
 def _is_wanted(file: PackagePath, is_listed: bool) -> bool:
-    """Nothing outside of site-packages, and no metadata unless the kernel is to list the distribution as installed."""
+    """Skip files outside site-packages, and metadata of distributions that the kernel need not list as installed."""
     if file.is_absolute() or ".." in file.parts or "__pycache__" in file.parts or file.suffix == ".pyi":
         return False
     return is_listed or not file.parts[0].endswith(".dist-info")
@@ -123,5 +123,5 @@ def _is_wanted(file: PackagePath, is_listed: bool) -> bool:
 
 def _copy_file(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copy2(source, target)  # with its time, which its compiled form names
+    shutil.copy2(source, target)  # with its time, which the compiled file refers to
     target.chmod(0o644)

@@ -1,4 +1,4 @@
-"""One Python kernel: a keeper, the live process it holds, and its checkpoints."""
+"""One Python kernel: its supervisor, the live process and the checkpoints."""
 
 from __future__ import annotations
 
@@ -21,21 +21,19 @@ from quire.wire import messages, packets, relay
 from quire.wire.messages import Event
 
 VENV = "venv"
-"""What a notebook names as its python to have an environment of its own, in its workspace."""
+"""The value of a notebook's `python` that asks for a virtual environment in its workspace."""
 
-_INDEX_HOSTS = ("pypi.org", "files.pythonhosted.org")  # where %pip finds and gets packages
-_ENTER_TIMEOUT_S = 30.0  # seconds a kernel has to be where it works
-_VENV_TIMEOUT_S = 150.0  # and to make its environment
-_CHECKPOINT_TIMEOUT_S = (
-    30.0  # seconds a checkpoint may take: on a busy machine a kernel is not to be ended for being slow
-)
-_MAX_REPORTED = 20  # things lost that a census may name
-_MAX_NAME_CHARS = 100  # characters of each
-_MAX_NOTE_CHARS = 300  # characters of what is different after a restore
-_MAX_LOSSES = 100  # things that did not come back from a snapshot
-_LOAD_TIMEOUT_S = 300.0  # seconds a snapshot may take to load
-_MAX_DENIED_HOSTS = 20  # hosts that a run's output names as not granted
-_PROCESS_CHECK_INTERVAL_S = 0.5  # seconds between looks at how many processes a cell has
+_INDEX_HOSTS = ("pypi.org", "files.pythonhosted.org")  # of %pip
+_ENTER_TIMEOUT_S = 30.0  # for the worker to enter the workspace and the sandbox
+_VENV_TIMEOUT_S = 150.0  # the same, with the virtual environment to create
+_CHECKPOINT_TIMEOUT_S = 30.0  # long, since a kernel on a busy machine must not be ended for being slow
+_MAX_REPORTED = 20  # losses or notes accepted
+_MAX_NAME_CHARS = 100  # of a lost thing
+_MAX_NOTE_CHARS = 300  # of a note after a restore
+_MAX_LOSSES = 100  # things not restored from a snapshot
+_LOAD_TIMEOUT_S = 300.0
+_MAX_DENIED_HOSTS = 20  # named in the output of one run
+_PROCESS_CHECK_INTERVAL_S = 0.5  # between checks of the process limit
 
 
 class PythonKernel:
@@ -48,15 +46,15 @@ class PythonKernel:
         self._supervisor = supervisor
         self._calls = calls
         self._sandbox = sandbox
-        self._catalog_version = -1  # the catalog that the live process has
-        self._spec: KernelSpec | None = None  # None while nobody has it
-        self._starts_from_checkpoint = False  # as it began, it was somewhere already
-        self._ancestors: list[SupervisorClient] = []  # of what it was branched from
+        self._catalog_version = -1  # of the live process
+        self._spec: KernelSpec | None = None  # None for a spare kernel
+        self._starts_from_checkpoint = False  # as a branch does
+        self._ancestors: list[SupervisorClient] = []  # of the kernels it was branched from
         self._checkpoint_sizes = checkpoint_budget.CheckpointSizes()
         self._closing: set[asyncio.Task[None]] = set()
         self._process_check: asyncio.TimerHandle | None = None
         self._unwritable: snapshot_writing.UnwritableVariables = {}
-        self._denied_hosts: set[str] | None = None  # hosts the run that is on asked for in vain; None between runs
+        self._denied_hosts: set[str] | None = None  # hosts denied to the current run; None between runs
         sandbox.on_denied_host(self._on_denied_host)
 
     @classmethod
@@ -84,7 +82,7 @@ class PythonKernel:
         try:
             kernel._worker = await WorkerProcess.start(supervisor, kernel, {"do": "start"})
             await joining
-            await sandbox.join(kernel._worker.pid)  # which may have been forked before
+            await sandbox.join(kernel._worker.pid)  # it may have been forked before the supervisor joined
         except BaseException:
             joining.cancel()
             await asyncio.shield(cls._discard(supervisor, sandbox))
@@ -99,8 +97,8 @@ class PythonKernel:
             sandbox.close()
 
     async def enter(self, spec: KernelSpec, ipython: str = "") -> None:
-        """Become this notebook's: its folder, its limits, its walls. `ipython` is a folder with IPython for an
-        interpreter that may have none."""
+        """Configure this kernel for a notebook: workspace, limits and sandbox. `ipython` is a folder with IPython, for
+        interpreters without it."""
         self._spec = spec
         supervisor, sandbox = self._supervisor, self._sandbox
         if supervisor.proxy_listener is not None:
@@ -133,7 +131,7 @@ class PythonKernel:
             packets.close(mounts)
 
     def _on_denied_host(self, host: str) -> None:
-        """The network was asked for what it does not give: whoever reads the output is to know, once a run."""
+        """Write a notice into the run's output, once for each denied host."""
         if (
             self._denied_hosts is not None
             and host not in self._denied_hosts
@@ -180,12 +178,12 @@ class PythonKernel:
             await self._worker.send(messages.Offer(catalog=catalog.entries, hidden=catalog.hidden))
 
     async def call(self, called: relay.Called) -> relay.Answer:
-        """What the code asks of a capability."""
-        assert self._spec is not None  # code runs only where somebody has the kernel
+        """Answer a capability call of the code."""
+        assert self._spec is not None  # code runs only in a kernel of a notebook
         return await self._calls.call(self._spec, called)
 
     def native(self, capabilities: list[dict[str, Any]]) -> None:
-        """What the code offers itself."""
+        """Publish the capabilities that the code defines."""
         if self._spec is not None:
             self._calls.native(self._spec, capabilities)
 
@@ -193,7 +191,7 @@ class PythonKernel:
         self._worker.interrupt()
 
     async def kill(self) -> None:
-        """End the live process, whatever it does; the checkpoints stay."""
+        """End the live process; the checkpoints stay."""
         await self._worker.close()
 
     async def close(self) -> None:
@@ -218,7 +216,7 @@ class PythonKernel:
         return self._supervisor.checkpoints
 
     async def checkpoint(self, name: str) -> float | str:
-        """Take one; the seconds of work it took, or why there is none."""
+        """Take a checkpoint. Returns the processor seconds it took, or why there is none."""
         assert self._spec is not None
         if not checkpoint_budget.machine_memory().has_room_for_copy(checkpoint_budget.private_bytes(self._worker.pid)):
             self._supervisor.drop_checkpoints(list(self._supervisor.checkpoints))  # they would grow with every change
@@ -227,7 +225,7 @@ class PythonKernel:
             async with asyncio.timeout(_CHECKPOINT_TIMEOUT_S):
                 answer = await self._worker.ask(messages.Checkpoint(name=name))
         except TimeoutError:
-            await self.kill()  # it answers nothing: it is not to be trusted with the next cell
+            await self.kill()  # it does not answer: do not run the next cell in it
             return "it did not answer when one was to be taken"
         if not isinstance(answer, messages.Checkpointed):
             return "the kernel ended"
@@ -254,55 +252,53 @@ class PythonKernel:
         return (await self._supervisor.measure_checkpoints())[1]
 
     def memory(self) -> int:
-        """Bytes of its own that the live process holds, and what its checkpoints are guessed or weighed to."""
+        """Bytes that the live process and the checkpoints hold; those of checkpoints may be estimates."""
         return checkpoint_budget.private_bytes(self._worker.pid) + self._checkpoint_sizes.total_bytes(
             self._supervisor.checkpoints
         )
 
     async def restore(self, name: str) -> None:
-        """Wake a checkpoint into the live process's place; "" is the kernel as it began. Raises OperationFailed."""
+        """Replace the live process by a checkpoint; "" is the state the kernel began with. Raises OperationFailed."""
         assert self._spec is not None
-        checkpoint = self._supervisor.checkpoints.pop(
-            name, None
-        )  # first of all: whoever hears that it does not wake tries the next
+        checkpoint = self._supervisor.checkpoints.pop(name, None)  # even if it fails: the caller then tries the next
         if not self._supervisor.alive:
-            raise OperationFailed("The process that kept this kernel's checkpoints is gone.")
+            raise OperationFailed("The supervisor of this kernel's checkpoints has ended.")
         if name and checkpoint is None:
             raise OperationFailed("That checkpoint is not kept any more.")
         self._checkpoint_sizes.remove(name)
         await self._replace_worker({"do": "wake", "name": name} if name else {"do": "start"})
 
     async def _replace_worker(self, order: dict[str, str], extra_descriptors: Sequence[int] = ()) -> None:
-        """Have another process in the live one's place."""
+        """Start another process in place of the live one."""
         assert self._spec is not None
         previous = self._worker
-        self.native([])  # a woken one says what it has
+        self.native([])  # the new process publishes its own
         self._catalog_version = -1
         try:
             self._worker = await WorkerProcess.start(self._supervisor, self, order, extra_descriptors)
         except OperationFailed:
-            if self._supervisor.worker_pid != previous.pid:  # what came in its place did not come up
+            if self._supervisor.worker_pid != previous.pid:  # the process that replaced it did not start
                 await previous.close()
             raise
-        self._close_in_background(previous)  # the keeper killed it; its last words need not be waited for
+        self._close_in_background(previous)  # the supervisor has killed it; its last output is not needed
         if order["do"] == "start" and not self._starts_from_checkpoint:
             await self.enter(self._spec)
 
     def forget(self, name: str) -> None:
-        """Let a checkpoint go."""
+        """Drop a checkpoint."""
         self._supervisor.drop_checkpoints([name])
 
     # Snapshots
 
     async def write(self, name: str, draft: Draft, *, base: str, limit: int, values: bool) -> Written:
-        """Have a checkpoint written down, in a process of its own, while cells run."""
+        """Write a checkpoint as a snapshot, in a process of its own, while cells run."""
         if name not in self._supervisor.checkpoints:
             raise OperationFailed("That checkpoint is not kept any more.")
         order = {"name": name, "base": base, "limit": limit, "values": values}
         return await snapshot_writing.write(self._supervisor, order, draft, self._unwritable)
 
     async def load(self, recipe: Recipe) -> Restored:
-        """Start a fresh process and load a snapshot. If that raises OperationFailed, the process is fresh."""
+        """Load a snapshot into a fresh process. If that raises OperationFailed, the process is fresh."""
         await self._replace_worker({"do": "start"}, [recipe.file, *recipe.packs])
         try:
             async with asyncio.timeout(_LOAD_TIMEOUT_S):
@@ -323,7 +319,7 @@ class PythonKernel:
         )
 
     async def branch(self, name: str, spec: KernelSpec) -> PythonKernel:
-        """A kernel of its own that begins where the checkpoint stands, sharing memory until either writes."""
+        """A kernel of its own that starts from the checkpoint. It shares memory until either of them writes."""
         server_end, supervisor_end = packets.pair()
         server_end.setblocking(False)
         try:
@@ -334,7 +330,7 @@ class PythonKernel:
             raise
         self._zygote.adopt(pid)
         self._supervisor.has_branches = True
-        for supervisor in self._ancestors:  # it becomes their child when the ones between end
+        for supervisor in self._ancestors:  # the branch becomes their child when those between end
             supervisor.adopt(pid, self._supervisor)
             supervisor.has_branches = True
         user_namespace = os.dup(self._supervisor.user_namespace) if self._supervisor.user_namespace >= 0 else -1
@@ -351,7 +347,7 @@ class PythonKernel:
             await kernel.enter(spec)
         return kernel
 
-    # How many processes a cell has
+    # Process limit
 
     def _schedule_process_check(self) -> None:
         if self._spec is not None and self._spec.limits.processes:

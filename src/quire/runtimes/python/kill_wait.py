@@ -1,4 +1,4 @@
-"""Waits for a process that was sent SIGKILL, but not for ever: the system may keep it, and the server has to go on."""
+"""Wait for a killed process, with a timeout: Linux may keep it, and the server has to continue."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ _KILLED_S = 10.0
 
 
 async def wait_killed(end: Awaitable[object], pid: int, what: str) -> bool:
-    """Wait until `end`, which says that the process is gone. Whether it is; if not, the log says what it is doing."""
+    """Wait for `end`, which completes when the process is gone. False after the timeout; the log then says what the
+    process does."""
     try:
         async with asyncio.timeout(_KILLED_S):
             await end
@@ -25,7 +26,7 @@ async def wait_killed(end: Awaitable[object], pid: int, what: str) -> bool:
 
 
 def _describe(pid: int) -> str:
-    """The state of a process and the system call it is in, as far as the system tells."""
+    """The state of a process and the system call it is in, as far as Linux tells."""
     process, found = Path("/proc", str(pid)), []
     with contextlib.suppress(OSError, IndexError):
         found.append(f"state {(process / 'stat').read_text().rpartition(')')[2].split()[0]}")

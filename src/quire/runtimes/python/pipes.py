@@ -1,4 +1,4 @@
-"""Bytes that wait in a pipe or a socket: how many, and reading them without waiting for more."""
+"""Read from pipes and sockets without waiting."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _PIPE_BYTES = 1 << 20
 
 
 def prepare_pipe(pipe: int) -> None:
-    """Make it large, and reading from it never wait."""
+    """Enlarge the pipe and make it non-blocking."""
     os.set_blocking(pipe, False)
-    with contextlib.suppress(OSError):  # a user may hold only so much pipe memory
+    with contextlib.suppress(OSError):  # a user may hold a limited amount of pipe memory
         fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
 
@@ -28,5 +28,5 @@ def read(pipe: int) -> bytes:
 
 
 def unread_bytes(sock: socket.socket) -> int:
-    """Bytes that were sent and not read."""
+    """Bytes that were sent and not yet read."""
     return int(struct.unpack("i", fcntl.ioctl(sock, termios.FIONREAD, b"\0\0\0\0"))[0])

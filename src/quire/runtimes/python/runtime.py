@@ -1,4 +1,4 @@
-"""Makes Python kernels: a warm zygote for each interpreter, and a spare kernel so that a new notebook need not wait."""
+"""The Python runtime: a warm zygote for each interpreter, and a spare kernel for the next notebook."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from quire.runtimes.sandbox.plan import MachineFeatures, plan_layers
 
 _log = logging.getLogger(__name__)
 
-_WARM_TIMEOUT_S = 120.0  # seconds the zygote has to import what it preloads, on a cold disk too
-_CANCEL_TIMEOUT_S = 5.0  # for the task that creates spares to end
-_SPARE_DELAY_S = 0.3  # seconds after a start before the next spare is made: the notebook that took one goes first
+_WARM_TIMEOUT_S = 120.0  # for the zygote to import what it preloads, also from a cold disk
+_CANCEL_TIMEOUT_S = 5.0  # for the task that creates spares
+_SPARE_DELAY_S = 0.3  # between a start and the next spare, so that the notebook that took one runs first
 PRELOAD = ("numpy", "pandas", "matplotlib.pyplot")
 
 
@@ -46,13 +46,13 @@ class PythonRuntime:
         libraries: Path,
         warm_at_start: bool = True,
     ) -> None:
-        """`libraries`: where the copy of IPython is kept for interpreters without it. `at_once`: warm before anybody
-        asks; else the first kernel waits for what is loaded, and spares come then."""
+        """`libraries` is where the copy of IPython for other interpreters is kept. With `warm_at_start` the zygote is
+        started now; otherwise with the first kernel."""
         self._python = python
         self._calls = calls
         self._preload = preload
         self._sandbox = sandbox
-        self._workspaces = workspaces  # where those of all notebooks lie
+        self._workspaces = workspaces  # the workspaces of all notebooks
         self._libraries = libraries
         self._copy_lock = asyncio.Lock()
         self._environ = zygotes.kernel_environment(None if sandbox == "off" else environment)
@@ -68,7 +68,7 @@ class PythonRuntime:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[PythonRuntime]:
-        """The zygote warms up while the server answers its first calls; leaving ends every process."""
+        """The zygote warms up while the server answers its first calls. Leaving ends every process."""
         self._spare_task = asyncio.get_running_loop().create_task(self._keep_spares())
         try:
             yield self
@@ -98,7 +98,8 @@ class PythonRuntime:
         return await PythonKernel.start(zygote, self._calls, await self._sandbox_for(python, zygote))
 
     async def _sandbox_for(self, python: str, zygote: ZygoteClient) -> SandboxFactory:
-        """What kernels of this interpreter are put behind. Raises InvalidRequest where the setting requires more."""
+        """The sandbox for kernels of this interpreter. Raises InvalidRequest where the setting requires more than there
+        is."""
         if python not in self._sandboxes:
             cgroup_problem = self._cgroups if isinstance(self._cgroups, str) else ""
             machine = MachineFeatures.from_probe((await zygote.ready())["features"], cgroup_problem)
@@ -124,7 +125,7 @@ class PythonRuntime:
         return RuntimeInfo(name="python", version=str(ready["python"]), packages=packages, layers=layers)
 
     def _trusted_interpreter(self, spec: KernelSpec) -> str:
-        """The one whose zygote the kernel is forked from: trusted, so none that a cell could have written."""
+        """The interpreter to start outside the sandbox. It must not lie where a cell can write."""
         if spec.python in ("", VENV):
             return self._python
         writable_paths = [
@@ -133,7 +134,7 @@ class PythonRuntime:
             *(Path(each.path) for each in spec.mounts if each.writable),
         ]
         path = Path(spec.python).absolute()
-        resolved = (path, path.resolve())  # a link there could lead elsewhere tomorrow
+        resolved = (path, path.resolve())  # a link could be changed later
         if self._sandbox != "off" and any(path.is_relative_to(place) for path in resolved for place in writable_paths):
             raise InvalidRequest(
                 f"{spec.python} lies where cells can write, and it would be started outside the sandbox. "
@@ -142,7 +143,7 @@ class PythonRuntime:
         return spec.python
 
     async def _warm_zygote(self, python: str) -> ZygoteClient:
-        """The interpreter's zygote, ready: started anew where it is gone."""
+        """The interpreter's zygote, ready. Started again if it has ended."""
         async with self._start_locks.setdefault(python, asyncio.Lock()):
             zygote = self._zygotes.get(python)
             if zygote is None or not zygote.alive:
@@ -163,7 +164,7 @@ class PythonRuntime:
         return ZygoteClient.spawn(python, self._preload, self._environ, await self._ipython_path(python))
 
     async def _ipython_path(self, python: str) -> str:
-        """A folder with IPython, in case this interpreter has none; "" for the server's own, which has it."""
+        """A folder with IPython for interpreters that may have none; "" for the server's own interpreter."""
         if python == sys.executable:
             return ""
         async with self._copy_lock:
@@ -184,16 +185,16 @@ class PythonRuntime:
         return None
 
     async def _keep_spares(self) -> None:
-        """Keep so many spares; runs until cancelled."""
+        """Keep the wanted number of spares; runs until cancelled."""
         if self._warm_at_start:
-            with contextlib.suppress(OperationFailed):  # the first start says why
+            with contextlib.suppress(OperationFailed):  # the first start reports it
                 await self._warm_zygote(self._python)
         else:
             await self._spare_taken.wait()
             await asyncio.sleep(_SPARE_DELAY_S)
         while True:
             self._spare_taken.clear()
-            with contextlib.suppress(OperationFailed, InvalidRequest):  # the next start says why
+            with contextlib.suppress(OperationFailed, InvalidRequest):  # the next start reports it
                 while len(self._spares) < self._spare_count:
                     self._spares.append(await self._create_kernel(self._python))
             await self._spare_taken.wait()

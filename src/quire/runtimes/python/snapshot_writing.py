@@ -1,4 +1,4 @@
-"""The parent's side of a snapshot being written: order it of a checkpoint, watch that it gets on, hear how it went."""
+"""The server's side of writing a snapshot: order it from a checkpoint, watch its progress, read the result."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from quire.core.ports.snapshots import Draft, Written
 from quire.runtimes.python.supervisor import SupervisorClient
 from quire.wire import packets
 
-_STALL_TIMEOUT_S = 30.0  # seconds without any progress
-_POLL_INTERVAL_S = 0.5  # seconds between looks
-_PROGRESS_BYTES = 1024  # bytes that say where the writer is
+_STALL_TIMEOUT_S = 30.0
+_POLL_INTERVAL_S = 0.5
+_PROGRESS_BYTES = 1024  # of the text that names the variable being written
 _MAX_ATTEMPTS = 5
-_MAX_OVERHEAD_BYTES = 256 << 20  # bytes a draft may have besides what it describes
+_MAX_OVERHEAD_BYTES = 256 << 20  # of a draft beyond the data it describes
 
 UnwritableVariables = dict[str, tuple[str, str]]
-"""Variables that cannot be written: by name, the type they had, and why."""
+"""Variables that cannot be written: by name, their type and why."""
 
 
 async def write(
     supervisor: SupervisorClient, order: dict[str, Any], draft: Draft, unwritable: UnwritableVariables
 ) -> Written:
-    """Have a checkpoint written into the draft. A variable that its writer crashes or hangs at joins `refused`.
+    """Have a checkpoint written into the draft. A variable that makes the writer crash or hang is added to
+    `unwritable`.
 
     Raises OperationFailed where it cannot be written.
     """
@@ -52,7 +53,7 @@ async def write(
 
 
 class _WriterLost(Exception):
-    """The writer ended without a word, or had to be ended."""
+    """The writer ended without an answer, or had to be killed."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -89,7 +90,7 @@ class _Writer:
             progress, stalled_s = self._progress(), 0.0
             while not (await asyncio.wait([answer], timeout=_POLL_INTERVAL_S))[0]:
                 current = self._progress()
-                if current[1] > max_bytes:  # a cell's code writes there what it likes
+                if current[1] > max_bytes:  # code of a cell could write anything there
                     raise OperationFailed("The snapshot's writer wrote more than it may. The last snapshot stands.")
                 stalled_s = stalled_s + _POLL_INTERVAL_S if current == progress else 0.0
                 progress = current
@@ -97,9 +98,7 @@ class _Writer:
                     raise _WriterLost("did not get on and was ended")
         finally:
             answer.cancel()
-            loop.remove_reader(
-                server_end
-            )  # at once, whoever ends this: the next descriptor of its number would go unheard
+            loop.remove_reader(server_end)  # now: another socket may get this descriptor's number
         with contextlib.suppress(OSError):
             if data := answer.result():
                 return packets.parse(data)

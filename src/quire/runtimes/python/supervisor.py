@@ -1,4 +1,4 @@
-"""The keeper's parent side: give it orders, hear what it keeps and how processes died."""
+"""The server's connection to a supervisor: send orders, receive reports on checkpoints and exits."""
 
 from __future__ import annotations
 
@@ -18,33 +18,38 @@ from quire.runtimes.python.exit_reason import ProcessExit
 from quire.runtimes.python.kill_wait import wait_killed
 from quire.wire import packets
 
-_CLOSE_TIMEOUT_S = 3.0  # seconds a keeper has to kill what is below it, before it is killed itself
-_ANSWER_TIMEOUT_S = 15.0  # seconds it has to answer an order
-_ANSWER_KEYS = {"start": "live", "wake": "live", "branch": "branched", "write": "writing"}  # late ones are for nobody
+_CLOSE_TIMEOUT_S = 3.0  # for a supervisor to kill its processes, before it is killed itself
+_ANSWER_TIMEOUT_S = 15.0
+_ANSWER_KEYS = {
+    "start": "live",
+    "wake": "live",
+    "branch": "branched",
+    "write": "writing",
+}  # of orders whose answer is awaited
 
 
 class SupervisorClient:
-    """One for a kernel. What it says is checked: cells have found the sockets of others before. Processes are named by
-    the descriptors it hands over, not by what it calls them."""
+    """The connection to the supervisor of one kernel. Its messages are checked, since a cell may have found the socket.
+    Processes are identified by the pidfds it passes, not by the pids it reports."""
 
     def __init__(self, control: socket.socket, pidfd: int, user_namespace: int = -1) -> None:
         self._control = control
         self._pidfd = pidfd
         self.pid = _pid_of(pidfd)
-        self.user_namespace = user_namespace  # the user namespace it lives in, where that is its own
-        self.proxy_listener: tuple[int, socket.socket] | None = None  # in its loopback, and the port of it
-        self._local_pids: dict[int, int] = {}  # what it calls a process, and what that is called here
+        self.user_namespace = user_namespace  # descriptor of its user namespace, or -1
+        self.proxy_listener: tuple[int, socket.socket] | None = None  # its loopback port and the listening socket
+        self._local_pids: dict[int, int] = {}  # pid in its namespace to pid here
         self._ended = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._gone = asyncio.Event()
-        self._request_lock = asyncio.Lock()  # orders that are answered
-        self._pending_order = ""  # what the order was that is to be answered
-        self._answer: asyncio.Future[tuple[int, int]] | None = None  # of start, wake, branch and write: pid and pidfd
+        self._request_lock = asyncio.Lock()  # for orders that are answered
+        self._pending_order = ""  # the kind of the order that awaits an answer
+        self._answer: asyncio.Future[tuple[int, int]] | None = None  # pid and pidfd
         self._measurement: asyncio.Future[tuple[int, dict[str, int]]] | None = None
         self._exits: dict[int, asyncio.Future[ProcessExit]] = {}
-        self.checkpoints: dict[str, ForkReport] = {}  # checkpoints, oldest first
-        self.worker_pid = 0  # the pid of the live process
-        self.has_branches = False  # others live in its namespaces
+        self.checkpoints: dict[str, ForkReport] = {}  # oldest first
+        self.worker_pid = 0  # of the live process
+        self.has_branches = False  # branches live in its namespaces
         self._loop.add_reader(control.fileno(), self._on_message)
         self._loop.add_reader(pidfd, self._on_exit)
 
@@ -53,13 +58,13 @@ class SupervisorClient:
         return not self._gone.is_set() and self._control.fileno() >= 0 and not self._has_ended()
 
     def _has_ended(self) -> bool:
-        """Asked of the system: the loop hears of it a moment later, and what runs meanwhile would be lost."""
+        """Ask Linux: the event loop is notified later, and a run started meanwhile would be lost."""
         ready = select.poll()
         ready.register(self._pidfd, select.POLLIN)
         return bool(ready.poll(0))
 
     async def launch(self, order: dict[str, Any], descriptors: list[int]) -> tuple[int, int]:
-        """Have it start, wake, branch or write: the new process's pid, and a pidfd that is the caller's to close."""
+        """Start, wake, branch or write. Returns the new process's pid, and a pidfd that the caller must close."""
         async with self._request_lock:
             answer = self._answer = self._loop.create_future()
             self._pending_order = order["do"]
@@ -69,22 +74,22 @@ class SupervisorClient:
                     return await asyncio.shield(answer)
             except asyncio.CancelledError:
                 if answer.done() and answer.exception() is None:
-                    os.close(answer.result()[1])  # whoever asked is gone
+                    os.close(answer.result()[1])  # the caller is gone
                 raise
             except TimeoutError as error:
-                if order["do"] != "write":  # which is not worth the kernel
-                    self._kill()  # one that does not answer keeps nothing
-                raise OperationFailed("The process that keeps this kernel does not answer.") from error
+                if order["do"] != "write":  # a snapshot is not worth the kernel
+                    self._kill()  # it does not answer, so its checkpoints cannot be used
+                raise OperationFailed("The kernel's supervisor process does not answer.") from error
             except OSError as error:
                 self._kill()
                 raise OperationFailed(
-                    f"The process that keeps this kernel cannot be reached ({error.strerror})."
+                    f"The kernel's supervisor process cannot be reached ({error.strerror})."
                 ) from error
             finally:
                 self._pending_order = ""
 
     def adopt(self, branch: int, parent: SupervisorClient) -> None:
-        """One that `of` has branched, in the same namespace: not to be killed when it becomes a child of this one."""
+        """Keep a branch of `parent`, in the same namespace, alive when it becomes a child of this supervisor."""
         self.send_order(
             do="adopt",
             pid=next((name for name, local_pid in parent._local_pids.items() if local_pid == branch), branch),
@@ -100,7 +105,7 @@ class SupervisorClient:
         self.send_order(do="drop", names=names)
 
     async def measure_checkpoints(self) -> tuple[int, dict[str, int]]:
-        """Bytes all checkpoints hold beyond the live process, and what dropping each alone would free."""
+        """Bytes that all checkpoints hold beyond the live process, and what dropping each would free."""
         async with self._request_lock:
             self._measurement = self._loop.create_future()
             self.send_order(do="measure")
@@ -123,7 +128,7 @@ class SupervisorClient:
             self._exits.pop(pid, None)
 
     async def close(self) -> None:
-        """Everything below it is killed, then it ends: but for the first of a namespace in which branches live on."""
+        """Have it kill its processes and end. The first process of a namespace stays while branches live in it."""
         if self.alive:
             self.send_order(do="end")
             with contextlib.suppress(TimeoutError):
@@ -137,7 +142,7 @@ class SupervisorClient:
                 await self._gone.wait()
             return
         self._kill()
-        await wait_killed(self._gone.wait(), self.pid, "The process that keeps a kernel")
+        await wait_killed(self._gone.wait(), self.pid, "A kernel's supervisor process")
 
     def _kill(self) -> None:
         if not self._gone.is_set():
@@ -155,7 +160,7 @@ class SupervisorClient:
                 [pidfd],
             ) if self._answer is not None and _ANSWER_KEYS.get(self._pending_order) in message:
                 local_pid, is_writer = _pid_of(pidfd), "writing" in message
-                if local_pid or is_writer:  # a writer may be done already: what it wrote is there
+                if local_pid or is_writer:  # a writer may have ended already: its output is complete
                     self._local_pids |= {} if is_writer else {pid: local_pid}
                     self.worker_pid = local_pid if "live" in message else self.worker_pid
                     self._set_answer(self._answer, (local_pid, pidfd))
@@ -177,7 +182,7 @@ class SupervisorClient:
                 if not exit_future.done():
                     exit_future.set_result(process_exit)
             case {"proxy_port": int(port)}, [listener] if self.proxy_listener is None:
-                with contextlib.suppress(OSError):  # not even a socket
+                with contextlib.suppress(OSError):  # not a socket
                     self.proxy_listener = (port, socket.socket(fileno=os.dup(listener)))
             case {"ended": _}, []:
                 self._ended.set()
@@ -188,7 +193,7 @@ class SupervisorClient:
 
     def _set_answer(self, answer: asyncio.Future[tuple[int, int]], value: tuple[int, int]) -> None:
         if answer.done():
-            os.close(value[1])  # whoever asked is gone
+            os.close(value[1])  # the caller is gone
         else:
             answer.set_result(value)
 
@@ -199,7 +204,7 @@ class SupervisorClient:
         self._control.close()
         self.checkpoints.clear()
         if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(OperationFailed("The process that kept this kernel ended."))
+            self._answer.set_exception(OperationFailed("The kernel's supervisor process ended."))
             self._answer.exception()
         if self._measurement is not None and not self._measurement.done():
             self._measurement.set_result((0, {}))
@@ -219,7 +224,7 @@ class SupervisorClient:
 
 
 def _pid_of(pidfd: int) -> int:
-    """What a process is called here, 0 where it is gone: in a namespace of its own it knows another name."""
+    """The pid in this namespace; 0 if the process is gone."""
     text = Path(f"/proc/self/fdinfo/{pidfd}").read_text()
     found = re.search(r"^Pid:\t(\d+)$", text, re.MULTILINE)
     return int(found[1]) if found else 0

@@ -1,8 +1,4 @@
-"""A kernel's live process: the one that runs cells, spoken to in frames.
-
-Events come on a socket; what the code prints lies in two pipes that the worker empties before each
-frame and this side empties while the worker is silent, both under one file lock (see worker/channel.py).
-"""
+"""A kernel's live process. It sends frames on a socket and prints into pipes; worker/channel.py has the details."""
 
 from __future__ import annotations
 
@@ -45,16 +41,16 @@ from quire.wire.messages import (
 )
 
 _CHUNK = 1 << 20
-_OUTPUT_DELAY_S = 0.01  # seconds: how long printed bytes may lie before this side fetches them
-_MIN_EVENT_BYTES = 500  # that any event takes at least
-_EXIT_DELAY_S = 0.1  # seconds between the end of a process's socket and of the process
-_START_TIMEOUT_S = 30.0  # seconds a new kernel has to say it is ready
-_WAKE_TIMEOUT_S = 10.0  # seconds a checkpoint has
+_OUTPUT_DELAY_S = 0.01  # before the server reads the pipes itself
+_MIN_EVENT_BYTES = 500  # counted for an event, whatever its size
+_EXIT_DELAY_S = 0.1  # between the end of a process's socket and its exit
+_START_TIMEOUT_S = 30.0  # for a new worker to be ready
+_WAKE_TIMEOUT_S = 10.0  # for a checkpoint to be ready
 _ANSWERS = (Entered, Inspected, Value, Paged, Checkpointed, Loaded, Died)
 
 
 class CapabilityHandler(Protocol):
-    """Whose live process this is: it answers what the code calls, and hears what the code offers itself."""
+    """Answers capability calls and receives the capabilities that the code defines."""
 
     async def call(self, called: relay.Called) -> relay.Answer: ...
 
@@ -69,18 +65,18 @@ class WorkerProcess:
         self._events = EventQueue()
         self._share = LoopShare.for_loop(self._loop)
         self._native_capabilities = LatestCapabilities(handler.native)
-        self._current_run: str | None = None  # what the worker runs now
+        self._current_run: str | None = None
         self._decoder = frames.Decoder(messages.EVENTS, frames.FROM_CODE)
-        self._reading = False  # the socket; not while messages that arrived wait
-        self._queue_is_full = False  # they wait for room
-        self._next_turn: asyncio.Handle | None = None  # or for time: the turn in which they are taken
-        self._unqueued_output: list[Printed] = []  # what was in the pipes after those
+        self._reading = False  # the socket; not while received messages are pending
+        self._queue_is_full = False  # messages are pending until there is room
+        self._next_turn: asyncio.Handle | None = None  # when pending messages are taken
+        self._unqueued_output: list[Printed] = []  # read from the pipes, and later than pending messages
         self._failure: Died | None = None
         self._closed = asyncio.Event()
         self._fetch_timer: asyncio.TimerHandle | None = None
         self._exit_task: asyncio.Task[None] | None = None
-        self._send_tasks: set[asyncio.Task[None]] = set()  # what did not go at once
-        self._interrupts_sent = 0  # that were sent
+        self._send_tasks: set[asyncio.Task[None]] = set()  # the rest of messages that were not sent at once
+        self._interrupts_sent = 0
         self._pid = 0
         self._pidfd = -1
 
@@ -88,7 +84,7 @@ class WorkerProcess:
     async def start(
         cls, supervisor: SupervisorClient, handler: CapabilityHandler, order: dict[str, Any], extra: Sequence[int] = ()
     ) -> WorkerProcess:
-        """The process the keeper makes of this order, when it has said that it is ready; it gets `more` descriptors."""
+        """Start or wake a process, and wait until it is ready. It gets the extra descriptors."""
         worker = cls(supervisor, handler)
         limit_s = _START_TIMEOUT_S if order["do"] == "start" else _WAKE_TIMEOUT_S
         try:
@@ -155,7 +151,7 @@ class WorkerProcess:
     async def _take_event(self) -> tuple[Event | Died, int]:
         await self._events.wait()
         if isinstance(died := self._events.peek(), Died):
-            return died, 0  # it stays, for the next caller
+            return died, 0  # it stays in the queue for the next caller
         taken = self._events.take()
         if self._queue_is_full and not self._events.is_full and self._exit_task is None:
             self._queue_is_full = False
@@ -163,7 +159,7 @@ class WorkerProcess:
         return taken
 
     async def enter(self, request: Enter, trees: Sequence[int]) -> None:
-        """Have it go where it is to work, with these to mount there. Raises OperationFailed where it cannot."""
+        """Have the worker enter its workspace and sandbox, with these mounts. Raises OperationFailed."""
         with contextlib.suppress(OSError):
             socket.send_fds(self._sock, [frames.encode(request, frames.FROM_SERVER)], trees)
         answer = await self._wait_answer()
@@ -176,8 +172,8 @@ class WorkerProcess:
         return await self._wait_answer()
 
     async def _wait_answer(self) -> Event | Died:
-        """What is shown meanwhile is the next run's. All of it is taken: a thread that waits to print may hold what the
-        worker needs to answer."""
+        """Output received meanwhile belongs to the next run. All of it is read: a thread that waits to print may hold a
+        lock that the worker needs to answer."""
         deferred = DeferredEvents()
         while not isinstance((taken := await self._take_event())[0], _ANSWERS):
             deferred.add(*taken)
@@ -187,16 +183,16 @@ class WorkerProcess:
     def interrupt(self) -> None:
         if self._closed.is_set():
             return
-        self._interrupts_sent += 1  # counted first: see worker/processes/fork_interrupts.py
+        self._interrupts_sent += 1  # before the signal, see worker/processes/fork_interrupts.py
         os.pwrite(self._lock, self._interrupts_sent.to_bytes(messages.INTERRUPTS_BYTES, "little"), 0)
         try:
             os.killpg(self._pid, signal.SIGINT)
-        except (ProcessLookupError, PermissionError):  # the cell moved itself to another group
+        except (ProcessLookupError, PermissionError):  # the cell changed its process group
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, signal.SIGINT)
 
     async def close(self) -> None:
-        """Kill, and wait until the process is reaped and every descriptor is closed."""
+        """Kill the process; wait until it is reaped and every descriptor is closed."""
         if self._pidfd < 0:
             return
         self._kill()
@@ -204,7 +200,7 @@ class WorkerProcess:
 
     async def send(self, message: Any) -> None:
         data = frames.encode(message, frames.FROM_SERVER)
-        with contextlib.suppress(OSError):  # a dead kernel says so itself, through its pidfd
+        with contextlib.suppress(OSError):  # the pidfd reports a dead worker
             sent = 0
             with contextlib.suppress(BlockingIOError):
                 sent = self._sock.send(data)
@@ -213,10 +209,10 @@ class WorkerProcess:
                 self._send_tasks.add(rest)
                 rest.add_done_callback(self._send_tasks.discard)
                 await asyncio.wait([rest])
-                rest.cancelled() or rest.exception()  # looked at: see above
+                rest.cancelled() or rest.exception()  # retrieved, so that asyncio logs nothing
 
     def write_notice(self, text: str) -> None:
-        """Say something to whoever reads what the code writes."""
+        """Add a line to what the code writes to stderr."""
         if self.alive and not self._events.is_full:
             self._queue_printed(Printed(stream="stderr", data=text.encode()))
 
@@ -242,14 +238,14 @@ class WorkerProcess:
             data = b""
         if not data:
             self._stop_reading()
-            # a dying process closes its socket a moment before its pidfd tells
+            # a dying process closes its socket shortly before its pidfd is ready
             self._loop.call_later(_EXIT_DELAY_S, self._on_hang_up)
             return
         self._decoder.add(data)
         self._take_frames()
 
     def _take_frames(self) -> None:
-        """Take the messages that arrived whole: as many as there is room for, and time in this turn of the loop."""
+        """Take complete messages while there is room for them and time in this turn of the event loop."""
         self._next_turn = None
         time_slice = TimeSlice()
         while not self._events.is_full and not time_slice.is_used_up:
@@ -263,7 +259,7 @@ class WorkerProcess:
             self._queue_is_full = True
 
     def _take_frame(self) -> bool:
-        """Take one message; whether there was a whole one."""
+        """Take one message. False if there is no complete one."""
         if self._failure is not None:
             return False
         try:
@@ -295,7 +291,7 @@ class WorkerProcess:
         self._events.put(event, _MIN_EVENT_BYTES + size)
 
     def _on_hang_up(self) -> None:
-        """A worker that closed its socket and lives can say nothing more."""
+        """The worker closed its socket and still runs: kill it."""
         if self._exit_task is None and not self._closed.is_set():
             self._failure = self._failure or connection_closed()
             self._kill()
@@ -304,7 +300,7 @@ class WorkerProcess:
         self._failure = self._failure or protocol_error(reason)
         self._kill()
 
-    # What is printed while the worker is silent
+    # Output while the worker sends nothing
 
     def _watch_pipes(self) -> None:
         self._fetch_timer = None
@@ -314,7 +310,7 @@ class WorkerProcess:
             self._loop.add_reader(pipe, self._on_output)
 
     def _on_output(self) -> None:
-        # not at once: a quick cell's output comes with its last frame, without this detour
+        # later: the output of a quick cell comes with its last frame
         for _, pipe in self._pipes:
             self._loop.remove_reader(pipe)
         self._fetch_timer = self._loop.call_later(_OUTPUT_DELAY_S, self._fetch_output)
@@ -324,7 +320,7 @@ class WorkerProcess:
             try:
                 fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                pass  # the worker is sending: it brings the bytes itself
+                pass  # the worker is sending, and sends the output itself
             else:
                 try:
                     self._read_output()
@@ -334,15 +330,15 @@ class WorkerProcess:
         self._watch_pipes()
 
     def _read_output(self) -> None:
-        """Under the lock: frames sent so far, then what lies in the pipes. Not what is sent meanwhile: only a process
-        that does not keep to the lock does that, and it may never end."""
+        """With the lock held, take the frames sent so far, then the pipes' content. Only what is there now: a process
+        that ignores the lock could write without end."""
         printed = [Printed(stream=name, data=data) for name, pipe in self._pipes if (data := pipes.read(pipe))]
         with contextlib.suppress(OSError):
             if sent := pipes.unread_bytes(self._sock):
                 self._decoder.add(self._sock.recv(sent))
         self._unqueued_output += printed
 
-    # The end
+    # Exit
 
     def _kill(self) -> None:
         if self._pidfd < 0 or self._closed.is_set():
@@ -366,10 +362,10 @@ class WorkerProcess:
                 handle.cancel()
         process_exit = ProcessExit()
         try:
-            process_exit = await self._supervisor.exit_status(self._pid)  # and what the cell started is gone too
+            process_exit = await self._supervisor.exit_status(self._pid)  # what the cell started has ended, too
             self._read_output()
             await self._read_remaining()
-        finally:  # whatever comes between: somebody waits for this
+        finally:  # `close` waits for this
             reason = self._failure or exit_reason(process_exit)
             self._close_descriptors()
             self._native_capabilities.close()
@@ -377,7 +373,7 @@ class WorkerProcess:
             self._closed.set()
 
     async def _read_remaining(self) -> None:
-        """What it said before it ended: a frame's size at the most, and what fits a socket."""
+        """Read what it sent before it ended: at most one frame and a socket's buffer."""
         time_slice = TimeSlice()
         while self._take_frame():
             if time_slice.is_used_up:
@@ -389,7 +385,9 @@ class WorkerProcess:
         self._calls.close()
         for task in list(self._send_tasks):
             task.cancel()
-        if self._sock.fileno() >= 0:  # a descriptor that is closed while it is waited for makes the next one deaf
+        if (
+            self._sock.fileno() >= 0
+        ):  # before the descriptor is closed, or asyncio would miss events of the next one with its number
             self._loop.remove_writer(self._sock.fileno())
         for descriptor in (self._pidfd, self._lock, *(pipe for _, pipe in self._pipes)):
             if descriptor >= 0:

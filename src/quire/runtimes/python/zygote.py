@@ -1,4 +1,4 @@
-"""The zygote's parent side: start it once, ask it for keepers."""
+"""The server's connection to a zygote: start it, and have it fork supervisors."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from quire.runtimes.python.supervisor import SupervisorClient
 from quire.wire import packets
 
 _WORKER = Path(__file__).parents[2] / "worker" / "__main__.py"
-_CLOSE_TIMEOUT_S = 4.0  # seconds it has to see its keepers off
+_CLOSE_TIMEOUT_S = 4.0  # for it to end its supervisors
 
 
-_SAFE_VARIABLES = re.compile(  # variables that say where and how programs run, and hold nobody's secret
+_SAFE_VARIABLES = re.compile(  # variables about programs and places, without secrets
     "PATH|HOME|USER|LOGNAME|SHELL|TERM|COLORTERM|LANG|LANGUAGE|LC_[A-Z]+|TZ|TMPDIR|HOSTNAME|"
     "PYTHON[A-Z]*|VIRTUAL_ENV|LD_LIBRARY_PATH|[A-Z]+_NUM_THREADS|OMP_[A-Z_]+|MKL_[A-Z_]+|CUDA_[A-Z_]+|"
     "MPL[A-Z]+|SSL_CERT_(?:FILE|DIR)|REQUESTS_CA_BUNDLE|XDG_[A-Z_]+|NO_COLOR|UV"
@@ -32,18 +32,18 @@ _SAFE_VARIABLES = re.compile(  # variables that say where and how programs run, 
 
 
 def _find_uv() -> str | None:
-    """Where it is on the path, or beside the Python that runs this."""
+    """On the path, or beside the Python that runs this."""
     return shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
 
 
 def kernel_environment(passed: Collection[str] | None) -> dict[str, str]:
-    """What kernels inherit: all of the server's own, or what is plain and what was named to be `passed` on."""
+    """The environment of kernels: all of the server's, or safe variables and those named in `passed`."""
     added = {
-        "PYTHONHASHSEED": "0",  # a set prints in the same order after a restart
-        "JE_ARROW_MALLOC_CONF": "background_thread:false",  # pyarrow's: it ends in every fork, and makes forking dear
+        "PYTHONHASHSEED": "0",  # so that a set prints in the same order after a restart
+        "JE_ARROW_MALLOC_CONF": "background_thread:false",  # of pyarrow: its thread slows forks down
     }
     if uv := _find_uv():
-        added["UV"] = uv  # what %pip installs with
+        added["UV"] = uv  # for %pip
     if passed is None:
         return {**os.environ, **added}
     inherited = {name: value for name, value in os.environ.items() if name in passed or _SAFE_VARIABLES.fullmatch(name)}
@@ -58,20 +58,20 @@ def _never_ready(python: str) -> str:
 
 
 class ZygoteClient:
-    """One warm process. Any doubt about it ends it; the runtime starts another."""
+    """One zygote process. After an error it is ended, and the runtime starts another."""
 
     def __init__(self, process: subprocess.Popen[bytes], control: socket.socket) -> None:
         self._process = process
         self._control = control
         self._loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[dict[str, Any]] = self._loop.create_future()
-        self._pending: dict[int, asyncio.Future[list[int]]] = {}  # the descriptors that come with the answer
+        self._pending: dict[int, asyncio.Future[list[int]]] = {}  # descriptors come with the answer
         self._numbers = itertools.count()
         self._loop.add_reader(control.fileno(), self._on_message)
 
     @classmethod
     def spawn(cls, python: str, preload: tuple[str, ...], environ: dict[str, str], ipython: str = "") -> ZygoteClient:
-        """`ipython` is a folder with IPython for an interpreter that may have none."""
+        """`ipython` is a folder with IPython, for interpreters that may have none."""
         ours, theirs = packets.pair()
         ours.setblocking(False)
         with theirs:
@@ -97,11 +97,11 @@ class ZygoteClient:
         return self._process.poll() is None and self._control.fileno() >= 0
 
     async def ready(self) -> dict[str, Any]:
-        """What it preloaded and its Python; raises Failed where it ended instead."""
+        """What it preloaded, its Python and its features. Raises OperationFailed if it ended instead."""
         return await asyncio.shield(self._ready)
 
     async def fork(self, *, isolated: bool, own_uid: bool) -> SupervisorClient:
-        """A new keeper, with nothing to keep yet: apart in namespaces of its own, and there a user of its own."""
+        """Fork a supervisor, if `isolated` in namespaces of its own, and there with a user of its own."""
         ours, theirs = packets.pair()
         ours.setblocking(False)
         try:
@@ -113,7 +113,7 @@ class ZygoteClient:
         return SupervisorClient(ours, pidfd, namespaces[0] if namespaces else -1)
 
     async def open_trees(self, paths: list[tuple[str, bool]], user_namespace: int) -> list[int]:
-        """Folders, each writable or not, to be mounted where `ids` says whose files are whose."""
+        """Open folders as mounts, each writable or not; `user_namespace` maps their owners."""
         return await self._request({"trees": paths}, [user_namespace])
 
     async def _request(self, message: dict[str, Any], descriptors: list[int]) -> list[int]:
@@ -125,7 +125,7 @@ class ZygoteClient:
             return await answer
         except asyncio.CancelledError:
             if answer.done() and not answer.cancelled() and answer.exception() is None:
-                packets.close(answer.result())  # whoever asked is gone; a keeper ends with its socket
+                packets.close(answer.result())  # the caller is gone; a supervisor ends when its socket closes
             raise
         except OSError as error:
             raise OperationFailed("The zygote is gone; call again.") from error
@@ -133,12 +133,12 @@ class ZygoteClient:
             self._pending.pop(number, None)
 
     def adopt(self, supervisor_pid: int) -> None:
-        """One that was not forked here: not to be killed when its own parent ends."""
+        """Keep a supervisor that was not forked here alive when its own parent ends."""
         with contextlib.suppress(OSError):
             packets.send(self._control, {"adopt": supervisor_pid})
 
     async def close(self) -> None:
-        """Keepers that are left see the server's end as it does; it waits for them. One not yet warm has none."""
+        """Disconnect: its supervisors end, and it waits for them. Then kill it."""
         warm = self._ready.done()
         self._disconnect()
         if warm:
@@ -149,12 +149,12 @@ class ZygoteClient:
         await wait_killed(self._ended(), self._process.pid, "The process that kernels are forked from")
 
     async def _ended(self) -> None:
-        while self._process.poll() is None:  # noqa: ASYNC110 - it is a moment; Popen has no event
+        while self._process.poll() is None:  # noqa: ASYNC110 - short; Popen has no event
             await asyncio.sleep(0.005)
 
     def _on_message(self) -> None:
         try:
-            message, descriptors, _ = packets.receive(self._control)  # our own program, no user code ran in it
+            message, descriptors, _ = packets.receive(self._control)  # trusted: no user code runs in it
         except BlockingIOError:
             return
         if not message:
@@ -166,7 +166,7 @@ class ZygoteClient:
             if pending is not None and not pending.done():
                 pending.set_result(descriptors)
             else:
-                packets.close(descriptors)  # whoever asked is gone; a keeper ends with its socket
+                packets.close(descriptors)  # the caller is gone; a supervisor ends when its socket closes
         elif "failed" in message:
             pending = self._pending.pop(message["failed"], None)
             if pending is not None and not pending.done():
@@ -182,7 +182,7 @@ class ZygoteClient:
         )
         if not self._ready.done():
             self._ready.set_exception(OperationFailed(_never_ready(str(self._process.args[0]))))  # type: ignore[index]
-            self._ready.exception()  # asked for or not, it has been seen
+            self._ready.exception()  # retrieved, so that asyncio logs nothing
         for pending in self._pending.values():
             if not pending.done():
                 pending.set_exception(gone)

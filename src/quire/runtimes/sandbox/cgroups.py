@@ -1,11 +1,11 @@
-"""A control group for each kernel: memory and processes of all that belongs to it, walled by the system itself, and a
-fair share of the processors, however many processes it has. All kernels together weigh as much as one program beside
-them, which is what a group has unless set: the server answers while kernels compute.
+"""A control group for each kernel. It limits memory and processes, and gives the kernel a fair share of the processors,
+however many processes it has. All kernels together weigh as much as one other program, so that the server answers while
+kernels compute.
 
-Both kinds of Linux are known: one tree of groups (v2), or one for each resource (v1).
+Both versions of control groups work: one tree (v2), or one tree for each resource (v1).
 
-A server locks its groups for as long as it runs, and removes groups that no server holds locked. Process ids would not
-do: those of a server in another container mean nothing here, and process 1 is always there.
+A server locks its groups while it runs, and removes groups that no server has locked. Process ids would not do: those
+of a server in another container mean nothing here, and process 1 always exists.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from quire.core.errors import OperationFailed
 
 _PREFIX = "quire_"
 _FILES = {1: ("memory.limit_in_bytes", "pids.max", "cgroup.procs"), 2: ("memory.max", "pids.max", "cgroup.procs")}
-_EXTRA_PROCESSES = 500  # processes beyond a notebook's own: its checkpoints, its keeper
-_CLOSE_S = 2.0  # how long closing waits for processes that were killed to leave their group
+_EXTRA_PROCESSES = 500  # beyond the notebook's limit: checkpoints and supervisor
+_CLOSE_S = 2.0  # to wait for killed processes to leave their group
 _CLOSE_PAUSE_S = 0.01
 _LOCK_TRIES = 100
-_LOCK_PAUSE_S = 0.001  # a server that starts holds a group locked while it finds out whose it is
+_LOCK_PAUSE_S = 0.001  # a starting server locks a group while it checks its owner
 
 
 @dataclass(frozen=True)
 class Cgroup:
-    folders: tuple[tuple[Path, int], ...]  # each with the kind of tree it lies in
+    folders: tuple[tuple[Path, int], ...]  # each with the version of its tree
 
     def create(self) -> None:
         for folder, _ in self.folders:
             folder.mkdir(exist_ok=True)
 
     def limit(self, *, memory: int, processes: int) -> None:
-        """0 is no limit."""
+        """Set the limits; 0 is none."""
         for folder, kind in self.folders:
             memory_file, processes_file, _ = _FILES[kind]
             for name, value in (
@@ -53,12 +53,12 @@ class Cgroup:
                     )
 
     def add(self, pid: int) -> None:
-        """With all that it will start."""
+        """Add a process and all that it will start."""
         for folder, kind in self.folders:
             _write(folder / _FILES[kind][2], str(pid))
 
     def remove(self) -> bool:
-        """Whether it is gone; not while a process is in it."""
+        """Remove the group; False while a process is in it."""
         removed = True
         for folder, _ in self.folders:
             try:
@@ -71,16 +71,16 @@ class Cgroup:
 
 
 class Cgroups:
-    """The server's own group in each tree, with one below for each kernel. What another program removes of them while
-    they are empty is made again."""
+    """The server's own group in each tree, and below it one for each kernel. Empty groups that another program removed
+    are created again."""
 
     def __init__(self, places: list[tuple[Path, int]], name: str) -> None:
-        """`places` are where the server's groups of this name belong, each with its kind of tree. Raises OSError."""
+        """`places` are the parent folders of the server's groups, with the version of their tree. Raises OSError."""
         self._own: list[_ServerGroup] = []
         self._name = name
         self._number = 0
         self._in_use: set[Cgroup] = set()
-        self._undeleted: list[Cgroup] = []  # some process of theirs was not yet gone
+        self._undeleted: list[Cgroup] = []  # still with a process in it
         self._lock = threading.Lock()
         try:
             for parent, kind in places:
@@ -91,7 +91,7 @@ class Cgroups:
 
     @classmethod
     def open(cls) -> Cgroups | str:
-        """Those of this process; or why there are none."""
+        """The groups of this process, or why there are none."""
         try:
             trees = _trees(Path("/proc/self/cgroup").read_text(), Path("/proc/self/mountinfo").read_text())
             if not trees:
@@ -99,7 +99,7 @@ class Cgroups:
             places = [(_parent_folder(folder, kind), kind) for folder, kind in trees]
             for parent, _ in places:
                 _remove_abandoned(parent)
-            return cls(places, f"{_PREFIX}{os.getpid()}_{secrets.token_hex(4)}")  # one process may hold several servers
+            return cls(places, f"{_PREFIX}{os.getpid()}_{secrets.token_hex(4)}")  # one process may have several servers
         except OSError as error:
             return f"its control group cannot be divided ({error.strerror}: {error.filename})"
 
@@ -116,13 +116,13 @@ class Cgroups:
         return group
 
     def add(self, group: Cgroup, pid: int) -> None:
-        """Put a process into a group, with all that it will start. Raises OSError."""
+        """Add a process and all that it will start. Raises OSError."""
         try:
             group.add(pid)
         except FileNotFoundError:
             with self._lock:
                 if group not in self._in_use:
-                    raise  # it was given back: whoever asked is late
+                    raise  # it was released meanwhile
                 self._create(group)
             group.add(pid)
 
@@ -143,7 +143,7 @@ class Cgroups:
             self._undeleted.append(group)
 
     def close(self) -> None:
-        """Waits a moment for processes that were killed and have not yet left their group."""
+        """Remove all groups; wait a moment for killed processes to leave them."""
         with self._lock:
             remaining = [*self._undeleted, *self._in_use]
             self._in_use.clear()
@@ -163,7 +163,7 @@ class _ServerGroup:
 
     folder: Path
     kind: int
-    lock: int  # descriptor of the folder; others remove the group when it is no longer locked
+    lock: int  # descriptor of the folder; other servers remove groups that are not locked
 
     @classmethod
     def create(cls, folder: Path, kind: int) -> _ServerGroup:
@@ -185,8 +185,8 @@ class _ServerGroup:
 
 
 def _trees(own: str, mounts: str) -> list[tuple[Path, int]]:
-    """This process's group in each tree that counts memory or processes, and then in the one that shares processors."""
-    places: dict[str, tuple[Path, str]] = {}  # where each tree is mounted, and of which group
+    """This process's group in each tree for memory or processes, then in the tree for processors."""
+    places: dict[str, tuple[Path, str]] = {}  # mount point of each tree, and the group mounted there
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
         kind, _, options = after.split(" ", 2)
@@ -210,16 +210,16 @@ def _trees(own: str, mounts: str) -> list[tuple[Path, int]]:
 
 
 def _parent_folder(own: Path, kind: int) -> Path:
-    """Where the group for all kernels belongs, by the server's own. In one tree it lies beside the server's, which
-    cannot be divided while the server is in it, unless it is the root of the tree."""
+    """The folder for the group of all kernels. With v2 it lies beside the server's group, which cannot have children
+    while the server is in it, unless that is the root of the tree."""
     return own if kind == 1 or not (own / "cgroup.type").exists() else own.parent
 
 
 def _locked(folder: Path) -> int:
-    """Make a group and lock it: the descriptor that holds the lock. Raises OSError."""
+    """Create and lock a group. Returns the descriptor that holds the lock. Raises OSError."""
     for _ in range(_LOCK_TRIES):
         folder.mkdir(exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):  # a server that starts was quicker, and removed it
+        with contextlib.suppress(FileNotFoundError):  # another starting server removed it
             lock = _open(folder)
             if systems.try_lock(lock) and _is_open_folder(folder, lock):
                 return lock
@@ -233,7 +233,7 @@ def _open(folder: Path) -> int:
 
 
 def _is_open_folder(folder: Path, descriptor: int) -> bool:
-    """Whether the folder is there, and the one that is open."""
+    """Whether the folder exists and is the open one."""
     try:
         return os.path.samestat(folder.stat(), os.fstat(descriptor))
     except FileNotFoundError:
@@ -241,7 +241,7 @@ def _is_open_folder(folder: Path, descriptor: int) -> bool:
 
 
 def _remove_abandoned(parent: Path) -> None:
-    """Remove the groups of servers that were killed: those that no server holds locked."""
+    """Remove the groups that no server has locked: their servers were killed."""
     for group in parent.glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
             lock = _open(group)
@@ -254,7 +254,7 @@ def _remove_abandoned(parent: Path) -> None:
 
 def _remove(group: Path) -> None:
     for below in [*group.glob("*/"), group]:
-        with contextlib.suppress(OSError):  # a process in it has not yet ended
+        with contextlib.suppress(OSError):  # a process in it has not ended
             below.rmdir()
 
 

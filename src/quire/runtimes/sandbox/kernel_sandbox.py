@@ -1,4 +1,4 @@
-"""The walls around one kernel, as the server sees them: its control group, its way to the network, what it may see."""
+"""The sandbox of one kernel, on the server's side: control group, network access, visible paths."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from quire.runtimes.sandbox.cgroups import Cgroup, Cgroups
 from quire.runtimes.sandbox.plan import Plan
 from quire.runtimes.sandbox.proxy import Proxy
 
-_MAX_OPEN_FILES = 65_536  # descriptors a process may have
+_MAX_OPEN_FILES = 65_536  # of a process
 _NO_PROXY = "localhost,127.0.0.1,::1"
 
 
 class SandboxFactory:
-    """What every kernel of a server is put behind; made once it is known what the machine gives."""
+    """Creates the sandboxes of kernels, once the features of the machine are known."""
 
     def __init__(self, plan: Plan, cgroups: Cgroups | None) -> None:
         self.plan = plan
@@ -40,7 +40,7 @@ class SandboxFactory:
 
 
 class KernelSandbox:
-    """One for a kernel; a branch shares the network of where it came from, until the last of them ends."""
+    """The sandbox of one kernel. A branch shares the network with its origin until the last of them ends."""
 
     def __init__(self, sandbox: SandboxFactory, group: Cgroup | None, network: _Network) -> None:
         self._sandbox = sandbox
@@ -56,7 +56,7 @@ class KernelSandbox:
 
     @property
     def proxy_environ(self) -> dict[str, str]:
-        """Where programs find the way out."""
+        """Variables that name the proxy."""
         if not self._network.port:
             return {}
         proxy = f"http://127.0.0.1:{self._network.port}"
@@ -64,14 +64,14 @@ class KernelSandbox:
         return variables | {name.upper(): value for name, value in variables.items()}
 
     def for_branch(self) -> KernelSandbox:
-        """For a branch: it was forked inside the same walls."""
+        """For a branch, whose processes are forks in the same sandbox."""
         return self._sandbox.create(self._network)
 
     async def join(self, pid: int) -> None:
-        """Put a process, with all that it will start, into the kernel's control group. Raises OperationFailed."""
+        """Put a process and all that it will start into the kernel's control group. Raises OperationFailed."""
         if self._group is not None:
             try:
-                # in a thread: the system may wait for every processor of the machine
+                # in a thread: Linux may wait for every processor of the machine
                 await asyncio.to_thread(self._sandbox.add, self._group, pid)
             except OSError as error:
                 raise OperationFailed(f"A kernel could not be put into its control group: {error}.") from error
@@ -80,7 +80,7 @@ class KernelSandbox:
         await self._network.open(listener, granted)
 
     def on_denied_host(self, callback: Callable[[str], None]) -> None:
-        """Be told which hosts were asked for in vain, by whoever is behind these walls."""
+        """Call this with each host that was denied to the kernel."""
         self._on_denied = callback
         self._network.listeners.append(callback)
 
@@ -95,14 +95,14 @@ class KernelSandbox:
     def visible_paths(
         self, spec: KernelSpec, interpreter_paths: list[str], libraries: list[str]
     ) -> list[tuple[str, bool]]:
-        """What the kernel may see besides the system, each writable or not: where its interpreter lies, folders of
-        libraries, what was granted, the workspace."""
+        """The paths that the kernel sees besides the system, each writable or not: interpreter, libraries, mounts,
+        workspace."""
         paths = dict.fromkeys([*(interpreter_paths if self._sandbox.plan.has("mount") else []), *libraries], False)
         paths |= {mount.path: mount.writable for mount in spec.mounts}
         return list((paths | {spec.workspace: True}).items())
 
     def layer_settings(self, spec: KernelSpec, paths: list[tuple[str, bool]]) -> dict[str, Any]:
-        """What the kernel's process does to itself when it enters: see worker/sandbox/apply.py."""
+        """What the worker applies to itself when it enters: see worker/sandbox/apply.py."""
         plan = self._sandbox.plan
         if not plan.any_active:
             return {}
@@ -114,11 +114,11 @@ class KernelSandbox:
             "limits": {"CORE": 0, "NOFILE": _MAX_OPEN_FILES}
             | ({"FSIZE": spec.limits.file} if spec.limits.file else {}),
             "landlock": plan.landlock,
-            "internet": plan.has("net"),  # whose only way out is the door; without, there is none
+            "internet": plan.has("net"),  # through the proxy; without a network namespace there is none
         }
 
     def unreachable_hosts(self, spec: KernelSpec, hosts: tuple[str, ...]) -> list[str]:
-        """Which of these hosts its code cannot reach over HTTPS."""
+        """The hosts that the code cannot reach over HTTPS."""
         plan = self._sandbox.plan
         if not plan.has("net"):
             return list(hosts) if plan.has("seccomp") else []
@@ -137,7 +137,7 @@ class KernelSandbox:
 
 
 class _Network:
-    """The way out that a kernel and its branches share."""
+    """The proxy that a kernel and its branches share."""
 
     def __init__(self) -> None:
         self.users = 0

@@ -1,4 +1,4 @@
-"""Which layers a kernel is put under, on this machine and by this setting: a decision, without acting on it."""
+"""Choose the sandbox layers of kernels from the machine's features and the setting."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _NAMESPACES = ("user", "mount", "pid", "net", "ipc")
 
 @dataclass(frozen=True, kw_only=True)
 class MachineFeatures:
-    """What was tried here: for each "" where it works, or why it does not."""
+    """What was tested: for each feature "" if it works, or why not."""
 
     cgroup: str = ""
     namespaces: str = ""
     uid: str = ""
     seccomp: str = ""
-    landlock: int = 0  # the version of it, 0 is none
+    landlock: int = 0  # its version; 0 if there is none
 
     @classmethod
     def from_probe(cls, features: Mapping[str, Any], cgroup: str) -> MachineFeatures:
-        """As the worker found it, in its own interpreter."""
+        """From the worker's test in its own interpreter."""
         return cls(
             cgroup=cgroup,
             namespaces=str(features["namespaces"]),
@@ -49,13 +49,13 @@ class Plan:
 
     @property
     def worker_layers(self) -> list[str]:
-        """Those that the kernel's process applies to itself when it enters its notebook."""
+        """The layers that the worker applies to itself when it enters."""
         names = ("mount", "rlimits", "capabilities", "no_new_privs", "landlock", "seccomp")
         return [name for name in names if self.has(name)]
 
 
 def plan_layers(features: MachineFeatures, setting: str) -> Plan:
-    """`wanted` is auto, off, or require: with the layers, or all, without which no kernel may start."""
+    """`setting` is auto, off, require:LAYERS or require:all. Raises InvalidRequest if a required layer is missing."""
     if setting == "off":
         return Plan(tuple(Layer(name, "the setting sandbox is off") for name in LAYERS))
     missing = {

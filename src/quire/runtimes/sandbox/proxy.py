@@ -1,6 +1,6 @@
-"""The one way out of a kernel's network: an HTTP proxy in the server, behind a door in the kernel's own loopback.
+"""An HTTP proxy in the server: the only network access of a kernel, through a socket in the kernel's own loopback.
 
-It connects to the hosts and ports the notebook was granted and to no others; what it refuses it names.
+It connects only to the hosts and ports the notebook was granted, and names what it denies.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from urllib.parse import urlsplit
 
 from quire.core.limits import network_rules
 
-_MAX_HEAD_BYTES = 64 * 1024  # bytes of a request's head
-_TIMEOUT_S = 30.0  # seconds to say what is wanted, and to be connected
-_MAX_CONNECTIONS = 100  # of one kernel at once
+_MAX_HEAD_BYTES = 64 * 1024  # of a request
+_TIMEOUT_S = 30.0  # for the request, and for the connection
+_MAX_CONNECTIONS = 100  # of one kernel
 _CHUNK_BYTES = 1 << 16
-_MAX_HOST_CHARS = 255  # characters of a host
+_MAX_HOST_CHARS = 255
 
 _log = logging.getLogger(__name__)
 
 
 class Proxy:
-    """One for a kernel and its branches; `refused` is told of each attempt that was."""
+    """Serves a kernel and its branches. `on_denied` is called with each denied host."""
 
     def __init__(self, listener: socket.socket, granted: Iterable[str], on_denied: Callable[[str], None]) -> None:
         self._listener = listener
@@ -37,7 +37,7 @@ class Proxy:
         self._server = await asyncio.start_server(self._serve, sock=self._listener, limit=_MAX_HEAD_BYTES)
 
     def close(self) -> None:
-        """The door, and what goes through it: the other side may never end."""
+        """Close the listening socket and all connections."""
         if self._server is not None:
             self._server.close()
         else:
@@ -80,7 +80,7 @@ class Proxy:
             self._on_denied(f"{host}:{port}")
             await _respond(writer, 403, str(denied))
             return
-        except (OSError, TimeoutError, UnicodeError) as error:  # the last of a name that cannot be looked up
+        except (OSError, TimeoutError, UnicodeError) as error:  # UnicodeError: the name cannot be looked up
             await _respond(writer, 502, f"{host}:{port} could not be reached: {error or 'it did not answer'}.")
             return
         if tunnel:
@@ -90,7 +90,7 @@ class Proxy:
         await _relay(reader, writer, remote_reader, remote_writer)
 
     async def _connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """To an address that was looked at, so that no name can lead into this machine or its neighbourhood."""
+        """Connect to a checked address, so that no name leads into this machine or its network."""
         rule = network_rules.covering(self._granted, host, port)
         if rule is None:
             raise _HostDenied(
@@ -113,7 +113,7 @@ class _HostDenied(Exception):
 
 
 def _origin_request(head: bytes, method: str, path: str, query: str) -> bytes:
-    """A request to a proxy, as the server itself is to see it: one to a connection."""
+    """The request as the server expects it, for one connection."""
     lines = head[:-4].split(b"\r\n")[1:]
     headers = [line for line in lines if not line.lower().startswith((b"proxy-", b"connection:"))]
     first = f"{method} {path}{'?' + query if query else ''} HTTP/1.1".encode()

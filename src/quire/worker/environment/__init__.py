@@ -1,1 +1,1 @@
-"""What a cell's environment has: packages, pip, variables and reachable hosts."""
+"""The environment of cells: packages, pip, hidden variables and blocked hosts."""

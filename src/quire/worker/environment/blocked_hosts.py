@@ -1,4 +1,4 @@
-"""Says what a kernel without a network means, when code tries to go past the proxy that is its only way out."""
+"""Tell cells without direct network access why a connection outside the proxy fails."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ _LOCAL_HOSTS = ("localhost", "ip6-localhost", "")
 
 
 class BlockedHostNotices:
-    """Named in the output of the run that makes them, each once."""
+    """Writes a notice to the output of the run, once per host."""
 
     def __init__(self) -> None:
         self._reported: set[str] = set()
 
     @property
     def audit_hooks(self) -> dict[str, Callable[[Any], None]]:
-        """By Python's own events, which name them before they fail."""
+        """Python's audit events come before the connection fails."""
         return {
             "socket.connect": lambda arguments: self._on_connect(arguments[1]),
             "socket.getaddrinfo": lambda arguments: self._report(arguments[0]),
         }
 
     def begin_run(self) -> None:
-        """A new run."""
+        """Report each host again."""
         self._reported.clear()
 
     def _on_connect(self, address: Any) -> None:

@@ -1,5 +1,5 @@
-"""The package on PyPI that has a module, for modules that are well known. Others are not guessed: a package of the same
-name may be somebody else's."""
+"""The PyPI package of each well-known module. Others are not guessed, since a package of the same name may be a
+different one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Variables of the environment that are not for cells: taken out of it, and out of where the system keeps a copy."""
+"""Remove environment variables that cells must not see, also from the copy that Linux keeps."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import ctypes
 import os
 import re
 
-_START, _END = 47, 48  # of what /proc/self/stat says after the process's name: where the copy lies
+_START, _END = 47, 48  # fields of /proc/self/stat after the process's name: address of the environment
 
 
 def remove(names: list[str]) -> None:
-    """Not in os.environ, not inherited by what is started from now on, not in /proc/self/environ."""
+    """Remove them from os.environ, from programs started later, and from /proc/self/environ."""
     present = [name for name in names if os.environ.pop(name, None) is not None]
     if not present:
         return
@@ -23,4 +23,4 @@ def remove(names: list[str]) -> None:
             for found in re.finditer(rb"(?<![^\0])" + re.escape(os.fsencode(name)) + rb"=([^\0]*)", block):
                 ctypes.memset(start + found.start(1), 0, found.end(1) - found.start(1))
     except (OSError, ValueError, IndexError):
-        pass  # a system without it keeps no copy that we could reach
+        pass  # without /proc there is no copy

@@ -1,4 +1,4 @@
-"""`%pip install …` and `!pip install …` in a cell: into the environment the kernel runs in, usable at once."""
+"""`%pip install …` and `!pip install …` in cells: install into the kernel's environment."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import shutil
 from quire.worker.environment import packages
 from quire.worker.shell import commands
 
-# `package>=1`, which a shell would take for a redirection
+# `package>=1`, which a shell would treat as a redirection
 _VERSION_BOUND = re.compile(r"(?<!\S)[A-Za-z][\w.-]*(?:\[[\w,.-]*\])?(?:[<>=!~]=?=?\d[\w.*]*,?)+(?!\S)")
 
 
 def run(arguments: str) -> None:
-    """As in a shell, but that `package>=1` needs no quotes."""
+    """Run pip as in a shell, except that `package>=1` needs no quotes."""
     quoted = _VERSION_BOUND.sub(lambda found: shlex.quote(found[0]), arguments)
     if code := commands.system(f"pip {quoted}", terminal=False):
         raise RuntimeError(f"pip ended with code {code}; its words are above.")
 
 
 def advice(package: str, missing: str = "it") -> str:
-    """How to install what is missing, or what that would take; `package` is the one that is known to have it."""
+    """How to install a missing module, or what that requires. `package` is known to contain it, or ""."""
     prefix = f"It is in the package {package}. " if package else ""
     if packages.unreachable_hosts and not packages.has_other_index():
         hosts = " and ".join(packages.unreachable_hosts)

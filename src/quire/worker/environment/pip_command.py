@@ -1,8 +1,8 @@
-"""The program that `pip` is in a cell: the environment's own pip, or uv's where it has none.
+"""The program behind `pip` in cells: the environment's own pip, or uv if there is none.
 
-The interpreter's own folder may be read-only. Then a folder of the notebook is a virtual environment on top of that
-of the interpreter: pip changes only what lies in the folder, and sees what is installed below it.
-It imports nothing of ours.
+The interpreter's own folder may be read-only. Then a folder of the notebook is a virtual environment on top of the
+interpreter's: pip changes only that folder, and sees what is installed below it. This program imports nothing of
+Quire.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _PTH_NAME = "quire-environment.pth"
 
 
 def main(folder: str, failures: str, program: str, arguments: list[str]) -> int:
-    """The exit code of pip or uv. A failed change is noted in the file `failures`, whatever the shell does with the
-    code."""
+    """Run pip or uv and return its exit code. A failed change is recorded in the file `failures`, since the shell
+    may ignore the code."""
     if program == "uv":
         code = _run([shutil.which("uv") or "uv", *arguments])
         subcommand = _subcommand(arguments[1:]) if arguments[:1] == ["pip"] else ""
@@ -45,7 +45,7 @@ def _pip(folder: str, arguments: list[str]) -> int:
     has_target = any(word.partition("=")[0] in _TARGET_OPTIONS for word in arguments)
     has_pip = importlib.util.find_spec("pip") is not None
     if folder and subcommand == "install" and not has_target:
-        arguments = [word for word in arguments if word != "--user"]  # a virtual environment has no such place
+        arguments = [word for word in arguments if word != "--user"]  # virtual environments have no user folder
         if not has_pip and _is_satisfied(arguments):
             return 0
         try:
@@ -70,7 +70,7 @@ def _uv() -> str | None:
 
 
 def _is_satisfied(arguments: list[str]) -> bool:
-    """Whether uv would change nothing in the interpreter's own environment. On top of it uv sees nothing below."""
+    """Whether uv would change nothing. With a virtual environment on top, uv would not see the packages below it."""
     uv = _uv()
     if not uv:
         return False
@@ -87,9 +87,9 @@ def _python(folder: str) -> str:
 
 
 def _create_venv(folder: str) -> None:
-    """A virtual environment in the folder, whose modules come before those of this interpreter."""
+    """Create a virtual environment whose modules come before the interpreter's."""
     if not os.path.exists(_python(folder)):
-        shutil.rmtree(os.path.join(folder, "bin"), ignore_errors=True)  # links to an interpreter that is gone
+        shutil.rmtree(os.path.join(folder, "bin"), ignore_errors=True)  # links to an interpreter that no longer exists
         command = [sys.executable, "-P", "-m", "venv", "--without-pip", folder]
         subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
     site_folders = [folder, *site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]

@@ -1,1 +1,1 @@
-"""Running a cell: parse, execute, history, errors and interrupts."""
+"""Running cells: executor, event loop, history, errors and interrupts."""

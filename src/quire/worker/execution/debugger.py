@@ -1,4 +1,4 @@
-"""Debuggers stop in code of the user only: a step out of a cell does not lead into the kernel."""
+"""Keep debuggers in user code: stepping out of a cell does not lead into the worker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from quire.worker.shell import import_hooks
 
 @functools.cache
 def keep_out_of_kernel() -> None:
-    """Every debugger that is made of `bdb`, as pdb and IPython's are, once one is loaded."""
+    """For every debugger based on `bdb`, such as pdb and IPython's, once it is imported."""
     import_hooks.after_import("bdb", _pass_over_kernel)
 
 
@@ -27,7 +27,7 @@ def _pass_over_kernel(bdb: Any) -> None:
 
 
 def end_steps() -> None:
-    """A cell has ended: a debugger that still steps would stop in the next one."""
+    """At the end of a cell, stop a debugger that still steps, or it would stop in the next cell."""
     trace = sys.gettrace()
     if trace is not None and any(each.__module__ == "bdb" for each in type(getattr(trace, "__self__", None)).__mro__):
         sys.settrace(None)

@@ -1,4 +1,4 @@
-"""What a cell raised, as its reader sees it: cell source in the traceback, our own frames left out."""
+"""Exceptions of cells as text: with the cell's source, without the worker's own frames."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from quire.wire.messages import Raised
 from quire.worker.execution import hints
 
 _TRACEBACK_CHARS = 20_000
-OWN_FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(__file__))), "")  # worker and wire
+OWN_FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(__file__))), "")  # Quire's package
 
 
 class InputNotAvailable(RuntimeError):
-    """A cell asked for input and nobody answered."""
+    """A cell asked for input, and there was no answer."""
 
 
 class CpuTimeExceeded(RuntimeError):
     """A run used more processor time than its notebook allows."""
 
 
-InputNotAvailable.__module__ = CpuTimeExceeded.__module__ = "builtins"  # in tracebacks, without where they are from
+InputNotAvailable.__module__ = CpuTimeExceeded.__module__ = "builtins"  # tracebacks show them without a module
 
 
 def raised_event(error: BaseException) -> Raised:
@@ -37,7 +37,7 @@ def raised_event(error: BaseException) -> Raised:
 
 
 def with_hint(shown: str, error: BaseException) -> str:
-    """The traceback, and a line that names the next step where its last line, as Python 3.12 writes it, does not."""
+    """Append a hint, unless Python's own suggestion is in the last line."""
     if "Did you " in shown.rpartition("\n")[2]:
         return shown
     hint = hints.hint(error)
@@ -45,7 +45,7 @@ def with_hint(shown: str, error: BaseException) -> str:
 
 
 def format_traceback(error: BaseException) -> str:
-    """The traceback as Python prints it, from the cell's first line on."""
+    """The traceback as Python prints it, from the cell's first frame on."""
     try:
         report = traceback.TracebackException(type(error), error, _user_part(error), compact=True)
         report.stack[:] = [frame for frame in report.stack if not _is_own_frame(frame.filename)]
@@ -60,7 +60,7 @@ def format_traceback(error: BaseException) -> str:
 
 
 def _align_carets(report: traceback.TracebackException) -> None:
-    """Before Python 3.13 carets are shifted to the left by the blanks that a line ends with."""
+    """Before Python 3.13 carets are shifted left by trailing blanks of the line."""
     pending: list[traceback.TracebackException | None] = [report]
     while pending:
         item: Any = pending.pop()
@@ -83,14 +83,14 @@ def _message(error: BaseException) -> str:
 
 
 def _is_own_frame(filename: str) -> bool:
-    """Our own, or the shell's that stands between a cell and its magic."""
+    """A frame of Quire, or of IPython between a cell and its magic."""
     shell = getattr(sys.modules.get("IPython"), "__file__", None)
     folders = [OWN_FOLDER, os.path.join(os.path.dirname(shell), "")] if shell is not None else [OWN_FOLDER]
     return any(filename.startswith(folder) for folder in folders)
 
 
 def _user_part(error: BaseException) -> types.TracebackType | None:
-    """Skip our own frames at the top; none left means the cell did not even compile."""
+    """Skip the worker's frames at the top. None if the cell did not compile."""
     trace = error.__traceback__
     while trace is not None and not trace.tb_frame.f_code.co_filename.startswith("<cell "):
         trace = trace.tb_next

@@ -1,4 +1,4 @@
-"""Running a cell's statements in the namespace: some for their value, some in the event loop."""
+"""Compile and evaluate the statements of a cell, in the event loop if they await."""
 
 from __future__ import annotations
 import __future__
@@ -16,10 +16,10 @@ from quire.wire.messages import Run
 from quire.worker.execution import event_loop
 
 _ATOMS = frozenset((int, float, bool, str, bytes, complex))
-_MAX_ITEMS = 20  # items of a container that may be said by its repr
-_MAX_WIDTH = 75  # characters of one, well within a line
+_MAX_ITEMS = 20  # of a container whose repr is its text
+_MAX_WIDTH = 75  # characters of such a repr, well within a line
 _WARNS = re.compile(r"""\\[^\n\\'"abfnrtv0-7xNuU]|\bis\s+(?:not\s+)?[\d'"]|[\d'"]\s+is\b|\bassert\s*\(""")
-# neither a statement, which begins with a keyword or has one of these, nor what may be IPython's
+# no statement, which begins with a keyword or contains one of these characters, and no IPython syntax
 _PLAIN_EXPRESSION = re.compile(rf"(?!(?:{'|'.join(keyword.kwlist)})\b)[\w'\"(\[{{][^=:;\n\r\\%!?@]*")
 _FUTURES = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
 
@@ -27,14 +27,14 @@ _FUTURES = sum(getattr(__future__, name).compiler_flag for name in __future__.al
 class Evaluation:
     def __init__(self, namespace: dict[str, Any]) -> None:
         self._namespace = namespace
-        self._futures = 0  # what `from __future__ import` turned on, for all cells after
+        self._futures = 0  # flags of `from __future__ import` statements, for all later cells
 
     def run(self, tree: ast.Module, name: str, mode: str) -> None:
-        """`mode` says which statements' values are shown, as IPython's ast_node_interactivity does."""
+        """`mode` selects the statements whose values are shown, as IPython's ast_node_interactivity."""
         self._evaluate([self._compiled(part, name) for part in _parts(tree, mode)])
 
     def run_expression(self, source: str, name: str) -> bool:
-        """Run a cell that is one plain expression, in one step from its text; False where it is not, or may not be."""
+        """Run a cell that is one plain expression. False if it is not, or may not be."""
         if _PLAIN_EXPRESSION.fullmatch(source) is None or _WARNS.search(source) is not None:
             return False
         try:
@@ -66,7 +66,7 @@ class Evaluation:
 
 
 def _parts(tree: ast.Module, mode: str) -> list[ast.Module | ast.Interactive]:
-    """The statements in order: those whose values are shown one by one, the others together."""
+    """Group the statements: those whose values are shown one by one, the others together."""
     body = tree.body
     if not body or mode == "none":
         return [tree] if body else []
@@ -83,7 +83,7 @@ def _parts(tree: ast.Module, mode: str) -> list[ast.Module | ast.Interactive]:
 
 
 def _assigned(statement: ast.stmt) -> ast.Name | None:
-    """The name that a statement assigns to."""
+    """The name that a statement assigns to, if it is one."""
     match statement:
         case ast.Assign(targets=[ast.Name(id=name)]):
             return ast.Name(name, ast.Load())
@@ -93,14 +93,15 @@ def _assigned(statement: ast.stmt) -> ast.Name | None:
 
 
 def warn_as_ipython(code: str) -> None:
-    """What the compiler warns of is said three times in a notebook: IPython compiles a cell twice to look at it."""
+    """Compile twice more, so that warnings appear three times as in a notebook, where IPython compiles a cell to
+    check it."""
     if _WARNS.search(code) is not None:
         for _ in range(2):
             compile(code, "<>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
 
 
 def ends_with_semicolon(tree: ast.Module, code: str) -> bool:
-    """Whether the last thing in a cell, but for comments, is a semicolon: its value is not shown."""
+    """Whether a cell ends with a semicolon, apart from comments. Its value is not shown then."""
     if ";" not in code or not tree.body:
         return False
     last = tree.body[-1]
@@ -112,7 +113,7 @@ def ends_with_semicolon(tree: ast.Module, code: str) -> bool:
 
 
 def simple_text(value: Any, shell: Any) -> str | None:
-    """What a plain value looks like, where its repr is what a shell would say too."""
+    """The text of a plain value whose repr is also what IPython would show, or None."""
     value_type = type(value)
     if value_type in _ATOMS:
         return repr(value) if shell is None or shell.is_plain(value_type) else None
@@ -134,7 +135,7 @@ def trigger_event(shell: Any, event: str, argument: Callable[[], Any] | None = N
 
 
 def execution_info(code: str) -> Any:
-    """What pre_run_cell tells."""
+    """The argument of pre_run_cell callbacks."""
     shells = sys.modules.get("IPython.core.interactiveshell")
     if shells is not None and hasattr(shells, "ExecutionInfo"):
         return shells.ExecutionInfo(code, True, False, True, None)
@@ -142,7 +143,7 @@ def execution_info(code: str) -> Any:
 
 
 def execution_result(run: Run, value: list[Any], error: BaseException | None) -> Any:
-    """What post_run_cell tells."""
+    """The argument of post_run_cell callbacks."""
     shells = sys.modules.get("IPython.core.interactiveshell")
     if shells is not None and hasattr(shells, "ExecutionResult"):
         execution = shells.ExecutionResult(execution_info(run.code))

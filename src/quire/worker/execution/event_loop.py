@@ -1,9 +1,9 @@
-"""The event loop of a kernel's cells: every cell finds it running, and it turns while a cell awaits.
+"""The event loop of a kernel's cells. Every cell finds it running; it really runs only while a cell awaits.
 
-Code that runs in a notebook expects a running loop: `asyncio.create_task()` works in a plain function. A cell that does
-not await is run without turning the loop, which costs nothing. Meanwhile the loop is *offered*: `get_running_loop()`
-finds it, and it says that it is running. Code written as a script starts a loop of its own: `asyncio.run()` and
-`run_until_complete()` ask asyncio whether a loop runs, and an offered one does not count for them.
+Notebook code expects a running loop: `asyncio.create_task()` works in a plain function. A cell that does not await
+is executed without running the loop. Meanwhile the loop is *offered*: `get_running_loop()` returns it, and it says
+that it is running. Scripts start a loop of their own: `asyncio.run()` and `run_until_complete()` check whether a
+loop runs, and an offered loop does not count for them.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from typing import Any
 
 _get_running_loop, _set_running_loop = events._get_running_loop, events._set_running_loop
 _UNSET = object()
-_current: Any = None  # the loop, once there was a cell
-_offered_in = 0  # the thread in which it is offered
+_current: Any = None  # None before the first cell
+_offered_in = 0  # thread id
 
 
 def existing() -> Any:
-    """The loop of this kernel's cells; None before the first."""
+    """The loop of this kernel's cells; None before the first cell."""
     return _current
 
 
 def current() -> Any:
-    """The loop of this kernel's cells, made anew where a cell has closed it."""
+    """The loop of this kernel's cells, created again if a cell closed it."""
     global _current
     if _current is None or _current.is_closed():
-        _current = _loop_class()()  # one for all cells: what a cell opened stays open
+        _current = _loop_class()()  # one loop for all cells, so that connections of a cell stay open
         asyncio.set_event_loop(_current)
     return _current
 
 
 def offer() -> None:
-    """A cell begins."""
+    """Called at the start of a cell."""
     global _offered_in
     loop = current()
     _offered_in = threading.get_ident()
@@ -48,7 +48,7 @@ def offer() -> None:
 
 
 def withdraw() -> None:
-    """A cell has ended."""
+    """Called at the end of a cell."""
     if _current is not None:
         _current.offered = False
     _set_running_loop(None)
@@ -60,24 +60,24 @@ def withdraw_in_children() -> None:
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """The loop that runs in this thread, unless it is only offered. asyncio asks this before it starts a loop."""
+    """The loop that really runs in this thread. asyncio asks this before it starts a loop."""
     loop: Any = _get_running_loop()
     return None if getattr(loop, "offered", False) else loop
 
 
 def wait_for(coroutine: Any) -> Any:
-    """Turn the loop until the coroutine has ended. Context variables that it sets stay set."""
+    """Run the loop until the coroutine has ended. Context variables that it sets stay set."""
     loop, context = current(), contextvars.copy_context()
     task = loop.create_task(coroutine, context=context)
     try:
         return loop.run_until_complete(task)
     except KeyboardInterrupt:
-        withdraw()  # it may have come in the midst of that
-        if not task.done():  # or it would go on in the next cell that awaits
+        withdraw()  # the interrupt may have come while the loop was being offered again
+        if not task.done():  # otherwise it would continue in the next cell that awaits
             task.cancel()
-            with contextlib.suppress(RuntimeError):  # stopped by that task's own end
+            with contextlib.suppress(RuntimeError):  # the end of that task stopped the loop
                 loop.run_until_complete(asyncio.wait([task], timeout=1))
-        loop.stop()  # what was due in that turn, or it would stop the next cell's
+        loop.stop()  # run what is due now, or it would stop the next cell's loop
         loop.run_forever()
         raise
     finally:
@@ -85,7 +85,7 @@ def wait_for(coroutine: Any) -> Any:
 
 
 def start_scheduled_tasks() -> None:
-    """What a cell scheduled begins when the cell ends, as where the loop goes on between cells."""
+    """Start tasks that a cell scheduled, as in a notebook, where the loop runs between cells."""
     if _current is not None and _current._ready:
         wait_for(_nothing())
 
@@ -102,7 +102,7 @@ def _copy_context(context: contextvars.Context) -> None:
 
 @functools.cache
 def _loop_class() -> Any:
-    """Made with the first loop: in WebAssembly asyncio's own class is replaced after this module is imported."""
+    """Created with the first loop: in WebAssembly asyncio's own class is replaced after this module is imported."""
     events._get_running_loop, events._set_running_loop = running_loop, _set_or_offer
 
     class EventLoop(asyncio.SelectorEventLoop):
@@ -128,7 +128,7 @@ def _loop_class() -> Any:
 
 @contextlib.contextmanager
 def _not_offered(loop: Any) -> Iterator[None]:
-    """While it is really run."""
+    """Withdraw the offer while the loop really runs."""
     running: Any = _get_running_loop()
     if not loop.offered or running is not loop:
         yield
@@ -142,7 +142,7 @@ def _not_offered(loop: Any) -> Iterator[None]:
 
 
 def _set_or_offer(loop: Any) -> None:
-    """In place of asyncio's: where a loop that a cell started ends, the cell has its own again."""
+    """Replaces asyncio's function. When a loop that a cell started ends, the cell's loop is offered again."""
     if loop is None and _current is not None and _current.offered and _offered_in == threading.get_ident():
         loop = _current
     _set_running_loop(loop)

@@ -1,7 +1,7 @@
-"""Compile, execute, report: one cell in one namespace.
+"""Run one cell: parse, execute, and report values and errors.
 
-Plain Python takes the short way. A cell of IPython's syntax is made Python by the shell first; the shell also
-says what a value looks like, where that is more than its repr.
+Plain Python runs without IPython. Cells with IPython syntax are translated by IPython, which also formats values
+whose text is not simply their repr.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from quire.worker.execution.history import History
 from quire.worker.output.display import Display
 from quire.worker.shell.ipython_loader import IPythonLoader
 
-_MAYBE_IPYTHON = re.compile(r"[%!?]|^\s|^In \[|>>>")  # what IPython's syntax has and plain Python may have too
-_SHORT_TEXT_CHARS = 10_000  # characters of a value's text, nothing of which is left out
+_MAYBE_IPYTHON = re.compile(r"[%!?]|^\s|^In \[|>>>")  # in IPython syntax, and possibly in plain Python
+_SHORT_TEXT_CHARS = 10_000  # shown without shortening
 
 
 class Executor:
@@ -35,16 +35,16 @@ class Executor:
         module = types.ModuleType("__main__")
         module.__dict__["__builtins__"] = builtins
         sys.modules["__main__"] = module
-        self.namespace: dict[str, Any] = module.__dict__  # ours to keep: a cell can replace __main__
-        self.bound_names: set[str] = set()  # names that the last cell's code binds
-        self.runs_in_ipython = False  # whether IPython itself runs every cell
+        self.namespace: dict[str, Any] = module.__dict__  # kept here, since a cell can replace __main__
+        self.bound_names: set[str] = set()  # by the last cell's code
+        self.runs_in_ipython = False  # IPython runs every cell
         self.display = Display(emit)
         self.history = History(self.namespace)
         self._evaluation = evaluation.Evaluation(self.namespace)
         self._json_value: list[Any] = []
         self._hides_value = False
-        self._reported_error: BaseException | None = None  # by the shell, while the cell runs
-        self._format_error: BaseException | None = None  # of a value that was asked for its forms
+        self._reported_error: BaseException | None = None  # already reported by the shell
+        self._format_error: BaseException | None = None  # raised while a value was formatted
         self.ipython_loader = IPythonLoader(module, self.display, self.history, self._configure_shell)
         debugger.keep_out_of_kernel()
 
@@ -54,7 +54,7 @@ class Executor:
         shell.loop_runner = event_loop.wait_for
 
     def execute(self, run: Run) -> Finished:
-        """Run the cell; whatever it raises is reported, and only a dying process escapes."""
+        """Run a cell and report what it raises. Only the end of the process escapes."""
         outcome, process = "success", os.getpid()
         self._json_value, self._reported_error, self.bound_names, self._hides_value = [], None, set(), False
         cell = _Cell()
@@ -67,7 +67,7 @@ class Executor:
             self._run(run, cell)
             event_loop.start_scheduled_tasks()
         except BaseException as error:
-            memory_reserve.release()  # there may be no memory left even to say so
+            memory_reserve.release()  # reporting the error needs memory
             if os.getpid() != process:
                 _end_child(error)
             outcome = "interrupted" if isinstance(error, KeyboardInterrupt) else "error"
@@ -87,29 +87,29 @@ class Executor:
         )
 
     def _report_raised(self, error: BaseException) -> None:
-        if not isinstance(error, MemoryError):  # whose frames hold what took the memory
+        if not isinstance(error, MemoryError):  # its frames hold what took the memory
             sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
         shell = self.ipython_loader.shell
         if error is self._reported_error:
             return
         if shell is not None and isinstance(error, shell.custom_exceptions):
             shell.CustomTB(type(error), error, error.__traceback__)
-        elif type(error).__name__ == "UsageError":  # of a magic: said as notebooks say it
+        elif type(error).__name__ == "UsageError":  # of a magic; shown as in notebooks
             print(f"UsageError: {error}", file=sys.stderr)
         else:
             self._emit(raised_event(error))
 
     def _before_run(self, run: Run) -> None:
         shell = self.ipython_loader.shell
-        self.ipython_loader.bind_names()  # a cell before may have deleted what every magic calls
+        self.ipython_loader.bind_names()  # an earlier cell may have deleted them
         if shell is not None:
-            shell.execution_count = run.count + (not self.runs_in_ipython)  # it counts on before it runs a cell
+            shell.execution_count = run.count + (not self.runs_in_ipython)  # run_cell increments it
             if not self.runs_in_ipython:
                 evaluation.trigger_event(shell, "pre_execute")
                 evaluation.trigger_event(shell, "pre_run_cell", lambda: evaluation.execution_info(run.code))
 
     def _after_run(self, run: Run, cell: _Cell) -> None:
-        """What is due when a cell has ended, however it did, such as figures. Its errors are the cell's."""
+        """Run what is due at the end of a cell, such as showing figures. Errors are the cell's."""
         shell = self.ipython_loader.shell
         reported = self._reported_error
         try:
@@ -118,7 +118,7 @@ class Executor:
                 evaluation.trigger_event(
                     shell, "post_run_cell", lambda: evaluation.execution_result(run, self._json_value, cell.error)
                 )
-                self._reported_error = reported  # a callback's error is shown, and is not the cell's
+                self._reported_error = reported  # errors in callbacks are shown, but are not the cell's
             if self.display.after_cell is not None:
                 self.display.after_cell()
         except Exception as error:
@@ -130,8 +130,8 @@ class Executor:
         if self.runs_in_ipython:
             self._run_by_ipython(run, cell)
             return
-        lines = [f"{line}\n" for line in run.code.split("\n")]  # the last one too, or carets are one off
-        linecache.cache[name] = (len(run.code), None, lines, name)  # no mtime: checkcache leaves it alone
+        lines = [f"{line}\n" for line in run.code.split("\n")]  # newlines for all lines, or carets are off by one
+        linecache.cache[name] = (len(run.code), None, lines, name)  # no mtime: checkcache keeps the entry
         plain = self.ipython_loader.shell is None and not self._may_be_magic(run.code)
         if plain and self._evaluation.run_expression(run.code, name):
             return  # it binds, imports and defines nothing
@@ -146,7 +146,7 @@ class Executor:
             return
         shell.quiet = self._hides_value
         tree = shell.transform_ast(tree)
-        with shell.display_trap:  # its own code runs cells within ours
+        with shell.display_trap:  # which may run cells within this one
             self._evaluation.run(tree, name, shell.ast_node_interactivity)
 
     def _run_by_ipython(self, run: Run, cell: _Cell) -> None:
@@ -162,7 +162,7 @@ class Executor:
             raise error
 
     def _track(self, code: str, cell: _Cell) -> None:
-        """Note what a cell's Python binds, imports and defines."""
+        """Record what a cell's Python binds, imports and defines."""
         with contextlib.suppress(SyntaxError, ValueError):  # IPython has reported it
             tree = ast.parse(code)
             self.bound_names = tracking.bound_names(tree)
@@ -187,13 +187,12 @@ class Executor:
         return ast.parse(plain, name), plain
 
     def _may_be_magic(self, code: str) -> bool:
-        """Whether it is a lone word that is no variable; see _is_magic_word."""
+        """Whether the cell is a single name that is no variable; see _is_magic_word."""
         name = code.strip()
         return name.isidentifier() and name not in self.namespace
 
     def _is_magic_word(self, tree: ast.Module) -> bool:
-        """A lone word that is no variable, such as `ls` or `pwd`: IPython takes it for a magic of that name, or runs
-        the macro it names."""
+        """Whether the cell is a single name that is a magic, such as `ls`, or a macro, as in IPython."""
         match tree.body:
             case [ast.Expr(value=ast.Name(id=name))]:
                 if name in self.namespace:
@@ -219,7 +218,7 @@ class Executor:
             self.display.publish(data, metadata, value=value, result=True)
 
     def _format_value(self, value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Its forms; one that fails is reported, and is the cell's failure where there is no other."""
+        """The value in all formats. An error in a formatter is reported; without any format it is the cell's error."""
         self._format_error = None
         shell = self.ipython_loader.load_if_possible()
         if shell is None:
@@ -230,7 +229,7 @@ class Executor:
         return data, metadata
 
     def _report_error(self, error: BaseException, text: str) -> None:
-        """The shell has caught an error of the cell's and would print it."""
+        """Called by the shell in place of printing an error it caught."""
         if type(error).__name__ == "UsageError":
             self._reported_error = error
             print(text, file=sys.stderr)
@@ -248,7 +247,7 @@ class Executor:
 
 
 class _Cell:
-    """What is known of the cell that runs."""
+    """Results of the running cell."""
 
     def __init__(self) -> None:
         self.imports: list[str] = []
@@ -257,7 +256,7 @@ class _Cell:
 
 
 def _end_child(error: BaseException | None) -> NoReturn:
-    """A child the cell forked came to the cell's end: it leaves as a script does, not into our loop."""
+    """A child process that the cell forked has reached the end of the cell. Exit as a script does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     code = 0 if error is None else 1
     if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):

@@ -1,5 +1,5 @@
-"""A line after a traceback that names the next step. It names only what is there: a name that the code could use, a
-module that can be imported, a package that is known to hold the module."""
+"""A line after a traceback that suggests the next step. It names only what exists: names the code could use, modules
+that can be imported, packages known to contain the module."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from typing import Any
 from quire.worker.environment import distributions, pip
 from quire.worker.execution.history import is_kernel_name
 
-_MAX_NAMES = 5_000  # that are compared with a wrong one
-_MAX_NAME_CHARS = 60  # of a name that is compared
+_MAX_NAMES = 5_000  # compared with a wrong name
+_MAX_NAME_CHARS = 60  # of a compared name
 _BUILT_IN_DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType)
-_MIN_SIMILARITY = 0.7  # of 1, how near a name must be
+_MIN_SIMILARITY = 0.7  # from 0 to 1
 _PROGRAMS = {"cat", "cp", "curl", "find", "git", "grep", "head", "ls", "mkdir", "mv", "node", "npm", "rm", "tail"}
 _STATEMENTS = {
     "np": "import numpy as np",
@@ -38,7 +38,7 @@ _STATEMENTS = {
 
 
 def hint(error: BaseException) -> str:
-    """In one line what to try next; "" where nothing is known."""
+    """One line that says what to try next, or ""."""
     try:
         if isinstance(error, ModuleNotFoundError):
             return _hint_for_module(error)
@@ -48,7 +48,7 @@ def hint(error: BaseException) -> str:
             return _hint_for_attribute(error)
         if isinstance(error, NameError) and not isinstance(error, UnboundLocalError):
             return _hint_for_name(error)
-    except Exception:  # a hint is not worth a second error
+    except Exception:  # a hint must not cause a second error
         pass
     return ""
 
@@ -73,7 +73,7 @@ def _hint_for_name(error: NameError) -> str:
 
 
 def _names_at(error: NameError, wrong: str) -> list[str]:
-    """What could have been meant, where it was raised."""
+    """Names that could have been meant where the error was raised."""
     trace = error.__traceback__
     if trace is None:
         return []
@@ -89,7 +89,7 @@ def _names_at(error: NameError, wrong: str) -> list[str]:
 
 
 def _nearest(wrong: str, names: list[str]) -> str:
-    """The same in other letters first."""
+    """The most similar name; names that differ in case only come first."""
     if len(wrong) > _MAX_NAME_CHARS or len(names) > _MAX_NAMES:
         return ""
     names = [name for name in names if name != wrong and len(name) <= _MAX_NAME_CHARS]
@@ -98,7 +98,7 @@ def _nearest(wrong: str, names: list[str]) -> str:
 
 
 def _hint_for_attribute(error: AttributeError) -> str:
-    """What its class, or the module, has: no code of the object's own is run for it."""
+    """Compare with attributes of the class or module, without running code of the object."""
     wrong, owner = error.name, error.obj
     if type(wrong) is not str or not str(error).endswith(f" has no attribute {wrong!r}"):
         return ""
@@ -113,7 +113,7 @@ def _hint_for_attribute(error: AttributeError) -> str:
 
 
 def _instance_attributes(owner: Any, classes: tuple[type, ...]) -> dict[Any, Any]:
-    """The attributes of the object itself, where no code of its class gives them."""
+    """Attributes of the object itself, unless its class computes them."""
     for cls in classes:
         if "__dict__" in cls.__dict__:
             found = cls.__dict__["__dict__"]
@@ -122,7 +122,7 @@ def _instance_attributes(owner: Any, classes: tuple[type, ...]) -> dict[Any, Any
 
 
 def _labels(owner: Any, classes: tuple[type, ...]) -> list[str]:
-    """The columns of a table of pandas, or the labels of a series, that are attributes too."""
+    """Columns of a pandas data frame or labels of a series, which are attributes, too."""
     pandas = sys.modules.get("pandas")
     for kind, axis in (("DataFrame", "columns"), ("Series", "index")):
         pandas_class = getattr(pandas, kind, None)
@@ -152,7 +152,7 @@ def _hint_for_module(error: ModuleNotFoundError) -> str:
     name = error.name
     expected = f"No module named {name!r}"
     if type(name) is not str or str(error) not in (expected, f"{expected}; {_parent(name)!r} is not a package"):
-        return ""  # a library raised it, and says more
+        return ""  # a library raised it, with a message of its own
     package_name = name.partition(".")[0]
     if package_name != name and _is_importable(package_name):
         nearest = _nearest(
@@ -175,8 +175,8 @@ def _hint_for_module(error: ModuleNotFoundError) -> str:
 
 
 def _is_typo(wrong: str, nearest: str) -> bool:
-    """Whether a finger slipped: within the name one letter is another, missing or too many, or two are swapped. Any
-    other name may well be that of a module which is not installed."""
+    """Whether it is a typing error: one letter changed, missing or added within the name, or two swapped. Any other
+    name may be a module that is not installed."""
     if wrong.lower() == nearest.lower():
         return True
     start = _common_prefix_length(wrong, nearest)
@@ -190,7 +190,7 @@ def _is_typo(wrong: str, nearest: str) -> bool:
 
 
 def _common_prefix_length(first: str, second: str) -> int:
-    """How many characters at the start are the same."""
+    """The number of equal characters at the start."""
     differ = (at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b)
     return next(differ, min(len(first), len(second)))
 
@@ -200,7 +200,7 @@ def _parent(name: str) -> str:
 
 
 def _modules_in(path: Any) -> list[str]:
-    """Of the modules in these folders, in all where none are named, those that code may import."""
+    """Public modules in these folders, or in all folders if there are none."""
     found: Iterable[Any] = pkgutil.iter_modules(path)
     return [module.name for module in found if not module.name.startswith("_")]
 

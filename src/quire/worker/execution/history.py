@@ -1,4 +1,4 @@
-"""In, Out and the underscores: what cells were, and what came of them, as notebooks name it."""
+"""Input and output history of a notebook: In, Out and the underscore variables."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import builtins
 import re
 from typing import Any
 
-_MAX_TEXT_CHARS = 2_000  # characters of what a result was shown as
-_MAX_RESULTS = 1_000  # that Out holds; then a fifth, the oldest, are let go
+_MAX_TEXT_CHARS = 2_000  # of a result
+_MAX_RESULTS = 1_000  # in Out; beyond that the oldest fifth is dropped
 _NUMBERED = re.compile(r"_i?\d+")
 _NAMES = frozenset(("In", "Out", "_ih", "_oh", "_dh", "_i", "_ii", "_iii", "__", "___", "get_ipython"))
 
 
 SAVED_NAMES = ("In", "Out")
-"""Of those, what a snapshot has: the others follow from it."""
+"""Names that a snapshot saves; the others are derived from them."""
 
 
 def is_kernel_name(name: str) -> bool:
-    """A name that a kernel keeps in the namespace by itself."""
+    """Whether the kernel itself keeps this name in the namespace."""
     return name in _NAMES or _NUMBERED.fullmatch(name) is not None
 
 
@@ -28,13 +28,13 @@ class History:
         self.sources: list[str] = [""]  # as written
         self.results: dict[int, Any] = {}
         self.texts: dict[int, str] = {}
-        self.numbered: set[str] = set()  # names of inputs and results
+        self.numbered: set[str] = set()  # numbered names of inputs and results
         self.folders: list[Any] = []
         self.count = 0
-        self.source = ""  # of the cell that runs
-        self._results: dict[str, Any] = {}  # what the underscores would be
-        self._bound: dict[str, Any] = {}  # what we last made them
-        self._earlier_sources = ("", "")  # the two sources before this one
+        self.source = ""  # of the running cell
+        self._results: dict[str, Any] = {}  # values for the underscore variables
+        self._bound: dict[str, Any] = {}  # what they were last set to
+        self._earlier_sources = ("", "")  # of the two cells before
         self.bind_names()
 
     def bind_names(self) -> None:
@@ -43,7 +43,7 @@ class History:
             self._namespace.setdefault(name, value)
 
     def load_from_namespace(self) -> None:
-        """After the namespace was loaded: what is in it goes on."""
+        """Continue with the history in a namespace that was loaded."""
         inputs, results = self._namespace.get("In"), self._namespace.get("Out")
         if type(inputs) is list:
             self.inputs[:] = inputs
@@ -59,7 +59,7 @@ class History:
         self.bind_names()
 
     def begin_cell(self, count: int, source: str) -> None:
-        """A cell begins; what Python it is comes with `parsed`."""
+        """Record the cell's source. Its Python follows with `set_python`."""
         previous, self.count, self.source = self.source, count, source
         self._namespace.update(
             {"_i": previous, "_ii": self._earlier_sources[0], "_iii": self._earlier_sources[1], f"_i{count}": source}
@@ -74,7 +74,7 @@ class History:
         self.inputs[self.count] = python.rstrip("\n")
 
     def add_result(self, value: Any, text: str) -> None:
-        """The cell's value, under its number and the underscores, unless these are the user's own."""
+        """Store the cell's value under its number and in the underscore variables, unless the user has set these."""
         if value is self.results:
             return
         if len(self.results) >= _MAX_RESULTS:

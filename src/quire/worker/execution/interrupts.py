@@ -1,5 +1,5 @@
-"""When an interrupt may come: neither in the middle of a frame, which would end the kernel, nor of an event loop's
-own work, which would leave the loop torn for every cell after."""
+"""Delay interrupts while a frame is sent, which would break the protocol, and during asyncio's own code, which would
+leave the event loop in an inconsistent state."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _LOOP_MODULES = ("asyncio", "selectors")
 
 
 class Interrupts:
-    """One for the process. While the main thread holds it an interrupt waits, and comes when it is let go; one that
-    came while an event loop was at its own work comes at the loop's next turn."""
+    """One per process. An interrupt waits while the main thread holds this, and is raised on release. One that comes
+    in the event loop's own code is raised in the loop's next turn."""
 
     def __init__(self) -> None:
         self.held = False  # by the main thread
-        self.pending: BaseException | None = None  # and waits
+        self.pending: BaseException | None = None
         self._main = threading.get_ident()
 
     def hold(self) -> bool:
-        """Whether it is the caller's now, who must let it go; other threads are never interrupted."""
+        """Delay interrupts. True if the caller must release. Threads other than the main one are never interrupted."""
         if self.held or threading.get_ident() != self._main:
             return False
         self.held = True
@@ -34,8 +34,8 @@ class Interrupts:
             self._raise(self.pending)
 
     def deliver(self, error: BaseException, frame: types.FrameType | None = None) -> None:
-        """In a signal's handler, with the frame it came in: raised now or later. Where one waits for a loop that does
-        not come to its turn, the second is raised at once."""
+        """Called by signal handlers with the interrupted frame: raise now or later. If one waits for a loop that
+        does not continue, the second is raised now."""
         if self.held:
             self.pending = error
         elif self.pending is None and (loop := _busy_loop(frame)) is not None:
@@ -52,9 +52,9 @@ class Interrupts:
 
 
 def _busy_loop(frame: types.FrameType | None) -> asyncio.AbstractEventLoop | None:
-    """The running loop, where the code that was reached is the loop's own."""
+    """The running loop, if the interrupted code is the loop's own."""
     name = frame.f_globals.get("__name__") if frame is not None else None
-    if type(name) is not str:  # a cell may have called itself anything
+    if type(name) is not str:  # a cell may set __name__ to anything
         return None
     if name.partition(".")[0] not in _LOOP_MODULES and name != event_loop.__name__:
         return None

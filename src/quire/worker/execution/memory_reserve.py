@@ -1,11 +1,11 @@
-"""Memory set aside where a notebook's is limited, so that a cell that used all of it can still be answered."""
+"""Memory reserved in notebooks with a memory limit, so that the worker can answer after a cell used all of it."""
 
 from __future__ import annotations
 
 import contextlib
 import mmap
 
-_SIZE_BYTES = 8 << 20  # bytes; counted against the limit, but not held until written to
+_SIZE_BYTES = 8 << 20  # counted against the limit, but not in use until written to
 _blocks: list[mmap.mmap] = []
 limited = False
 

@@ -1,4 +1,4 @@
-"""What is in a namespace, said without running any of the user's code."""
+"""Describe variables and functions of a namespace without running user code."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from quire.worker.capabilities.results import Contents, Record, Text
 from quire.worker.execution import history
 
 _SIZED_TYPES = (str, bytes, bytearray, list, tuple, dict, set, frozenset, range, Record, Text, Contents)
-_PLAIN_TYPES: dict[type, type] = {Record: dict, Text: str, Contents: list}  # plain, but for their names
+_PLAIN_TYPES: dict[type, type] = {Record: dict, Text: str, Contents: list}  # treated as these types
 _SHAPED = ("numpy", "pandas", "polars", "torch", "xarray", "scipy", "jax", "pyarrow")
 _MAX_JSON_CHARS = 20_000
-_MAX_NAMES = 2_000  # of a namespace that are listed
+_MAX_NAMES = 2_000  # listed
 _MAX_NAME_CHARS = 200  # of a name or a type
-_MAX_SIGNATURE_CHARS = 500  # characters
+_MAX_SIGNATURE_CHARS = 500
 _MAX_DEPTH = 20
 
 
@@ -74,7 +74,7 @@ class _Literal:
 
 
 def _short_repr(value: Any) -> str:
-    """A default or an annotation in few characters; what only its own code could say is left out."""
+    """A short text for a default or an annotation; "..." if only its own code could tell."""
     kind = type(value)
     if kind is type:
         return _name(value)
@@ -91,9 +91,9 @@ def doc(function: types.FunctionType) -> str:
 
 
 def type_of(value: Any) -> str:
-    """`DataFrame (3, 2)`, `list of 5`, `int`: only sizes that cost nothing and run no user code."""
+    """`DataFrame (3, 2)`, `list of 5`, `int`. Only sizes that are cheap and run no user code."""
     kind = type(value)
-    if any(kind is sized for sized in _SIZED_TYPES):  # not `in`: a metaclass may answer to ==
+    if any(kind is sized for sized in _SIZED_TYPES):  # not `in`, which a metaclass may override
         return f"{kind.__name__} of {len(value)}"
     if kind is type:
         return f"class {_name(value)}"
@@ -108,16 +108,16 @@ def type_of(value: Any) -> str:
     return _name(kind)
 
 
-# asked of `type` itself: a metaclass may answer to these with code of its own
+# from `type` itself, since a metaclass may override these
 _name: Callable[[type], str] = type.__dict__["__name__"].__get__
 _module: Callable[[type], Any] = type.__dict__["__module__"].__get__
 
 
-_SHORT_TYPES = (bool, int, float, type(None))  # within the limit, whatever they are
+_SHORT_TYPES = (bool, int, float, type(None))  # never too long
 
 
 def as_json(value: Any) -> list[Any]:
-    """[value] where JSON says it exactly and briefly, else []. Exact built-in types only."""
+    """[value] if JSON represents it exactly and briefly, else []. Exact built-in types only."""
     try:
         plain = _plain(value, _MAX_DEPTH)
         if type(plain) not in _SHORT_TYPES and len(json.dumps(plain)) > _MAX_JSON_CHARS:
@@ -141,7 +141,7 @@ def _plain(value: Any, depth: int) -> Any:
         return value
     kind = next((plain for own_type, plain in _PLAIN_TYPES.items() if kind is own_type), kind)
     if kind is str:
-        value.encode("utf-8")  # a lone surrogate is a UnicodeEncodeError, which is a ValueError
+        value.encode("utf-8")  # a lone surrogate raises UnicodeEncodeError, a ValueError
         return str(value)
     if depth and kind in (list, tuple):
         return [_plain(item, depth - 1) for item in _checked_length(value)]

@@ -1,4 +1,4 @@
-"""What a cell brings into the namespace: by its text, import statements and functions; by its run, names."""
+"""What a cell adds to the namespace: imports and functions from its source, bound names from its run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _BINDING: dict[type, Callable[[Any], tuple[str | None, ...]]] = {
 
 
 def bound_names(tree: ast.Module) -> set[str]:
-    """Names that the cell's own statements bind, whether or not they all come to run."""
+    """Names that the cell's own statements bind, whether or not they run."""
     found: set[str] = set()
     pending: list[ast.AST] = list(tree.body)
     while pending:
@@ -47,29 +47,29 @@ def bound_names(tree: ast.Module) -> set[str]:
         kind = type(node)
         if kind in _BINDING:
             found.update(name for name in _BINDING[kind](node) if name)
-        if kind not in _SCOPES:  # what is bound inside is its own
+        if kind not in _SCOPES:  # names bound inside belong to it
             pending += ast.iter_child_nodes(node)
     return found
 
 
 class BindingTracker:
-    """Which run last bound each name. It knows values by id only, so that it keeps none of them alive.
+    """Records which run last bound each name. It compares ids of values, so that it keeps no value alive.
 
-    A new value may lie where the old one lay, with its id: names that the code is known to bind count as bound.
+    A new value may get the id of the old one, so names that the code binds count as bound in any case.
     """
 
     def __init__(self, makers: dict[str, str] | None = None, ignored: Set[str] = frozenset()) -> None:
-        """`but`: names that are nobody's making, and may be many."""
-        self.makers = dict(makers or {})  # name to run; what was bound last comes last
+        """`ignored` are names that the kernel sets."""
+        self.makers = dict(makers or {})  # run by name; the last bound comes last
         self._ignored = ignored
         self._before: dict[str, int] = {}
 
     def before_run(self, namespace: dict[str, Any]) -> None:
-        """A run is about to begin."""
+        """Called before a run."""
         self._before = _ids(namespace, self._ignored)
 
     def after_run(self, namespace: dict[str, Any], run_id: str, assigned: Collection[str] = ()) -> None:
-        """It has ended, however it did; `assigned` are the names its code binds."""
+        """Called after a run; `assigned` are the names that its code binds."""
         now = _ids(namespace, self._ignored)
         bound = {name: run_id for name, value in now.items() if self._before.get(name) != value or name in assigned}
         unchanged = {name: run for name, run in self.makers.items() if name in now and name not in bound}

@@ -1,1 +1,1 @@
-"""IPython itself over a kernel's namespace, where it is installed. Imported only then."""
+"""IPython in a kernel's namespace. Imported only if IPython is installed."""

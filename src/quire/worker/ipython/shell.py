@@ -1,6 +1,6 @@
-"""A real InteractiveShell that shows, runs commands and reports errors the way this kernel does.
+"""An InteractiveShell that shows output, runs commands and reports errors through the worker.
 
-It is made once, if possible ahead of all kernels, and takes over a kernel's namespace when that begins.
+It is created once, in the zygote if possible, and is attached to a kernel's namespace.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from quire.worker.execution.history import History
 from quire.worker.output.display import Display
 from quire.worker.shell import commands, scripts
 
-_Base: Any = InteractiveShell  # its types say None of what is always there
+_Base: Any = InteractiveShell  # typed as Any, since IPython's annotations allow None for attributes that are always set
 
 
 class Formatter(DisplayFormatter):
-    """Remembers what it formatted last: whoever publishes the bundle knows what it is of."""
+    """Remembers the last formatted value, so that the publisher knows which object a bundle shows."""
 
     last: Any = AnyTrait()
 
@@ -67,7 +67,7 @@ class _Publisher(DisplayPublisher):
 
 
 class _DisplayHook(DisplayHook):
-    """The value of an expression: where IPython runs code itself, it is shown as the executor shows it."""
+    """Shows values of expressions as the executor does, also where IPython runs the code."""
 
     def __call__(self, result: Any = None) -> None:
         shell: Any = self.shell
@@ -77,7 +77,7 @@ class _DisplayHook(DisplayHook):
 
 
 class _History(HistoryManager):
-    """Of this kernel's cells: IPython's own asks its database for some of it, and there is none here."""
+    """The history of this kernel's cells. IPython's own uses a database, which is not used here."""
 
     def get_tail(self, n: int | None = 10, raw: bool = True, output: bool = False, include_latest: bool = False) -> Any:
         stop = len(self.input_hist_raw) - (not include_latest)
@@ -94,14 +94,14 @@ class _History(HistoryManager):
     ) -> Any:
         sources = self.input_hist_raw if search_raw else self.input_hist_parsed
         numbers = [at for at, source in enumerate(sources) if at and fnmatch.fnmatchcase(source, pattern)]
-        if unique:  # the last of each
+        if unique:  # keep the last of each
             numbers = sorted({sources[at]: at for at in numbers}.values())
         found = [entry for at in numbers for entry in self.get_range(0, at, at + 1, raw, output)]
         return found if n is None else found[max(0, len(found) - n) :]
 
 
 class ZMQInteractiveShell(_Base):
-    """Called as ipykernel's is: libraries look at the name to know that they are in a notebook."""
+    """Named as in ipykernel: libraries check the name to know that they are in a notebook."""
 
     displayhook_class = Type(_DisplayHook)
     display_pub_class = Type(_Publisher)
@@ -110,8 +110,8 @@ class ZMQInteractiveShell(_Base):
     def __init__(self, **given: Any) -> None:
         self.kernel_display: Any = None
         self.quiet = False
-        self.formatting = 0  # values, one within the other
-        self.transformed = ""  # the Python of the cell that run_cell runs, or "" before it is known
+        self.formatting = 0  # depth of nested formatting
+        self.transformed = ""  # the Python of the cell that run_cell runs; "" until it is known
         self.show_result: Callable[[Any], None] = lambda value: None
         self.report: Callable[[BaseException, str], None] = lambda error, text: None
         super().__init__(**given)
@@ -130,7 +130,7 @@ class ZMQInteractiveShell(_Base):
         self.kernel = IPythonKernel(self)
 
     def init_ipython_dir(self, ipython_dir: Any) -> None:
-        """Nothing of ours is kept in the user's home."""
+        """Create no files in the user's home folder."""
 
     def init_profile_dir(self, profile_dir: Any) -> None:
         pass
@@ -143,7 +143,7 @@ class ZMQInteractiveShell(_Base):
         self.set_hook("show_in_pager", self._page, 0)
 
     def _page(self, shell: Any, data: Any, start: int = 0, screen_lines: int = 0) -> None:
-        """`obj?` shows what a pager would."""
+        """Show what `obj?` would send to a pager."""
         given = dict(data) if isinstance(data, dict) else {"text/plain": str(data)}
         if any(given.values()):
             self.kernel_display.publish({mime: item for mime, item in given.items() if item is not None})
@@ -164,7 +164,7 @@ class ZMQInteractiveShell(_Base):
         self.register_magic_function(self._autosave, "line", "autosave")
 
     def _autosave(self, line: str) -> None:
-        """%autosave N is for a browser; everything is kept here as it is."""
+        """%autosave N is for a browser; the server saves everything anyway."""
         seconds = int(line.split()[0]) if line.split() else 0
         script = f"IPython.notebook.set_autosave_interval({seconds * 1000})"
         self.kernel_display.publish({"application/javascript": script})
@@ -180,10 +180,10 @@ class ZMQInteractiveShell(_Base):
 
         return script
 
-    # What the executor asks
+    # Used by the executor
 
     def attach(self, module: types.ModuleType, kernel_display: Display, history: History) -> None:
-        """Be the shell of this kernel."""
+        """Become the shell of this kernel."""
         self.kernel_display = kernel_display
         self.user_module, self.user_ns = module, module.__dict__
         manager: Any = self.history_manager
@@ -194,20 +194,20 @@ class ZMQInteractiveShell(_Base):
         self.user_ns_hidden = {name: self.user_ns[name] for name in hidden if name in self.user_ns}
 
     def transforms_all(self) -> bool:
-        """Whether somebody has a say about every cell's text."""
+        """Whether user code has changed the input transformers."""
         return (*self.input_transformers_cleanup, *self.input_transformers_post) != self._transformers
 
     def transform(self, code: str) -> str:
         return str(super().transform_cell(code))
 
     def transform_cell(self, raw_cell: str) -> str:
-        """The Python of a cell that run_cell is to run; of cells that a cell runs, the outer one is remembered."""
+        """The Python of a cell that run_cell runs. Of nested cells, the outer one is remembered."""
         code = self.transform(raw_cell)
         self.transformed = self.transformed or code
         return code
 
     def is_plain(self, kind: type) -> bool:
-        """Whether nobody registered a form of his own for this builtin type."""
+        """Whether no formatter is registered for this built-in type."""
         plain = self._text
         if plain.type_printers.get(kind) is not self._default_printers.get(kind) or not plain.pprint:
             return False
@@ -221,7 +221,7 @@ class ZMQInteractiveShell(_Base):
         formatter.last = None
         return data, metadata
 
-    # What magics and libraries ask, done here
+    # Used by magics and libraries
 
     def system(self, cmd: str) -> None:
         self.user_ns["_exit_code"] = commands.system(self.var_expand(cmd, depth=1))
@@ -260,7 +260,7 @@ class ZMQInteractiveShell(_Base):
         self.report(exc, f"UsageError: {exc}")
 
     def set_next_input(self, s: str, replace: bool = False) -> None:
-        """The text of a next cell, which is for whoever reads to run."""
+        """Show the text of a suggested next cell."""
         self.kernel_display.publish({"text/plain": s})
 
     def get_parent(self) -> dict[str, Any]:
@@ -281,7 +281,7 @@ ZMQInteractiveShell.__module__ = "ipykernel.zmqshell"
 
 
 def _register_as_ipykernel() -> None:
-    """Libraries look for ipykernel among the loaded modules to know that they are in a notebook."""
+    """Libraries check for ipykernel in sys.modules to know that they are in a notebook."""
     found = importlib.util.find_spec("ipykernel")
     package: Any = sys.modules.setdefault("ipykernel", types.ModuleType("ipykernel"))
     package.__path__ = list(found.submodule_search_locations or []) if found is not None else []
@@ -299,14 +299,14 @@ InteractiveShellABC.register(ZMQInteractiveShell)
 
 
 class _MemoryStore(dict[str, Any]):
-    """What magics keep for next time, for as long as the kernel lives."""
+    """Storage of magics, until the kernel ends."""
 
     def keys(self, pattern: str = "*") -> Any:
         return [name for name in self if fnmatch.fnmatch(name, pattern)]
 
 
 class IPythonKernel:
-    """What libraries look for in a kernel."""
+    """The attributes of a kernel that libraries use."""
 
     def __init__(self, shell: ZMQInteractiveShell) -> None:
         self.shell = shell
@@ -343,11 +343,11 @@ class IPythonKernel:
 
 
 def create_shell() -> ZMQInteractiveShell:
-    """The one shell of this process; its namespace is a placeholder until it is attached to a kernel's."""
+    """Create the shell of this process; its namespace is a placeholder until it is attached."""
     config = Config()
-    config.HistoryManager.enabled = False  # or it starts a thread and a database
+    config.HistoryManager.enabled = False  # otherwise it starts a thread and opens a database
     config.HistoryManager.hist_file = ":memory:"
-    config.IPKernelApp.name = "quire"  # tqdm and others look for the word
+    config.IPKernelApp.name = "quire"  # tqdm and others look for "IPKernelApp"
     main = sys.modules["__main__"]
     shell: ZMQInteractiveShell = ZMQInteractiveShell.instance(
         config=config, user_module=types.ModuleType("__main__"), ipython_dir=""

@@ -1,7 +1,7 @@
-"""ipywidgets without a browser: they keep their state, are shown as text, and travel with the notebook.
+"""ipywidgets without a browser: they keep their state and are shown as text.
 
-Nobody answers a widget here, so nothing may wait for an answer. What is shown of a widget is brought up to date when
-a cell has ended; its whole state goes with it, for whoever opens the exported notebook.
+Nothing answers a widget, so nothing may wait for an answer. Shown widgets are updated at the end of a cell; their
+state is saved with the output, for exported notebooks.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from quire.worker.output.display import WIDGET, Display, OutputCapture
 from quire.worker.shell import import_hooks
 
 STATE = "application/vnd.quire.widget-state+json"
-_MAX_WIDGETS = 200  # widgets whose state is followed
+_MAX_WIDGETS = 200  # whose state is followed
 
 
 def install(display: Display) -> None:
-    """Be there for widgets, once somebody imports what they are made with."""
+    """Activate this once `comm`, on which widgets are based, is imported."""
     import_hooks.after_import("comm", lambda module: _Widgets(display).take_over(module))
 
 
 class _Widgets:
     def __init__(self, display: Display) -> None:
         self._display = display
-        self._shown: dict[str, tuple[dict[str, Any], str]] = {}  # by display id: its bundle, and what was sent of it
+        self._shown: dict[str, tuple[dict[str, Any], str]] = {}  # by display id: bundle, and the state last sent
         self._changed = False
         self._active_captures: dict[str, _WidgetCapture] = {}  # by widget, while its `with` block runs
-        self._finished_captures: list[tuple[str, _WidgetCapture]] = []  # that widgets have yet to be told
+        self._finished_captures: list[tuple[str, _WidgetCapture]] = []  # to hand to their widgets
 
     def take_over(self, comm: Any) -> None:
         widgets = self
@@ -44,7 +44,7 @@ class _Widgets:
         self._display.after_cell = self.update
 
     def on_message(self, widget: str, data: dict[str, Any]) -> None:
-        """A widget tells its browser something: what it is now, or that it is to catch what is shown."""
+        """A widget sends its state to the browser; an Output widget starts or ends capturing."""
         self._changed = True
         state = data.get("state")
         if isinstance(state, dict) and "msg_id" in state:
@@ -53,7 +53,7 @@ class _Widgets:
             elif not state["msg_id"] and widget in self._active_captures:
                 finished = self._active_captures.pop(widget)
                 finished.end()
-                self._finished_captures.append((widget, finished))  # as from a browser: not before the cell has ended
+                self._finished_captures.append((widget, finished))  # at the end of the cell, as a browser would
 
     def _set_outputs(self, widget: str, finished: _WidgetCapture) -> None:
         found = _instance(widget)
@@ -62,7 +62,7 @@ class _Widgets:
             found.outputs = (*before, *finished.outputs)
 
     def describe(self, data: dict[str, Any], display_id: str) -> dict[str, Any]:
-        """What goes with a widget that is shown."""
+        """The state to send with a widget that is shown."""
         state = _current_state(data)
         self._shown[display_id] = (data, json.dumps(state, default=repr))
         if len(self._shown) > _MAX_WIDGETS:
@@ -70,7 +70,7 @@ class _Widgets:
         return state
 
     def update(self) -> None:
-        """Send what is different about those that were shown."""
+        """Send the widgets that have changed."""
         finished, self._finished_captures = self._finished_captures, []
         for widget, capture in finished:
             self._set_outputs(widget, capture)
@@ -86,7 +86,7 @@ class _Widgets:
 
 
 def _current_state(data: dict[str, Any]) -> dict[str, Any]:
-    """A widget's text and state as they are now."""
+    """A widget's current text and state."""
     found = _instance(str(data[WIDGET].get("model_id", "")))
     if found is None:
         return {}
@@ -95,7 +95,7 @@ def _current_state(data: dict[str, Any]) -> dict[str, Any]:
 
         text = found._repr_mimebundle_().get("text/plain", repr(found))
         return {displays.CURRENT_TEXT: text, STATE: dependency_state([found])}
-    except Exception:  # a widget of an odd kind: its view stays as it was shown
+    except Exception:  # unusual widget: its view stays as shown
         return {}
 
 
@@ -105,7 +105,7 @@ def _instance(model: str) -> Any:
 
 
 class _WidgetCapture(OutputCapture):
-    """What is printed and shown inside an Output widget, as its outputs."""
+    """Captures output inside an Output widget."""
 
     def __init__(self, display: Display) -> None:
         self.outputs: list[dict[str, Any]] = []

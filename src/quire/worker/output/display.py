@@ -1,4 +1,4 @@
-"""What cells show, sent as it is shown: MIME bundles, with what a model needs besides."""
+"""Send what cells show: MIME bundles, with additions for models."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from quire.worker.output import tables
 from quire.worker.output.previews import with_preview
 
 CURRENT_TEXT = "text/vnd.quire.now"
-"""A widget's text as it is now; its text/plain is from when it was shown."""
+"""A widget's current text; its text/plain is from when it was shown."""
 
 _PLAIN = "text/plain"
-_MAX_TEXT_CHARS = 2_000_000  # of a plain text
+_MAX_TEXT_CHARS = 2_000_000
 _BINARY_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf")
 _IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/svg+xml")
 
 
 class Display:
-    """One for a kernel. A widget that shows what is shown inside it puts itself into `catchers`."""
+    """One per kernel. A widget that captures output adds itself to `captures`."""
 
     def __init__(self, emit: Callable[..., None]) -> None:
         self._emit = emit
         self.captures: list[OutputCapture] = []
         self.describe_widget: Callable[[dict[str, Any], str], dict[str, Any]] | None = None
-        self.after_cell: Callable[[], None] | None = None  # due when a cell has ended
+        self.after_cell: Callable[[], None] | None = None  # called at the end of a cell
         self._widget_number = 0
 
     def publish(
@@ -41,7 +41,7 @@ class Display:
         value: Any = None,
         result: bool = False,
     ) -> None:
-        """Show a bundle; `value` is what it was made of, where that is known."""
+        """Show a bundle; `value` is the object it was made from, if known."""
         if self.captures:
             self.captures[-1].shown(data, metadata or {}, result)
             return
@@ -53,7 +53,7 @@ class Display:
         self._emit(self._event(data, metadata or {}, value, result, display_id, update), more=result)
 
     def show_text(self, text: str) -> None:
-        """The value of a cell, which is all in this short text."""
+        """Show the value of a cell as this short text."""
         if self.captures:
             self.publish({_PLAIN: text}, result=True)
         else:
@@ -90,7 +90,7 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 class OutputCapture:
-    """Takes what would have been shown."""
+    """Receives output instead of the client."""
 
     def shown(self, data: dict[str, Any], metadata: dict[str, Any], result: bool) -> None:
         raise NotImplementedError
@@ -113,7 +113,7 @@ def _kind(bundle: Bundle) -> str:
 
 
 def clean_bundle(data: dict[str, Any]) -> Bundle:
-    """Text as text, pictures as bytes, JSON and other objects as their JSON text."""
+    """Convert values: text to str, pictures to bytes, JSON and other objects to JSON text."""
     bundle: Bundle = {}
     for mime, value in data.items():
         mime = str(mime)
@@ -131,7 +131,7 @@ def clean_bundle(data: dict[str, Any]) -> Bundle:
 
 
 def _shortened(text: str) -> str:
-    """The repr of something vast: its beginning and its end."""
+    """The beginning and the end of a very long text."""
     if len(text) <= _MAX_TEXT_CHARS:
         return text
     half = _MAX_TEXT_CHARS // 2

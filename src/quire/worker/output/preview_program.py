@@ -1,6 +1,6 @@
-"""A program that makes one preview: a picture comes in, a smaller copy goes out, and nothing else can be reached.
+"""A program that makes one image preview in a sandbox: it reads a picture and writes a smaller copy.
 
-For kernels that make none themselves: `python -m quire.worker.output.preview_program image/png < picture > preview`.
+For kernels without previews: `python -m quire.worker.output.preview_program image/png < picture > preview`.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import sys
 from quire.os_sandbox import landlock, privileges, seccomp
 from quire.worker.output.previews import PREVIEW, with_preview
 
-_MAX_MEMORY_BYTES = 1 << 30  # bytes
+_MAX_MEMORY_BYTES = 1 << 30
 _MAX_CPU_SECONDS = 10
 
 
 def main() -> None:
-    """Writes nothing where there is no Pillow, or no picture that it can read."""
+    """Writes nothing if Pillow is missing or cannot read the picture."""
     try:
         from PIL import Image
     except ImportError:
         return
-    Image.preinit()  # what reads PNG, JPEG and GIF is loaded before nothing can be
+    Image.preinit()  # load the decoders for PNG, JPEG and GIF before files are out of reach
     picture = sys.stdin.buffer.read()
     _enter_sandbox()
     preview = with_preview({sys.argv[1]: picture}).get(PREVIEW)
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def _enter_sandbox() -> None:
-    """As far as this machine can: the bytes are whoever's that drew them."""
+    """Apply the layers that this machine supports, since the picture is not trusted."""
     resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (_MAX_CPU_SECONDS, _MAX_CPU_SECONDS))
     with contextlib.suppress(OSError, ValueError):

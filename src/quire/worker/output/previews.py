@@ -1,6 +1,6 @@
-"""A smaller copy of a picture too large to show a model, or one of what a model cannot see at all.
+"""Previews of pictures that are too large for a model, or in a format that models cannot see.
 
-Made here, so that no server decodes a cell's bytes.
+Made in the worker, so that the server does not decode a cell's bytes.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from quire.wire.messages import Bundle
 
 PREVIEW = "image/vnd.quire.preview+png"
 _MAX_BYTES = 300_000
-_MAX_SIDE_PX = 1_568  # pixels; models look at no more
+_MAX_SIDE_PX = 1_568  # models use no more
 
 
 def with_preview(bundle: Bundle, value: Any = None) -> Bundle:
-    """The bundle, with a preview where its picture is large, or where it is of a kind that only browsers draw."""
+    """Add a preview if the picture is large, or of a kind that only browsers draw."""
     for mime in ("image/png", "image/jpeg", "image/gif"):
         data = bundle.get(mime)
         if isinstance(data, bytes):
@@ -33,7 +33,7 @@ def with_preview(bundle: Bundle, value: Any = None) -> Bundle:
 
 
 def _render(bundle: Bundle, value: Any) -> bytes | None:
-    """A figure as a picture, where what its library needs to draw one is there."""
+    """Render a figure as a picture, if its library can."""
     try:
         if type(value).__module__ == "matplotlib.figure":
             picture = io.BytesIO()
@@ -46,7 +46,7 @@ def _render(bundle: Bundle, value: Any) -> bytes | None:
             import vl_convert
 
             return _within_limits(bytes(vl_convert.vegalite_to_png(value.to_dict())))
-    except Exception:  # it is shown by its other forms
+    except Exception:  # its other formats are shown
         return None
     return None
 
@@ -67,17 +67,12 @@ def _shrink(data: bytes) -> bytes | None:
         from PIL import Image
 
         picture: Any = Image.open(io.BytesIO(data))
-        for side in (
-            _MAX_SIDE_PX,
-            _MAX_SIDE_PX // 2,
-            _MAX_SIDE_PX // 4,
-            _MAX_SIDE_PX // 8,
-        ):  # of a photograph fewer pixels still
+        for side in (_MAX_SIDE_PX, _MAX_SIDE_PX // 2, _MAX_SIDE_PX // 4, _MAX_SIDE_PX // 8):
             picture.thumbnail((side, side))
             preview = io.BytesIO()
             picture.save(preview, "PNG", optimize=True)
             if preview.tell() <= _MAX_BYTES:
                 break
         return preview.getvalue()
-    except Exception:  # no Pillow, or not a picture it can read: shown by reference only
+    except Exception:  # no Pillow, or no picture it can read: no preview
         return None

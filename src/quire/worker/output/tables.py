@@ -1,4 +1,4 @@
-"""Data frames for a model: shape, types, head and tail in few characters, and any rows on request."""
+"""Data frames as text for a model: size, types, first and last rows; and pages of rows on request."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ _TABLE_TYPES = {
     ("pyarrow", "Table"),
     ("pyarrow", "RecordBatch"),
 }
-_MAX_WHOLE_ROWS = 12  # rows of a table that is shown whole
-_EDGE_ROWS = 5  # rows at either end of a longer one
+_MAX_WHOLE_ROWS = 12  # of a table shown completely
+_EDGE_ROWS = 5  # shown at the start and the end of a longer table
 _MAX_COLUMNS = 20
-_MAX_CELL_CHARS = 40  # characters
-_MAX_PAGE_CELL_CHARS = 10_000  # characters of one on a page
-_MAX_PAGE_CHARS = 1_000_000  # characters
-_MAX_TABLES = 200  # tables that can be paged through
+_MAX_CELL_CHARS = 40
+_MAX_PAGE_CELL_CHARS = 10_000  # on a page
+_MAX_PAGE_CHARS = 1_000_000
+_MAX_TABLES = 200  # that pages can be read of
 
 _tables: dict[str, weakref.ref[Any]] = {}
 _numbers = itertools.count(1)
 
 
 def register_table(value: Any) -> tuple[str, str] | None:
-    """The text that stands for a table, and the name it is known by from now on; None where it is no table."""
+    """A summary of the table and the name under which pages can be read, or None if it is no table."""
     if not is_table(value):
         return None
     try:
         text = summarize(value)
         name = f"table-{next(_numbers)}"
         _tables[name] = weakref.ref(value)
-    except Exception:  # an odd one: its own text will do
+    except Exception:  # unusual table: show its own text
         return None
     if len(_tables) > _MAX_TABLES:
         del _tables[next(iter(_tables))]
@@ -51,7 +51,7 @@ def is_table(value: Any) -> bool:
 
 
 def read_page(request: Page) -> Paged:
-    """The rows that were asked for, or why there are none."""
+    """The requested rows, or why there are none."""
     try:
         text, total = page_text(request.table, request.start, request.rows)
     except LookupError as error:
@@ -62,7 +62,7 @@ def read_page(request: Page) -> Paged:
 
 
 def page_text(name: str, start: int, rows: int) -> tuple[str, int]:
-    """Rows of a table as it is now, as CSV, and how many it has. Raises LookupError where it is gone."""
+    """Current rows of a table as CSV, and their total number. Raises LookupError if it is gone."""
     reference = _tables.get(name)
     value = reference() if reference is not None else None
     if value is None:
@@ -80,7 +80,7 @@ def page_text(name: str, start: int, rows: int) -> tuple[str, int]:
 
 
 def summarize(value: Any) -> str:
-    """Its size, each column with its type, and its rows: all of a short table, both ends of a long one."""
+    """Size, columns with types, and rows: all rows of a short table, the first and last of a long one."""
     names, types = _names(value), _types(value)
     total = value.num_rows if hasattr(value, "num_rows") else len(value)
     head = f"{total:,} rows x {len(names):,} columns"

@@ -1,4 +1,4 @@
-"""What a woken copy must put right: threads and children are gone in it, and what event loops listened to is closed."""
+"""Repair a woken checkpoint: threads and child processes are gone in it, and descriptors of event loops are closed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from quire.worker.execution import event_loop
 
 
 def restore_after_fork(loop: Any) -> None:
-    """Pools start anew at the next task, and the event loop hears again."""
+    """Restart pools at their next task, and make the event loops work."""
     for pool in process_pools():
         with contextlib.suppress(Exception):
             _renew_process_pool(pool)
@@ -30,19 +30,19 @@ def restore_after_fork(loop: Any) -> None:
     if loop is not None and not loop.is_closed():
         asyncio.set_event_loop(loop)  # newer Pythons forget it in a fork
     for item in {id(item): item for item in (loop, event_loop.existing())}.values():
-        with contextlib.suppress(AttributeError):  # there is none, or it is closed
+        with contextlib.suppress(AttributeError):  # no loop, or a closed one
             _renew_loop(item)
 
 
 def current_loop() -> Any:
-    """The main thread's event loop, if one was set; none is made by asking."""
+    """The main thread's event loop, if there is one; does not create it."""
     events = sys.modules.get("asyncio.events")
     policy = getattr(events, "_event_loop_policy", None)
     return getattr(getattr(policy, "_local", None), "_loop", None)
 
 
 def idle_pool_threads() -> set[Any]:
-    """Worker threads of thread pools that have nothing to do, and what process pools manage themselves with."""
+    """Idle threads of thread pools, and the threads that manage process pools."""
     idle: set[Any] = set()
     for pool in _thread_pools():
         with contextlib.suppress(AttributeError):
@@ -56,7 +56,7 @@ def idle_pool_threads() -> set[Any]:
 
 
 def pool_children() -> set[int | None]:
-    """Processes of pools, which are made again."""
+    """Processes of pools, which are restarted in a copy."""
     found: set[int | None] = set()
     for pool in process_pools():
         with contextlib.suppress(AttributeError):
@@ -69,7 +69,7 @@ def pool_children() -> set[int | None]:
 
 
 def process_pools() -> list[Any]:
-    """Every process pool that runs: multiprocessing's through their finalizers, executors through their threads."""
+    """Running process pools. multiprocessing's are found through their finalizers, executors through their threads."""
     found: list[Any] = []
     util, pools = sys.modules.get("multiprocessing.util"), sys.modules.get("multiprocessing.pool")
     if util is not None and pools is not None:
@@ -86,7 +86,7 @@ def process_pools() -> list[Any]:
 
 
 def _thread_pools() -> list[Any]:
-    """Every ThreadPoolExecutor with threads, found through the threads' own arguments."""
+    """ThreadPoolExecutors with threads, found through the arguments of the threads."""
     threads = sys.modules.get("concurrent.futures.thread")
     found: dict[int, Any] = {}
     for thread in list(threads._threads_queues) if threads is not None else ():
@@ -98,7 +98,7 @@ def _thread_pools() -> list[Any]:
 
 
 def _renew_thread_pool(pool: Any) -> None:
-    """No threads are counted, so that the next task starts one; what waited in the queue is begun."""
+    """Forget the lost threads, so that the next task starts one, and start the queued tasks."""
     thread_queues = sys.modules["concurrent.futures.thread"]._threads_queues
     for thread in list(pool._threads):
         thread_queues.pop(thread, None)
@@ -115,7 +115,7 @@ def _renew_thread_pool(pool: Any) -> None:
 
 
 def _renew_process_pool(pool: Any) -> None:
-    """The same pool with new processes: what it was made with, it is made with again."""
+    """Initialize the pool again, with the same arguments and new processes."""
     if hasattr(pool, "_maxtasksperchild"):
         pool.__init__(pool._processes, pool._initializer, pool._initargs, pool._maxtasksperchild, pool._ctx)
     else:
@@ -123,7 +123,7 @@ def _renew_process_pool(pool: Any) -> None:
 
 
 def _forget_children() -> None:
-    """multiprocessing would end or wait for the original's children as if they were ours."""
+    """Forget the original's child processes, which multiprocessing would end or wait for."""
     process: Any = sys.modules.get("multiprocessing.process")
     if process is not None:
         process._children = {child for child in process._children if child._parent_pid == os.getpid()}
@@ -137,7 +137,7 @@ def _forget_children() -> None:
 
 
 def _forget_loky() -> None:
-    """joblib's pool is made again at the next use."""
+    """Have joblib create its pool again at the next use."""
     for package in ("joblib.externals.loky", "loky"):
         reusable: Any = sys.modules.get(f"{package}.reusable_executor")
         tracker: Any = sys.modules.get(f"{package}.backend.resource_tracker")
@@ -148,7 +148,7 @@ def _forget_loky() -> None:
 
 
 def _renew_loop(loop: Any) -> None:
-    """New kernel objects under the loop's own descriptors, which were closed in the copy."""
+    """Create new kernel objects under the loop's descriptors, which were closed in the copy."""
     selector = loop._selector
     epoll = getattr(selector, "_selector", None)
     if isinstance(epoll, select.epoll):
@@ -162,7 +162,7 @@ def _renew_loop(loop: Any) -> None:
     loop._csock.setblocking(False)
     if isinstance(epoll, select.epoll):
         for key in selector.get_map().values():
-            with contextlib.suppress(OSError):  # what it listened to is closed
+            with contextlib.suppress(OSError):  # the file it listened to is closed
                 epoll.register(key.fd, select.EPOLLIN * (key.events & 1) | select.EPOLLOUT * (key.events >> 1 & 1))
     if loop._signal_handlers:
         signal.set_wakeup_fd(loop._csock.fileno(), warn_on_full_buffer=False)

@@ -1,7 +1,7 @@
-"""A checkpoint: a sleeping copy of this process, taken between runs, that wakes into the live process again.
+"""Checkpoints: sleeping copies of the live process, taken between runs, that can take its place.
 
-The copy keeps memory, and nothing it would share with the original: sockets and pipes are dropped in it,
-files are opened anew at the place where they stood, event loops and thread pools are made to work again.
+A copy shares nothing with the original but memory: sockets and pipes are closed in it, files are opened again at the
+same position, and event loops and thread pools are repaired when it wakes.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from quire.worker.processes.fork_report import ForkReport
 from quire.worker.processes.supervisor import Supervisor, WorkerStart
 from quire.worker.snapshot import concurrency, writer
 
-_KEPT_FLAGS = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_SYNC  # of an open file, kept when it is opened anew
-WORKER_OOM_SCORE = 100  # a live process goes before the newest checkpoint when memory runs out, and after all others
-_READY_TIMEOUT_S = 5.0  # seconds a copy has to let go of what it shares
+_KEPT_FLAGS = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_SYNC  # of an open file, kept when it is opened again
+WORKER_OOM_SCORE = 100  # when memory runs out, killed before the newest checkpoint and after all others
+_READY_TIMEOUT_S = 5.0  # for a copy to close what it shares
 
 
 class Checkpoints:
-    """The live process's way to its keeper."""
+    """Takes checkpoints of the live process and registers them with the supervisor."""
 
     def __init__(self, announce_socket: socket.socket, supervisor_pid: int, subject: writer.Subject) -> None:
         self._announce_socket = _move_high(announce_socket)
         self._supervisor_pid = supervisor_pid
         self._subject = subject
-        self._unusable_libraries: list[str] = []  # libraries that do not work here since it was woken
+        self._unusable_libraries: list[str] = []  # libraries that do not work since this process was woken
 
     @property
     def supervisor_link(self) -> tuple[socket.socket, int]:
-        """To the keeper, and its pid."""
+        """The socket for announcements, and the supervisor's pid."""
         return self._announce_socket, self._supervisor_pid
 
     def report_fork(self, ours: list[int]) -> ForkReport:
-        """What a copy taken now would lack; `ours` are the channel's descriptors."""
+        """What a copy taken now would lack. `own` are the channel's descriptors."""
         return fork_report.collect({self._announce_socket.fileno(), *ours}, self._unusable_libraries)
 
     def take(self, name: str, report: ForkReport, detach_channel: Callable[[], None]) -> list[int] | None:
-        """Leave a copy behind. None in the original; in a copy that was woken, the descriptors to live on.
+        """Fork a checkpoint. Returns None in the original, and the descriptors to use in a copy that was woken.
 
-        `leave` has a copy let go of what is between the original and the server.
+        `detach_channel` closes the original's connection to the server in the copy.
         """
         if not report.single_threaded:
             fork_report.pause_openmp()
@@ -62,7 +62,7 @@ class Checkpoints:
         finally:
             os.close(ready_read if is_copy else ready_write)
         if not is_copy:
-            # the next cell may bind a port or move in a file that the copy still shares, or crash at once
+            # until then the next cell could use a port or a file position that the copy shares, or crash
             if not _is_ready(ready_read):
                 raise ChildProcessError("the copy did not come up")
             return None
@@ -72,14 +72,14 @@ class Checkpoints:
             descriptors = self._sleep(self._announce(name, ready_write), report, state)
             process_tree.finish_fork()
         except BaseException:
-            os._exit(1)  # a copy that cannot be one must not go on as the original
+            os._exit(1)  # a failed copy must not continue as the original
         process_tree.set_oom_score("self", WORKER_OOM_SCORE)
         random.setstate(state)
         self._unusable_libraries = report.hostile
         return descriptors
 
     def _announce(self, name: str, ready_write: int) -> socket.socket:
-        """To the keeper, then to the original; what comes back is where orders come from."""
+        """Announce this copy to the supervisor, then to the original. Orders come on the returned socket."""
         own_end, supervisor_end = packets.pair()
         packets.send(self._announce_socket, {"checkpoint": name}, [supervisor_end.fileno()])
         supervisor_end.close()
@@ -88,8 +88,8 @@ class Checkpoints:
         return own_end
 
     def _sleep(self, orders: socket.socket, report: ForkReport, state: Any) -> list[int]:
-        """Until it is woken, or is a copy of itself for a branch, of which there may be many. For a snapshot, too,
-        it makes a copy, which writes it."""
+        """Sleep until woken. For a branch or a snapshot, fork a further copy, which continues as the branch or writes
+        the snapshot."""
         while True:
             message, descriptors, _ = packets.receive(orders)
             if not message:
@@ -97,7 +97,7 @@ class Checkpoints:
             if message["do"] == "wake":
                 orders.close()
                 return descriptors
-            if message["do"] != "write":  # that copy does without: this one goes on sleeping with its pages untouched
+            if message["do"] != "write":  # a writer is forked without this, so that this copy's pages stay untouched
                 process_tree.finish_fork()
             if process_tree.fork_sibling(self._supervisor_pid, single_threaded=True):
                 orders.close()
@@ -112,7 +112,7 @@ class Checkpoints:
             packets.close(descriptors)
 
     def _branch(self, control: socket.socket) -> list[int]:
-        """Be the keeper of a kernel of its own that starts from here; back in each live process it forks."""
+        """Become the supervisor of a new kernel that starts from here. Returns in each live process it forks."""
         process_tree.outlive_parent()
         packets.send(self._announce_socket, {"branched": os.getpid()})
         self._announce_socket.close()
@@ -126,8 +126,8 @@ def _move_high(sock: socket.socket) -> socket.socket:
 
 
 def _is_ready(ready_read: int) -> bool:
-    """Whether the copy says so before it closes its end, by living or by dying."""
-    ready = select.poll()  # not select.select: it takes no descriptor over 1,023
+    """Whether the copy reports that it is ready, before it ends or the time is over."""
+    ready = select.poll()  # select.select cannot handle descriptors over 1,023
     ready.register(ready_read, select.POLLIN)
     try:
         return bool(ready.poll(_READY_TIMEOUT_S * 1000)) and bool(os.read(ready_read, 1))
@@ -136,7 +136,7 @@ def _is_ready(ready_read: int) -> bool:
 
 
 def _detach(report: ForkReport) -> None:
-    """What the original talks through is closed here; in its place is what answers nothing."""
+    """Replace sockets and pipes by /dev/null, and open files again."""
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for fd in (0, 1, 2, *report.ipc_descriptors):
         os.dup2(null, fd, inheritable=fd <= 2 or os.get_inheritable(fd))
@@ -145,13 +145,13 @@ def _detach(report: ForkReport) -> None:
 
 
 def _make_read_only(files: dict[int, tuple[int, int]]) -> None:
-    """Nothing can be written to these from now on: to ask a file for its place may write what it has buffered."""
+    """Make open files read-only: asking a file object for its position may write its buffer."""
     for fd in _unchanged(files):
         if fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY:
             position = os.lseek(fd, 0, os.SEEK_CUR)
             try:
                 new_fd = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
-            except OSError:  # it may be written but not read
+            except OSError:  # it cannot be read
                 new_fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
             os.lseek(new_fd, position, os.SEEK_SET)
             os.dup2(new_fd, fd, inheritable=os.get_inheritable(fd))
@@ -159,9 +159,9 @@ def _make_read_only(files: dict[int, tuple[int, int]]) -> None:
 
 
 def _reopen(files: dict[int, tuple[int, int]]) -> None:
-    """Each a second time, at the same place: two processes that share one move each other in it."""
+    """Open each file again at its position, since processes that share a file share its position."""
     for fd in _unchanged(files):
-        with contextlib.suppress(OSError):  # it may not be opened again: then it is shared
+        with contextlib.suppress(OSError):  # if it cannot be opened again, it stays shared
             flags = fcntl.fcntl(fd, fcntl.F_GETFL) & _KEPT_FLAGS
             new_fd = os.open(f"/proc/self/fd/{fd}", flags | os.O_CLOEXEC)
             os.lseek(new_fd, os.lseek(fd, 0, os.SEEK_CUR), os.SEEK_SET)
@@ -170,7 +170,7 @@ def _reopen(files: dict[int, tuple[int, int]]) -> None:
 
 
 def _unchanged(files: dict[int, tuple[int, int]]) -> list[int]:
-    """Those that are the same file here: a library may close some in every fork, and the number is given anew."""
+    """Descriptors that still refer to the same file. A library may close some in a fork; numbers are reused."""
     unchanged = []
     for fd, file in files.items():
         with contextlib.suppress(OSError):

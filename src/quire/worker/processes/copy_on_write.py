@@ -1,7 +1,7 @@
-"""What cells keep writing to is copied right after a fork, while nobody waits, and not page by page in the next cell.
+"""Copy pages that cells write often right after a fork, instead of one by one during the next cell.
 
-A fork leaves all memory shared with the copy, and the first write to a page copies that page. A cell mostly writes
-where the one before it did: to what the interpreter itself works with.
+After a fork all memory is shared with the copy, and the first write to a page copies it. Most cells write where the
+cell before did: to the interpreter's own data.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import os
 import re
 
 _PAGE_BYTES = mmap.PAGESIZE
-_MAX_PAGES = 2048  # pages: a cell that wrote more wrote data, which the next one may never touch
-_MAX_MAPPING_BYTES = 64 << 20  # bytes: larger mappings hold data
+_MAX_PAGES = 2048  # a cell that wrote more wrote data, which the next one may not touch
+_MAX_MAPPING_BYTES = 64 << 20  # larger mappings hold data
 _WRITABLE = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) rw-p ", re.MULTILINE)
 _PRESENT, _SWAPPED, _FILE, _EXCLUSIVE = 0x80, 0x40, 0x20, 0x01  # in the highest byte of an entry of /proc/self/pagemap
 _IS_EXCLUSIVE = bytes(byte & (_PRESENT | _SWAPPED | _FILE | _EXCLUSIVE) == _PRESENT | _EXCLUSIVE for byte in range(256))
-_MADV_POPULATE_WRITE = 23  # Linux 5.14; before it nothing happens
+_MADV_POPULATE_WRITE = 23  # Linux 5.14; older systems refuse it
 
 _libc = ctypes.CDLL(None)
 _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
 def written_pages() -> list[tuple[int, int]]:
-    """Address and length of what this process wrote since its newest copy was taken; nothing where that is much."""
+    """Address and length of the memory written since the last checkpoint; empty if that is much."""
     found: list[tuple[int, int]] = []
     with contextlib.suppress(OSError), open("/proc/self/maps", "rb") as maps, open("/proc/self/pagemap", "rb") as pages:
         for begin, end in ((int(begin, 16), int(end, 16)) for begin, end in _WRITABLE.findall(maps.read())):
@@ -41,4 +41,4 @@ def _ranges(begin: int, exclusive: bytes) -> list[tuple[int, int]]:
 
 def copy_pages(ranges: list[tuple[int, int]]) -> None:
     for address, length in ranges:
-        _libc.madvise(address, length, _MADV_POPULATE_WRITE)  # fails where memory is gone by now
+        _libc.madvise(address, length, _MADV_POPULATE_WRITE)  # fails where memory is gone

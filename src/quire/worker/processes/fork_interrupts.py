@@ -1,11 +1,12 @@
-"""Interrupts also reach the copies that a cell forks while one is on its way.
+"""Interrupt child processes that a cell forks while an interrupt is pending.
 
-A copy that exists when the server sends SIGINT to the process group gets the signal. One that is forked later, by a
-process that has not handled the signal yet, does not: signals that wait are not inherited, and Python forgets those it
-has noted. So the server counts what it sends, and a new copy compares that count with what its parent had handled.
+A child that exists when the server sends SIGINT to the process group gets the signal. A child forked later, by a
+process that has not yet handled the signal, does not: pending signals are not inherited, and Python forgets those it
+has noted. So the server counts the interrupts it sends, and a new child compares that number with the interrupts its
+parent had handled.
 
-Python drops what is raised in a callback for forks, such as the one of `random`. So those that are registered later run
-among ours, where no interrupt comes.
+Python discards exceptions raised in fork callbacks, such as the callback of `random`. So callbacks registered later run
+inside ours, where no interrupt is raised. This is why `os.register_at_fork` is replaced.
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 
-_python = ctypes.PyDLL(None)  # calls that keep the interpreter's lock, after which no signal's handler runs
+_python = ctypes.PyDLL(None)  # calls that keep the GIL, so that no signal handler runs after them
 
-# bound before any cell ran: one that patches os must not reach into this
+# bound before any cell runs, since a cell may patch os
 _kill, _getpid, _getpgrp = os.kill, os.getpid, os.getpgrp
 
 
 class ForkInterrupts:
-    """One for the process; to be made after all else that asks to be told of forks."""
+    """One per process; create it after all other fork callbacks are registered."""
 
     def __init__(self, count_sent: Callable[[], int]) -> None:
         self._count_sent = count_sent
-        self._handled = 0  # of those that were sent
+        self._handled = 0  # of the interrupts sent
         self._group = _getpgrp()  # which the server interrupts
-        self._forking: list[bool] = []  # a fork is under way
-        self._before: list[Callable[[], object]] = []  # registered by modules that were imported later, the last first
+        self._forking: list[bool] = []  # not empty during a fork
+        self._before: list[Callable[[], object]] = []  # registered later; the last one first
         self._after_in_parent: list[Callable[[], object]] = []
         self._after_in_child: list[Callable[[], object]] = []
         self._register()
@@ -41,7 +42,7 @@ class ForkInterrupts:
         self._handled, self._group = self._count_sent(), _getpgrp()
 
     def receive(self) -> bool:
-        """In SIGINT's handler: False during a fork, where what is raised would be lost. Then the signal comes again."""
+        """Called by SIGINT's handler. False during a fork, where an exception is lost; the signal is sent again."""
         if self._forking:
             _kill(_getpid(), signal.SIGINT)
             return False
@@ -49,7 +50,8 @@ class ForkInterrupts:
         return True
 
     def _register(self) -> None:
-        """SIGINT is blocked during a fork. What blocks and unblocks it is no Python code: in that a handler may run."""
+        """Block SIGINT during a fork. The calls that block and unblock it are not Python code, in which a handler could
+        run."""
         signals = ctypes.create_string_buffer(128)  # sigset_t
         _python.sigemptyset(signals)
         _python.sigaddset(signals, signal.SIGINT)
@@ -79,7 +81,7 @@ class ForkInterrupts:
         after_in_child: Callable[[], object] | None = None,
         after_in_parent: Callable[[], object] | None = None,
     ) -> None:
-        """`os.register_at_fork`, for all who call it from now on."""
+        """Replaces `os.register_at_fork`."""
         callbacks = [callback for callback in (before, after_in_child, after_in_parent) if callback is not None]
         if not callbacks or not all(map(callable, callbacks)):
             raise TypeError("register_at_fork() takes callables as before, after_in_child or after_in_parent")
@@ -99,5 +101,5 @@ def _call_all(callbacks: Iterable[Callable[[], object]]) -> None:
     for callback in callbacks:
         try:
             callback()
-        except BaseException:  # as Python does: reported, and the others run
+        except BaseException:  # as in Python: report it and run the others
             sys.excepthook(*sys.exc_info())

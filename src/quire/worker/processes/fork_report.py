@@ -1,4 +1,4 @@
-"""What a copy of this process would not have: asked before each checkpoint, without running user code."""
+"""Find out what a copy of this process would lack. Called before each checkpoint; runs no user code."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from typing import Any
 from quire.worker.processes import after_fork, process_tree
 
 _OPENMP = ("libgomp", "libomp", "libiomp")
-_PAUSE_HARD = 2  # omp_pause_hard: the runtime lets go of its threads
-_pauses: dict[str, Any] = {}  # each OpenMP library's way to pause, by path
-_SETTLE_TIMEOUT_S = 0.1  # seconds threads that were told to end have
+_PAUSE_HARD = 2  # omp_pause_hard: the runtime ends its threads
+_pauses: dict[str, Any] = {}  # pause function of each OpenMP library, by path
+_SETTLE_TIMEOUT_S = 0.1  # for threads to end
 _MAX_LISTED = 5
 _UNSAFE_THREADS = {
     "polars": "polars (it stands still in a copy)",
@@ -28,19 +28,19 @@ _UNSAFE_THREADS = {
     "ray": "ray (its connection is gone in a copy)",
     "cuda": "CUDA (the device does not work in a copy)",
 }
-"""Native threads by how their names begin: libraries that no copy can use again."""
+"""Names of native threads (by prefix) of libraries that do not work in a copy."""
 
 
 @dataclass(frozen=True)
 class ForkReport:
-    """What a copy would lack, and what it would share with the original unless it lets go of it."""
+    """What a copy would lack, and the descriptors it would share with the original."""
 
-    single_threaded: bool = True  # one thread
+    single_threaded: bool = True
     lost: list[str] = field(default_factory=list)
     hostile: list[str] = field(default_factory=list)
     degraded: bool = False
-    ipc_descriptors: list[int] = field(default_factory=list)  # descriptors of sockets, pipes and the like
-    files: dict[int, tuple[int, int]] = field(default_factory=dict)  # by descriptor, which file it is
+    ipc_descriptors: list[int] = field(default_factory=list)  # sockets, pipes and the like
+    files: dict[int, tuple[int, int]] = field(default_factory=dict)  # device and inode of each file, by descriptor
 
     @property
     def quality(self) -> str:
@@ -49,7 +49,8 @@ class ForkReport:
 
 
 def collect(own_descriptors: set[int], unusable_libraries: list[str]) -> ForkReport:
-    """`ours` are descriptors the cell has nothing to do with; `carried` what this process lacks since it was woken."""
+    """`own_descriptors` belong to the worker, not to cells. `unusable_libraries` do not work since this process was
+    woken."""
     single_threaded = process_tree.is_single_threaded()
     ipc_descriptors, files = _descriptors(own_descriptors)
     connections = _connections(ipc_descriptors)
@@ -68,7 +69,7 @@ def _descriptors(own_descriptors: set[int]) -> tuple[list[int], dict[int, tuple[
     for fd in map(int, os.listdir("/proc/self/fd")):
         if fd <= 2 or fd in own_descriptors:
             continue
-        with contextlib.suppress(OSError):  # the folder's own is closed by now
+        with contextlib.suppress(OSError):  # the descriptor of this listing
             path, status = os.readlink(f"/proc/self/fd/{fd}"), os.fstat(fd)
             if path.startswith(("socket:", "pipe:", "anon_inode:")) or stat.S_ISFIFO(status.st_mode):
                 ipc_descriptors.append(fd)
@@ -78,10 +79,10 @@ def _descriptors(own_descriptors: set[int]) -> tuple[list[int], dict[int, tuple[
 
 
 def pause_openmp() -> None:
-    """Have every OpenMP runtime end its threads; it starts them again when needed, here and in the copy.
+    """Have every OpenMP runtime end its threads. It starts them again when needed, here and in the copy.
 
-    Without this a copy that uses scikit-learn or PyTorch waits for ever for threads it does not have. Nor may a
-    thread be just ending when the copy is made: it may hold a lock that nobody would open in the copy.
+    Otherwise a copy that uses scikit-learn or PyTorch would wait forever for threads it does not have. A thread must
+    not be ending while the copy is made, since it may hold a lock that would never be released in the copy.
     """
     pauses = _openmp()
     for pause in pauses:
@@ -114,7 +115,7 @@ def _openmp() -> list[Any]:
 
 
 def _threads() -> list[str]:
-    """Python threads but for those of idle pools, which are made again."""
+    """Python threads, except those of idle pools, which are restarted."""
     idle = after_fork.idle_pool_threads()
     main = threading.main_thread()
     return _listed(
@@ -123,7 +124,7 @@ def _threads() -> list[str]:
 
 
 def _connections(ipc_descriptors: list[int]) -> list[str]:
-    """Sockets to other programs; those between processes of one machine are most often some library's own."""
+    """Network sockets. Unix sockets are ignored, since most belong to a library."""
     count = 0
     for fd in ipc_descriptors:
         if stat.S_ISSOCK(os.fstat(fd).st_mode):

@@ -1,4 +1,4 @@
-"""How much memory processes hold, and whether the system killed one for it."""
+"""Memory of processes, and kills by the out-of-memory killer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ROLLUP = re.compile(rb"^(Pss_Anon|Anonymous|Private_Dirty):\s+(\d+)", re.MULTIL
 
 
 def oom_kills() -> int:
-    """How many processes of this machine were killed for memory since it started."""
+    """Processes of this machine killed for memory since it started."""
     with contextlib.suppress(OSError, ValueError), open("/proc/vmstat", "rb") as file:
         data = file.read()
         at = data.find(b"\noom_kill ")
@@ -20,7 +20,7 @@ def oom_kills() -> int:
 
 
 def checkpoint_sizes(worker_pid: int, checkpoints: dict[str, int]) -> tuple[int, dict[str, int]]:
-    """Bytes all checkpoints hold beyond what the live process holds anyway; and what each alone would free."""
+    """Bytes that all checkpoints hold beyond the live process, and what dropping each would free."""
     rollups = {name: _rollup(pid) for name, pid in checkpoints.items()}
     tables = {name: _page_tables(pid) for name, pid in checkpoints.items()}
     worker = _rollup(worker_pid) if worker_pid else {}

@@ -1,4 +1,4 @@
-"""Processes as Linux has them: a child that belongs to the keeper, who descends from whom, what dies with what."""
+"""Process functions of Linux: fork a child for the supervisor, list descendants, end with the parent."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator
 
-_PDEATHSIG, _CHILD_SUBREAPER, _GET_TID_ADDRESS = 1, 36, 40  # prctl's numbers
+_PDEATHSIG, _CHILD_SUBREAPER, _GET_TID_ADDRESS = 1, 36, 40  # of prctl
 _SIBLING = 0x8000  # CLONE_PARENT
 _CLONE_FLAGS = 0x01000000 | 0x00200000 | signal.SIGCHLD  # CLONE_CHILD_SETTID, _CHILD_CLEARTID
-# the system call, and which of its arguments is where the thread's id goes
+# number of the system call, and its argument for the thread id's address
 _CLONE = {"x86_64": (56, 3), "aarch64": (220, 4)}.get(platform.machine())
-_ADOPTION_TIMEOUT_S = 5.0  # seconds a copy waits to become the keeper's child
+_ADOPTION_TIMEOUT_S = 5.0  # for a copy to become the supervisor's child
 _libc = ctypes.CDLL(None)
-_python = ctypes.PyDLL(None)  # calls that keep the interpreter's lock, after which no signal's handler runs
+_python = ctypes.PyDLL(None)  # calls that keep the GIL, so that no signal handler runs after them
 _unfinished_forks: list[bool] = []
 _python.syscall.restype = ctypes.c_long
 _python.syscall.argtypes = [ctypes.c_long] * 6
 
-# bound before any cell ran: one that patches os must not reach into this
+# bound before any cell runs, since a cell may patch os
 _fork, _getppid, _exit, _waitpid = os.fork, os.getppid, os._exit, os.waitpid
 
 
 def become_subreaper() -> None:
-    """Whatever our descendants leave behind becomes our child, not init's."""
+    """Become the parent of processes that descendants leave behind, instead of init."""
     _libc.prctl(_CHILD_SUBREAPER, 1)
 
 
 def die_with_parent(parent: int) -> None:
-    """Be killed when the parent ends, however it ends."""
+    """Have Linux kill this process when its parent ends."""
     _libc.prctl(_PDEATHSIG, signal.SIGKILL)
     if _getppid() != parent:
         _exit(0)
@@ -45,7 +45,7 @@ def outlive_parent() -> None:
 
 
 def fork_sibling(supervisor_pid: int, *, single_threaded: bool) -> bool:
-    """Fork a copy that is the keeper's child, not ours: a cell's os.wait() never sees it. True in the copy.
+    """Fork a copy that is the supervisor's child, so that os.wait() in a cell does not see it. True in the copy.
 
     `single_threaded` says that this process has one thread.
     """
@@ -54,7 +54,7 @@ def fork_sibling(supervisor_pid: int, *, single_threaded: bool) -> bool:
         finish_fork()
         is_copy = _fork_twice(supervisor_pid)
     if is_copy:
-        os.setpgid(0, 0)  # a group of its own: what is sent to the original's group is not for the copy
+        os.setpgid(0, 0)  # signals to the original's group are not for the copy
         die_with_parent(supervisor_pid)
     return is_copy
 
@@ -65,19 +65,19 @@ def is_single_threaded() -> bool:
 
 
 def finish_fork() -> None:
-    """What Python does in the child of a fork, put off until a copy is woken: most never are, and every page that
-    is touched is one page less that is shared."""
+    """Run what Python runs in the child of a fork. Checkpoints delay it until they wake: most never do, and a page that
+    is not touched stays shared."""
     if _unfinished_forks:
         _unfinished_forks.clear()
         _python.PyOS_AfterFork_Child()
 
 
 def _clone_sibling() -> bool | None:
-    """Our parent's child at once, at half the cost of forking twice; None where this system has no way to.
+    """Fork a child of our parent directly, at half the cost of forking twice. None where Linux cannot.
 
-    Only with one thread: a library's own preparations for a fork, which this skips, are about its threads. The
-    copy is to call `awake` before it does anything of note. One that sleeps is as it was right after its fork,
-    with locked what Python locks before one: a copy of it is taken as it is.
+    Only with one thread, since the fork handlers of libraries, which this skips, are about threads. The copy must call
+    `finish_fork` before it continues. Until then Python's fork locks are held in it, and a copy of the copy is taken in
+    that state.
     """
     is_unfinished = bool(_unfinished_forks)
     call = _clone(_SIBLING)
@@ -95,7 +95,8 @@ def _clone_sibling() -> bool | None:
 
 
 def fork_into(namespaces: int) -> int | None:
-    """Fork the first process of new namespaces: its pid, 0 in it; None where that takes another way. See above."""
+    """Fork the first process of new namespaces. Returns its pid, 0 in it, or None where this takes another way. See
+    above."""
     call = _clone(namespaces) if is_single_threaded() else None
     if call is None:
         return None
@@ -109,23 +110,23 @@ def fork_into(namespaces: int) -> int | None:
 
 
 def _clone(flags: int) -> list[int] | None:
-    """The system call that forks so, and its arguments."""
+    """Number and arguments of the clone system call."""
     thread_id_address = ctypes.c_long(0)
     if _CLONE is None or _libc.prctl(_GET_TID_ADDRESS, ctypes.byref(thread_id_address)) or not thread_id_address.value:
         return None
     syscall_number, argument_index = _CLONE
     arguments = [_CLONE_FLAGS | flags, 0, 0, 0, 0]
-    arguments[argument_index] = thread_id_address.value  # libc keeps the thread's id there, and the copy has another
+    arguments[argument_index] = thread_id_address.value  # libc keeps the thread's id there, and it differs in the copy
     return [syscall_number, *arguments]
 
 
 def _fork_twice(supervisor_pid: int) -> bool:
-    """A child that forks and ends: its own child becomes the keeper's."""
+    """Fork a child that forks and ends; its child becomes the supervisor's."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # newer Pythons warn of threads, whose loss the census reports
+        warnings.simplefilter("ignore")  # newer Pythons warn about lost threads, which the fork report lists
         child = _fork()
     if child:
-        with contextlib.suppress(ChildProcessError):  # a cell ignores SIGCHLD, or a thread of its waited for all
+        with contextlib.suppress(ChildProcessError):  # a cell ignores SIGCHLD, or a thread waited for all children
             _, status = _waitpid(child, 0)
             if status:
                 raise OSError("no process could be forked")
@@ -144,7 +145,7 @@ def _fork_twice(supervisor_pid: int) -> bool:
 
 
 def descendants(root: int, spare: set[int]) -> list[int]:
-    """Every process below `root`, parents before children, without those of `spare` and what is below them."""
+    """All processes below `root`, parents first, without those of `spare` and their descendants."""
     found: list[int] = []
     layer = [root]
     while layer:
@@ -154,13 +155,13 @@ def descendants(root: int, spare: set[int]) -> list[int]:
 
 
 def namespace_size() -> float:
-    """How many processes this one's namespace has, at little cost; boundless where it is not the first of one."""
+    """Number of processes in this namespace. Infinite unless this process is its first one."""
     return sum(name.isdecimal() for name in os.listdir("/proc")) if os.getpid() == 1 else math.inf
 
 
 @contextlib.contextmanager
 def stopped_namespace() -> Iterator[None]:
-    """Every other process of this one's namespace is stopped meanwhile, where it is the first of one."""
+    """Stop all other processes of this namespace meanwhile, if this process is its first one."""
     if os.getpid() != 1:
         yield
         return
@@ -168,7 +169,7 @@ def stopped_namespace() -> Iterator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(ProcessLookupError):  # it is alone
+        with contextlib.suppress(ProcessLookupError):  # there are no others
             os.kill(-1, signal.SIGCONT)
 
 
@@ -179,7 +180,7 @@ def parent(pid: int) -> int:
 
 
 def children(pid: int) -> list[int]:
-    """As many as the system lists: one that is born or dies meanwhile can hide another. Ask again where it matters."""
+    """Children as Linux lists them. One that starts or ends meanwhile can hide another: ask again where it matters."""
     found: list[int] = []
     with contextlib.suppress(OSError):
         for task in os.listdir(f"/proc/{pid}/task"):
@@ -194,8 +195,8 @@ def kill(pid: int) -> None:
 
 
 def wait_while_hidden(pids: Iterable[int], deadline_s: float) -> None:
-    """Wait until killed processes that /proc does not show have ended: until then it does not show what they started
-    either. Behind the sandbox's own /proc, these are processes that let no other look into them."""
+    """Wait until killed processes that /proc does not show have ended; only then does it show their children. In the
+    sandbox /proc hides processes that cannot be traced."""
     deadline = time.monotonic() + deadline_s
     for pid in pids:
         while _is_hidden(pid) and time.monotonic() < deadline:
@@ -213,6 +214,6 @@ def _is_hidden(pid: int) -> bool:
 
 
 def set_oom_score(pid: int | str, score: int) -> None:
-    """Who goes first when memory runs out: 1000 first, 0 late."""
+    """Set which process is killed first when memory runs out: 1000 first, 0 late."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/oom_score_adj", "w") as file:
         file.write(str(score))

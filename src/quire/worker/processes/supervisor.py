@@ -1,8 +1,9 @@
-"""The process that owns one kernel: its live process, its checkpoints, and whatever cells leave behind.
+"""The supervisor of one kernel: starts, wakes, kills and reaps the live process, checkpoints and what cells leave
+behind.
 
-It runs no user code and one thread. The server speaks to it on `control`; checkpoints and woken copies
-announce themselves on the `nursery`, where the system itself says who sends. When the server is gone, or
-lets go of `control`, it kills everything below it and ends.
+It runs no user code and has one thread. The server sends orders on `control`; checkpoints announce themselves on
+another socket, where Linux identifies the sender. When the server closes `control`, the supervisor kills all its
+processes and ends.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from typing import Any
 from quire.wire import packets
 from quire.worker.processes import memory, process_tree
 
-_ANNOUNCE_TIMEOUT_S = 5.0  # seconds a checkpoint has to announce its copy
-_MAX_PACKETS = 1_000  # packets heard at once
-_RECOUNT_INTERVAL_S = 1.0  # seconds
-_KILL_TIMEOUT_S = 5.0  # seconds killed processes have to be gone
+_ANNOUNCE_TIMEOUT_S = 5.0  # for a checkpoint to announce its copy
+_MAX_PACKETS = 1_000  # read at once
+_RECOUNT_INTERVAL_S = 1.0
+_KILL_TIMEOUT_S = 5.0  # for killed processes to end
 
 
 @dataclass(frozen=True)
@@ -33,11 +34,13 @@ class _Checkpoint:
 
 @dataclass(frozen=True)
 class WorkerStart:
-    """What a live process begins with."""
+    """What a live process needs at its start."""
 
-    descriptors: list[int]  # socket, stdout write and read, stderr write and read, lock, relay; then a snapshot's
-    announce_socket: socket.socket  # the way to its keeper
-    supervisor_pid: int  # the keeper's pid
+    descriptors: list[
+        int
+    ]  # socket, stdout write and read, stderr write and read, lock, relay; then those of a snapshot
+    announce_socket: socket.socket  # for announcements to its supervisor
+    supervisor_pid: int
 
 
 class Supervisor:
@@ -45,27 +48,27 @@ class Supervisor:
         process_tree.become_subreaper()
         self._control = control
         self._worker_pid = 0
-        self._replaced: set[int] = set()  # live processes that were replaced and are not yet buried
+        self._replaced: set[int] = set()  # live processes that were replaced and not yet reaped
         self._checkpoints: dict[str, _Checkpoint] = {}  # oldest first
-        self._branches: set[int] = set()  # keepers forked from our checkpoints: not ours to kill
-        self._snapshot_writers: set[int] = set()  # of snapshots
+        self._branches: set[int] = set()  # supervisors forked from checkpoints; not killed here
+        self._snapshot_writers: set[int] = set()
         self._announcements, self._announce_socket = packets.pair()
         self._announcements.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self._oom_kills = memory.oom_kills()
-        self._max_processes = 0  # processes that cells may have at once; 0 where nobody has said
-        self._recount_s: float | None = None  # seconds until they are counted again, though nobody asks
+        self._max_processes = 0  # of cells; 0 is no limit
+        self._recount_s: float | None = None  # until processes are counted without an order
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         self._selector.register(control, selectors.EVENT_READ, self._on_order)
-        # never a receive that waits: an order that was ready in the same moment may have heard the news already
+        # it must not block: an order handled before may have read the announcement
         self._selector.register(self._announcements, selectors.EVENT_READ, self._read_announcements)
         self._selector.register(self._wake_read, selectors.EVENT_READ, self._reap)
 
     def serve(self) -> WorkerStart:
-        """Keep until the server lets go, which ends this process; comes back only in a live process it forked."""
+        """Serve until the server disconnects, which ends this process. Returns only in a live process it forked."""
         while True:
             ready = self._selector.select(self._recount_s)
             if not ready:
@@ -75,7 +78,7 @@ class Supervisor:
                 if isinstance(worker_start, WorkerStart):
                     return worker_start
 
-    # What the server orders
+    # Orders of the server
 
     def _on_order(self) -> WorkerStart | None:
         message, descriptors, _ = packets.receive(self._control)
@@ -88,7 +91,7 @@ class Supervisor:
                     self._kill_worker(self._worker_pid)
                     worker_start = self._start(descriptors)
                     if worker_start is not None:
-                        descriptors = []  # in the live process: they are what it lives on
+                        descriptors = []  # the live process uses them
                         return worker_start
                 case "wake":
                     self._wake_checkpoint(message, descriptors)
@@ -112,8 +115,8 @@ class Supervisor:
         return None
 
     def _close(self) -> None:
-        """Everything it keeps is killed. The first process of a namespace stays until the branches are gone: with it
-        they would be killed."""
+        """Kill all processes and end. The first process of a namespace waits for the branches in it, since they would
+        be killed with it."""
         self._kill_all(everything=True)
         self._send({"ended": True})
         self._control.close()
@@ -131,13 +134,13 @@ class Supervisor:
             self._worker_pid = pid
             self._announce("live", pid)
             return None
-        os.setpgid(0, 0)  # a group of its own: an interrupt reaches what the cell started too
+        os.setpgid(0, 0)  # so that an interrupt reaches what the cell started
         process_tree.die_with_parent(supervisor_pid)
         self._close_in_child()
         return WorkerStart(descriptors, self._announce_socket, supervisor_pid)
 
     def _branch(self, descriptors: list[int]) -> WorkerStart | None:
-        """A second keeper, of the state this one began with."""
+        """Fork a second supervisor with the state this one began with."""
         pid = os.fork()
         if pid:
             self._branches.add(pid)
@@ -153,7 +156,7 @@ class Supervisor:
         os.close(pidfd)
 
     def _close_in_child(self) -> None:
-        """In a live process: nothing of the keeper is left but the way to it."""
+        """In a live process: close all descriptors of the supervisor."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._selector.close()
@@ -166,7 +169,7 @@ class Supervisor:
             sock.close()
 
     def _wake_checkpoint(self, message: dict[str, Any], descriptors: list[int]) -> None:
-        """The checkpoint takes the live process's place at once; what it replaces is buried meanwhile."""
+        """Have a checkpoint take the live process's place at once; the replaced process is reaped later."""
         self._read_announcements()
         checkpoint = self._checkpoints.pop(message["name"], None)
         try:
@@ -178,24 +181,24 @@ class Supervisor:
             if checkpoint is not None:
                 process_tree.kill(checkpoint.pid)
             self._send({"failed": f"Checkpoint {message['name']} did not wake: {error}.", "do": message["do"]})
-            return  # what is live stays so
+            return  # the live process stays
         replaced, self._worker_pid = self._worker_pid, checkpoint.pid
         if replaced:
             process_tree.kill(replaced)
         self._kill_worker(replaced, except_pid=checkpoint.pid)
-        self._announce("live", checkpoint.pid)  # only now: of one it knows the server may have a copy taken
+        self._announce("live", checkpoint.pid)  # last: the server may take a checkpoint of it as soon as it knows it
 
     def _read_announcements(self) -> None:
-        """What was announced already: a checkpoint that was just taken is not to be killed as a stray."""
+        """Read pending announcements, so that a new checkpoint is not killed as unknown."""
         self._announcements.setblocking(False)
         with contextlib.suppress(BlockingIOError):
-            for _ in range(_MAX_PACKETS):  # a cell may flood it
+            for _ in range(_MAX_PACKETS):  # a cell may flood the socket
                 self._on_announcement()
         self._announcements.setblocking(True)
 
     def _kill_worker(self, replaced: int, except_pid: int = 0) -> None:
-        """Kill what was live and all that cells started, without waiting for their end: that takes as long as they
-        are large, and what is killed starts nothing more."""
+        """Kill the live process and all that cells started, without waiting for their end, which takes long for large
+        processes."""
         if replaced:
             self._replaced.add(replaced)
         killed: set[int] = set()
@@ -206,7 +209,8 @@ class Supervisor:
             killed |= pids
 
     def _forward(self, message: dict[str, Any], descriptors: list[int]) -> None:
-        """To a checkpoint, whose copy announces itself; nothing else is done until then, so that none kills it."""
+        """Forward an order to a checkpoint and wait for its copy's announcement; otherwise the copy could be killed as
+        unknown."""
         self._read_announcements()
         checkpoint = self._checkpoints.get(message["name"])
         try:
@@ -229,8 +233,8 @@ class Supervisor:
             process_tree.kill(checkpoint.pid)
 
     def _limit_processes(self, limit: int) -> None:
-        """Cells may have so many processes at once; past that they are a fork bomb, which leaves the keeper hardly a
-        moment of the processors: all stand still while it counts and kills."""
+        """Kill a fork bomb: all processes of cells, if there are more than the limit. They are stopped while it counts
+        and kills, or it would hardly get processor time."""
         self._read_announcements()
         self._max_processes = limit
         if not self._worker_pid or process_tree.namespace_size() <= limit:
@@ -247,10 +251,10 @@ class Supervisor:
         )
         self._send({"measured": total, "own": own})
 
-    # What copies announce
+    # Announcements of copies
 
     def _on_announcement(self, *, expected: bool = False) -> bool:
-        """Whether a copy announced itself that was asked for. Cells can find this socket: nothing is believed."""
+        """Read an announcement. True if it is the expected one. Cells can send here, so it is checked."""
         message, descriptors, sender = packets.receive(self._announcements)
         try:
             if sender == self._worker_pid or process_tree.parent(sender) != os.getpid():
@@ -274,7 +278,7 @@ class Supervisor:
         try:
             sock = packets.of_descriptor(descriptor)
         except OSError:
-            os.close(descriptor)  # not even a socket
+            os.close(descriptor)  # not a socket
             return
         if sock.type is not socket.SOCK_SEQPACKET or name in self._checkpoints:
             sock.close()
@@ -283,12 +287,10 @@ class Supervisor:
             process_tree.set_oom_score(next(reversed(self._checkpoints.values())).pid, 1000)
         process_tree.set_oom_score(pid, 0)
         self._checkpoints[name] = _Checkpoint(pid, sock)
-        self._recount_s = (
-            _RECOUNT_INTERVAL_S if self._max_processes else None
-        )  # what the cell before it has left behind
+        self._recount_s = _RECOUNT_INTERVAL_S if self._max_processes else None  # for processes that the cell left
         self._oom_kills = memory.oom_kills()
 
-    # Who died
+    # Exits
 
     def _reap(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -308,7 +310,7 @@ class Supervisor:
             self._worker_pid = 0
             self._read_announcements()
             oom = memory.oom_kills() > self._oom_kills
-            self._kill_all()  # what the cell started and left behind
+            self._kill_all()  # what the cell started
             self._send({"died": pid, "status": status, "peak_kb": peak_kb, "oom": oom, "why": why})
         if pid in self._replaced:
             self._replaced.remove(pid)
@@ -326,7 +328,7 @@ class Supervisor:
         return self._branches | self._snapshot_writers | {checkpoint.pid for checkpoint in self._checkpoints.values()}
 
     def _kill_all(self, *, everything: bool = False, why: str = "") -> None:
-        """Kill the live process and all that cells started; checkpoints too where everything goes."""
+        """Kill the live process and all that cells started; with `everything` checkpoints, too."""
         deadline = time.monotonic() + _KILL_TIMEOUT_S
         while time.monotonic() < deadline:
             pids = process_tree.descendants(os.getpid(), self._protected(everything))
@@ -338,5 +340,5 @@ class Supervisor:
             time.sleep(0.0005)
 
     def _send(self, message: dict[str, Any], descriptors: list[int] | None = None) -> None:
-        with contextlib.suppress(OSError):  # the server is gone: the end of control says so
+        with contextlib.suppress(OSError):  # the server is gone, which `control` reports
             packets.send(self._control, message, descriptors or ())

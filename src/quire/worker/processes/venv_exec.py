@@ -1,8 +1,7 @@
-"""A notebook's own environment: its interpreter takes the live process's place, inside the sandbox.
+"""Run a notebook's own virtual environment: its Python replaces the live process, inside the sandbox.
 
-What lies in a workspace may have been written by a cell: nothing of it is run outside. So the environment is made,
-and its Python started, by the process that has entered the sandbox already, which keeps its place: its pid, and
-what connects it to keeper and server.
+A cell may have written anything in the workspace, so nothing of it runs outside the sandbox. The live process enters
+the sandbox, creates the environment if needed and executes its Python, which keeps the pid and the connections.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ _MAIN = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 class VenvError(Exception):
-    """There is no environment, and it could not be made."""
+    """The virtual environment does not exist and could not be created."""
 
 
 def exec_venv_python(
     request: Enter, descriptors: list[int], announce_socket: socket.socket, supervisor_pid: int
 ) -> None:
-    """Be the environment's Python from now on, which enters the same place. Raises VenvError."""
+    """Execute the environment's Python in place of this process. Raises VenvError."""
     python = os.path.join(request.venv, "bin", "python")
     if not os.path.exists(python):
         _create_venv(request.venv)
@@ -43,7 +42,7 @@ def exec_venv_python(
     for descriptor in (*descriptors, announce_socket.fileno()):
         os.set_inheritable(descriptor, True)
     try:
-        os.execv(python, [python, "-P", _MAIN, COMMAND, json.dumps(state)])  # noqa: S606 - no shell is wanted
+        os.execv(python, [python, "-P", _MAIN, COMMAND, json.dumps(state)])  # noqa: S606 - no shell is needed
     except OSError as error:
         raise VenvError(
             f"The notebook's environment has no Python that starts ({error}). Remove {request.venv}."
@@ -51,7 +50,7 @@ def exec_venv_python(
 
 
 def read_start(text: str) -> tuple[WorkerStart, Enter]:
-    """In that Python: where it goes on."""
+    """In the new Python: what it continues with."""
     state: dict[str, Any] = json.loads(text)
     for descriptor in (*state["descriptors"], state["announce_socket"]):
         os.set_inheritable(descriptor, False)

@@ -1,8 +1,8 @@
-"""A warm process that has imported the heavy libraries once and forks a kernel's keeper in milliseconds.
+"""The zygote: a warm process that has imported large libraries once and forks supervisors in milliseconds.
 
-It stays single-threaded and runs no user code. A request is one packet with the new keeper's socket beside
-it; the answer is the keeper's pid with a pidfd. What a killed keeper leaves behind becomes this process's
-child, and is killed. It ends with the server, after everything below it.
+It has one thread and runs no user code. A request is one packet with the new supervisor's socket; the answer is the
+supervisor's pid and pidfd. Processes that a killed supervisor leaves behind become children of the zygote and are
+killed. It ends with the server, after all processes below it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from quire.worker.sandbox import namespaces, probe, root, system
 from quire.worker.shell import import_hooks, ipython_finder, ipython_loader
 from quire.worker.snapshot import surroundings
 
-_NICE = 5  # a third of what a program has that is not nice
-_ENVIRONMENT = {  # as ipykernel sets it: no pager waits for a key, and colours are on
+_NICE = 5  # about a third of the processor share of a normal process
+_ENVIRONMENT = {  # as in ipykernel: no pager waits for a key, and colours are on
     "TERM": "xterm-color",
     "CLICOLOR": "1",
     "FORCE_COLOR": "1",
@@ -38,19 +38,19 @@ _ENVIRONMENT = {  # as ipykernel sets it: no pager waits for a key, and colours 
     "PAGER": "cat",
     "GIT_PAGER": "cat",
 }
-_INLINE_BACKEND = "module://matplotlib_inline.backend_inline"  # where figures are drawn to
-_CLOSE_TIMEOUT_S = 2.0  # seconds keepers have to end with the server
+_INLINE_BACKEND = "module://matplotlib_inline.backend_inline"
+_CLOSE_TIMEOUT_S = 2.0  # for supervisors to end with the server
 
 
 def main(arguments: list[str]) -> None:
     control = socket.socket(fileno=int(arguments[0]))
-    process_tree.die_with_parent(int(arguments[1]))  # while it warms up; later it sees the end of `control`
+    process_tree.die_with_parent(int(arguments[1]))  # while it warms up; later `control` reports the server's end
     process_tree.become_subreaper()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal is the server's to handle
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server handles Ctrl-C in a terminal
     loaded = warm(arguments[3:], ipython_folder=arguments[2])
     _lower_priority()
     gc.collect()
-    gc.freeze()  # without it a collection in a kernel would unshare every page of these objects
+    gc.freeze()  # otherwise a garbage collection in a kernel would copy all pages of these objects
     process_tree.outlive_parent()
     ready = {
         "ready": loaded,
@@ -58,21 +58,21 @@ def main(arguments: list[str]) -> None:
         "interpreter_paths": root.interpreter_paths(),
         "features": probe.probe_features(),
     }
-    with contextlib.suppress(OSError):  # the server is gone: the end of control says so
+    with contextlib.suppress(OSError):  # the server is gone, which `control` reports
         packets.send(control, ready)
     _Zygote(control).serve()
 
 
 def main_in_venv(message: str) -> None:
-    """Be a live process that another began, see afresh.py."""
+    """Continue as the live process that executed this Python, see venv_exec.py."""
     start, enter = venv_exec.read_start(message)
     warm([], ipython_folder=enter.ipython_folder)
     worker_loop.run_worker(start, enter)
 
 
 def warm(preload: list[str], *, ipython_folder: str) -> list[str]:
-    """All that a kernel begins with, loaded; which of those could be. `ipython` is a folder that has IPython, for an
-    interpreter without it."""
+    """Load what every kernel begins with. Returns the names that could be imported. `ipython_folder` has IPython, for
+    interpreters without it."""
     ipython_loader.define_get_ipython()
     if ipython_finder.install(ipython_folder):
         import_hooks.after_import("matplotlib", _draw_inline)
@@ -82,15 +82,15 @@ def warm(preload: list[str], *, ipython_folder: str) -> list[str]:
     if "matplotlib" in sys.modules:
         ipython_loader.preload_backend()
     for name in ("PYTHONHASHSEED", "JE_ARROW_MALLOC_CONF"):
-        os.environ.pop(name, None)  # read by now, and not for what cells start
+        os.environ.pop(name, None)  # already read, and not for programs that cells start
     os.environ.update(_ENVIRONMENT)
-    surroundings.begin()  # once for all kernels: each that looked anew would have a copy of what it looked at
+    surroundings.begin()  # once for all kernels, which share its memory
     return loaded
 
 
 def _lower_priority() -> None:
     """The server must answer while kernels compute. Where Linux shares processors among sessions, the zygote's session
-    has one share for all kernels, as other programs have, and niceness counts within a session only."""
+    has one share for all kernels, and niceness counts within a session only."""
     os.nice(_NICE)
 
 
@@ -99,13 +99,14 @@ def _preload(name: str) -> bool:
         importlib.import_module(name)
         if name == "IPython":
             ipython_loader.preload_shell()
-    except Exception:  # not installed, or broken: the cell that imports it will say so
+    except Exception:  # not installed or broken; the cell that imports it reports it
         return False
     return True
 
 
 def _draw_inline(matplotlib: ModuleType) -> None:
-    """In place of MPLBACKEND, which programs that cells start inherit: they do not find the server's copy."""
+    """Set the backend without MPLBACKEND: programs that cells start would inherit it, but do not find the copy of
+    IPython."""
     matplotlib.rcParams["backend"] = _INLINE_BACKEND
 
 
@@ -114,7 +115,7 @@ class _Zygote:
         self._control = control
         self._supervisors: set[int] = set()
         self._selector = selectors.DefaultSelector()
-        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)  # set_wakeup_fd asks for it
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)  # required by set_wakeup_fd
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
 
@@ -129,7 +130,7 @@ class _Zygote:
         message, descriptors, _ = packets.receive(self._control)
         if not message:
             self._end()
-        elif "adopt" in message:  # forked from a checkpoint, it becomes our child when its own keeper ends
+        elif "adopt" in message:  # forked from a checkpoint; it becomes our child when its own supervisor ends
             self._supervisors.add(message["adopt"])
         elif "trees" in message:
             self._open_trees(message, descriptors)
@@ -137,7 +138,7 @@ class _Zygote:
             self._fork(message, descriptors)
 
     def _fork(self, message: dict[str, Any], descriptors: list[int]) -> None:
-        """A keeper: of namespaces of its own where it is to have them, and then with the descriptor of its user's."""
+        """Fork a supervisor, if `isolated` in new namespaces; then the answer includes its user namespace."""
         user_namespace: list[int] = []
         try:
             if message.get("isolated"):
@@ -157,7 +158,7 @@ class _Zygote:
         self._answer({"done": message["id"], "pid": pid}, [os.pidfd_open(pid), *user_namespace])
 
     def _open_trees(self, message: dict[str, Any], descriptors: list[int]) -> None:
-        """Folders to be mounted in a kernel's root, where what belongs to this user belongs to the kernel's."""
+        """Open folders as mounts for a kernel's root, with the kernel's user as their owner."""
         trees: list[int] = []
         try:
             for path, writable in message["trees"]:
@@ -167,7 +168,7 @@ class _Zygote:
                 except OSError:
                     if writable:
                         raise
-                    system.set_attributes(trees[-1], read_only=True)  # as everybody may read it
+                    system.set_attributes(trees[-1], read_only=True)  # readable as for any other user
             self._answer({"done": message["id"]}, trees)
         except OSError as error:
             packets.close(trees)
@@ -176,7 +177,7 @@ class _Zygote:
             packets.close(descriptors)
 
     def _answer(self, message: dict[str, Any], descriptors: list[int] | None = None) -> None:
-        with contextlib.suppress(OSError):  # the server is gone: the end of control says so
+        with contextlib.suppress(OSError):  # the server is gone, which `control` reports
             packets.send(self._control, message, descriptors or [])
         packets.close(descriptors or [])
 
@@ -189,7 +190,7 @@ class _Zygote:
             packets.close([self._wake_read, self._wake_write])
             if isolated:
                 port, listener = namespaces.set_up()
-                with contextlib.suppress(OSError):  # the server is gone: the keeper hears so
+                with contextlib.suppress(OSError):  # the server is gone, which the supervisor notices
                     packets.send(control, {"proxy_port": port}, [listener.fileno()])
                 listener.close()
             start = Supervisor(control).serve()
@@ -212,7 +213,7 @@ class _Zygote:
             process_tree.kill(pid)
 
     def _end(self) -> None:
-        """Keepers see the server's end themselves; wait for them, then end those that did not."""
+        """Wait for supervisors, which notice the server's end themselves; then kill the rest."""
         deadline = time.monotonic() + _CLOSE_TIMEOUT_S
         while process_tree.children(os.getpid()) and time.monotonic() < deadline:
             self._reap()

@@ -1,1 +1,1 @@
-"""The layers a kernel's process is put under before it runs a cell: each a thin call of the system."""
+"""The sandbox layers that a worker applies to itself before it runs a cell."""

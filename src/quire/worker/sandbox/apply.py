@@ -1,4 +1,4 @@
-"""Put this process under the layers that were planned for it, in their order; what cannot be is an error."""
+"""Apply the planned sandbox layers to this process, in order."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any
 from quire.os_sandbox import landlock, privileges, seccomp
 from quire.worker.sandbox import root
 
-_SHARED = ("/tmp", "/dev/shm", "/dev", "/proc")  # may be written where the root is the process's own
+_SHARED = ("/tmp", "/dev/shm", "/dev", "/proc")  # writable if the process has its own root
 
 
 class LayerFailed(Exception):
-    """A layer that was planned did not come up; the process must not run a cell."""
+    """A planned layer failed; the process must not run a cell."""
 
 
 def apply(rules: dict[str, Any], trees: Sequence[int]) -> None:
-    """`rules` is what the server's plan says of this process; `trees` are folders to mount, as it numbers them."""
+    """`rules` are settings of the layers, from the server; `trees` are the mounts that they refer to by index."""
     layers = rules["layers"]
     steps: dict[str, Callable[[], None]] = {
         "mount": lambda: root.enter(_root(rules, trees)),
@@ -36,7 +36,7 @@ def apply(rules: dict[str, Any], trees: Sequence[int]) -> None:
                 step()
             except (OSError, ValueError) as error:
                 raise LayerFailed(f"{name}: {error}") from error
-    privileges.set_dumpable(True)  # or /proc/self would not be its own
+    privileges.set_dumpable(True)  # otherwise /proc/self belongs to root
 
 
 def _root(rules: dict[str, Any], trees: Sequence[int]) -> root.Root:
@@ -56,7 +56,7 @@ def _limit(limits: dict[str, int]) -> None:
 
 
 def _temporary(workspace: str) -> None:
-    """The machine's own /tmp is everybody's: without a root of its own a kernel has one in its workspace."""
+    """Use a temporary folder in the workspace, since /tmp is shared unless the process has its own root."""
     tempfile.tempdir = os.environ["TMPDIR"] = os.path.join(workspace, ".tmp")
     os.makedirs(tempfile.tempdir, mode=0o700, exist_ok=True)
 

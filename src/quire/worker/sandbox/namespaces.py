@@ -1,7 +1,7 @@
-"""A process apart: the first of its own user, process, network and mount namespaces, and what it needs there.
+"""Fork a process into its own user, process, network, IPC and mount namespaces.
 
-It is forked into them at once. Where this system has no way to, it takes two steps, since a namespace of processes
-begins with a child: the process between writes nothing and ends, and its child is this process's, which adopts orphans.
+This takes one call where Linux allows it. Otherwise it takes two forks, since a process namespace begins with a
+child: the intermediate process ends, and its child becomes this process's child.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from quire.worker.processes import process_tree
 from quire.worker.sandbox import system
 
-_FIRST_UID = 0x4000_0000  # of those we give out: far beyond what any system gives its users
+_FIRST_UID = 0x4000_0000  # of user ids for kernels, far beyond those of any system
 _INNER = system.NEWPID | system.NEWNS | system.NEWNET | system.NEWIPC
 _SIOCSIFFLAGS, _UP = 0x8914, 0x41
 _BACKLOG = 64
@@ -25,14 +25,15 @@ _BACKLOG = 64
 
 @dataclass(frozen=True)
 class IsolatedProcess:
-    """What the one who forked it has."""
+    """The isolated process, for its parent."""
 
     pid: int
-    user_namespace: int  # descriptor of its user namespace
+    user_namespace: int  # descriptor
 
 
 def fork_isolated(*, own_uid: bool) -> IsolatedProcess | None:
-    """Fork a process apart; None in it. With `own_uid`, for root, it is a user that nobody else is. Raises OSError."""
+    """Fork an isolated process. Returns None in it. `own_uid`, for root only, gives it a user id of its own. Raises
+    OSError."""
     uid, gid = os.getuid(), os.getgid()
     mapped_read, mapped_write = os.pipe2(os.O_CLOEXEC)
     pid = process_tree.fork_into(system.NEWUSER | _INNER)
@@ -96,7 +97,7 @@ def _fork_twice(own_uid: bool) -> IsolatedProcess | None:
     finally:
         os.close(result_read)
         os.close(mapped_write)
-        os.waitpid(intermediate, 0)  # its child is ours when it is gone
+        os.waitpid(intermediate, 0)  # after this, its child is ours
     return IsolatedProcess(pid, user_namespace)
 
 
@@ -108,7 +109,7 @@ def _expect(answer: bytes, expected: str) -> str:
 
 
 def _run_intermediate(result_write: int, mapped_read: int, own_uid: bool) -> bool:
-    """True in the process apart."""
+    """True in the isolated process."""
     uid, gid = os.getuid(), os.getgid()
     try:
         if own_uid:
@@ -143,8 +144,8 @@ def _own_namespace() -> None:
 
 
 def _map_ids(pid: int, host: int | None) -> None:
-    """Inside it is who it was; outside it is that user too, or `host`."""
-    if host is None:  # which the system asks of whoever may not map others
+    """Map the user and group to themselves inside, and outside to themselves or to `host`."""
+    if host is None:  # required of users without the right to map others
         _write(f"/proc/{pid}/setgroups", "deny")
     for name, inside in (("gid_map", os.getgid()), ("uid_map", os.getuid())):
         _write(f"/proc/{pid}/{name}", f"{inside} {inside if host is None else host} 1")
@@ -156,8 +157,8 @@ def _write(path: str, text: str) -> None:
 
 
 def set_up() -> tuple[int, socket.socket]:
-    """The first process's own view of itself: its processes, and a loopback of its own with one door to the server,
-    which listens there for what code asks of the network; its port and the door."""
+    """Set up /proc and a loopback in the first process of the namespaces. Returns port and listening socket of the
+    proxy."""
     system.mount("none", "/", None, system.RECURSIVE | system.PRIVATE)
     system.mount("proc", "/proc", "proc", system.NOSUID | system.NODEV | system.NOEXEC)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:

@@ -1,4 +1,4 @@
-"""What this machine lets a process be put under, found by trying, in children that end at once."""
+"""Test which sandbox layers work on this machine, in child processes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ from quire.worker.sandbox import namespaces, root, system
 
 
 def probe_features() -> dict[str, Any]:
-    """For namespaces, own uids and seccomp "" or why they cannot be had; of Landlock the version, 0 for none."""
+    """For namespaces, own user ids and seccomp: "" or why they do not work. For Landlock: the version, or 0."""
     namespace_problem = _problem_of(lambda: _try_isolated(own_uid=False))
     filters = seccomp.unavailable_reason()
     if not filters:
-        seccomp.program(
-            platform.machine(), internet=not namespace_problem
-        )  # made once, for all that are forked from here
+        seccomp.program(platform.machine(), internet=not namespace_problem)  # cached for all forks
     return {
         "namespaces": namespace_problem,
         "uid": namespace_problem or _own_uid_problem(),
@@ -43,7 +41,7 @@ def _problem_of(step: Callable[[], None]) -> str:
 
 
 def _try_isolated(*, own_uid: bool) -> None:
-    """A process apart that sees itself and enters a root of its own."""
+    """Fork an isolated process that enters its own root."""
     result_read, result_write = os.pipe2(os.O_CLOEXEC)
     try:
         process = namespaces.fork_isolated(own_uid=own_uid)
@@ -75,7 +73,7 @@ def _try_root(result_write: int) -> None:
 
 
 def _try_id_mapping() -> None:
-    """Whether files of this user can be seen as another's."""
+    """Test whether mounts can map this user's files to another user."""
     process = namespaces.fork_isolated(own_uid=True)
     if process is None:
         os._exit(0)
@@ -84,7 +82,7 @@ def _try_id_mapping() -> None:
         try:
             tree = system.open_tree(folder)
         finally:
-            os.rmdir(folder)  # soon: this process is killed if the server ends while it warms up
+            os.rmdir(folder)  # early, since this process is killed if the server ends while it warms up
         try:
             system.set_attributes(tree, read_only=False, user_namespace=process.user_namespace)
         finally:

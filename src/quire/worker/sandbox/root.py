@@ -1,4 +1,4 @@
-"""A root of its own: the system and the interpreter to read, the workspace and what was granted, and nothing else."""
+"""Give a process its own root: the system and the interpreter read-only, the workspace and mounts, and nothing else."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from quire.worker.sandbox import system
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/sys/devices/system/cpu")
-ETC = (  # of /etc, what programs need to run; no names of users, no keys
+ETC = (  # files that programs need; no user names, no keys
     *("alternatives", "fonts", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "magic", "matplotlibrc", "mime.types"),
     *("host.conf", "hosts", "nsswitch.conf", "protocols", "resolv.conf", "services"),
     *("ca-certificates", "pki", "ssl/certs", "ssl/openssl.cnf", "ssl/cert.pem"),
@@ -19,32 +19,32 @@ ETC = (  # of /etc, what programs need to run; no names of users, no keys
 )
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}
-_STAGING = "/tmp"  # where the new root is put together; what was there is not seen from here any more
+_STAGING = "/tmp"  # the new root is built here, which hides the old content
 _MOUNT_FLAGS = system.NOSUID | system.NODEV
-# only processes that this one may trace are listed: /proc/1/mountinfo of the keeper names all mounts of the machine
+# show only processes that may be traced: /proc/1/mountinfo of the supervisor names all mounts of the machine
 _OWN_PROCESSES = "hidepid=4"
 
 
 @dataclass(frozen=True)
 class Tree:
-    """One folder or file that is to be seen, under its own name."""
+    """A folder or file that is visible under its own path."""
 
     path: str
     writable: bool = False
-    mount: int = -1  # a copy of it that is to be mounted, where whoever asked has made one
+    mount: int = -1  # descriptor of a mount made by the zygote, or -1
 
 
 @dataclass(frozen=True)
 class Root:
-    granted: list[Tree]  # the workspace, and what the operator adds
+    granted: list[Tree]  # the workspace and mounts
     home: str
-    private_bytes: int  # that /tmp, /dev/shm and the home folder may hold each; 0 is no limit
+    private_bytes: int  # limit for each of /tmp, /dev/shm and the home folder; 0 is none
 
 
 def interpreter_paths() -> list[str]:
-    """Where this Python and what it can import lie."""
+    """Paths of this Python and of what it can import."""
     found = [sys.prefix, sys.base_prefix, sys.exec_prefix, *sys.path, *site.getsitepackages()]
-    found += [os.path.abspath(os.path.join(__file__, "../../.."))]  # the worker's own program: worker, wire and walls
+    found += [os.path.abspath(os.path.join(__file__, "../../.."))]  # worker, wire and os_sandbox
     found += filter(None, [os.environ.get("UV")])
     found = [path for path in found if path and path != "/" and os.path.exists(path)]
     found += [real for path in found if (real := os.path.realpath(path)) != path]
@@ -53,7 +53,7 @@ def interpreter_paths() -> list[str]:
 
 
 def enter(root: Root) -> None:
-    """See only that from now on. Raises OSError."""
+    """Enter the new root. Raises OSError."""
     system.unshare(system.NEWNS)
     trees = _copies(root)
     options = "mode=755,size=16m"
@@ -72,13 +72,13 @@ def enter(root: Root) -> None:
 
 
 def _private(root: Root) -> list[str]:
-    """Folders of its own that are gone with it, where nothing else was granted under their names."""
+    """Temporary folders, unless another folder was granted under the same path."""
     granted = {tree.path for tree in root.granted}
     return [path for path in ("/tmp", "/dev/shm", root.home) if path != "/" and path not in granted]
 
 
 def _copies(root: Root) -> list[tuple[str, int]]:
-    """Of all that is to be seen: taken before the stage hides some of it."""
+    """Copies of all visible mounts, taken before the staging folder hides some of them."""
     linked = links()
     wanted = {path: Tree(path) for path in (*SYSTEM, *(f"/etc/{name}" for name in ETC)) if path not in linked}
     wanted |= {tree.path: tree for tree in root.granted}
@@ -93,7 +93,7 @@ def _copies(root: Root) -> list[tuple[str, int]]:
 
 
 def _outermost(wanted: dict[str, Tree]) -> list[str]:
-    """Without those that lie in another that is seen the same way."""
+    """Leave out paths inside others with the same access."""
 
     def inside(path: str) -> bool:
         above = path
@@ -112,7 +112,7 @@ def _copy(path: str, *, read_only: bool) -> int:
 
 
 def links() -> dict[str, str]:
-    """/bin and the like, where they lead into /usr."""
+    """Links such as /bin, which lead into /usr."""
     return {path: os.readlink(path) for path in SYSTEM if os.path.islink(path)}
 
 
@@ -137,7 +137,7 @@ def _mount(path: str, tree: int, max_bytes: int) -> None:
 
 
 def _write_system_files(root: Root) -> None:
-    """The few words that programs look for in /etc and /dev."""
+    """Write the entries of /etc and /dev that programs look for."""
     for name, target in _LINKS.items():
         os.symlink(target, f"{_STAGING}/dev/{name}")
     os.makedirs(f"{_STAGING}/etc", exist_ok=True)

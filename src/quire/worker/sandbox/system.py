@@ -1,4 +1,4 @@
-"""Linux's own calls that Python has no words for."""
+"""Linux system calls for namespaces and mounts."""
 
 from __future__ import annotations
 
@@ -45,14 +45,13 @@ def pivot_root(new: str, old: str) -> None:
 
 
 def open_tree(path: str) -> int:
-    """A copy of what is mounted there, with all below it, that is nowhere mounted yet."""
+    """A detached copy of the mount at a path, with all mounts below it."""
     flags = _TREE_CLONE | _TREE_CLOEXEC | _RECURSIVE
     return _done(_libc.syscall(_OPEN_TREE, _HERE, os.fsencode(path), flags), f"open_tree {path}")
 
 
 def set_attributes(tree: int, *, read_only: bool, user_namespace: int = -1) -> None:
-    """No program of it gets another's rights, no device of it is one; `ids` is a user namespace, in which what is
-    this user's belongs to that one's."""
+    """Ignore setuid and device files of a mount. `user_namespace` maps this user's files to that namespace's user."""
     bits = _ATTRIBUTES["no setuid"] | _ATTRIBUTES["no devices"]
     bits |= _ATTRIBUTES["read only"] if read_only else 0
     bits |= _ATTRIBUTES["ids"] if user_namespace >= 0 else 0
@@ -62,5 +61,5 @@ def set_attributes(tree: int, *, read_only: bool, user_namespace: int = -1) -> N
 
 
 def attach(tree: int, target: str) -> None:
-    """Mount such a copy."""
+    """Mount a detached copy."""
     _done(_libc.syscall(_MOVE_MOUNT, tree, b"", _HERE, os.fsencode(target), _MOVE_EMPTY), f"mount {target}")

@@ -1,1 +1,1 @@
-"""Shell commands, script magics, and loading IPython."""
+"""Shell commands, script magics, and loading IPython when it is needed."""

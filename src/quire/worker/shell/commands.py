@@ -1,4 +1,4 @@
-"""Shell commands of a cell: in a terminal of their own and relayed as they come, or read into lines."""
+"""Shell commands of cells: run in a terminal with their output relayed, or captured as lines."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _PIP_PATTERN = re.compile(
 
 
 def system(command: str, *, terminal: bool = True) -> int:
-    """Run it by the shell and print what it says; its exit code, -n where signal n ended it."""
+    """Run a shell command and print its output. Returns its exit code, or -n if signal n ended it."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    pending = ""  # a "\r" whose "\n" may come with the next bytes
+    pending = ""  # a "\r" that may be followed by "\n" in the next bytes
 
     def relay(data: bytes, last: bool = False) -> None:
         nonlocal pending
@@ -50,11 +50,11 @@ def system(command: str, *, terminal: bool = True) -> int:
     sys.stdout.flush()
     code = _run(command, relay, terminal=terminal)
     relay(b"", last=True)
-    return 128 - code if code > 128 else code  # a shell says so of a signal
+    return 128 - code if code > 128 else code  # how a shell reports a signal
 
 
 def getoutput(command: str) -> list[str]:
-    """Run it by the shell and give the lines it writes, to either stream."""
+    """Run a shell command and return the lines it writes to stdout and stderr."""
     data = bytearray()
     _run(command, data.extend, terminal=False)
     return data.decode("utf-8", "replace").replace("\r\n", "\n").splitlines()
@@ -96,14 +96,14 @@ def _run_shell(command: str, sink: Callable[[bytes], object], terminal: bool, en
 
 
 def _shell() -> str:
-    """The user's own, as IPython has it."""
+    """The user's shell, as in IPython."""
     return shutil.which(os.environ.get("SHELL", "sh")) or "/bin/sh"
 
 
 def _open_output(terminal: bool) -> tuple[int, int]:
-    """What we read and what the command writes to."""
+    """A terminal or a pipe: our end and the command's."""
     if terminal:
-        with contextlib.suppress(OSError):  # a sandbox may have no terminals to give
+        with contextlib.suppress(OSError):  # a sandbox may have no terminals
             read_end, write_end = os.openpty()
             fcntl.ioctl(write_end, termios.TIOCSWINSZ, _TERMINAL_SIZE)
             return read_end, write_end
@@ -121,13 +121,13 @@ def _follow(process: subprocess.Popen[bytes], read_end: int, sink: Callable[[byt
 
 
 def _relay_once(process: subprocess.Popen[bytes], read_end: int, sink: Callable[[bytes], object]) -> bool:
-    """Relay what there is; False when all is said, though a child in the background may hold the other end."""
-    has_ended = process.poll() is not None  # asked first: what it wrote before its end is there to read by then
+    """Relay available output. False at the end, even if a background process still holds the other end."""
+    has_ended = process.poll() is not None  # checked before reading, so that its last output is read
     if not select.select([read_end], [], [], 0 if has_ended else 0.05)[0]:
         return not has_ended
     try:
         data = os.read(read_end, 1 << 16)
-    except OSError:  # how a terminal says that nobody holds its other end
+    except OSError:  # of a terminal whose other end is closed
         return False
     if data:
         sink(data)
@@ -135,7 +135,7 @@ def _relay_once(process: subprocess.Popen[bytes], read_end: int, sink: Callable[
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Interrupt the command, and kill what does not heed it."""
+    """Interrupt the command, then kill it."""
     _signal(process, signal.SIGINT)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_INTERRUPT_TIMEOUT_S)
@@ -149,7 +149,7 @@ def _signal(process: subprocess.Popen[bytes], number: int) -> None:
 
 
 class _PipFunctions:
-    """`pip` in a command is the kernel's own: what it installs can be imported here. A failed change is remarked on."""
+    """Makes `pip` in a command use the kernel's environment, and reports failed changes."""
 
     def __init__(self) -> None:
         handle, self._failures = tempfile.mkstemp(prefix="quire-pip-")
@@ -161,10 +161,10 @@ class _PipFunctions:
         return functions + _PIP_PATTERN.sub(lambda found: found["before"] + (found["uv"] or "pip"), command)
 
     def close(self) -> str:
-        """What is to be said of changes that failed."""
+        """Make new packages importable. Returns a notice about failed changes."""
         importlib.invalidate_caches()
         user = site.getusersitepackages() if site.ENABLE_USER_SITE else ""
-        if os.path.isdir(user) and user not in sys.path:  # there was no such folder when Python started
+        if os.path.isdir(user) and user not in sys.path:  # the folder did not exist when Python started
             site.addsitedir(user)
         failures = ""
         with contextlib.suppress(OSError):  # the command removed it

@@ -1,4 +1,4 @@
-"""Something to be done right after a module is first imported, by whoever imports it."""
+"""Call a function right after a module is first imported."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import ModuleType
 
 
 def after_import(name: str, callback: Callable[[ModuleType], None]) -> None:
-    """Call `do` with the module once it is there; at once where it is."""
+    """Call `callback` with the module after its import, or now if it is already imported."""
     if name in sys.modules:
         callback(sys.modules[name])
     else:
@@ -19,7 +19,7 @@ def after_import(name: str, callback: Callable[[ModuleType], None]) -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Stands before the others for one module, and steps aside to let them find it."""
+    """Finds one module by asking the other finders, and wraps its loader."""
 
     def __init__(self, name: str, callback: Callable[[ModuleType], None]) -> None:
         self._name = name
@@ -57,6 +57,6 @@ class _Loader(importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         if module.__spec__ is not None:
-            module.__spec__.loader = module.__loader__ = self._loader  # as if nobody had stood before
+            module.__spec__.loader = module.__loader__ = self._loader  # as without this hook
         self._loader.exec_module(module)
         self._on_loaded(module)

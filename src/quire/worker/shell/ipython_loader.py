@@ -1,4 +1,4 @@
-"""The IPython shell of a kernel: made ahead of all kernels where IPython is preloaded, else when it is first needed."""
+"""Create the IPython shell of a kernel: in the zygote if IPython is preloaded, else when it is first needed."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from quire.worker.execution.history import History
 from quire.worker.output.display import Display
 from quire.worker.shell import import_hooks
 
-_preloaded: list[Any] = []  # made ahead of all kernels
+_preloaded: list[Any] = []  # the shell created in the zygote
 
 
 class IPythonNotAvailable(ImportError):
-    """There is no IPython that this interpreter can load."""
+    """This interpreter cannot import IPython."""
 
 
-IPythonNotAvailable.__module__ = "builtins"  # in tracebacks, without where it is from
+IPythonNotAvailable.__module__ = "builtins"  # tracebacks show it without a module
 
 
 def define_get_ipython() -> None:
-    """In the zygote, before anything else: pandas asks once, when it is imported, whether it is in a notebook."""
+    """Called in the zygote before preloading: pandas checks at its import whether it is in a notebook."""
     builtins.get_ipython = lambda: types.SimpleNamespace(kernel=True)  # type: ignore[attr-defined]
 
 
 def _import_worker_module(name: str) -> Any:
-    """A module of the worker's, loaded late: the package it is in is not on any path, see __main__."""
+    """Import a module of the worker late, when its package is no longer importable (see __main__.py)."""
     package, previous = types.ModuleType("quire"), sys.modules.get("quire")
     package.__path__ = [os.path.dirname(os.path.dirname(os.path.dirname(__file__)))]
     sys.modules["quire"] = package
@@ -45,7 +45,7 @@ def _import_worker_module(name: str) -> Any:
 
 
 def preload_shell() -> None:
-    """In the zygote, once IPython is loaded: each kernel then begins with a shell."""
+    """Called in the zygote after IPython is imported, so that each kernel begins with a shell."""
     if "IPython" in sys.modules and not _preloaded:
         _preloaded.append(_import_worker_module("quire.worker.ipython.shell").create_shell())
         _import_worker_module("quire.worker.ipython.widgets")
@@ -53,13 +53,13 @@ def preload_shell() -> None:
 
 
 def preload_backend() -> None:
-    """In the zygote, once matplotlib is loaded: its backend for notebooks, which sets up the shell too."""
+    """Called in the zygote after matplotlib is imported; the backend also configures the shell."""
     if _preloaded and importlib.util.find_spec("matplotlib_inline") is not None:
         importlib.import_module("matplotlib_inline.backend_inline")
 
 
 class IPythonLoader:
-    """One for a kernel; `set_up` is told of the shell when there is one."""
+    """One per kernel. `configure_shell` is called with the shell once there is one."""
 
     def __init__(
         self, module: types.ModuleType, display: Display, history: History, configure_shell: Callable[[Any], None]
@@ -77,10 +77,10 @@ class IPythonLoader:
             import_hooks.after_import("IPython", lambda module: self._create())
 
     def load(self) -> Any:
-        """What get_ipython() says. Raises IPythonNotAvailable."""
+        """Return the shell, as get_ipython() does. Raises IPythonNotAvailable."""
         if self.shell is None:
             try:
-                importlib.import_module("IPython")  # which makes the shell, see above
+                importlib.import_module("IPython")  # its import hook creates the shell
                 self._create()
             except Exception as error:
                 raise IPythonNotAvailable(
@@ -90,7 +90,7 @@ class IPythonLoader:
         return self.shell
 
     def load_if_possible(self) -> Any:
-        """The same; None where there is none."""
+        """Return the shell, or None if there is no IPython."""
         with contextlib.suppress(IPythonNotAvailable):
             return self.load()
 
@@ -108,7 +108,7 @@ class IPythonLoader:
         self._configure_shell(shell)
 
     def bind_names(self) -> None:
-        """What cells call it by is there, unless the name is theirs by now."""
+        """Define get_ipython, unless a cell has defined it."""
         builtins.get_ipython = self._get_ipython  # type: ignore[attr-defined]
         self._module.__dict__.setdefault("get_ipython", self._get_ipython)
         self._history.bind_names()

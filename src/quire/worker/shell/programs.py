@@ -1,4 +1,4 @@
-"""Start a program for a cell. An interrupt that comes while it starts ends it too."""
+"""Start programs for cells. An interrupt during the start ends the program, too."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _Process = subprocess.Popen[bytes]
 
 
 def start(arguments: list[str], stop: Callable[[_Process], None], **options: Any) -> _Process:
-    """Start it in a session of its own. `stop` ends it if an interrupt came before it could be returned: `Popen` would
-    raise and leave it running."""
-    if threading.current_thread() is not threading.main_thread():  # the others are never interrupted
+    """Start a program in a session of its own. If an interrupt comes before it is returned, `stop` ends it; `Popen`
+    would raise and leave it running."""
+    if threading.current_thread() is not threading.main_thread():  # only the main thread is interrupted
         return subprocess.Popen(arguments, start_new_session=True, **options)
     interrupts: list[FrameType | None] = []
     handler = signal.signal(signal.SIGINT, lambda _, frame: interrupts.append(frame))

@@ -1,4 +1,4 @@
-"""`%%bash` and its kin: a cell's text given to a program, whose output is the cell's."""
+"""`%%bash` and similar magics: run a program with the cell's text as its input."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from typing import Any, NoReturn
 from quire.worker.shell import programs
 
 PROGRAMS = ("bash", "sh", "perl", "ruby", "python", "python2", "python3", "pypy")
-_INTERRUPT_TIMEOUT_S = 2.0  # seconds an interrupted one has
+_INTERRUPT_TIMEOUT_S = 2.0  # before it is killed
 
 
 class BadOption(ValueError):
-    """Words after `%%script` that say nothing."""
+    """Invalid arguments of `%%script`."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -29,7 +29,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def run(line: str, cell: str, namespace: dict[str, Any]) -> None:
-    """The words after %%script, and the text. Raises CalledProcessError where the program fails."""
+    """Run the program named after %%script. Raises CalledProcessError if it fails."""
     options, command = _parser().parse_known_args(shlex.split(line))
     if not command:
         raise BadOption("%%script needs a program: %%script bash")
@@ -80,7 +80,7 @@ def _start_in_background(process: subprocess.Popen[bytes], input_data: bytes) ->
 
 
 def _relay(process: subprocess.Popen[bytes], input_data: bytes, options: argparse.Namespace) -> dict[str, str]:
-    """Feed it and pass on what it says, until it has ended and said all."""
+    """Send the input and relay the output until the program ends. Returns the captured output."""
     output = {"stdout": "", "stderr": ""}
     is_captured = {"stdout": bool(options.out), "stderr": bool(options.err)}
     decoders = {name: codecs.getincrementaldecoder("utf-8")("replace") for name in output}
@@ -125,7 +125,7 @@ def _exchange(process: subprocess.Popen[bytes], input_data: bytes, on_output: An
                 else:
                     selector.unregister(key.fileobj)
             if not events and process.poll() is not None:
-                return  # a child in the background may hold its streams open
+                return  # a background process may keep the streams open
 
 
 def _write_input(fd: int, input_data: bytes) -> bytes:
@@ -136,7 +136,7 @@ def _write_input(fd: int, input_data: bytes) -> bytes:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Interrupted, then killed, with all that it left in the background."""
+    """Interrupt the program, then kill it with all its background processes."""
     with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
         os.killpg(process.pid, signal.SIGINT)
         process.wait(_INTERRUPT_TIMEOUT_S)

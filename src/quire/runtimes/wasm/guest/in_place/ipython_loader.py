@@ -1,4 +1,4 @@
-"""The shell of a guest's cells, which stands for IPython's."""
+"""The shell of a guest's cells, in place of IPython's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from quire.worker.output.display import Display
 
 
 class IPythonLoader:
-    """The one of a kernel; `set_up` is told of it."""
+    """One per kernel. `configure_shell` is called with the shell."""
 
     def __init__(
         self, module: types.ModuleType, display: Display, history: History, configure_shell: Callable[[Any], None]
@@ -21,18 +21,18 @@ class IPythonLoader:
         self._module = module
         self._history = history
         self.shell = Shell(module.__dict__, display)
-        self._get_ipython = self.load  # one object, which cells may compare
+        self._get_ipython = self.load  # always the same object, since cells may compare it
         self.bind_names()
         configure_shell(self.shell)
 
     def load(self) -> Shell:
-        """What get_ipython() says."""
+        """Return the shell, as get_ipython() does."""
         return self.shell
 
     load_if_possible = load
 
     def bind_names(self) -> None:
-        """Put back the names that cells know it by, unless a cell has given them to something else."""
+        """Define get_ipython, unless a cell has defined it."""
         builtins.get_ipython = self._get_ipython  # type: ignore[attr-defined]
         self._module.__dict__.setdefault("get_ipython", self._get_ipython)
         self._history.bind_names()

@@ -1,17 +1,18 @@
-"""Memory set aside in blocks: a cell that used all the rest is answered, and those after it can free some."""
+"""Memory reserved in blocks, so that the guest can answer after a cell used all the rest, and later cells can free
+some."""
 
 from __future__ import annotations
 
 import contextlib
 
-_BLOCK = 384 << 10  # bytes
+_BLOCK = 384 << 10
 _BLOCKS = 5
-_ROOM = 256 << 10  # bytes that the next step needs, in one piece
+_ROOM = 256 << 10  # needed by the next step, in one piece
 _blocks: list[bytearray] = [bytearray(_BLOCK) for _ in range(_BLOCKS)]
 
 
 def allocate() -> None:
-    """Before a run: be whole again, where there is memory for it besides what the run needs."""
+    """Before a run, fill the reserve if there is memory for it."""
     if len(_blocks) < _BLOCKS:
         with contextlib.suppress(MemoryError):
             while len(_blocks) < _BLOCKS:
@@ -20,7 +21,7 @@ def allocate() -> None:
 
 
 def release() -> None:
-    """Have room for what comes next, as long as there is a block to give."""
+    """Free blocks until there is memory for the next step."""
     while _blocks and not _is_room():
         _blocks.pop()
 
