@@ -1,6 +1,6 @@
 """Memory of idle notebooks against an ipykernel's, each with numpy and pandas imported; and 300 live notebooks.
 
-A notebook's own memory is what one more adds to the Pss of all processes: keeper, live process and checkpoint. The
+A notebook's own memory is what one more adds to the Pss of all processes: supervisor, live process and checkpoint. The
 ipykernel is weighed after Quire ended, so that neither shares files with the other.
 """
 

@@ -25,7 +25,7 @@ def server_settings() -> dict[str, Any]:
 
 
 def below_the_zygote(data_dir: Path) -> list[int]:
-    """Keepers, and all they keep."""
+    """Supervisors, and all they keep."""
     server = server_of(data_dir)
     (zygote,) = [pid for pid in processes_of(server) if parent(pid) == server]
     return processes_of(zygote)

@@ -1,4 +1,4 @@
-"""The server, the keeper and the kernel are killed at random moments of sessions: no acknowledged cell is lost, the
+"""The server, the supervisor and the kernel are killed at random moments of sessions: no acknowledged cell is lost, the
 namespace is that after an acknowledged run, and missing runs are named."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.support.waiting import DEADLINE, wait_until
 ROUNDS = 4
 SESSIONS = 5  # at once, in each round
 KILLS = 10  # in each session
-VICTIMS = ("server", "keeper", "kernel")
+VICTIMS = ("server", "supervisor", "kernel")
 SETTINGS: dict[str, Any] = {
     "grace": 0.5,
     "preload": "numpy",
@@ -235,7 +235,11 @@ class Session:
     async def kill(self, victim: str, server: int, delay: float) -> None:
         await anyio.sleep(delay)
         while True:
-            found = {"server": lambda: [server], "keeper": lambda: keepers(server), "kernel": lambda: lives(server)}
+            found = {
+                "server": lambda: [server],
+                "supervisor": lambda: supervisors(server),
+                "kernel": lambda: lives(server),
+            }
             for pid in found[victim]():
                 self.disturbed = True
                 with contextlib.suppress(ProcessLookupError):
@@ -461,15 +465,15 @@ def children(pid: int) -> list[int]:
     return [pid for pid in found if alive(pid)]
 
 
-def keepers(server: int) -> list[int]:
-    """The server's child is the zygote, and that has a keeper for each kernel."""
-    return [keeper for zygote in children(server) for keeper in children(zygote)]
+def supervisors(server: int) -> list[int]:
+    """The server's child is the zygote, and that has a supervisor for each kernel."""
+    return [supervisor for zygote in children(server) for supervisor in children(zygote)]
 
 
 def lives(server: int) -> list[int]:
-    """Among a keeper's children, which are its checkpoints too, the live process."""
+    """Among a supervisor's children, which are its checkpoints too, the live process."""
     found = []
-    for pid in (pid for keeper in keepers(server) for pid in children(keeper)):
+    for pid in (pid for supervisor in supervisors(server) for pid in children(supervisor)):
         with contextlib.suppress(OSError):
             if (
                 int(Path(f"/proc/{pid}/oom_score_adj").read_text().split()[0]) == WORKER_OOM_SCORE

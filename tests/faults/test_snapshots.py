@@ -112,17 +112,17 @@ async def durable(book: Book) -> None:
     await until(there, "what the last run left is on disk")
 
 
-async def lose_kernel(book: Book, keeper: int = 0) -> None:
-    """Its keeper is killed when all is on disk: what comes back comes from there."""
-    keeper = keeper or await book.keeper()
+async def lose_kernel(book: Book, supervisor: int = 0) -> None:
+    """Its supervisor is killed when all is on disk: what comes back comes from there."""
+    supervisor = supervisor or await book.supervisor()
     await durable(book)
-    await kill_keeper(book, keeper)
+    await kill_supervisor(book, supervisor)
 
 
-async def kill_keeper(book: Book, keeper: int) -> None:
-    family = processes_of(keeper)
-    os.kill(keeper, signal.SIGKILL)
-    wait_until(lambda: not any(map(alive, [keeper, *family])), "the keeper is gone, with all it kept")
+async def kill_supervisor(book: Book, supervisor: int) -> None:
+    family = processes_of(supervisor)
+    os.kill(supervisor, signal.SIGKILL)
+    wait_until(lambda: not any(map(alive, [supervisor, *family])), "the supervisor is gone, with all it kept")
 
     async def known() -> bool:
         return (await info(book))["kernel"] in ("hibernated", "not started")
@@ -223,8 +223,8 @@ async def test_a_notebook_without_calls_costs_no_kernel_and_no_load(data_dir: Pa
         assert await one.value("x") == "one"
         begun = set(left_over(data_dir)) - set(before)
         assert begun and (await info(two))["kernel"] == "hibernated"
-        keepers = [pid for pid in begun if parent(pid) in before]
-        assert len(keepers) == 1, keepers
+        supervisors = [pid for pid in begun if parent(pid) in before]
+        assert len(supervisors) == 1, supervisors
     assert pack.exists()
 
 
@@ -330,7 +330,7 @@ async def test_what_ran_after_the_last_snapshot_is_named_and_not_there(data_dir:
         assert [cell.get("stale", False) for cell in cells] == [False, True, True, False]
 
 
-async def test_a_keeper_that_is_killed_costs_what_is_not_on_disk(book: Book) -> None:
+async def test_a_supervisor_that_is_killed_costs_what_is_not_on_disk(book: Book) -> None:
     await good(book, EVERYTHING)
     await lose_kernel(book)
     answer = await good(book, SAME)
@@ -516,13 +516,13 @@ def newer(folder: Path, row: dict[str, Any]) -> None:
 async def test_a_broken_snapshot_falls_back_to_the_one_before_it(
     long: Long, book: Book, damage: Callable[[Path, dict[str, Any]], None], word: str
 ) -> None:
-    keeper = await book.keeper()
+    supervisor = await book.supervisor()
     await good(book, "x = ['first']")
     await durable(book)
     await good(book, "import os\nx.append('second')\ny = os.urandom(100_000)")
     await durable(book)
     damage(long.folder, await newest(long.folder, book))
-    await kill_keeper(book, keeper)
+    await kill_supervisor(book, supervisor)
     answer = await good(book, "x, 'y' in globals()")
     assert answer.structured_content["return_value"] == [["first"], False]
     said = notice(answer)
@@ -536,12 +536,12 @@ async def test_a_broken_snapshot_falls_back_to_the_one_before_it(
 
 
 async def test_with_every_pack_gone_the_notebook_goes_on_fresh_and_is_saved_again(long: Long, book: Book) -> None:
-    keeper = await book.keeper()
+    supervisor = await book.supervisor()
     await good(book, "x = 1")
     await durable(book)
     for pack in packs_of(long.folder, await newest(long.folder, book)):
         pack.unlink()
-    await kill_keeper(book, keeper)
+    await kill_supervisor(book, supervisor)
     answer = await good(book, "'x' in globals()")
     assert answer.structured_content["return_value"] is False
     assert "damaged" in notice(answer) and "This is a fresh kernel" in notice(answer), notice(answer)
@@ -592,14 +592,14 @@ def without_the_largest(folder: Path, row: dict[str, Any]) -> None:
 async def test_a_damaged_saved_state_is_said_and_nothing_changes(
     long: Long, book: Book, damage: Callable[[Path, dict[str, Any]], None]
 ) -> None:
-    keeper = await book.keeper()
+    supervisor = await book.supervisor()
     await good(book, "x = 1")
     await durable(book)
     await good(book, "import os\nx, large = 2, os.urandom(100_000)")
     await book.ask("save_state", name="kept")
     row = await newest(long.folder, book)
     await good(book, "x = 3\ndel large")
-    await lose_kernel(book, keeper)  # no live checkpoint of it is left
+    await lose_kernel(book, supervisor)  # no live checkpoint of it is left
     assert await book.value("x") == 3
     await durable(book)
     damage(long.folder, row)
@@ -645,14 +645,14 @@ async def test_full_disk_during_a_snapshot_is_reported_once(small: Book) -> None
         assert notice(await good(small, "x")) == ""  # told once
     refused = await small.ask("save_state", name="named")
     assert refused.is_error and ("full" in text(refused) or "No space" in text(refused)), text(refused)
-    await good(small, "os.remove('fill')\nkeeper = os.getppid()")
+    await good(small, "os.remove('fill')\nsupervisor = os.getppid()")
     await durable(small)
-    await kill_keeper(small, await small.value("keeper"))
+    await kill_supervisor(small, await small.value("supervisor"))
     assert await small.value("x, len(large)") == ["later", 16 << 20]
 
 
 async def test_on_a_full_disk_the_last_snapshot_stands(small: Book) -> None:
-    await good(small, "import os\nx, keeper = 'before', os.getppid()")
+    await good(small, "import os\nx, supervisor = 'before', os.getppid()")
     await durable(small)
     await good(small, "with open('fill', 'wb') as file: file.write(b'f' * (50 << 20))")
     await good(small, "x, large = 'later', os.urandom(16 << 20)")
@@ -661,7 +661,7 @@ async def test_on_a_full_disk_the_last_snapshot_stands(small: Book) -> None:
         return "last snapshot stands" in notice(await small.run("1"))
 
     await until(said, "the failure is told")
-    await kill_keeper(small, await small.value("keeper"))
+    await kill_supervisor(small, await small.value("supervisor"))
     answer = await good(small, "x, 'large' in globals()")
     assert answer.structured_content["return_value"][0] in ("before",), notice(answer)
     assert "not in it: cells " in notice(answer)
@@ -730,11 +730,11 @@ async def test_an_object_that_forks_makes_no_second_writer_and_leaves_no_process
     saved = await book.ask("save_state", name="forked")
     assert not saved.is_error, text(saved)
     assert [each.split()[0] for each in saved.structured_content["not_saved"]] in ([], ["bad"])
-    keeper = await book.keeper()
+    supervisor = await book.supervisor()
     await durable(book)
-    server = parent(parent(keeper))
-    assert len([pid for pid in processes_of(keeper) if pid in processes_of(server)]) < 10
-    await kill_keeper(book, keeper)
+    server = parent(parent(supervisor))
+    assert len([pid for pid in processes_of(supervisor) if pid in processes_of(server)]) < 10
+    await kill_supervisor(book, supervisor)
     answer = await good(book, "x")
     assert answer.structured_content["return_value"] == [1], notice(answer)
 
@@ -778,8 +778,8 @@ async def test_too_many_bad_objects_leave_the_last_snapshot(book: Book) -> None:
 
     await until(said, "it was saved without them, or why not is said")
     assert await book.value("x, type(bad0).__name__") == [1, "Bad"]
-    keeper = await book.keeper()
-    await kill_keeper(book, keeper)
+    supervisor = await book.supervisor()
+    await kill_supervisor(book, supervisor)
     answer = await good(book, "x")
     assert answer.structured_content["return_value"] in (0, 1), notice(answer)
     assert "Restored from disk" in notice(answer)
@@ -1174,13 +1174,13 @@ async def test_replay_is_an_argument_of_restore_state_too(book: Book) -> None:
 
 async def test_a_writer_that_is_killed_costs_nothing(long: Long, book: Book) -> None:
     await good(book, BAD.format(code=indented(indented("import time\ntime.sleep(2)\nreturn int, (7,)"))) + "x = 1")
-    keeper = await book.keeper()
+    supervisor = await book.supervisor()
     seen: set[int] = set()
     live = int(await book.value("__import__('os').getpid()"))
     await good(book, "y = 2")
 
     async def killed() -> bool:
-        for pid in processes_of(keeper):
+        for pid in processes_of(supervisor):
             with contextlib.suppress(OSError):
                 if pid != live and os.getpriority(os.PRIO_PROCESS, pid) > 0:
                     os.kill(pid, signal.SIGKILL)

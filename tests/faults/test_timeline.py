@@ -109,15 +109,15 @@ async def test_a_cell_that_never_ran_has_no_state(book: Book) -> None:
 
 
 async def test_where_it_stands_already_nothing_is_changed_and_that_is_said(book: Book) -> None:
-    keeper = await book.keeper()
+    supervisor = await book.supervisor()
     await counted(book, 3, first=1)
     await book.ask("rollback", to=2)
     await book.protected()
-    family = processes_of(keeper)
+    family = processes_of(supervisor)
     again = await book.ask("rollback", to=2)
     assert not again.is_error
     assert text(again) == "The namespace is as after cell 2 already; nothing was changed."
-    assert processes_of(keeper) == family
+    assert processes_of(supervisor) == family
     assert await stale(book) == [3]
     assert await book.value("numbers") == [1, 2]
     for expected in (False, True):
@@ -251,13 +251,13 @@ async def test_what_a_state_does_not_have_is_named_and_files_stay(book: Book) ->
 
 
 async def test_a_checkpoint_that_does_not_wake_fails_the_rollback_and_nothing_else(book: Book) -> None:
-    keeper = await book.keeper()
+    supervisor = await book.supervisor()
     await book.run("numbers = [0]\ngenerator = (n for n in range(10))\nnext(generator)")
     await book.protected()
-    before = set(processes_of(keeper))
+    before = set(processes_of(supervisor))
     await book.run("numbers.append(1)\nnext(generator)")
     await book.protected()
-    (asleep,) = set(processes_of(keeper)) - before
+    (asleep,) = set(processes_of(supervisor)) - before
     await book.run("numbers.append(2)\nnext(generator)")
     await book.protected()
     os.kill(asleep, signal.SIGSTOP)
@@ -289,7 +289,7 @@ async def test_a_branch_begins_where_the_original_stands_and_both_go_on(book: Bo
     assert await branch.value(look) == [[0, "branch"], False, [1, 2], 3]
     assert await book.value(look) == [[0, "original"], True, [1], 2]
     pids = [await each.value("os.getpid()") for each in (book, branch)]
-    assert pids[0] != pids[1] and await book.keeper() != await branch.keeper()
+    assert pids[0] != pids[1] and await book.supervisor() != await branch.supervisor()
     await branch.ask("reset")
 
 
@@ -369,7 +369,7 @@ async def test_a_branch_goes_back_to_where_it_branched_off_and_no_further(book: 
 
 async def test_a_branch_outlives_its_original(book: Book) -> None:
     await counted(book, 2)
-    keeper, live = await book.keeper(), await book.process("os.getpid()")
+    supervisor, live = await book.supervisor(), await book.process("os.getpid()")
     branch = await branched(book, "left alone")
     await branch.run("numbers.append('branch')")
     await branch.protected()
@@ -381,7 +381,7 @@ async def test_a_branch_outlives_its_original(book: Book) -> None:
     assert await branch.value("numbers") == [0, 1, "branch"]
     assert await book.value("'numbers' in globals()") is False
     await branch.ask("reset")
-    wait_until(lambda: not alive(keeper), "the first process of their namespace is gone, with the last of them")
+    wait_until(lambda: not alive(supervisor), "the first process of their namespace is gone, with the last of them")
 
 
 @pytest.mark.parametrize("ran", [True, False], ids=["after a run", "before any run"])
@@ -421,15 +421,15 @@ async def test_a_crash_and_a_rollback_of_the_original_leave_its_branches_alone(b
 
 async def test_a_name_that_is_taken_is_refused_and_nothing_is_made(server: Client[Any], book: Book) -> None:
     await counted(book, 1)
-    keeper = await book.keeper()
+    supervisor = await book.supervisor()
     await book.protected()
-    there, family = await names(server), processes_of(keeper)
+    there, family = await names(server), processes_of(supervisor)
     for name in (book.name, "", "a/b", "current"):
         refused = await book.ask("branch_notebook", name=name, use=False)
         assert refused.is_error, name
     assert "already" in text(await book.ask("branch_notebook", name=book.name, use=False))
     assert await names(server) == there
-    assert processes_of(keeper) == family
+    assert processes_of(supervisor) == family
     assert await book.value("numbers") == [0]
 
 
@@ -450,16 +450,16 @@ async def test_a_branch_becomes_current_where_asked(data_dir: Path) -> None:
 
 async def test_a_branch_whose_kernel_ended_before_its_first_run_says_so(book: Book) -> None:
     await counted(book, 1)
-    keeper = await book.keeper()
-    before = set(processes_of(keeper))
+    supervisor = await book.supervisor()
+    before = set(processes_of(supervisor))
     branch = await branched(book, "soon gone")
     new: list[int] = []
 
     def there() -> bool:
-        new[:] = [pid for pid in set(processes_of(keeper)) - before if is_branch(pid, keeper)]
+        new[:] = [pid for pid in set(processes_of(supervisor)) - before if is_branch(pid, supervisor)]
         return bool(new)
 
-    wait_until(there, "the branch has a keeper")
+    wait_until(there, "the branch has a supervisor")
     for pid in new:
         os.kill(pid, signal.SIGKILL)
 
@@ -675,6 +675,6 @@ async def runs(book: Book, number: int) -> bool:
     return number < len(there) and there[number]["state"] == "RUNNING"
 
 
-def is_branch(pid: int, keeper: int) -> bool:
-    """A branch's keeper is a child of the original's and has a child of its own."""
-    return parent(pid) == keeper and bool(processes_of(pid))
+def is_branch(pid: int, supervisor: int) -> bool:
+    """A branch's supervisor is a child of the original's and has a child of its own."""
+    return parent(pid) == supervisor and bool(processes_of(pid))

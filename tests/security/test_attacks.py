@@ -180,7 +180,7 @@ sorted(set().union(*map(mounted, glob.glob("/proc/[0-9]*/mountinfo"))) - own)
 
 
 async def test_no_process_that_a_cell_sees_has_mounts_of_the_machine(client: Client[Any]) -> None:
-    """Nor in a branch, and in one of the state that the kernel began with, whose keepers are not process 1."""
+    """Nor in a branch, and in one of the state that the kernel began with, whose supervisors are not process 1."""
     trunk = await named(client, "trunk")
     await trunk.run("x = 1")
     await trunk.protected()
@@ -206,7 +206,7 @@ if pid == 0:
 
 
 async def test_what_a_hidden_process_starts_ends_with_the_state_of_a_branch(client: Client[Any]) -> None:
-    """A branch's keeper sees of /proc what a cell sees."""
+    """A branch's supervisor sees of /proc what a cell sees."""
     seconds = str(secrets.randbelow(10**6) + 10**6)
 
     def left() -> list[int]:
@@ -239,7 +239,7 @@ async def test_kill_all_kills_only_the_cell_itself(book: Book, outside: Outside)
     assert await book.value("40 + 2") == 42
 
 
-async def test_the_keeper_cannot_be_killed_or_stopped(book: Book) -> None:
+async def test_the_supervisor_cannot_be_killed_or_stopped(book: Book) -> None:
     kill = "x = 41\n[tried(lambda: os.kill(1, each)) for each in (9, 19, 15, 11)]"
     assert set(await book.value(f"{TRY}\n{kill}")) <= {"EPERM", "done"}  # Landlock says so, or nothing happens
     await book.protected()

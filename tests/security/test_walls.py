@@ -106,8 +106,8 @@ async def test_a_branch_lives_on_after_its_origin_s_kernel_ends(client: Client[A
     await bough.protected()
     await bough.ask("branch_notebook", name="twig", use=False)
     twig = Book(client=client, name="twig")
-    first = await book.keeper()
-    await book.ask("reset")  # its keeper is the first process of their namespace
+    first = await book.supervisor()
+    await book.ask("reset")  # its supervisor is the first process of their namespace
     assert await bough.value("x") == [1, 2] and await twig.value("x") == [1, 2]
     assert alive(first)
     assert (await bough.run("os.abort()")).structured_content["state"] == "CRASHED"
@@ -168,13 +168,13 @@ async def test_a_server_that_was_killed_leaves_no_process_and_no_control_group(u
     async with walled(user, data) as client:
         book = await named(client, "main")
         daemon = await book.process("__import__('subprocess').Popen(['sleep', '1000'], start_new_session=True).pid")
-        keeper = await book.keeper()
-        zygote = parent(keeper)
+        supervisor = await book.supervisor()
+        zygote = parent(supervisor)
         server = parent(zygote)
         mine = groups(server)
         assert (user == "root") is bool(mine)
         os.kill(server, signal.SIGKILL)
-        for pid in (daemon, keeper, zygote, server):
+        for pid in (daemon, supervisor, zygote, server):
             wait_until(lambda pid=pid: not alive(pid), "what the server started is gone")
     async with walled(user, data) as client:
         assert await (await named(client, "main")).value("1") == 1

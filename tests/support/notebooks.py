@@ -51,13 +51,13 @@ class Book:
         return await self.client.read_resource(f"notebook://{place}/{number}/output/{index}")
 
     async def server(self) -> int:
-        """The server's process: the live process is its keeper's child, that the zygote's, that the server's."""
+        """The server's process: the live process is its supervisor's child, that the zygote's, that the server's."""
         return parent(await self.zygote())
 
     async def zygote(self) -> int:
-        return parent(await self.keeper())
+        return parent(await self.supervisor())
 
-    async def keeper(self) -> int:
+    async def supervisor(self) -> int:
         return await self.process("os.getppid()")
 
     async def process(self, number: str) -> int:

@@ -108,8 +108,8 @@ QUICK: dict[str, Any] = {"grace": 0.5, "preload": ""}
 
 NO_SANDBOX: dict[str, Any] = {"sandbox": "off"}
 """Settings of a server without a sandbox, for tests that look at the machine's processes by the pids that cells report,
-or that do to a keeper what a cell in a pid namespace of its own cannot. tests/security tries the nearest attacks with
-the sandbox on."""
+or that do to a supervisor what a cell in a pid namespace of its own cannot. tests/security tries the nearest attacks
+with the sandbox on."""
 
 IN_MEMORY: dict[str, Any] = {"snapshot_interval": 0, "auto_save": 0, "auto_restore": False}
 """Settings of a server whose namespaces are in its processes only: the disk does not hide what a crash costs."""

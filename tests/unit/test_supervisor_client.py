@@ -1,4 +1,4 @@
-"""The server's side of a keeper: what it makes of answers."""
+"""The server's side of a supervisor: what it makes of answers."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ pytestmark = pytest.mark.anyio
 
 
 class Said:
-    """A keeper's process in name only: the test says what it says."""
+    """A supervisor's process in name only: the test says what it says."""
 
     def __init__(self) -> None:
         ours, self._theirs = packets.pair()
         ours.setblocking(False)
         self._stands_for = subprocess.Popen(["sleep", "1000"])
-        self.keeper = SupervisorClient(ours, os.pidfd_open(self._stands_for.pid))
+        self.supervisor = SupervisorClient(ours, os.pidfd_open(self._stands_for.pid))
 
     async def launch(self, do: str, answer: str) -> int:
         """Give that order; it is answered with a process that is gone and buried by then."""
@@ -33,14 +33,14 @@ class Said:
         process.wait()
         packets.send(self._theirs, {answer: process.pid}, [pidfd])
         os.close(pidfd)
-        pid, handed = await self.keeper.launch({"do": do}, [])
+        pid, handed = await self.supervisor.launch({"do": do}, [])
         os.close(handed)
         return pid
 
     async def close(self) -> None:
         self._stands_for.kill()
         self._stands_for.wait()
-        await self.keeper.close()
+        await self.supervisor.close()
         self._theirs.close()
 
 
@@ -54,10 +54,10 @@ async def said() -> AsyncIterator[Said]:
 async def test_who_is_cancelled_as_the_answer_comes_is_cancelled_and_no_descriptor_is_left(said: Said) -> None:
     """Else the server's end waits for ever for whoever makes spare kernels."""
     handed, ours = os.pipe()
-    launching = asyncio.ensure_future(said.keeper.launch({"do": "start"}, []))
+    launching = asyncio.ensure_future(said.supervisor.launch({"do": "start"}, []))
     await asyncio.sleep(0)
-    assert said.keeper._answer is not None
-    said.keeper._answer.set_result((0, handed))
+    assert said.supervisor._answer is not None
+    said.supervisor._answer.set_result((0, handed))
     launching.cancel()
     with pytest.raises(asyncio.CancelledError):
         await launching

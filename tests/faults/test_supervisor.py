@@ -1,4 +1,4 @@
-"""Hostile cells against what keeps a kernel: its keeper, its checkpoints, its limits, the process it came from."""
+"""Hostile cells against what keeps a kernel: its supervisor, its checkpoints, its limits, the process it came from."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ async def test_a_fork_bomb_is_ended_and_variables_are_as_before_it(server: Clien
             book,
             "for _ in range(40):\n    if os.fork() == 0:\n        time.sleep(1000)\n        os._exit(0)\n" + ENDLESS,
         )
-        below = processes_of(await book.keeper())
+        below = processes_of(await book.supervisor())
         await is_undone(book, result, "CRASHED", "more processes than it may", "`processes`")
         assert len(below) < 20
 
@@ -245,7 +245,7 @@ async def test_a_fork_bomb_of_orphans_is_ended_and_variables_are_as_before_it(se
     async with new_book(server, limits={"processes": 20}) as book:
         await have_state(book)
         result = await attack(book, f"{DAEMON}\nfor _ in range(40): daemon()\n{ENDLESS}")
-        assert len(processes_of(await book.keeper())) < 20
+        assert len(processes_of(await book.supervisor())) < 20
         await is_undone(book, result, "CRASHED", "more processes than it may")
 
 
@@ -258,7 +258,7 @@ async def test_a_fork_bomb_that_says_it_is_a_branch_is_ended(server: Client[Any]
             "    if os.fork() == 0:\n        there.send(b'{\"branched\": 1}')\n        time.sleep(1000)\n"
             f"        os._exit(0)\n{ENDLESS}",
         )
-        below = processes_of(await book.keeper())
+        below = processes_of(await book.supervisor())
         await is_undone(book, result, "CRASHED", "more processes than it may")
         assert len(below) < 20
 
@@ -266,14 +266,14 @@ async def test_a_fork_bomb_that_says_it_is_a_branch_is_ended(server: Client[Any]
 async def test_a_fork_bomb_that_a_cell_leaves_behind_is_ended_though_nothing_runs(server: Client[Any]) -> None:
     async with new_book(server, limits={"processes": 20}) as book:
         await have_state(book)
-        keeper = await book.keeper()
+        supervisor = await book.supervisor()
         late = (
             "import os, time\nif os.fork() == 0:\n    for _ in range(40):\n"
             "        if os.fork() == 0: time.sleep(1000)\n    time.sleep(1000)"
         )
         assert not (await book.run(late)).is_error
-        wait_until(lambda: len(processes_of(keeper)) > 30, "the bomb has grown")
-        wait_until(lambda: len(processes_of(keeper)) < 20, "it is gone")
+        wait_until(lambda: len(processes_of(supervisor)) > 30, "the bomb has grown")
+        wait_until(lambda: len(processes_of(supervisor)) < 20, "it is gone")
         said = text(await book.run("1"))  # which may have begun before the server heard of it
         assert "died between two runs and was restored" in said or "more processes than it may" in said
         await state_is_as_before(book)
@@ -380,38 +380,38 @@ async def test_a_daemon_lives_over_cells_and_ends_with_the_state_it_belongs_to(b
 
 async def test_a_daemon_of_the_crashed_cell_ends_with_it(book: Book) -> None:
     await have_state(book)
-    keeper, live = await book.keeper(), await book.value("import os\nos.getpid()")
+    supervisor, live = await book.supervisor(), await book.value("import os\nos.getpid()")
     await is_undone(book, await attack(book, f"{DAEMON}\ndaemon()\nos.abort()"), "CRASHED", "SIGABRT")
     assert not alive(live)
     live = await book.value("os.getpid()")
     await book.protected()
     kept = len(await book.checkpoints())
-    assert len([pid for pid in processes_of(keeper) if pid != live]) == kept
+    assert len([pid for pid in processes_of(supervisor) if pid != live]) == kept
 
 
 async def test_whatever_happened_a_closed_notebook_has_no_process(server: Client[Any]) -> None:
     async with new_book(server) as book:
-        keeper = await book.keeper()
+        supervisor = await book.supervisor()
         await book.run(f"{DAEMON}\ndaemon()\nimport subprocess\nsubprocess.Popen(['sleep', '1000'])")
         await book.protected()
         await book.run("import os\nos.abort()")
         await book.run("y = 1")
         await call(server, "branch_notebook", name=f"{book.name} branch", notebook=book.name, use=False)
-        below = [pid for pid in processes_of(keeper) if "sleep" not in command(pid)]
+        below = [pid for pid in processes_of(supervisor) if "sleep" not in command(pid)]
         branch = Book(client=server, name=f"{book.name} branch")
-        branched = processes_of(await branch.keeper())
+        branched = processes_of(await branch.supervisor())
         await book.ask("reset")
-        gone = set(below) - {await branch.keeper(), *branched}
-        wait_until(lambda: not any(map(alive, [keeper, *gone])), "all processes of the notebook are gone")
+        gone = set(below) - {await branch.supervisor(), *branched}
+        wait_until(lambda: not any(map(alive, [supervisor, *gone])), "all processes of the notebook are gone")
         assert await branch.value("y") == 1
         await branch.ask("reset")
         wait_until(lambda: not any(map(alive, branched)), "all processes of the branch are gone")
 
 
-# The keeper, the zygote and the checkpoints themselves
+# The supervisor, the zygote and the checkpoints themselves
 
 
-async def test_a_killed_keeper_costs_the_variables_and_that_is_said(book: Book) -> None:
+async def test_a_killed_supervisor_costs_the_variables_and_that_is_said(book: Book) -> None:
     await have_state(book)
     result = await attack(book, f"os.kill(os.getppid(), 9)\n{ENDLESS}")
     found = result.structured_content
@@ -421,13 +421,13 @@ async def test_a_killed_keeper_costs_the_variables_and_that_is_said(book: Book) 
     await is_fresh(book)
 
 
-async def test_a_keeper_killed_between_cells_costs_variables_and_is_said(book: Book) -> None:
+async def test_a_supervisor_killed_between_cells_costs_variables_and_is_said(book: Book) -> None:
     await have_state(book)
-    keeper = await book.keeper()
+    supervisor = await book.supervisor()
     await book.protected()
-    family = processes_of(keeper)
-    os.kill(keeper, signal.SIGKILL)
-    wait_until(lambda: not any(map(alive, family)), "live process and checkpoints are gone with their keeper")
+    family = processes_of(supervisor)
+    os.kill(supervisor, signal.SIGKILL)
+    wait_until(lambda: not any(map(alive, family)), "live process and checkpoints are gone with their supervisor")
     await sees_no_kernel(book)
     await is_fresh(book)
 
@@ -479,9 +479,9 @@ async def test_checkpoints_killed_while_nothing_runs_are_listed_no_more(book: Bo
     await have_state(book)
     await book.run("later = 1")
     await book.protected()
-    keeper, live = await book.keeper(), await book.value("import os\nos.getpid()")
+    supervisor, live = await book.supervisor(), await book.value("import os\nos.getpid()")
     await book.protected()
-    for pid in processes_of(keeper):
+    for pid in processes_of(supervisor):
         if pid != live:
             os.kill(pid, signal.SIGKILL)
 
@@ -495,14 +495,14 @@ async def test_checkpoints_killed_while_nothing_runs_are_listed_no_more(book: Bo
     await is_undone(book, await attack(book, "os.abort()"), "CRASHED", "SIGABRT")
 
 
-async def test_a_stopped_keeper_does_not_stop_the_notebook_for_ever(book: Book) -> None:
+async def test_a_stopped_supervisor_does_not_stop_the_notebook_for_ever(book: Book) -> None:
     await have_state(book)
-    keeper = await book.keeper()
+    supervisor = await book.supervisor()
     await book.protected()
     found = (await book.run("import os, signal\nos.kill(os.getppid(), signal.SIGSTOP)\nprint(x)")).structured_content
     assert (found["state"], found["stdout"]) == ("SUCCESS", "41\n")
     await book.ask("reset")
-    wait_until(lambda: not alive(keeper), "the stopped keeper is gone")
+    wait_until(lambda: not alive(supervisor), "the stopped supervisor is gone")
     assert await book.value("'x' in globals()") is False
 
 
@@ -532,7 +532,7 @@ async def test_nothing_of_a_killed_server_is_left(data_dir: Path) -> None:
     wait_until(lambda: not any(map(alive, family)), "every process of the server is gone")
 
 
-async def test_nothing_of_a_killed_server_is_left_although_a_keeper_stands_still(data_dir: Path) -> None:
+async def test_nothing_of_a_killed_server_is_left_although_a_supervisor_stands_still(data_dir: Path) -> None:
     async with cut_off(roomy_client(data_dir, **SETTINGS)) as client:
         book = Book(client=client)
         server = await book.server()
@@ -564,14 +564,14 @@ async def test_garbage_on_every_socket_costs_the_cell_only(book: Book) -> None:
         pytest.param("b'\\xff' * 100", id="no text"),
         pytest.param("b'{}'", id="nothing"),
         pytest.param('b\'{"do": "drop", "names": [""]}\'', id="an order"),
-        pytest.param('b\'{"kept": 7, "census": []}\'', id="wrong types"),
-        pytest.param('b\'{"kept": "a", "census": {}}\'', id="a checkpoint without its socket"),
+        pytest.param("b'{\"checkpoint\": 7}'", id="wrong types"),
+        pytest.param('b\'{"checkpoint": "a"}\'', id="a checkpoint without its socket"),
         pytest.param("b'{\"woken\": 1}'", id="woken"),
         pytest.param("b'{\"branched\": 1}'", id="branched"),
         pytest.param("b'[' * 60_000", id="deep JSON"),
     ],
 )
-async def test_words_to_the_keeper_that_are_not_a_cells_to_say_change_nothing(book: Book, packet: str) -> None:
+async def test_words_to_the_supervisor_that_are_not_a_cells_to_say_change_nothing(book: Book, packet: str) -> None:
     await have_state(book)
     said = await book.run(f"{NURSERY}\nnursery().send({packet})\nprint('said')")
     assert said.structured_content["stdout"] == "said\n"
@@ -594,15 +594,15 @@ async def test_words_to_the_keeper_that_are_not_a_cells_to_say_change_nothing(bo
         pytest.param("there.send(b'{\"branched\": 1}')", id="branched"),
     ],
 )
-async def test_words_of_a_process_that_is_the_keepers_child_change_nothing(book: Book, say: str) -> None:
+async def test_words_of_a_process_that_is_the_supervisors_child_change_nothing(book: Book, say: str) -> None:
     await have_state(book)
-    keeper = await book.keeper()
+    supervisor = await book.supervisor()
     said = await book.run(
         f"{NURSERY}\nimport time\nthere = nursery()\n"
-        "words = json.dumps({'kept': 'forged', 'census': {}}).encode()\n"
+        "words = json.dumps({'checkpoint': 'forged'}).encode()\n"
         "told, tell = os.pipe()\nif os.fork() == 0:\n    if os.fork() == 0:\n"
         "        while os.getppid() != %d: time.sleep(0.001)\n"
-        % keeper
+        % supervisor
         + f"        {say}\n        os.write(tell, str(os.getpid()).encode())\n        time.sleep(1000)\n"
         "    os._exit(0)\nos.wait()\nprint(os.read(told, 20).decode())"
     )
@@ -613,14 +613,14 @@ async def test_words_of_a_process_that_is_the_keepers_child_change_nothing(book:
     assert (await book.ask("rollback", to="forged")).is_error
     await is_undone(book, await attack(book, "os.abort()"), "CRASHED", "SIGABRT")
     wait_until(lambda: not alive(forger), "it ended with what the cells started")
-    assert [await book.value("later"), await book.keeper()] == [1, keeper]
+    assert [await book.value("later"), await book.supervisor()] == [1, supervisor]
 
 
 async def test_a_forged_checkpoint_is_not_kept(book: Book) -> None:
     await have_state(book)
     await book.run(
         f"{NURSERY}\nmine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
-        "words = json.dumps({'kept': 'forged', 'census': {}}).encode()\n"
+        "words = json.dumps({'checkpoint': 'forged'}).encode()\n"
         "socket.send_fds(nursery(), [words], [theirs.fileno()])"
     )
     await book.protected()
@@ -701,10 +701,10 @@ async def test_a_process_that_dies_any_moment_after_its_cell_loses_nothing_unsai
         expected = found
 
 
-async def test_a_keeper_killed_in_a_checkpoint_costs_variables_and_is_said(book: Book) -> None:
+async def test_a_supervisor_killed_in_a_checkpoint_costs_variables_and_is_said(book: Book) -> None:
     await have_state(book)
     await book.protected()
-    code = "import os, random\nkeeper = os.getppid()\nrandom.getstate = lambda: os.kill(keeper, 9)\nkeeper"
+    code = "import os, random\nsupervisor = os.getppid()\nrandom.getstate = lambda: os.kill(supervisor, 9)\nsupervisor"
     done = await book.run(code)
     assert done.structured_content["state"] == "SUCCESS"
     wait_until(lambda: not alive(done.structured_content["return_value"]), "the checkpoint is begun: it may wait")
@@ -786,45 +786,45 @@ async def cut_off(client: Client[Any]) -> AsyncIterator[Client[Any]]:
             await client.__aexit__(None, None, None)
 
 
-KEEPER = """
+SUPERVISOR = """
 from quire.wire import packets
-from quire.worker.processes.supervisor import Keeper
+from quire.worker.processes.supervisor import Supervisor
 
 server, control = packets.pair()
-keeper = Keeper(control)
+supervisor = Supervisor(control)
 packets.send(server, {"do": "wake", "name": "none"})
-packets.send(keeper._theirs, {"kept": "by nobody"})
+packets.send(supervisor._announce_socket, {"checkpoint": "by nobody"})
 server.close()
-keeper.serve()
+supervisor.serve()
 """
 
 
-def test_an_order_and_news_that_are_ready_together_do_not_stop_the_keeper() -> None:
+def test_an_order_and_news_that_are_ready_together_do_not_stop_the_supervisor() -> None:
     """Carrying out the order it hears the news; then there is nothing to wait for."""
-    assert subprocess.run([sys.executable, "-c", KEEPER], timeout=30).returncode == 0
+    assert subprocess.run([sys.executable, "-c", SUPERVISOR], timeout=30).returncode == 0
 
 
 WAKING = """
 import os, select, signal
 from quire.wire import packets
-from quire.worker.processes import supervisor as keepers
+from quire.worker.processes import supervisor as supervisors
 
 server, control = packets.pair()
-keeper = keepers.Keeper(control)
+supervisor = supervisors.Supervisor(control)
 pid = os.fork()
 if not pid:
     signal.pause()
 orders, mine = packets.pair()
-keeper._keep("a", pid, mine.detach())
+supervisor._add_checkpoint("a", pid, mine.detach())
 
 told = []
 def descendants(root, spare):
     told.append(bool(select.select([server], [], [], 0)[0]))
     return []
 
-keepers.process_tree.descendants = descendants
+supervisors.process_tree.descendants = descendants
 packets.send(server, {"do": "wake", "name": "a"})
-keeper._on_order()
+supervisor._on_order()
 os.kill(pid, signal.SIGKILL)
 assert told == [False], told
 assert packets.receive(server)[0] == {"live": pid}
