@@ -1,4 +1,4 @@
-"""What wire, worker and core may import, all else refused; import-linter can only list what is forbidden."""
+"""What the packages without dependencies, worker and core may import; import-linter can only list what is forbidden."""
 
 import ast
 import subprocess
@@ -27,10 +27,15 @@ JUPYTER = frozenset(
 
 FOLDERS = {
     "clients": Allowed(ours=("quire.clients",), libraries=JUPYTER),
-    "wire": Allowed(ours=("quire.systems", "quire.wire")),
+    "snapshot_format": Allowed(ours=("quire.snapshot_format", "quire.systems")),
+    "tool_descriptions": Allowed(ours=("quire.tool_descriptions",)),
+    "wire": Allowed(ours=("quire.wire",)),
     "safe_open": Allowed(ours=("quire.safe_open", "quire.systems")),
     "os_sandbox": Allowed(ours=("quire.os_sandbox",)),
-    "worker": Allowed(ours=("quire.os_sandbox", "quire.wire", "quire.worker"), inside_functions=LATE),
+    "worker": Allowed(
+        ours=("quire.os_sandbox", "quire.snapshot_format", "quire.tool_descriptions", "quire.wire", "quire.worker"),
+        inside_functions=LATE,
+    ),
     "worker/ipython": Allowed(
         ours=("quire.wire", "quire.worker"), libraries=frozenset({"IPython", "traitlets"}), inside_functions=LATE
     ),
@@ -39,9 +44,9 @@ FOLDERS = {
             "quire.core",
             "quire.safe_open",
             "quire.systems",
+            "quire.tool_descriptions.tools",
             "quire.wire.messages",
             "quire.wire.relay",
-            "quire.wire.tools",
         ),
         libraries=frozenset({"anyio"}),
     ),

@@ -12,8 +12,8 @@ import pytest
 from quire.core.errors import OperationFailed
 from quire.core.model import Loss, NotebookId, RunId
 from quire.core.ports.snapshots import Snapshots
+from quire.snapshot_format import chunks
 from quire.stores.snapshots.store import FileSnapshots
-from quire.wire import chunks
 from tests.support import snapshot_drafts
 from tests.support.snapshot_drafts import BOOK, keep, load, noise
 

@@ -21,11 +21,11 @@ import pytest
 from quire.core.errors import OperationFailed
 from quire.core.model import Snapshot
 from quire.core.ports.snapshots import Snapshots, Written
+from quire.snapshot_format import chunks
+from quire.snapshot_format.chunks import BadSnapshot, Whole
 from quire.stores.snapshots.packs import unpacked
 from quire.stores.snapshots.seal import signature
 from quire.stores.snapshots.store import FileSnapshots
-from quire.wire import chunks
-from quire.wire.chunks import BadSnapshot, Whole
 from tests.support import snapshot_drafts
 from tests.support.disks import with_mount
 from tests.support.snapshot_drafts import BOOK, Writing, keep, load, noise, offer

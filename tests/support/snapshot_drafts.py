@@ -11,8 +11,8 @@ from typing import Any
 
 from quire.core.model import NotebookId, RunId, Snapshot
 from quire.core.ports.snapshots import Recipe, Snapshots, Written
-from quire.wire import chunks
-from quire.wire.chunks import Entry, Manifest, Whole
+from quire.snapshot_format import chunks
+from quire.snapshot_format.chunks import Entry, Manifest, Whole
 
 BOOK = NotebookId("book")
 ABOUT: dict[str, Any] = {"variables": {"x": "int"}, "functions": [], "lost": [], "seconds": 0.5}

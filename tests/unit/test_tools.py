@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from quire.capabilities.arguments import ArgumentChecks
 from quire.core.capabilities.model import Offered, Tool
 from quire.core.errors import WrongArguments
-from quire.wire import schemas, tools
+from quire.tool_descriptions import schemas, tools
 from quire.worker.capabilities import typed
 from quire.worker.capabilities.plain_values import NotJson, plain
 

@@ -19,7 +19,7 @@ from jsonschema.validators import Draft202012Validator, create
 
 from quire.core.capabilities.model import Offered
 from quire.core.errors import WrongArguments
-from quire.wire import schemas
+from quire.tool_descriptions import schemas
 
 _MAX_SCHEMA_SIZE = 20_000  # values of a schema, each 100 characters of text counted as another
 _MAX_SCHEMA_DEPTH = 100

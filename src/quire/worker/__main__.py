@@ -1,7 +1,8 @@
 """Entry point of the worker program. It is started by path with any Python 3.11+.
 
-Only `quire.wire`, `quire.worker` and `quire.os_sandbox` can be imported, through a stand-in package that is removed
-before user code runs. So `import quire` in a cell finds what the kernel's own environment has.
+The worker and the leaf packages that it shares with the server can be imported while they load, through a stand-in
+package that points at their folder. It is removed before user code runs. So `import quire` in a cell finds what the
+kernel's own environment has.
 """
 
 import pathlib

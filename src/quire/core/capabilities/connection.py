@@ -10,7 +10,7 @@ import anyio
 from quire.core.capabilities.model import Capability, Offered
 from quire.core.errors import ConnectionLost, InvalidRequest, OperationFailed
 from quire.core.ports.capabilities import Connection
-from quire.wire import tools
+from quire.tool_descriptions import tools
 
 _STEADY = 10.0  # seconds after which a connection that is lost was a good one
 _FIRST = 0.25  # seconds until the second try; each pause is twice the one before

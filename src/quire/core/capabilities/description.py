@@ -6,7 +6,7 @@ import difflib
 from typing import Any
 
 from quire.core.errors import NotFound
-from quire.wire import tools
+from quire.tool_descriptions import tools
 
 _WHOLE = 12_000  # characters of all methods in full that one answer may have
 _RULE = "\n\n---\n"

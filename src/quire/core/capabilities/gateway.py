@@ -35,7 +35,8 @@ from quire.core.notebooks.access import Caller
 from quire.core.ops.audit import Calls, Record, digest, one_word, size
 from quire.core.ports.capabilities import Backends, Connection
 from quire.core.runs.active_run import ActiveRun, ActiveRuns
-from quire.wire import messages, relay, tools
+from quire.tool_descriptions import tools
+from quire.wire import messages, relay
 from quire.wire.relay import Called, Refused, Returned
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from quire.core.model import (
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """A snapshot being written: files for the kernel to read and write, as descriptors. See wire/chunks.py."""
+    """A snapshot being written: files for the kernel to read and write, as descriptors. See `quire.snapshot_format`."""
 
     notebook: NotebookId
     file: int  # to be written

@@ -6,6 +6,7 @@ import ast
 import asyncio
 import json
 import logging
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -111,4 +112,4 @@ def _imported(source: str) -> Iterator[str]:
 
 
 def _renamed(text: str) -> str:
-    return text.replace("quire.wire", "_quire_inside.wire").replace("quire.worker", "_quire_inside.worker")
+    return re.sub(r"\bquire\.(tool_descriptions|wire|worker)", r"_quire_inside.\1", text)

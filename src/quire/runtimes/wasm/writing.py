@@ -9,9 +9,9 @@ from typing import Any
 from quire.core.errors import OperationFailed
 from quire.core.ports.snapshots import Draft, Recipe, Written
 from quire.runtimes.wasm.host import images
-from quire.wire import chunks
-from quire.wire.cutting import Cutter, read_whole
-from quire.wire.gathering import gather, segments_of
+from quire.snapshot_format import chunks
+from quire.snapshot_format.chunk_reader import gather, segments_of
+from quire.snapshot_format.chunk_writer import Cutter, read_whole
 
 
 def write(file: Path, draft: Draft, *, version: str, limit: int, about: dict[str, Any]) -> Written:

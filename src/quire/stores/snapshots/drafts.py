@@ -9,9 +9,9 @@ from typing import Any
 
 from quire.core.model import Loss, RunId
 from quire.core.ports.snapshots import Written
+from quire.snapshot_format import chunks
+from quire.snapshot_format.chunks import BadSnapshot, Entry, Manifest
 from quire.stores.snapshots.packs import Row, Tail, read_exactly, unpacked
-from quire.wire import chunks
-from quire.wire.chunks import BadSnapshot, Entry, Manifest
 
 MANIFEST = 16 << 20  # bytes of a manifest at the most: reading one keeps everything else waiting
 ENTRIES = 1 << 20  # chunks in a draft at the most

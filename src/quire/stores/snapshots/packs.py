@@ -21,7 +21,7 @@ import anyio
 
 from quire import systems
 from quire.core.errors import OperationFailed
-from quire.wire.chunks import BadSnapshot, digest
+from quire.snapshot_format.chunks import BadSnapshot, digest
 
 _PAUSE = 0.01  # seconds between two looks whether it is our turn
 _PATIENCE = 60.0  # seconds to wait for it

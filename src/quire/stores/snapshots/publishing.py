@@ -18,14 +18,14 @@ import anyio.to_thread
 
 from quire.core.model import NotebookId, RunId, Snapshot, SnapshotId
 from quire.core.ports.snapshots import Draft, Written
+from quire.snapshot_format import chunks
+from quire.snapshot_format.chunks import BadSnapshot, Whole
 from quire.stores.snapshots import drafts, recipes
 from quire.stores.snapshots.drafts import Drafted, Piece
 from quire.stores.snapshots.index import Sealed
 from quire.stores.snapshots.packs import Row, Tail
 from quire.stores.snapshots.seal import signature
 from quire.stores.snapshots.shelf import Shelf
-from quire.wire import chunks
-from quire.wire.chunks import BadSnapshot, Whole
 
 _TURN = 16 << 20  # bytes copied before a cancelled caller is heard
 

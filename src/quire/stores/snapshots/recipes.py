@@ -16,13 +16,13 @@ import anyio.to_thread
 from quire.core.errors import OperationFailed
 from quire.core.model import NotebookId, Snapshot
 from quire.core.ports.snapshots import Recipe
+from quire.snapshot_format import chunks
+from quire.snapshot_format.chunks import BadSnapshot, Manifest
 from quire.stores.snapshots import drafts
 from quire.stores.snapshots.index import Sealed
 from quire.stores.snapshots.packs import Packs, Row
 from quire.stores.snapshots.seal import is_ours
 from quire.stores.snapshots.shelf import Files, Found, Shelf
-from quire.wire import chunks
-from quire.wire.chunks import BadSnapshot, Manifest
 
 _AT_ONCE = 64  # nodes
 _REMEMBERED = 32 << 20  # bytes of what bases list that are kept in memory

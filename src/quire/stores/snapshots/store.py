@@ -14,11 +14,11 @@ import anyio.to_thread
 from quire.core.errors import OperationFailed
 from quire.core.model import NotebookId, RunId, Snapshot, SnapshotId, Swept
 from quire.core.ports.snapshots import Draft, Recipe, Written
+from quire.snapshot_format.chunks import BadSnapshot
 from quire.stores.blobs import write_whole
 from quire.stores.snapshots import publishing, recipes, sweeping
 from quire.stores.snapshots.packs import full
 from quire.stores.snapshots.shelf import Shelf
-from quire.wire.chunks import BadSnapshot
 
 _AT_ONCE = 2  # drafts that are copied at the same time: a small one need not wait for a large one
 

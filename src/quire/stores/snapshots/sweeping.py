@@ -15,11 +15,11 @@ import anyio.to_thread
 
 from quire.core.errors import OperationFailed
 from quire.core.model import Swept
+from quire.snapshot_format import chunks
+from quire.snapshot_format.chunks import BadSnapshot
 from quire.stores.snapshots import recipes
 from quire.stores.snapshots.packs import Pack, Packs, Row, Tail
 from quire.stores.snapshots.shelf import Shelf
-from quire.wire import chunks
-from quire.wire.chunks import BadSnapshot
 
 _TURN = 128  # chunks copied at once
 

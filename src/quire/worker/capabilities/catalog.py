@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from quire.wire import tools
+from quire.tool_descriptions import tools
 from quire.worker.capabilities import native, results
 from quire.worker.capabilities.stubs import Method
 

@@ -8,7 +8,7 @@ import keyword
 from collections.abc import Callable
 from typing import Any, NoReturn, Protocol
 
-from quire.wire import tools
+from quire.tool_descriptions import tools
 from quire.worker.capabilities import plain_values, signatures
 from quire.worker.capabilities.errors import ToolError
 

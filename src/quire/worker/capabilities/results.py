@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from quire.wire import tools
+from quire.tool_descriptions import tools
 from quire.worker.capabilities.errors import CapabilityGone
 
 

@@ -7,8 +7,8 @@ import difflib
 import inspect
 from typing import Any, NoReturn, Protocol
 
-from quire.wire import schemas, tools
-from quire.wire.tools import Parameter
+from quire.tool_descriptions import schemas, tools
+from quire.tool_descriptions.tools import Parameter
 from quire.worker.capabilities import plain_values, results, typed
 from quire.worker.capabilities.errors import CapabilityGone, ToolError, WrongArguments
 from quire.worker.capabilities.results import Record, Resource

@@ -6,7 +6,7 @@ import functools
 import operator
 from typing import Any, Literal, NotRequired, TypedDict
 
-from quire.wire.schemas import Either, Fields, Items, Mapping, Plain, Shape, Values, camel
+from quire.tool_descriptions.schemas import Either, Fields, Items, Mapping, Plain, Shape, Values, camel
 
 _PLAIN: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool, "None": None, "Any": Any}
 

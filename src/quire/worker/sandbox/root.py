@@ -44,7 +44,7 @@ class Root:
 def interpreter_paths() -> list[str]:
     """Paths of this Python and of what it can import."""
     found = [sys.prefix, sys.base_prefix, sys.exec_prefix, *sys.path, *site.getsitepackages()]
-    found += [os.path.abspath(os.path.join(__file__, "../../.."))]  # worker, wire and os_sandbox
+    found += [os.path.abspath(os.path.join(__file__, "../../.."))]  # the worker's own program
     found += filter(None, [os.environ.get("UV")])
     found = [path for path in found if path and path != "/" and os.path.exists(path)]
     found += [real for path in found if (real := os.path.realpath(path)) != path]

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from quire.wire.chunks import SIZE
+from quire.snapshot_format.chunks import SIZE
 from quire.worker.processes import process_tree
 
 _LARGE = 1 << 20  # bytes: smaller ones are hashed in no time

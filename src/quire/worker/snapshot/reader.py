@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from quire.wire.gathering import gather, segments_of
+from quire.snapshot_format.chunk_reader import gather, segments_of
 from quire.worker.capabilities import native
 from quire.worker.execution import history
 from quire.worker.snapshot import shared_modules, stream, surroundings, tombstones

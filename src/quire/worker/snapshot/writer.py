@@ -22,9 +22,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from quire.wire import chunks, packets
-from quire.wire.chunks import Manifest, Whole
-from quire.wire.cutting import Cutter, read_whole
+from quire.snapshot_format import chunks
+from quire.snapshot_format.chunk_writer import Cutter, read_whole
+from quire.snapshot_format.chunks import Manifest, Whole
+from quire.wire import packets
 from quire.worker.execution import history
 from quire.worker.execution import namespace as namespaces
 from quire.worker.execution.tracking import BindingTracker

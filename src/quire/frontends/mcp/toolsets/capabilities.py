@@ -11,7 +11,7 @@ from quire.core.notebooks.access import Access
 from quire.frontends.mcp.desk import Desk
 from quire.frontends.mcp.results import CapabilityInfo, Described, FoundMethods, Uninstalled
 from quire.frontends.mcp.toolsets import Shelf
-from quire.wire import tools
+from quire.tool_descriptions import tools
 
 
 def register(shelf: Shelf, desk: Desk) -> None:

@@ -23,7 +23,7 @@ from quire.runtimes.wasm.shelf import shelf
 BUILDER = "componentize-py"
 _OURS = Path(__file__).parents[3]  # the package itself
 _GUEST = _OURS / "runtimes" / "wasm" / "guest"
-_WIRE = "__init__ frames messages relay schemas searching texts tools"
+_WIRE = "__init__ frames messages relay texts"
 _WORKER = """
     __init__ environment/__init__ environment/distributions environment/packages environment/pip execution/__init__
     execution/debugger execution/errors execution/evaluation execution/event_loop execution/executor execution/hints
@@ -134,7 +134,8 @@ def sources() -> Iterator[tuple[str, Path]]:
         yield f"quire/{package}/__init__.py".replace("//", "/"), _GUEST / "in_place" / "__init__.py"
     parts = [_OURS / "wire" / f"{each}.py" for each in _WIRE.split()]
     parts += [_OURS / "worker" / f"{each}.py" for each in _WORKER.split()]
-    parts += sorted((_OURS / "worker" / "capabilities").rglob("*.py"))
+    for package in ("tool_descriptions", "worker/capabilities"):
+        parts += sorted((_OURS / package).rglob("*.py"))
     parts += [each for each in sorted(_GUEST.glob("*.py")) if each.name != "app.py"]
     for source in parts:
         within = source.relative_to(_OURS)

@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 from quire.runtimes.wasm.host.guest import Host
-from quire.wire import messages, relay, schemas, tools
+from quire.tool_descriptions import schemas, tools
+from quire.wire import messages, relay
 
 LARGEST = 8 << 20  # bytes of what is asked: it has to fit in a frame
 _NAMES = {

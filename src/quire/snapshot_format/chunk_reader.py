@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from quire import systems
-from quire.wire import chunks
-from quire.wire.chunks import BadSnapshot, Manifest, Place, Whole
-from quire.wire.cutting import read_whole
+from quire.snapshot_format import chunks
+from quire.snapshot_format.chunk_writer import read_whole
+from quire.snapshot_format.chunks import BadSnapshot, Manifest, Place, Whole
 
 _TASK = 64  # chunks that a thread reads before it takes the next
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from quire import systems
-from quire.wire import chunks
-from quire.wire.chunks import Entry, Manifest, Whole
+from quire.snapshot_format import chunks
+from quire.snapshot_format.chunks import Entry, Manifest, Whole
 
 _SMALL = 4096  # bytes: a segment under this shares a chunk with its neighbours
 _APART = 16  # of so many small segments about one begins a chunk, the same ones every time

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from quire.wire import schemas, searching
-from quire.wire.schemas import Either, Fields, Items, Mapping, Plain, Shape, Values
+from quire.tool_descriptions import ranking, schemas
+from quire.tool_descriptions.schemas import Either, Fields, Items, Mapping, Plain, Shape, Values
 
 RESERVED = frozenset(("describe", "resources", "read", "prompts", "prompt"))
 """Methods that every capability has; a tool of that name gets an underscore at its end."""
@@ -306,7 +306,7 @@ def search(entries: Iterable[Any], query: Any, limit: int = 5) -> list[tuple[str
         if isinstance(entry, dict) and isinstance(entry.get("name"), str)
         for tool in methods(entry).values()
     ]
-    return searching.best(offered, query, limit)
+    return ranking.best(offered, query, limit)
 
 
 def _text(value: Any) -> str:

@@ -1,0 +1,1 @@
+"""The files that snapshots consist of: chunks, manifests, drafts and recipes. Read and written by worker and server."""
