@@ -78,10 +78,10 @@ def check(kind: Kind, stream: Any, made: Any, way: str) -> str:
     namespace = notebook()
     buffers = [content if fixed else bytearray(content) for content, fixed in made.buffers]
     if way == "tolerant":
-        from quire.worker.snapshot import tolerant
+        from quire.worker.snapshot import lenient_loading
 
         stream.load([], [], {}, sources=lambda name: None)
-        lost = tolerant.load_tolerantly(made.segments, [memoryview(each) for each in buffers], namespace)
+        lost = lenient_loading.load_tolerantly(made.segments, [memoryview(each) for each in buffers], namespace)
     else:
         lost = stream.load(made.segments, buffers, namespace, sources=lambda name: None)
     if lost:

@@ -11,7 +11,7 @@ from typing import Any
 
 from quire.wire import frames, relay
 from quire.wire.relay import Called, GivenUp, Refused, Returned
-from quire.worker.capabilities.known import Known
+from quire.worker.capabilities.kernel_capabilities import Known
 from quire.worker.capabilities.relay import Relay
 from quire.worker.execution.interrupts import Interrupts
 

@@ -14,17 +14,17 @@ import pytest
 
 TAKE = """
 import pickle, sys
-from quire.worker.snapshot import surroundings
-surroundings.begin()
+from quire.worker.snapshot import process_state
+process_state.begin()
 exec(compile({code!r}, "cell", "exec"), globals())
 with open({file!r}, "wb") as file:
-    pickle.dump(surroundings.capture(), file)
+    pickle.dump(process_state.capture(), file)
 """
 PUT = """
 import json, pickle, sys
-from quire.worker.snapshot import surroundings
-surroundings.begin()
-notes = surroundings.apply(pickle.load(open({file!r}, "rb")))
+from quire.worker.snapshot import process_state
+process_state.begin()
+notes = process_state.apply(pickle.load(open({file!r}, "rb")))
 print(json.dumps([notes, eval({check!r})]))
 """
 
@@ -59,7 +59,7 @@ def two(tmp_path: Path) -> Two:
 
 
 def test_of_a_process_nothing_was_done_to_nothing_is_kept(two: Two) -> None:
-    two.take("import pickle\nassert surroundings.capture()['parts'] == {}, surroundings.capture()['parts']")
+    two.take("import pickle\nassert process_state.capture()['parts'] == {}, process_state.capture()['parts']")
     assert two.put() == ([], None)
 
 
@@ -215,7 +215,7 @@ def test_standard_modules_that_are_only_imported_leave_nothing(two: Two) -> None
     two.take(
         "import csv, decimal, faulthandler, logging.handlers, mimetypes, signal, socket, sqlite3, tracemalloc\n"
         "mimetypes.guess_type('a.txt'); decimal.getcontext()\n"
-        "assert surroundings.capture()['parts'] == {}, surroundings.capture()"
+        "assert process_state.capture()['parts'] == {}, process_state.capture()"
     )
     assert two.put() == ([], None)
 
@@ -282,11 +282,11 @@ def test_an_interrupt_while_a_module_loads_ends_the_restore(two: Two) -> None:
 
 
 def test_another_python_is_named() -> None:
-    from quire.worker.snapshot import surroundings
+    from quire.worker.snapshot import process_state
 
     captured = {"python": [3, 1, 4], "parts": {}, "imports": [], "versions": {}, "notes": []}
     major, minor = sys.version_info[:2]
-    assert surroundings.apply(captured) == [f"Python is {major}.{minor} now, was 3.1."]
+    assert process_state.apply(captured) == [f"Python is {major}.{minor} now, was 3.1."]
 
 
 def test_a_part_that_fails_costs_itself_only(two: Two) -> None:
@@ -320,7 +320,7 @@ def test_options_of_pandas_and_settings_of_matplotlib_are_put_back_and_code_amon
         "pandas.set_option('display.max_rows', 7)\npandas.set_option('display.float_format', lambda x: 'x')\n"
         "plt.rcParams['lines.linewidth'] = 4\nplt.rcParams['axes.prop_cycle'] = plt.cycler(color=['r', 'g'])\n"
         "plt.rcParams['lines.solid_joinstyle'] = 'bevel'\n"
-        "taken = surroundings.capture()['parts']\n"
+        "taken = process_state.capture()['parts']\n"
         "assert set(taken['settings of matplotlib']) == "
         "{'lines.linewidth', 'axes.prop_cycle', 'lines.solid_joinstyle'}, taken\n"
         "assert set(taken['options of pandas']) == {'display.max_rows', ''}, taken"
@@ -351,7 +351,7 @@ def test_what_is_kept_is_plain_data_and_no_library_is_loaded_by_looking(two: Two
     two.take(
         "import os, pickletools\nos.environ['A'] = '1'\nimport random, warnings\nrandom.seed(1)\n"
         "warnings.simplefilter('error')\nbefore = set(sys.modules)\n"
-        "data = pickle.dumps(surroundings.capture())\n"
+        "data = pickle.dumps(process_state.capture())\n"
         "assert not {'numpy', 'pandas', 'matplotlib', 'decimal'} & set(sys.modules)\n"
         "codes = {op.name for op, _, _ in pickletools.genops(data)}\n"
         "assert not codes & {'GLOBAL', 'STACK_GLOBAL', 'REDUCE'}, codes"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from quire.capabilities import configs, offers, wording
+from quire.capabilities import configs, failure_messages, parsing
 from quire.capabilities.process import Process
 from quire.capabilities.secrets import Secrets
 from quire.core.capabilities.model import Backend, Offered, Result, address
@@ -159,8 +159,8 @@ class McpConnection:
         except TimeoutError:
             told = self._told()
             await self._leave()
-            slow = wording.slow(self._way.what, timeout) if self._way.url else ""
-            raise OperationFailed(slow or wording.silent(self._way.what, timeout, *told)) from None
+            slow = failure_messages.slow(self._way.what, timeout) if self._way.url else ""
+            raise OperationFailed(slow or failure_messages.silent(self._way.what, timeout, *told)) from None
         except BaseException:
             await self._leave()
             raise
@@ -185,7 +185,7 @@ class McpConnection:
             progress(done, total, self._secrets.redact(message or ""))
 
         params = {"name": tool, "arguments": arguments}
-        return offers.result(await self._ask("tools/call", params, timeout=timeout, progress=report))
+        return parsing.result(await self._ask("tools/call", params, timeout=timeout, progress=report))
 
     async def resources(self, *, timeout: float) -> dict[str, Any]:
         if not self._offered.resources:
@@ -201,7 +201,7 @@ class McpConnection:
 
     async def read(self, uri: str, *, timeout: float) -> dict[str, Any]:
         said = await self._ask("resources/read", {"uri": uri}, timeout=timeout)
-        return {"contents": offers.blocks(said, "contents")}
+        return {"contents": parsing.blocks(said, "contents")}
 
     async def prompts(self, *, timeout: float) -> dict[str, Any]:
         if not self._offered.prompts:
@@ -211,7 +211,7 @@ class McpConnection:
     async def prompt(self, name: str, arguments: dict[str, str], *, timeout: float) -> dict[str, Any]:
         said = await self._ask("prompts/get", {"name": name, "arguments": arguments}, timeout=timeout)
         about = said.get("description")
-        return {"description": about if isinstance(about, str) else "", "messages": offers.blocks(said, "messages")}
+        return {"description": about if isinstance(about, str) else "", "messages": parsing.blocks(said, "messages")}
 
     async def _list(self, method: str, key: str, *, timeout: float) -> list[Any]:
         with self._worded():
@@ -267,7 +267,7 @@ class McpConnection:
         except OperationFailed as error:
             failure = str(error)
         except Exception as error:  # a fault of the libraries, whose errors come in groups of groups
-            failure = f"{self._way.what} cannot be spoken with: {wording.words(_innermost(error))}"
+            failure = f"{self._way.what} cannot be spoken with: {failure_messages.words(_innermost(error))}"
         finally:
             self._end(failure)
 
@@ -305,13 +305,13 @@ class McpConnection:
 
     async def _with_process(self, greeting: Any) -> tuple[str, bool]:
         """Why it ended; and whether it did before it was greeted, so that another greeting may be better."""
-        from quire.capabilities.pipe import Pipe
+        from quire.capabilities.pipe_dispatcher import Pipe
 
         def ended() -> None:
             pipe.end(ConnectionLost(f"{way.what} {process.status}."))
             if self._ready.done():
                 self._plain = f"Its server {process.status}."
-                self._end(f"{way.what} {process.status}.{wording.printed(*told())}")
+                self._end(f"{way.what} {process.status}.{failure_messages.printed(*told())}")
 
         def told() -> tuple[str, str]:
             return self._secrets.redact(process.errors), self._secrets.redact(pipe.junk)  # before it is cut
@@ -330,8 +330,10 @@ class McpConnection:
             pipe.end(ConnectionLost(f"The connection to {way.what} was closed."))
             await process.close(_GRACE if self._ready.done() else _HURRY)
         if isinstance(error, ConnectionLost):
-            return wording.exited(way.what, process.status, *self._told()), not self._ready.done()
-        return wording.no_server(way.what, str(error), *self._told()) if error else "The connection was closed.", False
+            return failure_messages.exited(way.what, process.status, *self._told()), not self._ready.done()
+        return failure_messages.no_server(
+            way.what, str(error), *self._told()
+        ) if error else "The connection was closed.", False
 
     async def _serve(self, dispatcher: Dispatcher[Any], greeting: Any) -> BaseException | None:
         """Until it is to stop, or why it could not go on."""

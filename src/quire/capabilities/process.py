@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from quire.capabilities.launch import END_ALL
-from quire.capabilities.lines import Lines
+from quire.capabilities.line_protocol import Lines
 from quire.core.errors import OperationFailed
 
 if sys.platform == "win32":

@@ -18,12 +18,12 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import find_invalid_x_mcp_header, mcp_param_headers, x_mcp_header_map
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from quire.capabilities import offers, web, wording
+from quire.capabilities import failure_messages, parsing, web
 from quire.core.capabilities.model import Offered
 from quire.core.errors import CallTimeout, ConnectionLost, OperationFailed
 
 _RELIST = 30.0  # seconds a new list may take
-_MOST = 5 * offers.MOST_TOOLS  # entries of a list that are looked at
+_MOST = 5 * parsing.MOST_TOOLS  # entries of a list that are looked at
 _LARGEST = 64 * 2**20  # characters of all pages of a list
 _PAUSE = 0.2  # seconds between two lists
 _AGAIN = (1.0, 60.0)  # seconds until a stream of changes that broke off is opened again: at first, at most
@@ -102,10 +102,10 @@ class Session:
             raise CallTimeout(f"The server did not answer within {timeout:g} s; the call was cancelled.") from None
         except MCPError as error:
             if not web.is_lost(error.code, error.message):
-                raise OperationFailed(wording.words(self._clean(error.message))) from None
+                raise OperationFailed(failure_messages.words(self._clean(error.message))) from None
             self._changed.set()  # whoever looks for the changes finds out whether it is gone
             raise ConnectionLost(
-                f"The connection ended before the server answered: {wording.words(error.message)}"
+                f"The connection ended before the server answered: {failure_messages.words(error.message)}"
             ) from None
 
     async def list_all(self, method: str, key: str, *, timeout: float) -> list[Any]:
@@ -135,7 +135,7 @@ class Session:
         if self.modern:
             listed = list(self._mirror(listed))
         info = self._session.server_info
-        return offers.offered(
+        return parsing.offered(
             listed,
             about=self._clean(self._session.instructions),
             server=self._clean(f"{info.name} {info.version}".strip() if info else ""),

@@ -19,8 +19,8 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 
-from quire.capabilities import wording
-from quire.capabilities.lines import LONGEST
+from quire.capabilities import failure_messages
+from quire.capabilities.line_protocol import LONGEST
 from quire.core.capabilities.model import address
 from quire.core.errors import ConnectionLost, OperationFailed
 from quire.core.limits.network_rules import is_internal
@@ -89,12 +89,12 @@ def is_lost(code: int, message: str) -> bool:
 def failure(what: str, error: BaseException, trouble: Trouble) -> str:
     """Why a server that was to be greeted, or was connected, is not."""
     if isinstance(error, ConnectionLost) or (isinstance(error, MCPError) and error.message == UNREACHABLE):
-        return wording.unreachable(what, trouble.why or str(error))
+        return failure_messages.unreachable(what, trouble.why or str(error))
     if isinstance(error, MCPError | OperationFailed) and (
         isinstance(error, OperationFailed) or trouble.status or error.code
     ):
-        return wording.refused(what, trouble.status, trouble.kind, str(error))
-    return wording.no_server(what, str(error))
+        return failure_messages.refused(what, trouble.status, trouble.kind, str(error))
+    return failure_messages.no_server(what, str(error))
 
 
 class _Watched(httpx2.AsyncBaseTransport):
@@ -167,7 +167,7 @@ async def _explained(request: httpx2.Request, response: httpx2.Response) -> http
         pass
     finally:
         await response.aclose()
-    message = wording.status(response.status_code)
+    message = failure_messages.status(response.status_code)
     return _error(request, response.status_code, INTERNAL_ERROR, message)
 
 

@@ -39,7 +39,7 @@ from quire.wire.messages import (
     Value,
 )
 from quire.worker import channel as channels
-from quire.worker.capabilities.known import Known
+from quire.worker.capabilities.kernel_capabilities import Known
 from quire.worker.environment import blocked_hosts, hidden_variables, packages
 from quire.worker.execution import event_loop, memory_reserve, namespace
 from quire.worker.execution.errors import CpuTimeExceeded, InputNotAvailable, raised_event
@@ -53,7 +53,7 @@ from quire.worker.processes.checkpoints import WORKER_OOM_SCORE, Checkpoints
 from quire.worker.processes.fork_interrupts import ForkInterrupts
 from quire.worker.processes.supervisor import WorkerStart
 from quire.worker.sandbox import apply
-from quire.worker.snapshot import reader, surroundings, writer
+from quire.worker.snapshot import process_state, reader, writer
 from quire.worker.snapshot.pages import Watch
 
 _UNCOPIED_CHECKPOINTS = 2  # the first ones: a new notebook may stay idle, and its pages shared
@@ -238,7 +238,7 @@ class _Worker:
         self._executor.history.folders[:] = [pathlib.Path(request.workspace)]
         packages.use_workspace(request.workspace)
         packages.set_unreachable_hosts(request.no_index)
-        surroundings.enter()
+        process_state.enter()
 
     def _load(self) -> Loaded:
         descriptors, self._snapshot_descriptors = self._snapshot_descriptors, []

@@ -22,7 +22,7 @@ from quire.wire.messages import BadMessage
 
 log = logging.getLogger(__name__)
 _QUIRE = Path(__file__).parents[2]
-_FIRST = "quire.worker.capabilities.known"
+_FIRST = "quire.worker.capabilities.kernel_capabilities"
 _IN_PLACE = {
     "quire.worker.capabilities.relay": _QUIRE / "runtimes/wasm/guest/in_place/relay.py"
 }  # a call is a function

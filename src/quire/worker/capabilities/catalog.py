@@ -11,7 +11,7 @@ from quire.worker.capabilities import native, results
 from quire.worker.capabilities.stubs import Method
 
 if TYPE_CHECKING:
-    from quire.worker.capabilities.known import Known
+    from quire.worker.capabilities.kernel_capabilities import Known
 
 _INSTALLS = "caps.install(name, command) or caps.install(name, url=...) adds one"
 

@@ -27,7 +27,7 @@ from quire.worker.processes import process_tree, venv_exec
 from quire.worker.processes.supervisor import Supervisor
 from quire.worker.sandbox import namespaces, probe, root, system
 from quire.worker.shell import import_hooks, ipython_finder, ipython_loader
-from quire.worker.snapshot import surroundings
+from quire.worker.snapshot import process_state
 
 _NICE = 5  # about a third of the processor share of a normal process
 _ENVIRONMENT = {  # as in ipykernel: no pager waits for a key, and colours are on
@@ -84,7 +84,7 @@ def warm(preload: list[str], *, ipython_folder: str) -> list[str]:
     for name in ("PYTHONHASHSEED", "JE_ARROW_MALLOC_CONF"):
         os.environ.pop(name, None)  # already read, and not for programs that cells start
     os.environ.update(_ENVIRONMENT)
-    surroundings.begin()  # once for all kernels, which share its memory
+    process_state.begin()  # once for all kernels, which share its memory
     return loaded
 
 

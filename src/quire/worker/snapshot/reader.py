@@ -11,7 +11,7 @@ from typing import Any
 from quire.snapshot_format.chunk_reader import gather, segments_of
 from quire.worker.capabilities import native
 from quire.worker.execution import history
-from quire.worker.snapshot import shared_modules, stream, surroundings, tombstones
+from quire.worker.snapshot import process_state, shared_modules, stream, tombstones
 from quire.worker.snapshot.stream import Lost
 
 
@@ -31,7 +31,7 @@ def load(descriptors: list[int], namespace: dict[str, Any]) -> Loaded:
     manifest, wholes = gather(descriptors[0], descriptors[1:])
     segments = list(segments_of(manifest, wholes[0]))
     private = pickle.loads(segments[0][1])  # noqa: S301 - signed by the store, and our own
-    notes = surroundings.apply_before(private["surroundings"])
+    notes = process_state.apply_before(private["surroundings"])
     for name, text in private["sources"].items():
         linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
     lost = stream.load(segments[1:], wholes[1:], namespace, sources=private["sources"].get)
@@ -40,7 +40,7 @@ def load(descriptors: list[int], namespace: dict[str, Any]) -> Loaded:
     for name, value in namespace.items():
         if tombstones.is_one(value):
             tombstones.named(value, name, cells.get(makers.get(name, ""), ""))
-    notes += surroundings.apply_after(private["surroundings"])
+    notes += process_state.apply_after(private["surroundings"])
     variables = sum(name not in (*history.SAVED_NAMES, native.KEPT, shared_modules.SEGMENT) for name, _ in segments[1:])
     return Loaded(variables, lost, notes, makers, cells, time.perf_counter() - begun)
 

@@ -28,10 +28,10 @@ from quire.worker.snapshot import (
     standard,  # noqa: F401
     tombstones,
 )
+from quire.worker.snapshot.lenient_loading import load_tolerantly
 from quire.worker.snapshot.loading import RESTORED, Lost, gone, known, load_plainly, undisturbed
 from quire.worker.snapshot.reducers import Context, Refused, described, full_name, is_python
 from quire.worker.snapshot.references import held, rule_in
-from quire.worker.snapshot.tolerant import load_tolerantly
 
 __all__ = ["Dumped", "Lost", "dump", "load"]
 

@@ -30,7 +30,7 @@ from quire.worker.execution import history
 from quire.worker.execution import namespace as namespaces
 from quire.worker.execution.tracking import BindingTracker
 from quire.worker.processes import process_tree
-from quire.worker.snapshot import files, stream, surroundings, tombstones
+from quire.worker.snapshot import files, process_state, stream, tombstones
 from quire.worker.snapshot.pages import Watch
 from quire.worker.snapshot.stream import Dumped, Lost
 
@@ -65,7 +65,7 @@ def write(subject: Subject, order: dict[str, Any], descriptors: list[int]) -> No
     try:
         answer = packets.of_descriptor(descriptors[0])
         try:
-            surrounding = surroundings.capture()  # before this process is made a quiet one
+            surrounding = process_state.capture()  # before this process is made a quiet one
             _settle()
             draft = _Draft(subject, surrounding, order, *descriptors[1:])
             packets.send(answer, {"written": draft.write()})

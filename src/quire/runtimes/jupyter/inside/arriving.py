@@ -41,7 +41,7 @@ def arrive(sources: dict[str, str], mark: str) -> None:
     package: Any = importlib.import_module(PACKAGE)
     texts = importlib.import_module(PACKAGE + ".wire.texts")
     relay: Any = importlib.import_module(PACKAGE + ".worker.capabilities.relay")
-    known = importlib.import_module(PACKAGE + ".worker.capabilities.known")
+    known = importlib.import_module(PACKAGE + ".worker.capabilities.kernel_capabilities")
     errors = importlib.import_module(PACKAGE + ".worker.capabilities.errors")
     interrupts = importlib.import_module(PACKAGE + ".worker.interrupts")
     package.sessions = set()  # of the clients that answer calls

@@ -35,7 +35,7 @@ from quire.wire.messages import (
     Value,
 )
 from quire.worker.capabilities import relay
-from quire.worker.capabilities.known import Known
+from quire.worker.capabilities.kernel_capabilities import Known
 from quire.worker.execution import memory_reserve, namespace
 from quire.worker.execution.errors import InputNotAvailable, raised_event
 from quire.worker.execution.executor import Executor

@@ -19,7 +19,7 @@ from mcp.shared.dispatcher import CallOptions, OnNotify, OnNotifyIntercept, OnRe
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND, REQUEST_TIMEOUT
 
-from quire.capabilities.lines import LONGEST
+from quire.capabilities.line_protocol import LONGEST
 from quire.core.errors import ConnectionLost, OperationFailed
 
 _JUNK, _JUNK_LINE = 10, 1000  # lines, and bytes of each, kept of what is printed between messages
