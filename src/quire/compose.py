@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 from quire import __version__, records, rules
 from quire.core.app import App
 from quire.core.capabilities.approvals import Approvals
-from quire.core.capabilities.gateway import CallLimits, Relaying
-from quire.core.capabilities.registry import Capabilities
+from quire.core.capabilities.gateway import CallLimits, CapabilityGateway
+from quire.core.capabilities.registry import CapabilityRegistry
 from quire.core.checkpoints.timeline import Timeline
 from quire.core.errors import InvalidRequest, OperationFailed
 from quire.core.kernels import services
@@ -287,11 +287,11 @@ async def _capabilities(
     confines: Confines,
     sharing: Sharing,
     calls: Calls,
-) -> tuple[Backends, Capabilities, Relaying]:
+) -> tuple[Backends, CapabilityRegistry, CapabilityGateway]:
     from quire.capabilities.connections import McpBackends
 
     backends = McpBackends(environ=os.environ, hosts=settings.capability_hosts)
-    capabilities = Capabilities(backends, installed, settings.connect_timeout)
+    capabilities = CapabilityRegistry(backends, installed, settings.connect_timeout)
     await stack.enter_async_context(capabilities.open())
     limits = CallLimits(
         timeout=settings.call_timeout,
@@ -299,7 +299,7 @@ async def _capabilities(
         per_run=settings.max_calls,
         result=settings.call_chars,
     )
-    relay = Relaying(capabilities, backends, approvals, active, calls, limits, confines, sharing.acting)
+    relay = CapabilityGateway(capabilities, backends, approvals, active, calls, limits, confines, sharing.acting)
     return backends, capabilities, relay
 
 

@@ -20,7 +20,7 @@ import pytest
 from quire.capabilities.connections import McpBackends, McpConnection
 from quire.core.capabilities.model import Backend
 from quire.core.errors import CallTimeout, ConnectionLost, OperationFailed, WrongArguments
-from quire.wire.messages import shallow
+from quire.wire.messages import is_shallow
 from tests.support.backend_listener import Heard, misbehaving
 from tests.support.backends import BACKENDS
 from tests.support.external_programs import EVERYTHING_SERVER, FILESYSTEM_SERVER, node_program
@@ -157,7 +157,7 @@ async def test_a_hostile_list_is_cut_to_what_can_be_called() -> None:
         assert len(tools["long"].description) == 10_000
         assert (tools["listed"].input, tools["listed"].output, tools["listed"].hints) == ({}, None, {})
         assert all(name.isprintable() and len(name) <= 200 for name in tools)
-        assert all(shallow(tool.input, 40) for tool in tools.values())
+        assert all(is_shallow(tool.input, 40) for tool in tools.values())
 
 
 # Calls

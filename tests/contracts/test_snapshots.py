@@ -37,8 +37,8 @@ def on_disk(folder: Path) -> int:
     [
         [b""],
         [b"x"],
-        [noise(1, chunks.SIZE)],
-        [noise(2, 100), b"", noise(3, 5 * chunks.SIZE + 1)],
+        [noise(1, chunks.MAX_CHUNK_BYTES)],
+        [noise(2, 100), b"", noise(3, 5 * chunks.MAX_CHUNK_BYTES + 1)],
         [b"a" * 3 * MIB, b"a" * 3 * MIB],
     ],
     ids=["nothing", "a byte", "a chunk", "several", "repeated"],
@@ -86,7 +86,8 @@ async def test_with_a_base_only_what_changed_is_added(store: Snapshots, tmp_path
     second = await keep(store, [b"small", new], base=first)
     assert first.added == before and first.added >= 20 * MIB
     assert second.added == on_disk(tmp_path) - before
-    assert chunks.SIZE < second.added < chunks.SIZE + 320 * chunks.DIGEST + 1000  # the chunk, and its node
+    chunk_and_node = chunks.MAX_CHUNK_BYTES + 320 * chunks.DIGEST_BYTES + 1000
+    assert chunks.MAX_CHUNK_BYTES < second.added < chunk_and_node
     assert await load(store, first) == [b"small", old] and await load(store, second) == [b"small", new]
 
 

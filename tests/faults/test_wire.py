@@ -298,11 +298,11 @@ def test_nesting_is_measured_to_the_limit() -> None:
     def nested(levels: int) -> Any:
         return [nested(levels - 1)] if levels else 1
 
-    assert messages.shallow(nested(50)) and not messages.shallow(nested(51))
-    assert messages.shallow({"a": [1, {"b": (2,)}]}, 4) and not messages.shallow({"a": [1, {"b": (2,)}]}, 3)
+    assert messages.is_shallow(nested(50)) and not messages.is_shallow(nested(51))
+    assert messages.is_shallow({"a": [1, {"b": (2,)}]}, 4) and not messages.is_shallow({"a": [1, {"b": (2,)}]}, 3)
     endless: list[Any] = []
     endless += [endless, endless]
-    assert not messages.shallow(endless)
+    assert not messages.is_shallow(endless)
 
 
 def attempt(data: bytes, chance: random.Random) -> None:

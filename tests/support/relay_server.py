@@ -31,7 +31,7 @@ class Server:
         self._thread.start()
 
     def _serve(self) -> None:
-        decoder = frames.Decoder(relay.ASKING)
+        decoder = frames.Decoder(relay.KERNEL_MESSAGES)
         while data := self.sock.recv(1 << 16):
             for word in decoder.feed(data):
                 if isinstance(word, GivenUp):

@@ -30,7 +30,7 @@ class Writing:
     manifest: bytes | None = None  # where it is to say something else
 
     def chunk(self, content: bytes, *, compress: bool = False) -> bytes:
-        name = chunks.digest(content)
+        name = chunks.chunk_name(content)
         if name not in self.known:
             self.known.add(name)
             smaller = zlib.compress(content)
@@ -42,10 +42,10 @@ class Writing:
         self.data.append(stored)
         self.entries.append(Entry(name, length, len(stored), compressed))
 
-    def whole(self, content: bytes, *, size: int = chunks.SIZE, compress: bool = False) -> None:
+    def whole(self, content: bytes, *, size: int = chunks.MAX_CHUNK_BYTES, compress: bool = False) -> None:
         view = memoryview(content)
         names = [self.chunk(bytes(view[at : at + size]), compress=compress) for at in range(0, len(content), size)]
-        fan = chunks.FANOUT
+        fan = chunks.NODE_NAMES
         nodes = tuple(self.chunk(b"".join(names[at : at + fan])) for at in range(0, len(names), fan))
         self.wholes.append(Whole(len(content), nodes))
 
@@ -128,7 +128,7 @@ def read_back(recipe: Recipe) -> list[bytes]:
         for place in places:
             data = os.pread(recipe.packs[place.pack], place.stored, place.offset)
             content = zlib.decompress(data) if place.compressed else data
-            if chunks.digest(content) != place.name or len(content) != place.length:
+            if chunks.chunk_name(content) != place.name or len(content) != place.length:
                 raise chunks.BadSnapshot("a chunk is not what its name says")
             parts.append(content)
         found.append(b"".join(parts))

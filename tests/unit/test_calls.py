@@ -30,7 +30,7 @@ def opened(answer: Callable[[Called], Awaitable[Answer]]) -> tuple[CapabilityCal
 
 
 def answers(kernel: socket.socket, count: int) -> list[Answer]:
-    decoder, found = frames.Decoder(relay.ANSWERS), list[Answer]()
+    decoder, found = frames.Decoder(relay.SERVER_MESSAGES), list[Answer]()
     while len(found) < count:
         found += decoder.feed(kernel.recv(1 << 16))
     return found

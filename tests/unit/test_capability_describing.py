@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from quire.core.capabilities.description import brief, describe, entries, search
+from quire.core.capabilities.description import describe, merge_entries, search, summary
 from quire.core.errors import NotFound
 
 MAIL: dict[str, Any] = {
@@ -32,7 +32,7 @@ NOTES = {
     "expose": False,
     "methods": [{"name": "add", "description": "Keep a note.", "signature": "add(text: str) -> int", "input": {}}],
 }
-EVERY = entries([MAIL], [NOTES])
+EVERY = merge_entries([MAIL], [NOTES])
 
 
 def many(count: int) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def many(count: int) -> dict[str, Any]:
 
 
 def test_an_installation_says_a_line_of_each_method() -> None:
-    assert brief(EVERY[0]).splitlines() == [
+    assert summary(EVERY[0]).splitlines() == [
         "mail: Mail of a person",
         "  search_mail(query: str) -> Text  # Find messages",
         "  send() -> Text  # Send a message",
@@ -55,11 +55,11 @@ def test_a_description_says_more_than_the_installation() -> None:
         "mail: Mail of a person. Use search first.\n\nMore.\n\n---\nmail.search_mail(query: str) -> Text"
     )
     assert "Newest first." in said and "Parameters\n    query: str" in said and "mail.send() -> Text" in said
-    assert not set(brief(EVERY[0]).splitlines()) & set(said.splitlines())
+    assert not set(summary(EVERY[0]).splitlines()) & set(said.splitlines())
 
 
 def test_many_methods_are_named_by_the_installation_and_then_a_line_each() -> None:
-    installed, said = brief(many(200)), describe([many(200)], "mail", None)
+    installed, said = summary(many(200)), describe([many(200)], "mail", None)
     assert installed.startswith("It has 200 methods: search_0, search_1, ") and len(installed) < 4_000
     assert "describe_capability" in installed and "search_capabilities" in installed
     lines = said.splitlines()
@@ -78,7 +78,7 @@ def test_one_method_by_either_name(name: str) -> None:
 
 
 def test_a_native_one_is_described_alike() -> None:
-    assert brief(EVERY[1]).endswith("add(text: str) -> int  # Keep a note")
+    assert summary(EVERY[1]).endswith("add(text: str) -> int  # Keep a note")
     assert "notes.add(text: str) -> int\n\nKeep a note." in describe(EVERY, "notes", None)
     assert "Keep a note." in describe(EVERY, "notes", "add")
 
@@ -116,7 +116,7 @@ def test_two_tools_that_are_alike_in_python_are_both_found() -> None:
 
 def test_one_of_the_notebooks_own_stands_before_an_installed_one_of_its_name() -> None:
     own = {**NOTES, "name": "mail"}
-    both = entries([MAIL], [own])
+    both = merge_entries([MAIL], [own])
     assert describe(both, "mail", None).splitlines()[0] == "mail: Keeps notes."
     assert search(both, "find messages", 5) == []
     assert search(both, "keep a note", 5) == ["mail.add(text: str) -> int  # Keep a note"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from quire.core.capabilities.model import Result
-from quire.core.capabilities.truncated_results import Leftovers
+from quire.core.capabilities.truncated_results import TruncatedResults
 from quire.core.errors import NotFound
 from quire.core.model import NotebookId
 
@@ -18,7 +18,7 @@ def text(said: str) -> dict[str, Any]:
     return {"type": "text", "text": said}
 
 
-def whole(leftovers: Leftovers, block: dict[str, Any], notebook: NotebookId = HERE) -> str:
+def whole(leftovers: TruncatedResults, block: dict[str, Any], notebook: NotebookId = HERE) -> str:
     """As the kernel reads it."""
     said, more = block["text"], "rest" in block
     while more:
@@ -29,7 +29,7 @@ def whole(leftovers: Leftovers, block: dict[str, Any], notebook: NotebookId = HE
 
 @pytest.mark.parametrize("size", [0, 1, 9, 10, 11, 20, 21, 95])
 def test_all_of_a_text_is_read_in_parts(size: int) -> None:
-    leftovers, said = Leftovers(10), "".join(chr(0x1D100 + n) for n in range(size))
+    leftovers, said = TruncatedResults(10), "".join(chr(0x1D100 + n) for n in range(size))
     [block] = leftovers.fit(HERE, Result(content=[text(said)]))["content"]
     assert len(block["text"]) <= 10 and ("rest" in block) == (size > 10)
     assert block.get("size", len(block["text"])) == size
@@ -40,11 +40,11 @@ def test_what_is_short_is_handed_over_as_it_is() -> None:
     result = Result(
         content=[text("short"), {"type": "image", "data": "AAAA", "mimeType": "image/png"}], structured={"a": 1}
     )
-    assert Leftovers(100).fit(HERE, result) == {"content": result.content, "structured": {"a": 1}}
+    assert TruncatedResults(100).fit(HERE, result) == {"content": result.content, "structured": {"a": 1}}
 
 
 def test_data_that_is_too_long_comes_as_text_to_be_read() -> None:
-    leftovers = Leftovers(100)
+    leftovers = TruncatedResults(100)
     fitted = leftovers.fit(HERE, Result(content=[text("short")], structured={"all": ["x" * 50] * 10}))
     assert "structured" not in fitted
     [block] = fitted["content"]
@@ -53,12 +53,12 @@ def test_data_that_is_too_long_comes_as_text_to_be_read() -> None:
 
 @pytest.mark.parametrize("structured", [[], {}, 0, "", False, None, "short"])
 def test_small_data_stays_data(structured: Any) -> None:
-    fitted = Leftovers(1_000).fit(HERE, Result(content=[], structured=structured))
+    fitted = TruncatedResults(1_000).fit(HERE, Result(content=[], structured=structured))
     assert fitted == ({"content": []} if structured is None else {"content": [], "structured": structured})
 
 
 def test_an_enclosed_resource_is_cut_too() -> None:
-    leftovers = Leftovers(10)
+    leftovers = TruncatedResults(10)
     [block] = leftovers.fit(HERE, Result(content=[{"type": "resource", "resource": {"uri": "a", "text": "x" * 50}}]))[
         "content"
     ]
@@ -67,20 +67,20 @@ def test_an_enclosed_resource_is_cut_too() -> None:
 
 def test_a_picture_that_is_too_large_is_said() -> None:
     block = {"type": "image", "data": "A" * (9 << 20), "mimeType": "image/png"}
-    [fitted] = Leftovers(1_000).fit(HERE, Result(content=[block]))["content"]
+    [fitted] = TruncatedResults(1_000).fit(HERE, Result(content=[block]))["content"]
     assert fitted["type"] == "text" and "image/png" in fitted["text"] and "data" not in fitted
 
 
 @pytest.mark.parametrize("start", [-5, 0, 30, 10_000])
 def test_any_start_is_answered(start: int) -> None:
-    leftovers = Leftovers(10)
+    leftovers = TruncatedResults(10)
     [block] = leftovers.fit(HERE, Result(content=[text("x" * 35)]))["content"]
     part = leftovers.part(HERE, block["rest"], start)
     assert len(part["text"]) <= 10 and part["more"] == (max(start, 0) + 10 < 35)
 
 
 def test_another_notebook_cannot_read_it() -> None:
-    leftovers = Leftovers(10)
+    leftovers = TruncatedResults(10)
     [block] = leftovers.fit(HERE, Result(content=[text("x" * 50)]))["content"]
     for notebook, key in ((ELSEWHERE, block["rest"]), (HERE, "guess"), (HERE, "")):
         with pytest.raises(NotFound, match="Call the tool again"):
@@ -88,14 +88,14 @@ def test_another_notebook_cannot_read_it() -> None:
 
 
 def test_the_longest_unused_are_let_go() -> None:
-    leftovers, size = Leftovers(1_000), 20 << 20
+    leftovers, size = TruncatedResults(1_000), 20 << 20
     kept = [leftovers.fit(HERE, Result(content=[text(f"{n}" * size)]))["content"][0] for n in range(3)]
     leftovers.part(HERE, kept[0]["rest"], 0)  # used, and so not the longest unused
     leftovers.fit(HERE, Result(content=[text("4" * size)]))
     assert whole_or_gone(leftovers, kept) == [True, False, True]
 
 
-def whole_or_gone(leftovers: Leftovers, blocks: list[dict[str, Any]]) -> list[bool]:
+def whole_or_gone(leftovers: TruncatedResults, blocks: list[dict[str, Any]]) -> list[bool]:
     found = []
     for block in blocks:
         try:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from quire.core.capabilities.connection import Link
+from quire.core.capabilities.connection import ReconnectingBackend
 from quire.core.capabilities.model import Backend, Capability, Offered, Tool
 from quire.core.errors import ConnectionLost, OperationFailed
 from quire.core.model import LOCAL
@@ -53,11 +53,11 @@ class Bench:
         self.offers: list[Offered] = []
         self.tasks: set[asyncio.Task[Any]] = set()
         capability = Capability(owner=LOCAL, name="mail", backend=Backend(command=("a",)), offered=Offered())
-        self.link = Link(
+        self.link = ReconnectingBackend(
             capability, self._connect, lambda link: self.offers.append(link.capability.offered), self._soon
         )
 
-    async def _connect(self, link: Link) -> Any:
+    async def _connect(self, link: ReconnectingBackend) -> Any:
         self.tries += 1
         await asyncio.sleep(0)
         if self.fails:
@@ -169,9 +169,9 @@ async def test_what_it_logs_is_heard_by_who_listens(bench: Bench) -> None:
     heard: list[tuple[str, str]] = []
     hear = lambda level, text: heard.append((level, text))  # noqa: E731 - a listener
     bench.link.logged("info", "nobody")
-    bench.link.hearers.add(hear)
+    bench.link.log_listeners.add(hear)
     bench.link.logged("info", "one")
-    bench.link.hearers.discard(hear)
+    bench.link.log_listeners.discard(hear)
     bench.link.logged("info", "nobody")
     assert heard == [("info", "one")]
 
@@ -189,12 +189,12 @@ async def test_closed_it_is_closed_for_good(bench: Bench) -> None:
 async def test_closing_ends_a_connecting_that_takes_long() -> None:
     began = asyncio.Event()
 
-    async def connect(link: Link) -> Any:
+    async def connect(link: ReconnectingBackend) -> Any:
         began.set()
         await asyncio.Event().wait()
 
     capability = Capability(owner=LOCAL, name="mail", backend=Backend(command=("a",)), offered=Offered())
-    link = Link(capability, connect, lambda link: None, lambda *work: None)
+    link = ReconnectingBackend(capability, connect, lambda link: None, lambda *work: None)
     asking = asyncio.ensure_future(link.connection())
     await began.wait()
     async with asyncio.timeout(10):

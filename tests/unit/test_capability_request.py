@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from quire.core.capabilities.model import Approve, Backend
-from quire.core.capabilities.request import approve_of, backend_of, plain_secrets, told
+from quire.core.capabilities.request import describe_backend, parse_approve, parse_backend, plain_secrets
 from quire.core.errors import InvalidRequest
 
 ENTRY = Backend(command=("from", "file"), env={"A": "1"})
 
 
 def made(**given: Any) -> Backend:
-    return backend_of("name", given, lambda config, name: ENTRY)
+    return parse_backend("name", given, lambda config, name: ENTRY)
 
 
 @pytest.mark.parametrize(
@@ -80,13 +80,13 @@ def test_anything_else_is_refused_with_what_to_say(given: dict[str, Any], words:
     ],
 )
 def test_approval_is_one_word_or_one_for_each_method(said: Any, approve: dict[str, Approve]) -> None:
-    assert approve_of({"approve": said}) == approve
+    assert parse_approve({"approve": said}) == approve
 
 
 @pytest.mark.parametrize("said", ["maybe", ["always"], {"send": "maybe"}, {"send": ["ask"]}, {"send": None}, 5])
 def test_another_word_is_refused(said: Any) -> None:
     with pytest.raises(InvalidRequest):
-        approve_of({"approve": said})
+        parse_approve({"approve": said})
 
 
 def test_what_people_read_has_references_but_no_secret() -> None:
@@ -95,7 +95,7 @@ def test_what_people_read_has_references_but_no_secret() -> None:
         env={"KEY": "env:KEY", "PLAIN": "hush-hush"},
         headers={"Authorization": "Bearer file:/run/key", "X": "hush-hush"},
     )
-    said = str(told(backend))
+    said = str(describe_backend(backend))
     assert "env:KEY" in said and "Bearer file:/run/key" in said and "--all" in said
     assert "hush-hush" not in said and "s3cret-word" not in said
 

@@ -21,7 +21,7 @@ class Said:
     """A supervisor's process in name only: the test says what it says."""
 
     def __init__(self) -> None:
-        ours, self._theirs = packets.pair()
+        ours, self._theirs = packets.socket_pair()
         ours.setblocking(False)
         self._stands_for = subprocess.Popen(["sleep", "1000"])
         self.supervisor = SupervisorClient(ours, os.pidfd_open(self._stands_for.pid))

@@ -49,12 +49,12 @@ def check(value: Any, schema: Any) -> None:
     ],
 )
 def test_a_name_that_python_can_say(name: str, python: str) -> None:
-    assert tools.identifier(name) == python
+    assert tools.python_name(name) == python
 
 
 def test_names_that_collide_are_counted_and_one_that_needs_no_change_keeps_its_own() -> None:
     names = ["get-sum", "get.sum", "get_sum", "get_sum_2", "read"]
-    assert tools.identifiers(names, tools.RESERVED) == {
+    assert tools.python_names(names, tools.RESERVED) == {
         "get-sum": "get_sum_3",
         "get.sum": "get_sum_4",
         "get_sum": "get_sum",
@@ -66,7 +66,7 @@ def test_names_that_collide_are_counted_and_one_that_needs_no_change_keeps_its_o
 @given(st.lists(st.text(max_size=12), max_size=12))
 @example([":\N{MEROITIC CURSIVE NUMBER ONE HUNDRED}"])
 def test_names_are_always_python_names_and_no_two_alike(names: list[str]) -> None:
-    found = tools.identifiers(names, tools.RESERVED)
+    found = tools.python_names(names, tools.RESERVED)
     assert set(found) == set(names) and len(set(found.values())) == len(found)
     for each in found.values():
         assert each.isidentifier() and not keyword.iskeyword(each) and each not in tools.RESERVED
@@ -144,10 +144,10 @@ def test_a_line_is_short_whatever_the_tool_is() -> None:
         "description": "Does it all. " * 50,
         "input": takes(a={"type": "string", "needed": True}, **many),
     }
-    assert tools.line(tool).startswith(
+    assert tools.summary_line(tool).startswith(
         "wide(a: str, parameter_0: str = None"
-    ) and ", ...) -> Text  # Does it all" in tools.line(tool)
-    assert len(tools.line(tool)) < 300
+    ) and ", ...) -> Text  # Does it all" in tools.summary_line(tool)
+    assert len(tools.summary_line(tool)) < 300
     assert tools.first_line("Reads a file. It may be large.") == "Reads a file"
     assert tools.first_line("\n\n  One\n line \n\nMore") == "One line"
     assert len(tools.first_line("word " * 100)) == 100
@@ -165,7 +165,7 @@ def test_a_document_has_all_that_is_known() -> None:
         "output": {"type": "object", "title": "Sent", "properties": {"id": {"type": "string"}}, "required": ["id"]},
         "hints": {"destructiveHint": True},
     }
-    said = tools.document("mail", tool)
+    said = tools.documentation("mail", tool)
     for part in (
         "mail.send_mail(to: str, how: str = None, more: dict = None) -> Sent",
         "to: str (format email)\n        To whom",
@@ -264,7 +264,7 @@ SCHEMAS = st.recursive(
 @given(SCHEMAS, SCHEMAS, SCHEMAS)
 def test_no_schema_makes_anything_raise_or_loop(schema: Any, output: Any, value: Any) -> None:
     tool = {"name": "t", "description": schema, "input": schema, "output": output, "hints": value}
-    assert tools.line(tool) and tools.document("c", tool)
+    assert tools.summary_line(tool) and tools.documentation("c", tool)
     assert tools.overview({"name": "c", "about": value, "tools": [tool, value]})
     tools.search([{"name": "c", "tools": [tool]}], "string a")
     shape = tools.result_shape(tool)
@@ -288,8 +288,8 @@ def test_schemas_that_hold_themselves_end() -> None:
     loop["allOf"] = [{"$ref": "#"}] * 8
     tool = {"name": "t", "input": loop, "output": loop}
     assert tools.signature(tool) == "t(next: dict = None, any: dict = None) -> TResult"
-    assert len(tools.document("c", tool)) < 30_000
+    assert len(tools.documentation("c", tool)) < 30_000
     assert typing.is_typeddict(typed.python_type(tools.result_shape(tool), "Result"))  # type: ignore[arg-type]
     check({"next": {"next": {}}, "any": {"any": {}}}, loop)
     wide = {"type": "object", "properties": {f"p{at}": {"type": "string"} for at in range(100_000)}}
-    assert len(tools.line({"name": "w", "input": wide})) < 400
+    assert len(tools.summary_line({"name": "w", "input": wide})) < 400

@@ -138,7 +138,7 @@ class _Copy:
         """What it refers to within the schema; {} if there is no such place."""
         if reference not in self._targets:
             self._targets[reference] = {}  # which it may refer to itself
-            copied = self.copy(schemas.referred_to(reference, self._root), depth + 1)
+            copied = self.copy(schemas.resolve_reference(reference, self._root), depth + 1)
             self._targets[reference].update(copied if isinstance(copied, dict) else {"allOf": [copied]})
         return self._targets[reference]
 

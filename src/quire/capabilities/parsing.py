@@ -8,7 +8,7 @@ from typing import Any
 
 from quire.core.capabilities.model import Offered, Result, Tool
 from quire.core.errors import OperationFailed
-from quire.wire.messages import shallow
+from quire.wire.messages import is_shallow
 
 MOST_TOOLS = 2_000
 _ABOUT = 2_000  # characters
@@ -51,7 +51,7 @@ def _hints(given: Any) -> dict[str, bool]:
 
 def _schema(given: Any, left: int) -> dict[str, Any] | None:
     """Where it is one and fits; else none, which takes any arguments."""
-    if not isinstance(given, dict) or not shallow(given, _DEEP):
+    if not isinstance(given, dict) or not is_shallow(given, _DEEP):
         return None
     return given if _size(given) <= min(_SCHEMA, left) else None
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from quire.core.capabilities.approvals import Approvals
-from quire.core.capabilities.gateway import Relaying
-from quire.core.capabilities.registry import Capabilities
+from quire.core.capabilities.gateway import CapabilityGateway
+from quire.core.capabilities.registry import CapabilityRegistry
 from quire.core.checkpoints.branches import Branches
 from quire.core.checkpoints.checkpoint_list import CheckpointList
 from quire.core.checkpoints.restorer import SnapshotRestorer
@@ -54,8 +54,8 @@ class App:
     restorer: SnapshotRestorer | None
     kernels: KernelPool
     backends: Backends
-    capabilities: Capabilities
-    relay: Relaying
+    capabilities: CapabilityRegistry
+    relay: CapabilityGateway
     approvals: Approvals
     sharing: Sharing
     confines: Confines

@@ -10,25 +10,25 @@ from typing import Any
 
 from quire import systems
 from quire.snapshot_format import chunks
-from quire.snapshot_format.chunk_writer import read_whole
+from quire.snapshot_format.chunk_writer import read_and_close
 from quire.snapshot_format.chunks import BadSnapshot, Manifest, Place, Whole
 
-_TASK = 64  # chunks that a thread reads before it takes the next
+_CHUNKS_PER_TASK = 64  # chunks that a thread reads before it takes the next
 
 
-def gather(recipe: int, packs: Sequence[int]) -> tuple[Manifest, list[Any]]:
+def read_snapshot(recipe: int, packs: Sequence[int]) -> tuple[Manifest, list[Any]]:
     """The wholes a recipe names, the stream first. The descriptors are closed. Raises BadSnapshot where a piece is
     damaged."""
-    manifest, places = chunks.parse_recipe(read_whole(recipe))
+    manifest, places = chunks.parse_recipe(read_and_close(recipe))
     try:
         with ThreadPoolExecutor(os.cpu_count()) as threads:
-            return manifest, [_assemble(threads, packs, *each) for each in zip(manifest.wholes, places, strict=True)]
+            return manifest, [_assemble(threads, packs, *pair) for pair in zip(manifest.wholes, places, strict=True)]
     finally:
         for pack in packs:
             os.close(pack)
 
 
-def segments_of(manifest: Manifest, stream: Any) -> Iterator[tuple[str, bytes]]:
+def split_segments(manifest: Manifest, stream: Any) -> Iterator[tuple[str, bytes]]:
     """What the stream holds, by name, in order."""
     view, at = memoryview(stream), 0
     for name, length in manifest.segments:
@@ -40,10 +40,10 @@ def _assemble(threads: ThreadPoolExecutor, packs: Sequence[int], whole: Whole, p
     data = bytearray(whole.length)
     view = memoryview(data)
     tasks, at = [], 0
-    for begin in range(0, len(places), _TASK):
-        some = places[begin : begin + _TASK]
-        tasks.append(threads.submit(_read, packs, some, view, at))
-        at += sum(place.length for place in some)
+    for begin in range(0, len(places), _CHUNKS_PER_TASK):
+        batch = places[begin : begin + _CHUNKS_PER_TASK]
+        tasks.append(threads.submit(_read, packs, batch, view, at))
+        at += sum(place.length for place in batch)
     if at != whole.length:
         raise BadSnapshot("its chunks do not add up")
     for task in tasks:
@@ -58,7 +58,7 @@ def _read(packs: Sequence[int], places: list[Place], view: memoryview, at: int) 
             target[:] = zlib.decompress(systems.pread(packs[place.pack], place.stored, place.offset))
         elif _read_into(packs[place.pack], target, place.offset) != place.length:
             raise BadSnapshot("a piece of it is cut off")
-        if chunks.digest(target) != place.name:
+        if chunks.chunk_name(target) != place.name:
             raise BadSnapshot("a piece of it is damaged")
         at += place.length
 

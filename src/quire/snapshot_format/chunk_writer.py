@@ -12,18 +12,18 @@ from quire import systems
 from quire.snapshot_format import chunks
 from quire.snapshot_format.chunks import Entry, Manifest, Whole
 
-_SMALL = 4096  # bytes: a segment under this shares a chunk with its neighbours
-_APART = 16  # of so many small segments about one begins a chunk, the same ones every time
-_PAYS = 0.9  # compressed to less than this part, it is kept so
-_SAMPLE = 4096  # bytes of a chunk that are tried first
-_QUICK = 16 << 20  # bytes: a larger buffer is not compressed, or it would take seconds to write and to read
-_SPARE = 8 << 20  # bytes of disk that are left free, of a small one a tenth
-_BATCH = 1 << 20  # bytes written at once
+_SMALL_SEGMENT_BYTES = 4096  # bytes: a segment under this shares a chunk with its neighbours
+_BOUNDARY_INTERVAL = 16  # of so many small segments about one begins a chunk, the same ones every time
+_WORTHWHILE_RATIO = 0.9  # compressed to less than this part, it is kept so
+_SAMPLE_BYTES = 4096  # bytes of a chunk that are tried first
+_MAX_COMPRESSED_BYTES = 16 << 20  # of a buffer; compressing a larger one would take seconds
+_RESERVED_DISK_BYTES = 8 << 20  # bytes of disk that are left free, of a small one a tenth
+_BATCH_BYTES = 1 << 20  # bytes written at once
 
 _crc32, _compress, _write = zlib.crc32, zlib.compress, os.write  # bound before any cell ran
 
 
-class Cutter:
+class ChunkWriter:
     """Writes chunks into the draft's file, each once, and none that the base has."""
 
     def __init__(self, file: int, known: set[bytes]) -> None:
@@ -35,7 +35,7 @@ class Cutter:
         self.written = 0  # bytes of chunks
 
     def stream(self, segments: Iterable[tuple[str, bytes]]) -> Whole:
-        pieces = list(_pieces(segments))
+        pieces = list(_cut(segments))
         return self._whole(sum(map(len, pieces)), [self._chunk(piece, compress=True) for piece in pieces])
 
     def buffer(
@@ -43,12 +43,12 @@ class Cutter:
     ) -> Whole:
         """`earlier` are the names its chunks had in the base; one that is not `changed` has it still."""
         names = []
-        compress = 0 < len(data) <= _QUICK and _worth(data[: chunks.SIZE])
-        for number, at in enumerate(range(0, len(data), chunks.SIZE)):
+        compress = 0 < len(data) <= _MAX_COMPRESSED_BYTES and _compresses(data[: chunks.MAX_CHUNK_BYTES])
+        for number, at in enumerate(range(0, len(data), chunks.MAX_CHUNK_BYTES)):
             if earlier is not None and not changed(number):
                 names.append(earlier[number])
             else:
-                names.append(self._chunk(data[at : at + chunks.SIZE], compress=compress))
+                names.append(self._chunk(data[at : at + chunks.MAX_CHUNK_BYTES], compress=compress))
         return self._whole(len(data), names, key, data.readonly)
 
     def finish(self, manifest: Manifest) -> tuple[int, int, int]:
@@ -61,26 +61,26 @@ class Cutter:
 
     def _whole(self, length: int, names: list[bytes], key: str = "", read_only: bool = False) -> Whole:
         nodes = tuple(
-            self._chunk(b"".join(names[at : at + chunks.FANOUT]), compress=False)
-            for at in range(0, len(names), chunks.FANOUT)
+            self._chunk(b"".join(names[at : at + chunks.NODE_NAMES]), compress=False)
+            for at in range(0, len(names), chunks.NODE_NAMES)
         )
         return Whole(length, nodes, key, read_only)
 
     def _chunk(self, data: Any, *, compress: bool) -> bytes:
-        name = chunks.digest(data)
+        name = chunks.chunk_name(data)
         if name not in self._known:
             self._known.add(name)
-            stored = _smaller(data) if compress else None
+            stored = _compressed(data) if compress else None
             self._entries.append(Entry(name, len(data), len(stored or data), stored is not None))
             self._waiting.append(stored or data)
             self._size += len(stored or data)
-            if self._size >= _BATCH:
+            if self._size >= _BATCH_BYTES:
                 self._flush()
         return name
 
     def _flush(self) -> None:
         total, free = systems.disk_of(self._file)
-        if free < self._size + min(_SPARE, total // 10):
+        if free < self._size + min(_RESERVED_DISK_BYTES, total // 10):
             raise OSError(errno.ENOSPC, "the disk is nearly full")  # the last bytes are for cells
         for part in self._waiting:
             _write_all(self._file, part)
@@ -88,34 +88,35 @@ class Cutter:
         self._waiting, self._size = [], 0
 
 
-def _pieces(segments: Iterable[tuple[str, bytes]]) -> Iterator[Any]:
+def _cut(segments: Iterable[tuple[str, bytes]]) -> Iterator[Any]:
     """Small segments together, large ones apart; what lies between two cuts does not move when something else
     changes."""
     together = bytearray()
     for name, data in segments:
-        small = len(data) < _SMALL
-        if together and (not small or len(together) + len(data) > chunks.SIZE or _crc32(name.encode()) % _APART == 0):
+        is_small = len(data) < _SMALL_SEGMENT_BYTES
+        is_boundary = _crc32(name.encode()) % _BOUNDARY_INTERVAL == 0
+        if together and (not is_small or len(together) + len(data) > chunks.MAX_CHUNK_BYTES or is_boundary):
             yield bytes(together)
             together.clear()
-        if small:
+        if is_small:
             together += data
         else:
             view = memoryview(data)
-            for at in range(0, len(data), chunks.SIZE):
-                yield view[at : at + chunks.SIZE]
+            for at in range(0, len(data), chunks.MAX_CHUNK_BYTES):
+                yield view[at : at + chunks.MAX_CHUNK_BYTES]
     if together:
         yield bytes(together)
 
 
-def _smaller(data: Any) -> bytes | None:
-    if len(data) > 2 * _SAMPLE and not _worth(data[:_SAMPLE]):
+def _compressed(data: Any) -> bytes | None:
+    if len(data) > 2 * _SAMPLE_BYTES and not _compresses(data[:_SAMPLE_BYTES]):
         return None
     packed = _compress(data, 1)
-    return packed if len(packed) < _PAYS * len(data) else None
+    return packed if len(packed) < _WORTHWHILE_RATIO * len(data) else None
 
 
-def _worth(sample: Any) -> bool:
-    return len(_compress(sample, 1)) < _PAYS * len(sample)
+def _compresses(sample: Any) -> bool:
+    return len(_compress(sample, 1)) < _WORTHWHILE_RATIO * len(sample)
 
 
 def _write_all(file: int, data: Any) -> None:
@@ -124,7 +125,7 @@ def _write_all(file: int, data: Any) -> None:
         view = view[_write(file, view) :]
 
 
-def read_whole(descriptor: int) -> bytes:
+def read_and_close(descriptor: int) -> bytes:
     """A file that was handed over, from its beginning; it is closed."""
     try:
         size, data = os.fstat(descriptor).st_size, bytearray()

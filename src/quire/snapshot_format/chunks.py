@@ -19,11 +19,11 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 FORMAT = 1  # of manifests; a worker reads every one up to this
-SIZE = 1 << 16  # bytes of a chunk at the most
-FANOUT = 1024  # names in a node at the most
-DIGEST = 32  # bytes of a name
-_LENGTH = 1 << 50  # bytes nobody has
-_MANIFEST = 256 << 20  # bytes of a manifest at the most
+MAX_CHUNK_BYTES = 1 << 16  # bytes of a chunk at the most
+NODE_NAMES = 1024  # names in a node at the most
+DIGEST_BYTES = 32  # bytes of a name
+_MAX_LENGTH = 1 << 50  # bytes nobody has
+_MAX_MANIFEST_BYTES = 256 << 20  # bytes of a manifest at the most
 
 _ENTRY = struct.Struct("<32sIIB")
 _PLACE = struct.Struct("<32sHQIIB")
@@ -34,7 +34,7 @@ class BadSnapshot(ValueError):
     """What was written is not a snapshot we know how to read; the words say what is wrong with it."""
 
 
-def digest(data: Any) -> bytes:
+def chunk_name(data: Any) -> bytes:
     return hashlib.sha256(data).digest()
 
 
@@ -84,36 +84,36 @@ class Manifest:
         return (self.stream, *self.buffers)
 
     def dump(self) -> bytes:
-        said = {
+        fields = {
             "format": self.format,
             "python": self.python,
             "segments": self.segments,
-            "stream": _said(self.stream),
-            "buffers": [_said(each) for each in self.buffers],
+            "stream": _whole_as_json(self.stream),
+            "buffers": [_whole_as_json(whole) for whole in self.buffers],
             "about": self.about,
         }
-        return json.dumps(said, separators=(",", ":")).encode()
+        return json.dumps(fields, separators=(",", ":")).encode()
 
 
-def parse(data: bytes) -> Manifest:
+def parse_manifest(data: bytes) -> Manifest:
     """A manifest, every part of it checked; raises BadSnapshot. What a worker wrote is hostile."""
-    if len(data) > _MANIFEST:
+    if len(data) > _MAX_MANIFEST_BYTES:
         raise BadSnapshot("its manifest is too large")
     try:
-        said = json.loads(data)
-        format_ = said["format"]
+        fields = json.loads(data)
+        format_ = fields["format"]
         if type(format_) is not int or format_ < 1:
             raise BadSnapshot("it names no format")
         if format_ > FORMAT:
             raise BadSnapshot(f"it has format {format_}, written by a newer Quire (this one knows {FORMAT}): upgrade")
-        segments = tuple((_is(name, str), _length(length)) for name, length in said["segments"])
+        segments = tuple((_checked(name, str), _length(length)) for name, length in fields["segments"])
         manifest = Manifest(
             format=format_,
-            python=_is(said["python"], str)[:100],
+            python=_checked(fields["python"], str)[:100],
             segments=segments,
-            stream=_whole(said["stream"]),
-            buffers=tuple(_whole(each) for each in said["buffers"]),
-            about=_is(said["about"], dict),
+            stream=_whole(fields["stream"]),
+            buffers=tuple(_whole(whole) for whole in fields["buffers"]),
+            about=_checked(fields["about"], dict),
         )
     except BadSnapshot:
         raise
@@ -124,84 +124,84 @@ def parse(data: bytes) -> Manifest:
     return manifest
 
 
-def _said(whole: Whole) -> list[Any]:
+def _whole_as_json(whole: Whole) -> list[Any]:
     return [whole.length, [node.hex() for node in whole.nodes], whole.key, whole.read_only]
 
 
-def _whole(said: Any) -> Whole:
-    length, nodes, key, read_only = said
-    names = tuple(bytes.fromhex(_is(node, str)) for node in _is(nodes, list))
-    if any(len(name) != DIGEST for name in names):
+def _whole(fields: Any) -> Whole:
+    length, nodes, key, read_only = fields
+    names = tuple(bytes.fromhex(_checked(node, str)) for node in _checked(nodes, list))
+    if any(len(name) != DIGEST_BYTES for name in names):
         raise BadSnapshot("it names something that is no chunk")
-    return Whole(_length(length), names, _is(key, str)[:200], _is(read_only, bool))
+    return Whole(_length(length), names, _checked(key, str)[:200], _checked(read_only, bool))
 
 
 def _length(value: Any) -> int:
-    if type(value) is not int or not 0 <= value < _LENGTH:
+    if type(value) is not int or not 0 <= value < _MAX_LENGTH:
         raise BadSnapshot("it has a part without a length")
     return value
 
 
-def _is(value: Any, kind: type) -> Any:
+def _checked(value: Any, kind: type) -> Any:
     if type(value) is not kind:
         raise BadSnapshot("its manifest cannot be read")
     return value
 
 
 def dump_entries(entries: Iterable[Entry]) -> bytes:
-    return b"".join(_ENTRY.pack(each.name, each.length, each.stored, each.compressed) for each in entries)
+    return b"".join(_ENTRY.pack(entry.name, entry.length, entry.stored, entry.compressed) for entry in entries)
 
 
 def parse_entries(data: bytes) -> list[Entry]:
     if len(data) % _ENTRY.size:
         raise BadSnapshot("its list of chunks is cut off")
     found = [Entry(name, length, stored, bool(packed)) for name, length, stored, packed in _ENTRY.iter_unpack(data)]
-    if any(not 0 < each.length <= SIZE or not 0 < each.stored <= SIZE for each in found):
+    if any(not 0 < entry.length <= MAX_CHUNK_BYTES or not 0 < entry.stored <= MAX_CHUNK_BYTES for entry in found):
         raise BadSnapshot("it has a chunk of an impossible size")
     return found
 
 
-def names_in(node: bytes) -> list[bytes]:
+def parse_node(node: bytes) -> list[bytes]:
     """The names a node lists."""
-    if len(node) % DIGEST or not 0 < len(node) <= FANOUT * DIGEST:
+    if len(node) % DIGEST_BYTES or not 0 < len(node) <= NODE_NAMES * DIGEST_BYTES:
         raise BadSnapshot("a node of it is damaged")
-    return [node[at : at + DIGEST] for at in range(0, len(node), DIGEST)]
+    return [node[at : at + DIGEST_BYTES] for at in range(0, len(node), DIGEST_BYTES)]
 
 
 def dump_places(places: Iterable[tuple[bytes, int, int, int, int, int]]) -> bytes:
     """As Place has them, in its order."""
-    return b"".join([_PLACE.pack(*each) for each in places])
+    return b"".join([_PLACE.pack(*place) for place in places])
 
 
-def bind_recipe(manifest: bytes, counts: list[int], places: bytes) -> bytes:
+def dump_recipe(manifest: bytes, counts: list[int], places: bytes) -> bytes:
     """A recipe of what is dumped already: how many places each whole has, and all of them."""
-    said = json.dumps(counts).encode()
-    return b"".join((_HEAD.pack(len(manifest), len(said)), manifest, said, places))
+    counts_json = json.dumps(counts).encode()
+    return b"".join((_HEAD.pack(len(manifest), len(counts_json)), manifest, counts_json, places))
 
 
 def parse_recipe(data: bytes) -> tuple[Manifest, list[list[Place]]]:
-    manifest, counts, at = _opened(data)
+    manifest, counts, at = _split_recipe(data)
     places = [
         Place(name, pack, offset, length, stored, bool(packed))
         for name, pack, offset, length, stored, packed in _PLACE.iter_unpack(data[at:])
     ]
-    return manifest, _shared_out(places, counts)
+    return manifest, _group(places, counts)
 
 
-def parse_names(data: bytes) -> tuple[Manifest, list[list[bytes]]]:
+def parse_recipe_names(data: bytes) -> tuple[Manifest, list[list[bytes]]]:
     """Of a recipe, the names only: in a tenth of the time."""
-    manifest, counts, at = _opened(data)
-    names = [data[begin : begin + DIGEST] for begin in range(at, len(data), _PLACE.size)]
-    return manifest, _shared_out(names, counts)
+    manifest, counts, at = _split_recipe(data)
+    names = [data[begin : begin + DIGEST_BYTES] for begin in range(at, len(data), _PLACE.size)]
+    return manifest, _group(names, counts)
 
 
-def _opened(data: bytes) -> tuple[Manifest, list[int], int]:
+def _split_recipe(data: bytes) -> tuple[Manifest, list[int], int]:
     first, second = _HEAD.unpack_from(data)
     at = _HEAD.size + first
-    return parse(data[_HEAD.size : at]), json.loads(data[at : at + second]), at + second
+    return parse_manifest(data[_HEAD.size : at]), json.loads(data[at : at + second]), at + second
 
 
-def _shared_out(items: list[T], counts: list[int]) -> list[list[T]]:
+def _group(items: list[T], counts: list[int]) -> list[list[T]]:
     wholes, begin = [], 0
     for count in counts:
         wholes.append(items[begin : begin + count])

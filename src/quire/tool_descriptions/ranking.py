@@ -10,38 +10,41 @@ from typing import Any
 
 from quire.tool_descriptions import schemas
 
+_Offer = tuple[str, dict[str, Any]]  # name of the capability, tool
+
 _WORD = re.compile(r"[^\W_]+")
 _HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_CHARS = 2_000  # of a description that are looked at
-_BEGINNING = 100
-_WORDS = 30  # of a question
-_SMALL = "a all an and as at by can do for from how i in is it me my of on or that the this to with"
-_IDLE = frozenset(_SMALL.split())
+_MAX_CHARS = 2_000  # of a description that are looked at
+_SUMMARY_CHARS = 100
+_MAX_QUERY_WORDS = 30  # of a question
+_STOP_WORD_LIST = "a all an and as at by can do for from how i in is it me my of on or that the this to with"
+_STOP_WORDS = frozenset(_STOP_WORD_LIST.split())
 _NAME, _CAPABILITY, _FIRST, _REST, _PARAMETER = 5.0, 2.5, 2.0, 1.0, 1.2  # what a word counts for where it stands
-_BEGINS, _HOLDS = 0.7, 0.45  # of an exact match
+_PREFIX_FACTOR, _SUBSTRING_FACTOR = 0.7, 0.45  # of an exact match
 
 
-def best(offered: Iterable[tuple[str, dict[str, Any]]], query: Any, limit: int) -> list[tuple[str, dict[str, Any]]]:
+def best_matches(offered: Iterable[_Offer], query: Any, limit: int) -> list[_Offer]:
     """Of (capability, tool) the best, best first: by words in name, description and parameters."""
-    wanted = list(dict.fromkeys(words(query[:_CHARS] if isinstance(query, str) else query)))[:_WORDS]
-    every = [(name, tool, _weights(name, tool)) for name, tool in offered]
-    seen = Counter(word for _, _, weights in every for word in weights)
+    text = query[:_MAX_CHARS] if isinstance(query, str) else ""
+    wanted = list(dict.fromkeys(search_words(text)))[:_MAX_QUERY_WORDS]
+    candidates = [(name, tool, _weights(name, tool)) for name, tool in offered]
+    seen = Counter(word for _, _, weights in candidates for word in weights)
     scored = []
-    for at, (name, tool, weights) in enumerate(every):
-        score = _score(wanted, weights, seen, len(every))
+    for at, (name, tool, weights) in enumerate(candidates):
+        score = _score(wanted, weights, seen, len(candidates))
         if score > 0:
             scored.append((-score, at, name, tool))
-    scored.sort(key=lambda each: each[:2])
+    scored.sort(key=lambda match: match[:2])
     return [(name, tool) for _, _, name, tool in scored[: max(0, limit)]]
 
 
-def words(text: Any) -> list[str]:
+def search_words(text: Any) -> list[str]:
     """In lower case and without endings; words that say nothing are left out unless there are no others."""
     if not isinstance(text, str):
         return []
-    found = [each.lower() for each in _WORD.findall(_HUMPS.sub(" ", text))]
-    telling = [each for each in found if each not in _IDLE]
-    return [stem(each) for each in telling or found]
+    found = [word.lower() for word in _WORD.findall(_HUMPS.sub(" ", text))]
+    meaningful = [word for word in found if word not in _STOP_WORDS]
+    return [stem(word) for word in meaningful or found]
 
 
 def stem(word: str) -> str:
@@ -55,38 +58,38 @@ def stem(word: str) -> str:
 def _weights(capability: str, tool: dict[str, Any]) -> dict[str, float]:
     """Each word of a tool, with the most that it counts for."""
     description = tool.get("description")
-    description = description[:_CHARS] if isinstance(description, str) else ""
+    description = description[:_MAX_CHARS] if isinstance(description, str) else ""
     found: dict[str, float] = {}
     for text, weight in (
         (tool.get("name"), _NAME),
         (capability, _CAPABILITY),
-        (description[:_BEGINNING], _FIRST),
+        (description[:_SUMMARY_CHARS], _FIRST),
         (" ".join(schemas.properties(tool.get("input"), tool.get("input"))), _PARAMETER),
         (description, _REST),
     ):
-        for word in words(text):
+        for word in search_words(text):
             found[word] = max(found.get(word, 0.0), weight)
     return found
 
 
-def _score(wanted: list[str], weights: dict[str, float], seen: Counter[str], every: int) -> float:
+def _score(wanted: list[str], weights: dict[str, float], seen: Counter[str], tool_count: int) -> float:
     total, matched = 0.0, 0
     for word in wanted:
         best = 0.0
         for other, weight in weights.items():
-            likeness = _likeness(word, other)
+            likeness = _similarity(word, other)
             if likeness:
-                rare = math.log(1 + every / seen[other])
+                rare = math.log(1 + tool_count / seen[other])
                 best = max(best, weight * likeness * (0.5 + rare))
         total += best
         matched += best > 0
     return total * matched / len(wanted) if wanted else 0.0
 
 
-def _likeness(word: str, other: str) -> float:
+def _similarity(word: str, other: str) -> float:
     if word == other:
         return 1.0
     short, long = sorted((word, other), key=len)
     if len(short) >= 3 and long.startswith(short):
-        return _BEGINS
-    return _HOLDS if len(short) >= 4 and short in long else 0.0
+        return _PREFIX_FACTOR
+    return _SUBSTRING_FACTOR if len(short) >= 4 and short in long else 0.0

@@ -8,158 +8,158 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-_DEPTH = 8  # that shapes are nested; below it everything is Any
-_STEPS = 1_000
-_REFERENCES = 20  # that follow each other, or that one object is put together of
-_EITHER = 8  # alternatives that are told apart
-_VALUES = 12  # of an enum that are named
-_VALUES_CHARS = 100
-_FIELDS = 60  # of an object that are told
-_PLAIN = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
+_MAX_DEPTH = 8  # that shapes are nested; below it everything is Any
+_MAX_STEPS = 1_000
+_MAX_REFERENCES = 20  # that follow each other, or that one object is put together of
+_MAX_ALTERNATIVES = 8  # alternatives that are told apart
+_MAX_VALUES = 12  # of an enum that are named
+_MAX_VALUES_CHARS = 100
+_MAX_FIELDS = 60  # of an object that are told
+_PYTHON_NAMES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 
 
 @dataclass(frozen=True)
-class Plain:
+class PlainShape:
     name: str  # str, int, float, bool, None, Any
 
 
 @dataclass(frozen=True)
-class Values:
+class LiteralShape:
     values: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class Items:
-    of: Shape
+class ListShape:
+    item: Shape
 
 
 @dataclass(frozen=True)
-class Mapping:
-    of: Shape
+class DictShape:
+    value: Shape
 
 
 @dataclass(frozen=True)
-class Either:
-    of: tuple[Shape, ...]
+class UnionShape:
+    options: tuple[Shape, ...]
 
 
 @dataclass(frozen=True)
-class Field:
+class ObjectField:
     key: str
     shape: Shape
     required: bool
 
 
 @dataclass(frozen=True)
-class Fields:
+class ObjectShape:
     title: str
-    fields: tuple[Field, ...]
+    fields: tuple[ObjectField, ...]
 
 
-Shape = Plain | Values | Items | Mapping | Either | Fields
-ANY = Plain("Any")
+Shape = PlainShape | LiteralShape | ListShape | DictShape | UnionShape | ObjectShape
+ANY = PlainShape("Any")
 
 
 def shape(schema: Any, root: Any = None) -> Shape:
     """`root`: the schema that references are looked up in."""
-    return _Walk(root).shape(schema, _DEPTH)
+    return _ShapeReader(root).shape(schema, _MAX_DEPTH)
 
 
-class _Walk:
+class _ShapeReader:
     """Through one schema, in so many steps; a reference inside of what it refers to is Any."""
 
     def __init__(self, root: Any) -> None:
         self._root = root
-        self._left = _STEPS
+        self._left = _MAX_STEPS
         self._open: list[Any] = []
 
     def shape(self, schema: Any, depth: int) -> Shape:
         reference = schema.get("$ref") if isinstance(schema, dict) else None
-        schema = resolved(schema, self._root)
+        schema = resolve(schema, self._root)
         self._left -= 1
         if depth <= 0 or self._left <= 0 or not isinstance(schema, dict) or reference in self._open[1:]:
             return ANY
         self._open.append(reference or "")
         found = self._shape(schema, depth)
         self._open.pop()
-        return either([found, Plain("None")]) if schema.get("nullable") is True else found
+        return union([found, PlainShape("None")]) if schema.get("nullable") is True else found
 
     def _shape(self, schema: dict[str, Any], depth: int) -> Shape:
         values = [schema["const"]] if "const" in schema else schema.get("enum")
         if isinstance(values, list) and values:
-            return _values(values)
+            return _literal_shape(values)
         for word in ("anyOf", "oneOf"):
             options = schema.get(word)
             if isinstance(options, list) and options:
-                return either([self.shape(each, depth - 1) for each in options[:_EITHER]])
+                return union([self.shape(option, depth - 1) for option in options[:_MAX_ALTERNATIVES]])
         kinds = schema.get("type")
         if isinstance(kinds, list) and kinds:
-            return either([self._of_kind({**schema, "type": kind}, depth) for kind in kinds[:_EITHER]])
+            return union([self._of_kind({**schema, "type": kind}, depth) for kind in kinds[:_MAX_ALTERNATIVES]])
         return self._of_kind(schema, depth)
 
     def _of_kind(self, schema: dict[str, Any], depth: int) -> Shape:
         kind = schema.get("type")
-        if isinstance(kind, str) and kind in _PLAIN:
-            return Plain(_PLAIN[kind])
+        if isinstance(kind, str) and kind in _PYTHON_NAMES:
+            return PlainShape(_PYTHON_NAMES[kind])
         if kind == "array" or (kind is None and "items" in schema):
-            return Items(self.shape(schema.get("items"), depth - 1))
+            return ListShape(self.shape(schema.get("items"), depth - 1))
         says = any(word in schema for word in ("properties", "additionalProperties"))
         if kind == "object" or (kind is None and says):
             return self._object(schema, depth)
-        every = schema.get("allOf")
-        if isinstance(every, list):
-            shapes = [self.shape(each, depth - 1) for each in every[:_EITHER]]
-            if shapes and all(isinstance(each, Fields | Mapping) for each in shapes):
+        members = schema.get("allOf")
+        if isinstance(members, list):
+            shapes = [self.shape(member, depth - 1) for member in members[:_MAX_ALTERNATIVES]]
+            if shapes and all(isinstance(shape_, ObjectShape | DictShape) for shape_ in shapes):
                 return self._object(schema, depth)
-            return next((each for each in shapes if each != ANY), ANY)
+            return next((shape_ for shape_ in shapes if shape_ != ANY), ANY)
         return ANY
 
     def _object(self, schema: dict[str, Any], depth: int) -> Shape:
         found = properties(schema, self._root)
         if not found:
             more = schema.get("additionalProperties")
-            return Mapping(self.shape(more, depth - 1) if isinstance(more, dict) and more else ANY)
+            return DictShape(self.shape(more, depth - 1) if isinstance(more, dict) and more else ANY)
         needed = required(schema, self._root)
-        listed = list(found.items())[:_FIELDS]
-        fields = [Field(key, self.shape(each, depth - 1), key in needed) for key, each in listed]
-        return Fields(title(schema), tuple(fields))
+        listed = list(found.items())[:_MAX_FIELDS]
+        fields = [ObjectField(key, self.shape(property_, depth - 1), key in needed) for key, property_ in listed]
+        return ObjectShape(title(schema), tuple(fields))
 
 
-def _values(values: list[Any]) -> Shape:
+def _literal_shape(values: list[Any]) -> Shape:
     if all(value is None or type(value) in (str, int, bool) for value in values):
-        if len(values) <= _VALUES and sum(len(repr(value)) for value in values) <= _VALUES_CHARS:
-            return Values(tuple(values)) if values != [None] else Plain("None")
-        return either(Plain("None" if value is None else type(value).__name__) for value in values)
+        if len(values) <= _MAX_VALUES and sum(len(repr(value)) for value in values) <= _MAX_VALUES_CHARS:
+            return LiteralShape(tuple(values)) if values != [None] else PlainShape("None")
+        return union(PlainShape("None" if value is None else type(value).__name__) for value in values)
     return ANY
 
 
-def either(shapes: Iterable[Shape]) -> Shape:
+def union(shapes: Iterable[Shape]) -> Shape:
     """One of these: each once, None last."""
     flat: list[Shape] = []
-    for each in shapes:
-        for one in each.of if isinstance(each, Either) else (each,):
-            if one not in flat:
-                flat.append(one)
+    for shape_ in shapes:
+        for option in shape_.options if isinstance(shape_, UnionShape) else (shape_,):
+            if option not in flat:
+                flat.append(option)
     if ANY in flat or not flat:
         return ANY
-    if Plain("float") in flat and Plain("int") in flat:
-        flat.remove(Plain("int"))
-    flat.sort(key=lambda one: one == Plain("None"))
-    return flat[0] if len(flat) == 1 else Either(tuple(flat))
+    if PlainShape("float") in flat and PlainShape("int") in flat:
+        flat.remove(PlainShape("int"))
+    flat.sort(key=lambda option: option == PlainShape("None"))
+    return flat[0] if len(flat) == 1 else UnionShape(tuple(flat))
 
 
-def resolved(schema: Any, root: Any) -> Any:
+def resolve(schema: Any, root: Any) -> Any:
     """The schema, behind its references; {} where one leads nowhere."""
-    for _ in range(_REFERENCES):
+    for _ in range(_MAX_REFERENCES):
         if not isinstance(schema, dict) or "$ref" not in schema:
             return schema
         beside = {key: value for key, value in schema.items() if key != "$ref"}
-        there = referred_to(schema["$ref"], root)
+        there = resolve_reference(schema["$ref"], root)
         schema = {**there, **beside} if isinstance(there, dict) else there
     return {}
 
 
-def referred_to(reference: Any, root: Any) -> Any:
+def resolve_reference(reference: Any, root: Any) -> Any:
     """What a `$ref` within `root` refers to; {} if it is elsewhere or there is no such place."""
     if not isinstance(reference, str) or not reference.startswith("#"):
         return {}
@@ -170,40 +170,40 @@ def referred_to(reference: Any, root: Any) -> Any:
     return at if at is not None else {}
 
 
-def parts(
+def subschemas(
     schema: Any, root: Any, words: tuple[str, ...] = ("allOf", "anyOf", "oneOf"), seen: set[str] | None = None
 ) -> Iterator[dict[str, Any]]:
     """The schema of an object and those it is put together of, each reference once."""
     seen = set() if seen is None else seen
     reference = schema.get("$ref") if isinstance(schema, dict) else None
     if isinstance(reference, str):
-        if reference in seen or len(seen) > _REFERENCES:
+        if reference in seen or len(seen) > _MAX_REFERENCES:
             return
         seen.add(reference)
-    schema = resolved(schema, root)
+    schema = resolve(schema, root)
     if not isinstance(schema, dict):
         return
     yield schema
     for word in words:
         options = schema.get(word)
-        for each in options[:_EITHER] if isinstance(options, list) else ():
-            yield from parts(each, root, words, seen)
+        for option in options[:_MAX_ALTERNATIVES] if isinstance(options, list) else ():
+            yield from subschemas(option, root, words, seen)
 
 
 def properties(schema: Any, root: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for part in parts(schema, root):
+    for part in subschemas(schema, root):
         own = part.get("properties")
-        for key, each in own.items() if isinstance(own, dict) else ():
+        for key, property_ in own.items() if isinstance(own, dict) else ():
             if isinstance(key, str):
-                found.setdefault(key, each)
+                found.setdefault(key, property_)
     return found
 
 
 def required(schema: Any, root: Any) -> set[str]:
     """What must be there: of alternatives none must."""
     needed: set[str] = set()
-    for part in parts(schema, root, ("allOf",)):
+    for part in subschemas(schema, root, ("allOf",)):
         own = part.get("required")
         needed.update(key for key in own if isinstance(key, str)) if isinstance(own, list) else None
     return needed
@@ -211,11 +211,11 @@ def required(schema: Any, root: Any) -> set[str]:
 
 def title(schema: dict[str, Any]) -> str:
     """As the name of a class; "" where it has none."""
-    said = schema.get("title")
-    return camel(said) if isinstance(said, str) and len(said) <= 60 else ""
+    title_ = schema.get("title")
+    return camel_case(title_) if isinstance(title_, str) and len(title_) <= 60 else ""
 
 
-def camel(text: str) -> str:
+def camel_case(text: str) -> str:
     words = re.findall(r"[^\W_]+", unicodedata.normalize("NFKC", text))
     name = "".join(word[:1].upper() + word[1:] for word in words)
     return name if name.isidentifier() else ""

@@ -10,18 +10,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from quire.tool_descriptions import ranking, schemas
-from quire.tool_descriptions.schemas import Either, Fields, Items, Mapping, Plain, Shape, Values
+from quire.tool_descriptions.schemas import (
+    DictShape,
+    ListShape,
+    LiteralShape,
+    ObjectShape,
+    PlainShape,
+    Shape,
+    UnionShape,
+)
 
 RESERVED = frozenset(("describe", "resources", "read", "prompts", "prompt"))
 """Methods that every capability has; a tool of that name gets an underscore at its end."""
 
 TIMEOUT = "_timeout"  # the one argument that is ours
-_LINE = 100  # characters of a description in a line
-_SIGNATURE = 160  # characters of a signature in a line
-_DEFAULT = 40  # characters of a default
-_PARAMETERS = 200
-_NAME = 100  # characters
-_DOCUMENT = 20_000  # characters
+_MAX_LINE_CHARS = 100  # characters of a description in a line
+_MAX_SIGNATURE_CHARS = 160  # characters of a signature in a line
+_MAX_DEFAULT_CHARS = 40  # characters of a default
+_MAX_PARAMETERS = 200
+_MAX_NAME_CHARS = 100  # characters
+_MAX_DOC_CHARS = 20_000  # characters
 RETURNS_TEXT = "Returns its text; where that is JSON, .json() reads it. Pictures and resources come as objects."
 _HINTS = {
     "readOnlyHint": "It only reads.",
@@ -41,10 +49,11 @@ class Parameter:
     description: str = ""
 
 
-def identifier(name: Any) -> str:
+def python_name(name: Any) -> str:
     """A name that Python can say: `get-sum` is get_sum."""
-    text = unicodedata.normalize("NFKC", name if isinstance(name, str) else str(name)[:_NAME])[:_NAME]
-    text = "".join(each if each == "_" or each.isalnum() else "_" for each in text)
+    name = name if isinstance(name, str) else str(name)
+    text = unicodedata.normalize("NFKC", name[:_MAX_NAME_CHARS])[:_MAX_NAME_CHARS]
+    text = "".join(char if char == "_" or char.isalnum() else "_" for char in text)
     if not f"_{text}".isidentifier():  # digits that are no digits of an identifier
         text = re.sub(r"[^A-Za-z0-9_]", "_", text)
     if text.startswith("__"):
@@ -54,11 +63,11 @@ def identifier(name: Any) -> str:
     return f"{text}_" if keyword.iskeyword(text) else text
 
 
-def identifiers(names: Iterable[Any], reserved: Collection[str] = ()) -> dict[str, str]:
+def python_names(names: Iterable[Any], reserved: Collection[str] = ()) -> dict[str, str]:
     """Each name's Python name, no two alike. One that needs no change keeps its own; others are counted on."""
     listed = list(dict.fromkeys(name for name in names if isinstance(name, str)))
-    wanted = {name: identifier(name) for name in listed}
-    wanted = {name: f"{each}_" if each in reserved else each for name, each in wanted.items()}
+    wanted = {name: python_name(name) for name in listed}
+    wanted = {name: f"{python}_" if python in reserved else python for name, python in wanted.items()}
     taken = {name for name in listed if wanted[name] == name}
     found: dict[str, str] = {}
     for name in listed:
@@ -73,57 +82,57 @@ def identifiers(names: Iterable[Any], reserved: Collection[str] = ()) -> dict[st
 def methods(entry: Any) -> dict[str, dict[str, Any]]:
     """The tools of a catalog's entry by their Python names."""
     listed = entry.get("tools") if isinstance(entry, dict) else None
-    every = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
-    tools = {each["name"]: each for each in every if isinstance(each.get("name"), str)}
-    return {python: tools[name] for name, python in identifiers(tools, RESERVED).items()}
+    listed_tools = [tool for tool in listed if isinstance(tool, dict)] if isinstance(listed, list) else []
+    tools = {tool["name"]: tool for tool in listed_tools if isinstance(tool.get("name"), str)}
+    return {python: tools[name] for name, python in python_names(tools, RESERVED).items()}
 
 
 def parameters(input_schema: Any) -> list[Parameter]:
     """Required first, else in the schema's order."""
     found = schemas.properties(input_schema, input_schema)
     needed = schemas.required(input_schema, input_schema)
-    names = identifiers(list(found)[:_PARAMETERS], (TIMEOUT,))
+    names = python_names(list(found)[:_MAX_PARAMETERS], (TIMEOUT,))
     listed = []
     for original, name in names.items():
-        said = schemas.resolved(found[original], input_schema)
-        said = said if isinstance(said, dict) else {}
+        property_ = schemas.resolve(found[original], input_schema)
+        property_ = property_ if isinstance(property_, dict) else {}
         listed.append(
             Parameter(
                 name=name,
                 original=original,
-                annotation=annotation(schemas.shape(said, input_schema)),
-                required=original in needed and "default" not in said,
-                default=said.get("default"),
-                description=_text(said.get("description")),
+                annotation=annotation(schemas.shape(property_, input_schema)),
+                required=original in needed and "default" not in property_,
+                default=property_.get("default"),
+                description=_text(property_.get("description")),
             )
         )
-    return sorted(listed, key=lambda each: not each.required)
+    return sorted(listed, key=lambda parameter: not parameter.required)
 
 
-def takes_more(input_schema: Any) -> bool:
+def accepts_unknown_arguments(input_schema: Any) -> bool:
     """Whether it says that it takes arguments it does not name."""
-    every = schemas.parts(input_schema, input_schema)
-    return any(part.get("additionalProperties") not in (None, False) for part in every)
+    subschemas = schemas.subschemas(input_schema, input_schema)
+    return any(part.get("additionalProperties") not in (None, False) for part in subschemas)
 
 
 def annotation(shape: Shape, named: bool = False) -> str:
     """A shape in Python's words; objects by their titles where they are `named`."""
     match shape:
-        case Plain(name):
+        case PlainShape(name):
             return name
-        case Values(values):
+        case LiteralShape(values):
             return f"Literal[{', '.join(map(repr, values))}]"
-        case Items(of):
-            return "list" if of == schemas.ANY else f"list[{annotation(of, named)}]"
-        case Mapping(of):
-            return "dict" if of == schemas.ANY else f"dict[str, {annotation(of, named)}]"
-        case Either(of):
-            return " | ".join(dict.fromkeys(annotation(each, named) for each in of))
-        case Fields(title):
+        case ListShape(item):
+            return "list" if item == schemas.ANY else f"list[{annotation(item, named)}]"
+        case DictShape(value):
+            return "dict" if value == schemas.ANY else f"dict[str, {annotation(value, named)}]"
+        case UnionShape(options):
+            return " | ".join(dict.fromkeys(annotation(option, named) for option in options))
+        case ObjectShape(title):
             return title if named and title else "dict"
 
 
-def wraps(output: Any) -> bool:
+def is_wrapped(output: Any) -> bool:
     """Whether what is returned lies under "result", only because structured content must be an object."""
     return (
         isinstance(output, dict)
@@ -137,15 +146,15 @@ def result_shape(tool: Any) -> Shape | None:
     output = tool.get("output") if isinstance(tool, dict) else None
     if not isinstance(output, dict) or not output:
         return None
-    inner = schemas.properties(output, output)["result"] if wraps(output) else output
+    inner = schemas.properties(output, output)["result"] if is_wrapped(output) else output
     shape = schemas.shape(inner, output)
-    if isinstance(shape, Fields):
-        own = schemas.camel(_text(tool.get("name"))[:_NAME])
-        return Fields(shape.title or f"{own or 'Tool'}Result", shape.fields)
+    if isinstance(shape, ObjectShape):
+        own = schemas.camel_case(_text(tool.get("name"))[:_MAX_NAME_CHARS])
+        return ObjectShape(shape.title or f"{own or 'Tool'}Result", shape.fields)
     return shape
 
 
-def returns(tool: Any) -> str:
+def return_type(tool: Any) -> str:
     shape = result_shape(tool)
     return "Text" if shape is None else annotation(shape, named=True)
 
@@ -157,125 +166,126 @@ def signature(tool: Any, name: str = "", *, most: int = 0) -> str:
         return "?()"
     if isinstance(tool.get("signature"), str):
         return str(tool["signature"])
-    end = f") -> {returns(tool)}"
-    begin = f"{name or identifier(tool.get('name', ''))}("
-    said: list[str] = []
+    end = f") -> {return_type(tool)}"
+    begin = f"{name or python_name(tool.get('name', ''))}("
+    shown: list[str] = []
     size = len(begin) + len(end)
-    for each in parameters(tool.get("input")):
-        text = _parameter(each)
-        if most and size + len(text) > most and not each.required:
-            said.append("...")
+    for parameter in parameters(tool.get("input")):
+        text = _parameter_text(parameter)
+        if most and size + len(text) > most and not parameter.required:
+            shown.append("...")
             break
-        said.append(text)
+        shown.append(text)
         size += len(text) + 2
-    if takes_more(tool.get("input")):
-        said.append("**more")
-    return f"{begin}{', '.join(said)}{end}"
+    if accepts_unknown_arguments(tool.get("input")):
+        shown.append("**more")
+    return f"{begin}{', '.join(shown)}{end}"
 
 
-def _parameter(each: Parameter) -> str:
-    said = each.name if each.annotation == "Any" else f"{each.name}: {each.annotation}"
-    if each.required:
-        return said
-    return f"{said}{'=' if each.annotation == 'Any' else ' = '}{default_text(each.default)}"
+def _parameter_text(parameter: Parameter) -> str:
+    text = parameter.name if parameter.annotation == "Any" else f"{parameter.name}: {parameter.annotation}"
+    if parameter.required:
+        return text
+    return f"{text}{'=' if parameter.annotation == 'Any' else ' = '}{default_text(parameter.default)}"
 
 
 def default_text(default: Any) -> str:
     text = repr(default)
-    return text if len(text) <= _DEFAULT else "..."
+    return text if len(text) <= _MAX_DEFAULT_CHARS else "..."
 
 
-def first_line(description: Any, most: int = _LINE) -> str:
+def first_line(description: Any, most: int = _MAX_LINE_CHARS) -> str:
     """Its first sentence, or as much of it as fits in a line."""
     text = _text(description).strip()
     paragraph = " ".join(re.split(r"\n\s*\n", text, maxsplit=1)[0][: most * 10].split())
     sentence = re.match(r".{8,}?[.!?](?=\s)", paragraph)
-    said = sentence[0] if sentence and len(sentence[0]) <= most else paragraph
-    said = said.removesuffix(".")
-    return said if len(said) <= most else f"{said[: most - 1].rstrip()}…"
+    summary = sentence[0] if sentence and len(sentence[0]) <= most else paragraph
+    summary = summary.removesuffix(".")
+    return summary if len(summary) <= most else f"{summary[: most - 1].rstrip()}…"
 
 
 def argument_error(tool: Any, name: str, path: tuple[str | int, ...], what: str) -> str:
     """`argument labels[1] must be a string, not 1. Its signature: ...`: what is wrong with the value at this path of
     the arguments, which are called what they are called in Python."""
-    said = signature(tool, name)
+    signature_ = signature(tool, name)
     if not path:
-        return f"what it is given {what}. Its signature: {said}"
-    names = {each.original: each.name for each in parameters(tool.get("input"))}
+        return f"what it is given {what}. Its signature: {signature_}"
+    names = {parameter.original: parameter.name for parameter in parameters(tool.get("input"))}
     first = names.get(str(path[0]), str(path[0]))
     inner = "".join(f"[{part!r}]" for part in path[1:])
-    return f"argument {first}{inner} {what}. Its signature: {said}"
+    return f"argument {first}{inner} {what}. Its signature: {signature_}"
 
 
-def line(tool: Any, name: str = "") -> str:
+def summary_line(tool: Any, name: str = "") -> str:
     """Signature and first line."""
     about = first_line(tool.get("description") if isinstance(tool, dict) else "")
-    said = signature(tool, name, most=_SIGNATURE)
-    return f"{said}  # {about}" if about else said
+    signature_ = signature(tool, name, most=_MAX_SIGNATURE_CHARS)
+    return f"{signature_}  # {about}" if about else signature_
 
 
-def document(capability: str, tool: Any, name: str = "") -> str:
+def documentation(capability: str, tool: Any, name: str = "") -> str:
     """All there is to know of one method."""
     if not isinstance(tool, dict):
         return ""
-    called = name or identifier(tool.get("name", ""))
-    whole = [f"{capability}.{signature(tool, called)}" if capability else signature(tool, called)]
+    called = name or python_name(tool.get("name", ""))
+    sections = [f"{capability}.{signature(tool, called)}" if capability else signature(tool, called)]
     if _text(tool.get("description")).strip():
-        whole.append(_text(tool["description"]).strip())
-    listed = [_argument(each, tool.get("input")) for each in parameters(tool.get("input"))]
+        sections.append(_text(tool["description"]).strip())
+    listed = [_parameter_documentation(parameter, tool.get("input")) for parameter in parameters(tool.get("input"))]
     if listed:
-        whole.append("\n".join(["Parameters", *listed]))
+        sections.append("\n".join(["Parameters", *listed]))
     shape = result_shape(tool)
-    if shape is not None and (said := typed(shape)):
-        whole.append(said)
+    if shape is not None and (definitions := typed_dicts(shape)):
+        sections.append(definitions)
     elif shape is None and "signature" not in tool:
-        whole.append(RETURNS_TEXT)
+        sections.append(RETURNS_TEXT)
     hints = tool.get("hints")
-    told = [words for key, words in _HINTS.items() if isinstance(hints, dict) and hints.get(key) is True]
-    if told:
-        whole.append(" ".join(told))
+    sentences = [sentence for key, sentence in _HINTS.items() if isinstance(hints, dict) and hints.get(key) is True]
+    if sentences:
+        sections.append(" ".join(sentences))
     if called != tool.get("name") and isinstance(tool.get("name"), str):
-        whole.append(f"Its own name is {tool['name'][:_NAME]!r}.")
-    text = "\n\n".join(whole)
-    return text if len(text) <= _DOCUMENT else f"{text[:_DOCUMENT]}\n[... {len(text) - _DOCUMENT:,} characters more]"
+        sections.append(f"Its own name is {tool['name'][:_MAX_NAME_CHARS]!r}.")
+    text = "\n\n".join(sections)
+    more = f"\n[... {len(text) - _MAX_DOC_CHARS:,} characters more]" if len(text) > _MAX_DOC_CHARS else ""
+    return text[:_MAX_DOC_CHARS] + more
 
 
-def _argument(each: Parameter, schema: Any) -> str:
-    own = schemas.resolved(schemas.properties(schema, schema).get(each.original), schema)
+def _parameter_documentation(parameter: Parameter, schema: Any) -> str:
+    own = schemas.resolve(schemas.properties(schema, schema).get(parameter.original), schema)
     own = own if isinstance(own, dict) else {}
-    said = f"    {each.name}: {each.annotation}"
-    if not each.required:
-        said += f" = {default_text(each.default)}" if each.default is not None else ", optional"
+    text = f"    {parameter.name}: {parameter.annotation}"
+    if not parameter.required:
+        text += f" = {default_text(parameter.default)}" if parameter.default is not None else ", optional"
     choices = own.get("enum")
-    if isinstance(choices, list) and "Literal" not in each.annotation:
-        said += f", one of {', '.join(map(repr, choices[:50]))}"
-    limits = [f"{word} {own[word]}" for word in _LIMITS if type(own.get(word)) in (int, float, str)]
-    said += f" ({', '.join(limits)})" if limits else ""
+    if isinstance(choices, list) and "Literal" not in parameter.annotation:
+        text += f", one of {', '.join(map(repr, choices[:50]))}"
+    limits = [f"{word} {own[word]}" for word in _LIMIT_KEYWORDS if type(own.get(word)) in (int, float, str)]
+    text += f" ({', '.join(limits)})" if limits else ""
     shape = schemas.shape(own, schema)
-    inner = shape.of if isinstance(shape, Items) else shape
-    if isinstance(inner, Fields):
+    inner = shape.item if isinstance(shape, ListShape) else shape
+    if isinstance(inner, ObjectShape):
         keys = (f"{field.key!r}: {annotation(field.shape)}{'' if field.required else '?'}" for field in inner.fields)
-        said += f" {{{', '.join(keys)}}}"
-    if each.original != each.name:
-        said += f" [{each.original}]"
-    return f"{said}\n        {' '.join(each.description.split())}" if each.description else said
+        text += f" {{{', '.join(keys)}}}"
+    if parameter.original != parameter.name:
+        text += f" [{parameter.original}]"
+    return f"{text}\n        {' '.join(parameter.description.split())}" if parameter.description else text
 
 
-_LIMITS = ("minimum", "maximum", "minLength", "maxLength", "pattern", "format", "minItems", "maxItems")
+_LIMIT_KEYWORDS = ("minimum", "maximum", "minLength", "maxLength", "pattern", "format", "minItems", "maxItems")
 
 
-def typed(shape: Shape) -> str:
+def typed_dicts(shape: Shape) -> str:
     """The TypedDicts of a result in short form, the outer one first."""
     classes: dict[str, str] = {}
 
-    def put(each: Shape) -> None:
-        match each:
-            case Items(of) | Mapping(of):
-                put(of)
-            case Either(of):
-                for one in of:
-                    put(one)
-            case Fields(title, fields) if title not in classes:
+    def put(shape_: Shape) -> None:
+        match shape_:
+            case ListShape(inner) | DictShape(inner):
+                put(inner)
+            case UnionShape(options):
+                for option in options:
+                    put(option)
+            case ObjectShape(title, fields) if title not in classes:
                 lines = [
                     f"    {field.key}: {annotation(field.shape, named=True)}{'' if field.required else '  # optional'}"
                     for field in fields
@@ -295,7 +305,7 @@ def overview(entry: Any) -> str:
         return ""
     about = first_line(entry.get("about"))
     head = f"{_text(entry.get('name'))}: {about}" if about else _text(entry.get("name"))
-    return "\n".join([head, *(f"  {line(tool, name)}" for name, tool in methods(entry).items())])
+    return "\n".join([head, *(f"  {summary_line(tool, name)}" for name, tool in methods(entry).items())])
 
 
 def search(entries: Iterable[Any], query: Any, limit: int = 5) -> list[tuple[str, dict[str, Any]]]:
@@ -306,7 +316,7 @@ def search(entries: Iterable[Any], query: Any, limit: int = 5) -> list[tuple[str
         if isinstance(entry, dict) and isinstance(entry.get("name"), str)
         for tool in methods(entry).values()
     ]
-    return ranking.best(offered, query, limit)
+    return ranking.best_matches(offered, query, limit)
 
 
 def _text(value: Any) -> str:

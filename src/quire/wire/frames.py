@@ -55,13 +55,13 @@ class TooLarge(BadFrame):
 
 def encode(message: Any, limits: Limits = FROM_CODE) -> bytes:
     """The frame of a message. Raises TooLarge."""
-    said, parts = messages.dump(message)
+    header_fields, parts = messages.dump(message)
     # a lone surrogate is no text: it goes as "?"
-    header = _header(said, parts)
+    header = _header(header_fields, parts)
     if len(header) > _LONG_HEADER:
-        said["texts"] = []
-        said["with"] = _lift_texts(said["with"], (), parts, said["texts"])
-        header = _header(said, parts)
+        header_fields["texts"] = []
+        header_fields["with"] = _lift_texts(header_fields["with"], (), parts, header_fields["texts"])
+        header = _header(header_fields, parts)
     size = sum(map(len, parts))
     if len(header) > limits.header or size > limits.parts:
         raise TooLarge(
@@ -73,9 +73,9 @@ def encode(message: Any, limits: Limits = FROM_CODE) -> bytes:
     return b"".join((PREFIX.pack(MAGIC, messages.VERSION, 0, len(header), size), header, *parts))
 
 
-def _header(said: dict[str, Any], parts: list[bytes]) -> bytes:
-    said["parts"] = [len(part) for part in parts]
-    return as_json(said).encode("utf-8", "replace")
+def _header(header_fields: dict[str, Any], parts: list[bytes]) -> bytes:
+    header_fields["parts"] = [len(part) for part in parts]
+    return as_json(header_fields).encode("utf-8", "replace")
 
 
 def _lift_texts(value: Any, keys: tuple[Any, ...], parts: list[bytes], texts: list[list[Any]]) -> Any:
@@ -135,37 +135,37 @@ class Decoder:
             if values > self._limits.values:
                 raise BadFrame(f"a header of {values:,} values is over the limit")
             with view[PREFIX.size + header_size : end] as body:
-                said, parts = _read(header, body)
+                header_fields, parts = _read(header, body)
         del self._buffer[:end]
-        return messages.parse(self._words, said, parts), end + _VALUE_COST * values
+        return messages.parse(self._words, header_fields, parts), end + _VALUE_COST * values
 
 
 def _read(header: bytes, body: memoryview) -> tuple[dict[str, Any], list[bytes]]:
     try:
-        said = json.loads(header.decode("utf-8"))  # given bytes, json would let lone surrogates pass
+        header_fields = json.loads(header.decode("utf-8"))  # given bytes, json would let lone surrogates pass
         if _SURROGATE.search(header):
-            json.dumps(said, ensure_ascii=False).encode("utf-8")  # raises where one is alone
-        sizes = said.pop("parts")
+            json.dumps(header_fields, ensure_ascii=False).encode("utf-8")  # raises where one is alone
+        sizes = header_fields.pop("parts")
         cut, parts = 0, []
         for size in sizes:
             if type(size) is not int or size < 0:
                 raise BadFrame("an attachment's length is not a length")
             parts.append(bytes(body[cut : cut + size]))
             cut += size
-        _put_back_texts(said, parts)
+        _put_back_texts(header_fields, parts)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise BadFrame("the header cannot be read") from error
     if cut != len(body):
         raise BadFrame("attachments do not add up")
-    return said, parts
+    return header_fields, parts
 
 
-def _put_back_texts(said: dict[str, Any], parts: list[bytes]) -> None:
+def _put_back_texts(header_fields: dict[str, Any], parts: list[bytes]) -> None:
     before = -1
-    for number, *keys, last in said.pop("texts", ()):
+    for number, *keys, last in header_fields.pop("texts", ()):
         if type(number) is not int or number <= before or len(keys) > _MAX_KEYS:  # each attachment once
             raise BadFrame("a long text is in no place")
-        before, place = number, said["with"]
+        before, place = number, header_fields["with"]
         for key in keys:
             place = place[key]
         place[last] = parts[number].decode("utf-8")

@@ -16,14 +16,14 @@ _DESCRIPTORS = 200
 _UCRED = struct.Struct("3i")
 
 
-def pair() -> tuple[socket.socket, socket.socket]:
+def socket_pair() -> tuple[socket.socket, socket.socket]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.settimeout(None)
     theirs.settimeout(None)
     return ours, theirs
 
 
-def of_descriptor(descriptor: int) -> socket.socket:
+def socket_from_descriptor(descriptor: int) -> socket.socket:
     """A socket that waits without end: a cell may have set a timeout for all sockets that are made."""
     sock = socket.socket(fileno=descriptor)
     sock.settimeout(None)
@@ -68,6 +68,6 @@ def parse(data: bytes) -> dict[str, Any]:
 
 
 def close(descriptors: Sequence[int]) -> None:
-    for each in descriptors:
+    for descriptor in descriptors:
         with contextlib.suppress(OSError):
-            os.close(each)
+            os.close(descriptor)

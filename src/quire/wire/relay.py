@@ -9,14 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from quire.wire.messages import one, says, shallow
+from quire.wire.messages import checked_field, is_json_object, is_type
 
-DOES = ("tool", "resources", "read", "prompts", "prompt", "rest", "approve", "install", "uninstall", "catalog")
-KINDS = ("tool", "timeout", "denied", "gone", "refused", "cancelled", "wrong_type", "wrong_value")
-
-
-def _given(value: Any) -> bool:
-    return type(value) is dict and shallow(value)
+OPERATIONS = ("tool", "resources", "read", "prompts", "prompt", "rest", "approve", "install", "uninstall", "catalog")
+ERROR_KINDS = ("tool", "timeout", "denied", "gone", "refused", "cancelled", "wrong_type", "wrong_value")
 
 
 # Worker to server
@@ -38,20 +34,22 @@ class Called:
     catalog                                                     → catalog: every capability there is now
     """
 
-    call: int = says(one(int))
-    do: str = says(lambda value: value in DOES)
-    capability: str = says(one(str), default="")
-    method: str = says(one(str), default="")
-    given: dict[str, Any] = says(_given, default_factory=dict)
-    timeout: float = says(one(int, float), default=0)  # seconds; 0 as the settings say
-    declared: str = says(lambda value: value in ("", "never", "ask", "always"), default="")  # of a native: its approve
+    call: int = checked_field(is_type(int))
+    do: str = checked_field(lambda value: value in OPERATIONS)
+    capability: str = checked_field(is_type(str), default="")
+    method: str = checked_field(is_type(str), default="")
+    given: dict[str, Any] = checked_field(is_json_object, default_factory=dict)
+    timeout: float = checked_field(is_type(int, float), default=0)  # seconds; 0 as the settings say
+    declared: str = checked_field(
+        lambda value: value in ("", "never", "ask", "always"), default=""
+    )  # approve of a native
 
 
 @dataclass(frozen=True, kw_only=True)
 class GivenUp:
     """Nobody waits for this call any more."""
 
-    call: int = says(one(int))
+    call: int = checked_field(is_type(int))
 
 
 # Server to worker
@@ -59,22 +57,22 @@ class GivenUp:
 
 @dataclass(frozen=True, kw_only=True)
 class Returned:
-    call: int = says(one(int))
-    value: dict[str, Any] = says(_given)
+    call: int = checked_field(is_type(int))
+    value: dict[str, Any] = checked_field(is_json_object)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Refused:
     """It failed: `kind` says which exception is raised for it, `message` is a sentence, `hint` what to do."""
 
-    call: int = says(one(int))
-    kind: str = says(lambda value: value in KINDS)
-    message: str = says(one(str))
-    hint: str = says(one(str), default="")
+    call: int = checked_field(is_type(int))
+    kind: str = checked_field(lambda value: value in ERROR_KINDS)
+    message: str = checked_field(is_type(str))
+    hint: str = checked_field(is_type(str), default="")
 
 
-Asking = Called | GivenUp
+KernelMessage = Called | GivenUp
 Answer = Returned | Refused
 
-ASKING: dict[str, type] = {kind.__name__: kind for kind in get_args(Asking)}
-ANSWERS: dict[str, type] = {kind.__name__: kind for kind in get_args(Answer)}
+KERNEL_MESSAGES: dict[str, type] = {kind.__name__: kind for kind in get_args(KernelMessage)}
+SERVER_MESSAGES: dict[str, type] = {kind.__name__: kind for kind in get_args(Answer)}

@@ -14,10 +14,10 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 def dump(message: Any, limits: frames.Limits = frames.FROM_CODE) -> str:
     """The text of a message. Raises TooLarge where it is over the limits as a frame."""
-    said, parts = messages.dump(message)
-    said["parts"] = [len(part) for part in parts]
+    fields, parts = messages.dump(message)
+    fields["parts"] = [len(part) for part in parts]
     # a lone surrogate is no text: it goes as "?"
-    header = frames.as_json(said).encode("utf-8", "replace").decode()
+    header = frames.as_json(fields).encode("utf-8", "replace").decode()
     body = b"".join(parts).decode("latin-1")
     if len(header) > frames.LONG_TEXT or len(body) > frames.LONG_TEXT:
         frames.encode(message, limits)  # raises
@@ -31,10 +31,10 @@ def load(words: dict[str, type], text: str, limits: frames.Limits = frames.FROM_
     if len(text) > limits.header + limits.parts or values > limits.values:
         raise BadMessage(f"a message of {len(text):,} characters is over the limit")
     try:
-        said = json.loads(header)
+        fields = json.loads(header)
         if _SURROGATE.search(header):
-            json.dumps(said, ensure_ascii=False).encode()  # raises where one is alone
-        sizes, at, parts = said.pop("parts"), 0, []
+            json.dumps(fields, ensure_ascii=False).encode()  # raises where one is alone
+        sizes, at, parts = fields.pop("parts"), 0, []
         data = body.encode("latin-1")
         for size in sizes:
             if type(size) is not int or size < 0:
@@ -45,4 +45,4 @@ def load(words: dict[str, type], text: str, limits: frames.Limits = frames.FROM_
         raise BadMessage("the message cannot be read") from error
     if at != len(data):
         raise BadMessage("attachments do not add up")
-    return messages.parse(words, said, parts)
+    return messages.parse(words, fields, parts)

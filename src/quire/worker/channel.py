@@ -59,7 +59,7 @@ class Channel:
         os.close(err_write)
         sock, stdout, stderr, lock = (move_high(descriptor) for descriptor in (sock, stdout, stderr, lock))
         self.descriptors = [sock, stdout, stderr, lock]
-        self._sock = packets.of_descriptor(sock)
+        self._sock = packets.socket_from_descriptor(sock)
         self._pipes = (("stdout", stdout), ("stderr", stderr))
         self._lock_file = lock
         self._lock = threading.RLock()

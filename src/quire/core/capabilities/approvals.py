@@ -16,8 +16,8 @@ from quire.core.capabilities.model import Approve
 from quire.core.errors import NotFound
 from quire.core.runs.active_run import ActiveRun, Question
 
-_NAME = 200  # characters of a method's name
-_SHOWN = 1_500  # characters of a call's arguments that a person is shown
+_MAX_NAME_CHARS = 200  # characters of a method's name
+_MAX_ARGUMENTS_CHARS = 1_500  # characters of a call's arguments that a person is shown
 _ORDER = (Approve.NEVER, Approve.ASK, Approve.ALWAYS)
 
 
@@ -29,7 +29,7 @@ class ApprovalRules:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pending:
+class PendingApproval:
     """A call that waits for a person."""
 
     id: str
@@ -43,7 +43,7 @@ class Pending:
 class Approvals:
     def __init__(self, rules: ApprovalRules) -> None:
         self._rules = rules
-        self._open: dict[str, tuple[Pending, Question]] = {}
+        self._open: dict[str, tuple[PendingApproval, Question]] = {}
         self._watchers = 0
 
     def needed(
@@ -52,11 +52,11 @@ class Approvals:
         """The operator's rule, else the strictest of what was said when it was installed and the default.
 
         `methods` are the names that one method goes by."""
-        for pattern in (*(named(capability, method) for method in methods), f"{capability}.*", "*"):
+        for pattern in (*(qualified_name(capability, method) for method in methods), f"{capability}.*", "*"):
             if pattern in self._rules.rules:
                 return self._rules.rules[pattern]
-        said = [declared[method] for method in (*methods, "*") if method in declared]
-        return max(*said[:1], default, key=_ORDER.index) if said else default
+        declared_rules = [declared[method] for method in (*methods, "*") if method in declared]
+        return max(*declared_rules[:1], default, key=_ORDER.index) if declared_rules else default
 
     async def obtain(
         self, needed: Approve, active: ActiveRun | None, notebook: str, what: str, arguments: Mapping[str, Any]
@@ -71,14 +71,14 @@ class Approvals:
                 f"{what} needs a person's approval, and nobody can be asked here: it was not called. The operator can "
                 f'allow it in quire.toml: approve = {{"{what}" = "never"}}.'
             )
-        what, shown = _printable(what)[:_NAME], _shown(arguments)
+        what, shown = _printable(what)[:_MAX_NAME_CHARS], _shown(arguments)
         question = Question(
             number=0,
             prompt=f"Code in notebook {notebook!r} wants to call {what}({shown}). Allow it?",
             approves=True,
             why=f"Nobody approved {what} within {self._rules.timeout:g} s: it was not called.",
         )
-        pending = Pending(
+        pending = PendingApproval(
             id=uuid4().hex[:12],
             notebook=notebook,
             cell=active.cell.number if active is not None and active.cell is not None else None,
@@ -98,7 +98,7 @@ class Approvals:
             del self._open[pending.id]
         return "" if question.line else question.why
 
-    def pending(self) -> list[Pending]:
+    def pending(self) -> list[PendingApproval]:
         """Calls that wait for a person, oldest first."""
         return [pending for pending, _ in self._open.values()]
 
@@ -123,17 +123,17 @@ class Approvals:
             self._watchers -= 1
 
 
-def named(capability: str, method: str) -> str:
+def qualified_name(capability: str, method: str) -> str:
     """What rules and people call it; a function is its own method."""
     return capability if method == capability else f"{capability}.{method}"
 
 
 def _shown(arguments: Mapping[str, Any]) -> str:
-    said = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items())
-    more = f"… {len(said) - _SHOWN:,} characters more" if len(said) > _SHOWN else ""
-    return _printable(said[:_SHOWN]) + more
+    text = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items())
+    more = f"… {len(text) - _MAX_ARGUMENTS_CHARS:,} characters more" if len(text) > _MAX_ARGUMENTS_CHARS else ""
+    return _printable(text[:_MAX_ARGUMENTS_CHARS]) + more
 
 
 def _printable(text: str) -> str:
     """Nothing that hides, turns round or erases what a person reads."""
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)

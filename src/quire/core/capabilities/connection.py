@@ -12,52 +12,56 @@ from quire.core.errors import ConnectionLost, InvalidRequest, OperationFailed
 from quire.core.ports.capabilities import Connection
 from quire.tool_descriptions import tools
 
-_STEADY = 10.0  # seconds after which a connection that is lost was a good one
-_FIRST = 0.25  # seconds until the second try; each pause is twice the one before
-_LONGEST = 60.0
-_SHOWN = 300  # characters of what is wrong
-_TRIES = 5  # by itself; after those the next call tries
+_STABLE_AFTER_S = 10.0  # seconds after which a connection that is lost was a good one
+_FIRST_RETRY_DELAY_S = 0.25  # seconds until the second try; each pause is twice the one before
+_MAX_RETRY_DELAY_S = 60.0
+_MAX_REASON_CHARS = 300  # characters of what is wrong
+_MAX_RETRIES = 5  # by itself; after those the next call tries
 
 
-class Link:
+class ReconnectingBackend:
     """A Listener to its own connection."""
 
     def __init__(
         self,
         capability: Capability,
-        connect: Callable[[Link], Awaitable[Connection]],
-        offers: Callable[[Link], None],
-        soon: Callable[..., None],
+        connect: Callable[[ReconnectingBackend], Awaitable[Connection]],
+        on_change: Callable[[ReconnectingBackend], None],
+        start_soon: Callable[..., None],
     ) -> None:
         self.capability = capability
-        self.hearers: set[Callable[[str, str], None]] = set()  # of what the backend logs
+        self.log_listeners: set[Callable[[str, str], None]] = set()  # of what the backend logs
         self._connect = connect
-        self._offers = offers
-        self._soon = soon
+        self._on_change = on_change
+        self._start_soon = start_soon
         self._connection: Connection | None = None
-        self._turn = anyio.Lock()
-        self._why = ""  # the last failure
+        self._lock = anyio.Lock()
+        self._last_failure = ""  # the last failure
         self._failures = 0  # in a row
-        self._not_before = 0.0
-        self._since = 0.0
+        self._retry_at = 0.0
+        self._connected_at = 0.0
         self._closed = False
-        self._trying = anyio.CancelScope()
-        self._named: Offered | None = None
-        self._names: dict[str, str] = {}
+        self._connect_scope = anyio.CancelScope()
+        self._names_of: Offered | None = None
+        self._python_names: dict[str, str] = {}
 
     @property
     def health(self) -> str:
         """For people and agents: connected, not connected yet, or what is wrong."""
         if self._connection is not None:
             return "connected"
-        return f"lost: {' '.join(self._why.split())[:_SHOWN]}" if self._why else "not connected yet"
+        return (
+            f"lost: {' '.join(self._last_failure.split())[:_MAX_REASON_CHARS]}"
+            if self._last_failure
+            else "not connected yet"
+        )
 
     def python_name(self, tool: str) -> str:
         """What code calls it by."""
-        if self._named is not self.capability.offered:
-            self._named = self.capability.offered
-            self._names = tools.identifiers((each.name for each in self._named.tools), tools.RESERVED)
-        return self._names.get(tool, tool)
+        if self._names_of is not self.capability.offered:
+            self._names_of = self.capability.offered
+            self._python_names = tools.python_names((tool.name for tool in self._names_of.tools), tools.RESERVED)
+        return self._python_names.get(tool, tool)
 
     def check_approve(self) -> None:
         """A rule for a method that there is not would never count."""
@@ -70,35 +74,35 @@ class Link:
         """The connection, made where there is none. Raises ConnectionLost where it is too soon to try again."""
         if self._connection is not None:
             return self._connection
-        async with self._turn:
+        async with self._lock:
             if self._connection is not None:
                 return self._connection
             if self._closed:
                 raise ConnectionLost(f"{self.capability.name} was uninstalled.")
-            wait = self._not_before - anyio.current_time()
+            wait = self._retry_at - anyio.current_time()
             if wait > 0:
-                told = f"{self.capability.name} is not connected; it is tried again in {wait:.1f} s."
-                raise ConnectionLost(told, why=self._why)
-            return await self._try()
+                message = f"{self.capability.name} is not connected; it is tried again in {wait:.1f} s."
+                raise ConnectionLost(message, why=self._last_failure)
+            return await self._open()
 
-    async def _try(self) -> Connection:
+    async def _open(self) -> Connection:
         connection = None
         try:
-            with anyio.CancelScope() as self._trying:
+            with anyio.CancelScope() as self._connect_scope:
                 connection = await self._connect(self)
         except OperationFailed as error:
             self._failed(str(error))
             raise ConnectionLost(f"{self.capability.name} cannot be connected to.", why=str(error)) from error
         if connection is None:
             raise ConnectionLost(f"{self.capability.name} was closed while it was being connected.")
-        self._connection, self._since, self._why = connection, anyio.current_time(), ""
+        self._connection, self._connected_at, self._last_failure = connection, anyio.current_time(), ""
         self.changed(connection.offered)
         return connection
 
     async def close(self) -> None:
         self._closed = True
-        self._trying.cancel()
-        async with self._turn:
+        self._connect_scope.cancel()
+        async with self._lock:
             connection, self._connection = self._connection, None
             if connection is not None:
                 await connection.close()
@@ -108,33 +112,34 @@ class Link:
     def changed(self, offered: Offered) -> None:
         if offered != self.capability.offered:
             self.capability = replace(self.capability, offered=offered)
-            self._offers(self)
+            self._on_change(self)
 
     def logged(self, level: str, text: str) -> None:
-        for hear in list(self.hearers):
-            hear(level, text)
+        for listener in list(self.log_listeners):
+            listener(level, text)
 
     def lost(self, why: str) -> None:
         if self._connection is None:
             return
         connection, self._connection = self._connection, None
-        self._soon(connection.close)
-        if anyio.current_time() - self._since > _STEADY:
+        self._start_soon(connection.close)
+        if anyio.current_time() - self._connected_at > _STABLE_AFTER_S:
             self._failures = 0
         if self._failures:
             self._failed(why)
         else:  # the next call need not wait
-            self._why, self._failures = why, 1
-        self._soon(self._restart)
+            self._last_failure, self._failures = why, 1
+        self._start_soon(self._restart)
 
     def _failed(self, why: str) -> None:
-        self._why = why
-        self._not_before = anyio.current_time() + min(_FIRST * 2 ** min(self._failures, 10), _LONGEST)
+        self._last_failure = why
+        delay = min(_FIRST_RETRY_DELAY_S * 2 ** min(self._failures, 10), _MAX_RETRY_DELAY_S)
+        self._retry_at = anyio.current_time() + delay
         self._failures += 1
 
     async def _restart(self) -> None:
-        for _ in range(_TRIES):
-            await anyio.sleep_until(self._not_before)
+        for _ in range(_MAX_RETRIES):
+            await anyio.sleep_until(self._retry_at)
             if self._closed:
                 return
             try:

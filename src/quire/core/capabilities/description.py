@@ -8,21 +8,21 @@ from typing import Any
 from quire.core.errors import NotFound
 from quire.tool_descriptions import tools
 
-_WHOLE = 12_000  # characters of all methods in full that one answer may have
-_RULE = "\n\n---\n"
-_NAMED = 20  # methods that a refusal names
+_MAX_FULL_CHARS = 12_000  # characters of all methods in full that one answer may have
+_SEPARATOR = "\n\n---\n"
+_MAX_NAMED_METHODS = 20  # methods that a refusal names
 
 
-def entries(catalog: list[dict[str, Any]], native: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def merge_entries(catalog: list[dict[str, Any]], native: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Native ones told as a catalog tells the others, and in place of one of the same name, as code finds them."""
-    own = {each["name"] for each in native}
-    relayed = [each for each in catalog if each["name"] not in own]
-    return [*relayed, *({**each, "tools": each.get("methods", [])} for each in native)]
+    own = {entry["name"] for entry in native}
+    relayed = [entry for entry in catalog if entry["name"] not in own]
+    return [*relayed, *({**entry, "tools": entry.get("methods", [])} for entry in native)]
 
 
-def brief(entry: dict[str, Any]) -> str:
+def summary(entry: dict[str, Any]) -> str:
     """What the answer to an installation says: a line for each method, or names only where there are many."""
-    if _whole(entry) is not None:
+    if _full_documentation(entry) is not None:
         return tools.overview(entry)
     names = list(tools.methods(entry))
     return (
@@ -31,36 +31,36 @@ def brief(entry: dict[str, Any]) -> str:
     )
 
 
-def describe(every: list[dict[str, Any]], name: str, method: str | None) -> str:
+def describe(entries_: list[dict[str, Any]], name: str, method: str | None) -> str:
     """A capability one step further than `brief` says it, or one method with all there is to know of it."""
-    entry = next((each for each in every if each["name"] == name), None)
+    entry = next((entry_ for entry_ in entries_ if entry_["name"] == name), None)
     first, _, last = name.partition(".")
-    if entry is None and method is None and last and any(each["name"] == first for each in every):
-        return describe(every, first, last)
+    if entry is None and method is None and last and any(entry_["name"] == first for entry_ in entries_):
+        return describe(entries_, first, last)
     if entry is None:
-        raise NotFound(_no_capability(name, [each["name"] for each in every]))
+        raise NotFound(_no_capability(name, [entry_["name"] for entry_ in entries_]))
     methods = tools.methods(entry)
     if method is None:
         about = str(entry.get("about") or "").strip()
-        whole = _whole(entry)
+        whole = _full_documentation(entry)
         if whole is not None:
-            return _RULE.join(filter(None, (f"{name}: {about}" if about else name, *whole)))
-        lines = [f"  {tools.line(tool, python)}" for python, tool in methods.items()]
-        one = f"describe_capability(name={name!r}, method=...) shows one in full; search_capabilities finds one."
-        return "\n\n".join(filter(None, ("\n".join([f"{name}: {len(lines)} methods", *lines]), about, one)))
+            return _SEPARATOR.join(filter(None, (f"{name}: {about}" if about else name, *whole)))
+        lines = [f"  {tools.summary_line(tool, python)}" for python, tool in methods.items()]
+        hint = f"describe_capability(name={name!r}, method=...) shows one in full; search_capabilities finds one."
+        return "\n\n".join(filter(None, ("\n".join([f"{name}: {len(lines)} methods", *lines]), about, hint)))
     found = method if method in methods else next((py for py, tool in methods.items() if tool["name"] == method), None)
     if found is None:
         raise NotFound(_no_method(name, method, list(methods)))
-    return tools.document(name, methods[found], found)
+    return tools.documentation(name, methods[found], found)
 
 
-def _whole(entry: dict[str, Any]) -> list[str] | None:
+def _full_documentation(entry: dict[str, Any]) -> list[str] | None:
     """All methods in full; None where that is too much for one answer. What is said of several is said once."""
     found, size, returns = list[str](), 0, f"\n\n{tools.RETURNS_TEXT}"
     for python, tool in tools.methods(entry).items():
-        found.append(tools.document(str(entry["name"]), tool, python))
+        found.append(tools.documentation(str(entry["name"]), tool, python))
         size += len(found[-1].replace(returns, ""))
-        if size > _WHOLE:
+        if size > _MAX_FULL_CHARS:
             return None
     if sum(returns in text for text in found) > 1:
         found = [text.replace(returns, "") for text in found]
@@ -70,25 +70,25 @@ def _whole(entry: dict[str, Any]) -> list[str] | None:
 
 def _no_capability(name: str, known: list[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1)
-    said = f"There is no capability {name!r}. {f'Did you mean {near[0]}? ' if near else ''}"
-    said += f"There are: {', '.join(known)}." if known else "There are none."
-    return f"{said} install_capability adds one."
+    message = f"There is no capability {name!r}. {f'Did you mean {near[0]}? ' if near else ''}"
+    message += f"There are: {', '.join(known)}." if known else "There are none."
+    return f"{message} install_capability adds one."
 
 
 def _no_method(name: str, method: str, known: list[str]) -> str:
     near = difflib.get_close_matches(method, known, n=3)
     if near:
         return f"{name} has no method {method!r}. Did you mean {' or '.join(near)}?"
-    more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
-    there = f"It has {', '.join(known[:_NAMED])}{more}." if known else "It has none."
+    more = f" and {len(known) - _MAX_NAMED_METHODS} more" if len(known) > _MAX_NAMED_METHODS else ""
+    there = f"It has {', '.join(known[:_MAX_NAMED_METHODS])}{more}." if known else "It has none."
     return f"{name} has no method {method!r}. {there} search_capabilities finds a method by what it does."
 
 
-def search(every: list[dict[str, Any]], query: str, limit: int) -> list[str]:
+def search(entries_: list[dict[str, Any]], query: str, limit: int) -> list[str]:
     """Signature and one line of the best, best first."""
-    by_name = {entry["name"]: entry for entry in every}
+    by_name = {entry["name"]: entry for entry in entries_}
     lines = []
-    for capability, tool in tools.search(every, query, limit):
-        name = next(py for py, each in tools.methods(by_name[capability]).items() if each is tool)
-        lines.append(f"{capability}.{tools.line(tool, name)}")
+    for capability, tool in tools.search(entries_, query, limit):
+        name = next(py for py, candidate in tools.methods(by_name[capability]).items() if candidate is tool)
+        lines.append(f"{capability}.{tools.summary_line(tool, name)}")
     return lines

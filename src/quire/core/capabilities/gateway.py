@@ -13,13 +13,13 @@ from weakref import WeakKeyDictionary
 import anyio
 
 from quire.core import errors
-from quire.core.capabilities.approvals import Approvals, named
-from quire.core.capabilities.connection import Link
+from quire.core.capabilities.approvals import Approvals, qualified_name
+from quire.core.capabilities.connection import ReconnectingBackend
 from quire.core.capabilities.model import Approve, Capability, Catalog, Result, Tool
-from quire.core.capabilities.names import OURS
-from quire.core.capabilities.registry import Capabilities
-from quire.core.capabilities.request import approve_of
-from quire.core.capabilities.truncated_results import Leftovers
+from quire.core.capabilities.names import RESERVED_NAMES
+from quire.core.capabilities.registry import CapabilityRegistry
+from quire.core.capabilities.request import parse_approve
+from quire.core.capabilities.truncated_results import TruncatedResults
 from quire.core.errors import (
     CallTimeout,
     ConnectionLost,
@@ -40,9 +40,9 @@ from quire.wire import messages, relay
 from quire.wire.relay import Called, Refused, Returned
 
 log = logging.getLogger(__name__)
-_NAME = 200  # characters of a name, for the log
+_MAX_NAME_CHARS = 200  # characters of a name, for the log
 _UNLOGGED = ("rest", "catalog")
-_FREE = (*_UNLOGGED, "approve")  # of the calls one run may make
+_UNCOUNTED = (*_UNLOGGED, "approve")  # of the calls one run may make
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,19 +53,19 @@ class CallLimits:
     result: int  # characters of one answer that reach the code at once
 
 
-class Denied(OperationFailed):
+class ApprovalDenied(OperationFailed):
     """A person said no, or nobody could be asked."""
 
 
-class TooMany(OperationFailed):
+class CallLimitReached(OperationFailed):
     """The run made more calls than one may."""
 
 
-class Cancelled(OperationFailed):
+class CallCancelled(OperationFailed):
     """The run was stopped while the call was under way."""
 
 
-class ArgumentsRefused(errors.InvalidRequest):
+class InvalidArguments(errors.InvalidRequest):
     """The arguments do not fit the tool's schema; nothing was sent."""
 
     def __init__(self, message: str, *, is_type: bool) -> None:
@@ -73,12 +73,12 @@ class ArgumentsRefused(errors.InvalidRequest):
         self.is_type = is_type
 
 
-class Relaying:
+class CapabilityGateway:
     """The core's `Relay`."""
 
     def __init__(
         self,
-        capabilities: Capabilities,
+        capabilities: CapabilityRegistry,
         backends: Backends,
         approvals: Approvals,
         active: ActiveRuns,
@@ -96,11 +96,11 @@ class Relaying:
         self._limits = limits
         self._confines = confines
         self._acting = acting
-        self._leftovers = Leftovers(limits.result)
+        self._truncated = TruncatedResults(limits.result)
         self._under_way: dict[ActiveRun, set[anyio.CancelScope]] = {}
-        self._told: WeakKeyDictionary[ActiveRun, set[str]] = WeakKeyDictionary()
+        self._reported_reasons: WeakKeyDictionary[ActiveRun, set[str]] = WeakKeyDictionary()
         self._native: dict[NotebookId, tuple[KernelSpec, list[dict[str, Any]]]] = {}
-        self._hearers: list[Callable[[KernelSpec, list[dict[str, Any]]], None]] = []
+        self._native_listeners: list[Callable[[KernelSpec, list[dict[str, Any]]], None]] = []
 
     async def catalog(self, owner: Principal) -> Catalog:
         return await self._capabilities.catalog(owner)
@@ -111,13 +111,13 @@ class Relaying:
             self._native[spec.notebook] = (spec, capabilities)
             if not capabilities:
                 del self._native[spec.notebook]
-            for hear in list(self._hearers):
-                hear(spec, capabilities)
+            for listener in list(self._native_listeners):
+                listener(spec, capabilities)
 
-    def listen(self, hear: Callable[[KernelSpec, list[dict[str, Any]]], None]) -> Callable[[], None]:
+    def listen(self, listener: Callable[[KernelSpec, list[dict[str, Any]]], None]) -> Callable[[], None]:
         """Call it whenever a notebook's code offers something else; the returned function ends that."""
-        self._hearers.append(hear)
-        return lambda: self._hearers.remove(hear)
+        self._native_listeners.append(listener)
+        return lambda: self._native_listeners.remove(listener)
 
     def native_of(self, notebook: NotebookId) -> list[dict[str, Any]]:
         """What a notebook's own code offers, while its kernel lives."""
@@ -130,46 +130,48 @@ class Relaying:
 
     async def call(self, spec: KernelSpec, called: Called) -> relay.Answer:
         active = self._active.current(spec.notebook)
-        begun, outcome = time.perf_counter(), "cancelled"
+        started, outcome = time.perf_counter(), "cancelled"
         value: dict[str, Any] = {}
         try:
             self._calls.check()
-            value = await self._within(active, spec, called)
-            if not messages.shallow(value):
+            value = await self._call_in_run(active, spec, called)
+            if not messages.is_shallow(value):
                 raise OperationFailed("The answer is nested too deeply to be handed to a cell.")
             outcome = "approved" if called.do == "approve" else "ok"
             return Returned(call=called.call, value=value)
         except QuireError as error:
-            kind = _kind(error)
-            outcome = "refused" if isinstance(error, ArgumentsRefused) else kind
+            kind = _error_kind(error)
+            outcome = "refused" if isinstance(error, InvalidArguments) else kind
             hint = "" if isinstance(error, NotInstalled) else _hint(called, kind)
-            return Refused(call=called.call, kind=kind, message=self._tell(active, called, error), hint=hint)
+            return Refused(
+                call=called.call, kind=kind, message=self._message_for_code(active, called, error), hint=hint
+            )
         except Exception as error:  # a fault of ours costs this call, not the kernel
             log.exception("a call of %s.%s", called.capability, called.method)
             outcome = "refused"
             return Refused(call=called.call, kind=outcome, message=f"Quire itself failed ({error!r}).")
         finally:
             if called.do not in _UNLOGGED:
-                ms = (time.perf_counter() - begun) * 1000
-                self._calls.over(_record(spec, active, called, outcome, ms, size(value)))
+                ms = (time.perf_counter() - started) * 1000
+                self._calls.over(_audit_record(spec, active, called, outcome, ms, size(value)))
 
-    def _tell(self, active: ActiveRun | None, called: Called, error: QuireError) -> str:
+    def _message_for_code(self, active: ActiveRun | None, called: Called, error: QuireError) -> str:
         """What code hears of it. What a backend says of itself, with paths of this machine, is for whoever reads the
         cell, once."""
         if not isinstance(error, OperationFailed) or not error.why:
             return str(error)
-        if active is not None and error.why not in (told := self._told.setdefault(active, set())):
-            told.add(error.why)
-            _say(active, called, "error", error.why)
+        if active is not None and error.why not in (reported := self._reported_reasons.setdefault(active, set())):
+            reported.add(error.why)
+            _print_to_run(active, called, "error", error.why)
         return error.plain
 
-    async def _within(self, active: ActiveRun | None, spec: KernelSpec, called: Called) -> dict[str, Any]:
+    async def _call_in_run(self, active: ActiveRun | None, spec: KernelSpec, called: Called) -> dict[str, Any]:
         """Counted to the run that goes on now, and ended with it where it is told to stop."""
         if active is None:
-            return await self._do(None, spec, called)
-        active.calls += called.do not in _FREE
+            return await self._dispatch(None, spec, called)
+        active.calls += called.do not in _UNCOUNTED
         if active.calls > self._limits.per_run:
-            raise TooMany(
+            raise CallLimitReached(
                 f"The run has made {self._limits.per_run:,} calls, as many as one may (setting max_calls). "
                 "Go on in another cell."
             )
@@ -177,19 +179,19 @@ class Relaying:
         with anyio.CancelScope() as scope:
             scopes.add(scope)
             try:
-                return await self._do(active, spec, called)
+                return await self._dispatch(active, spec, called)
             finally:
                 scopes.discard(scope)
                 if not scopes:
                     self._under_way.pop(active, None)
-        raise Cancelled("The run was told to stop; the call was cancelled.")
+        raise CallCancelled("The run was told to stop; the call was cancelled.")
 
-    async def _do(self, active: ActiveRun | None, spec: KernelSpec, called: Called) -> dict[str, Any]:
+    async def _dispatch(self, active: ActiveRun | None, spec: KernelSpec, called: Called) -> dict[str, Any]:
         owner = spec.owner
         match called.do:
             case "rest":
                 key, start = called.given.get("key"), called.given.get("start")
-                return self._leftovers.part(spec.notebook, str(key), start if type(start) is int else 0)
+                return self._truncated.part(spec.notebook, str(key), start if type(start) is int else 0)
             case "catalog":
                 await self._capabilities.refresh(owner)
             case "approve":
@@ -198,32 +200,32 @@ class Relaying:
                 return {}
             case "install":
                 await self._approve(active, spec, called, Approve.ASK)
-                who = await self._acting(spec.notebook, owner)
-                backend = self._confines.backend(who, called.capability, called.given, self._backends.described)
+                caller = await self._acting(spec.notebook, owner)
+                backend = self._confines.backend(caller, called.capability, called.given, self._backends.described)
                 try:
-                    await self._capabilities.install(owner, called.capability, backend, approve_of(called.given))
+                    await self._capabilities.install(owner, called.capability, backend, parse_approve(called.given))
                 except OperationFailed as error:
                     raise OperationFailed(f"{called.capability} cannot be installed.", why=str(error)) from error
             case "uninstall":
                 await self._approve(active, spec, called, Approve.ASK)
                 await self._capabilities.uninstall(owner, called.capability)
             case _:
-                return await self._relayed(active, spec, called)
+                return await self._call_backend(active, spec, called)
         return {"catalog": (await self._capabilities.catalog(owner)).entries}
 
-    async def _relayed(self, active: ActiveRun | None, spec: KernelSpec, called: Called) -> dict[str, Any]:
+    async def _call_backend(self, active: ActiveRun | None, spec: KernelSpec, called: Called) -> dict[str, Any]:
         link = await self._capabilities.link(spec.owner, called.capability)
         timeout = min(called.timeout, self._limits.max_timeout) if called.timeout > 0 else self._limits.timeout
         connection = await link.connection()  # first of all: what it declares is what it declares now
         if called.do == "tool":
-            tool = _tool(link.capability, called.method)
+            tool = _find_tool(link.capability, called.method)
             _check_arguments(connection, link, tool, called.given)
             default = Approve.ASK if tool.hints.get("destructiveHint") is True else Approve.NEVER
             await self._approve(active, spec, called, default, link)
-            result = await self._call(connection, link, active, called, timeout)
+            result = await self._call_tool(connection, link, active, called, timeout)
             if result.is_error:
-                raise OperationFailed(_words(result)[: self._limits.result])
-            return self._leftovers.fit(spec.notebook, result)
+                raise OperationFailed(_error_text(result)[: self._limits.result])
+            return self._truncated.fit(spec.notebook, result)
         await self._approve(active, spec, called, Approve.NEVER, link)
         match called.do:
             case "resources":
@@ -234,26 +236,31 @@ class Relaying:
                 given = {name: str(value) for name, value in called.given.items()}
                 return await connection.prompt(called.method, given, timeout=timeout)
         found = await connection.read(str(called.given.get("uri", "")), timeout=timeout)
-        return {"contents": [self._leftovers.fit_text(spec.notebook, each) for each in found.get("contents", [])]}
+        return {"contents": [self._truncated.fit_text(spec.notebook, content) for content in found.get("contents", [])]}
 
-    async def _call(
-        self, connection: Connection, link: Link, active: ActiveRun | None, called: Called, timeout: float
+    async def _call_tool(
+        self,
+        connection: Connection,
+        link: ReconnectingBackend,
+        active: ActiveRun | None,
+        called: Called,
+        timeout: float,
     ) -> Result:
         what = f"{called.capability}.{called.method}"
 
         def progress(done: float, total: float | None, message: str) -> None:
             if active is not None:
-                of = f" of {total:g}" if total else ""
-                active.doing = " ".join(filter(None, (f"{what}: {done:g}{of}", message[:200])))
+                total_text = f" of {total:g}" if total else ""
+                active.doing = " ".join(filter(None, (f"{what}: {done:g}{total_text}", message[:200])))
 
-        def hear(level: str, text: str) -> None:
-            _say(active, called, level, text)
+        def log_to_run(level: str, text: str) -> None:
+            _print_to_run(active, called, level, text)
 
-        link.hearers.add(hear)
+        link.log_listeners.add(log_to_run)
         try:
             return await connection.call(called.method, called.given, timeout=timeout, progress=progress)
         finally:
-            link.hearers.discard(hear)
+            link.log_listeners.discard(log_to_run)
             if active is not None:
                 active.doing = ""
 
@@ -262,8 +269,8 @@ class Relaying:
         approve a call that it does not make, and for text that is not a name."""
         installed = {entry["name"] for entry in (await self._capabilities.catalog(owner)).entries}
         if not method.isidentifier():
-            raise errors.InvalidRequest(f"{method[:_NAME]!r} is no name of a method. Nothing was called.")
-        if not name.isidentifier() or name in OURS or name in installed:
+            raise errors.InvalidRequest(f"{method[:_MAX_NAME_CHARS]!r} is no name of a method. Nothing was called.")
+        if not name.isidentifier() or name in RESERVED_NAMES or name in installed:
             raise errors.InvalidRequest(
                 f"{name!r} is not a capability of this notebook's own code, so its calls cannot be approved that way. "
                 "Nothing was called. Register your own capability under another name."
@@ -275,7 +282,7 @@ class Relaying:
         spec: KernelSpec,
         called: Called,
         default: Approve,
-        link: Link | None = None,
+        link: ReconnectingBackend | None = None,
     ) -> None:
         name, given, methods = called.capability, called.given, [_method(called)]
         if called.do in ("install", "uninstall"):
@@ -283,12 +290,12 @@ class Relaying:
         if link is not None and called.do == "tool":
             methods.insert(0, link.python_name(called.method))
         needed = self._approvals.needed(name, methods, link.capability.approve if link is not None else {}, default)
-        why_not = await self._approvals.obtain(needed, active, spec.name, named(name, methods[0]), given)
+        why_not = await self._approvals.obtain(needed, active, spec.name, qualified_name(name, methods[0]), given)
         if why_not:
-            raise Denied(why_not)
+            raise ApprovalDenied(why_not)
 
 
-def _say(active: ActiveRun | None, called: Called, level: str, text: str) -> None:
+def _print_to_run(active: ActiveRun | None, called: Called, level: str, text: str) -> None:
     if active is not None and not active.done.is_set():
         line = f"[{called.capability} {level}] {text}\n"
         active.transcript.add(messages.Printed(stream="stderr", data=line.encode("utf-8", "replace")))
@@ -297,7 +304,7 @@ def _say(active: ActiveRun | None, called: Called, level: str, text: str) -> Non
 def _recorded_name(called: Called) -> str:
     """What the audit log calls it. A prompt is named as one: it could have the name of a tool."""
     prefix = "prompt:" if called.do == "prompt" else ""
-    return one_word(f"{called.capability[:_NAME]}.{prefix}{_method(called)[:_NAME]}")
+    return one_word(f"{called.capability[:_MAX_NAME_CHARS]}.{prefix}{_method(called)[:_MAX_NAME_CHARS]}")
 
 
 def _method(called: Called) -> str:
@@ -305,39 +312,39 @@ def _method(called: Called) -> str:
     return called.method if called.do in ("tool", "prompt", "approve") else called.do
 
 
-def _tool(capability: Capability, name: str) -> Tool:
+def _find_tool(capability: Capability, name: str) -> Tool:
     for tool in capability.offered.tools:
         if tool.name == name:
             return tool
     raise NotFound(f"{capability.name} has no tool {name!r} now. {capability.name}.describe() lists those it has.")
 
 
-def _check_arguments(connection: Connection, link: Link, tool: Tool, given: dict[str, Any]) -> None:
+def _check_arguments(connection: Connection, link: ReconnectingBackend, tool: Tool, given: dict[str, Any]) -> None:
     try:
         connection.check(tool.name, given)
     except WrongArguments as wrong:
-        said = tools.argument_error(vars(tool), link.python_name(tool.name), wrong.path, wrong.what)
-        raise ArgumentsRefused(said, is_type=wrong.is_type) from wrong
+        message = tools.argument_error(vars(tool), link.python_name(tool.name), wrong.path, wrong.what)
+        raise InvalidArguments(message, is_type=wrong.is_type) from wrong
 
 
-def _words(result: Result) -> str:
+def _error_text(result: Result) -> str:
     texts = [str(block.get("text", "")) for block in result.content if block.get("type") == "text"]
     return "\n".join(filter(None, texts)) or "The tool failed without a word."
 
 
-def _kind(error: QuireError) -> str:
+def _error_kind(error: QuireError) -> str:
     match error:
         case CallTimeout():
             return "timeout"
-        case Denied():
+        case ApprovalDenied():
             return "denied"
-        case Cancelled():
+        case CallCancelled():
             return "cancelled"
-        case ArgumentsRefused(is_type=is_type):
+        case InvalidArguments(is_type=is_type):
             return "wrong_type" if is_type else "wrong_value"
         case ConnectionLost() | NotInstalled():
             return "gone"
-        case OperationFailed() if not isinstance(error, TooMany):
+        case OperationFailed() if not isinstance(error, CallLimitReached):
             return "tool"
     return "refused"
 
@@ -354,8 +361,10 @@ def _hint(called: Called, kind: str) -> str:
     return ""
 
 
-def _record(spec: KernelSpec, active: ActiveRun | None, called: Called, outcome: str, ms: float, sent: int) -> Record:
-    said = json.dumps(called.given, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+def _audit_record(
+    spec: KernelSpec, active: ActiveRun | None, called: Called, outcome: str, ms: float, sent: int
+) -> Record:
+    arguments = json.dumps(called.given, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     cell = active.cell if active is not None else None
     return Record(
         at=time.time(),
@@ -366,7 +375,7 @@ def _record(spec: KernelSpec, active: ActiveRun | None, called: Called, outcome:
         notebook=spec.name,
         cell=cell.number if cell is not None else None,
         run=cell.run.id if cell is not None and cell.run is not None else None,
-        digest=digest(said),
+        digest=digest(arguments),
         outcome="error" if outcome == "tool" else outcome,
         ms=ms,
         received=size(called.given),

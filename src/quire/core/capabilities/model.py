@@ -39,7 +39,7 @@ class Backend:
         """For people, without a secret."""
         if self.config:
             return f"{self.entry} of {self.config}"
-        return address(self.url) if self.url else " ".join(_without_secrets(self.command))
+        return address(self.url) if self.url else " ".join(_redacted_command(self.command))
 
 
 def address(url: str) -> str:
@@ -52,7 +52,7 @@ def address(url: str) -> str:
         return "the url"
 
 
-def _without_secrets(command: tuple[str, ...]) -> list[str]:
+def _redacted_command(command: tuple[str, ...]) -> list[str]:
     shown: list[str] = []
     for before, part in zip(("", *command), command, strict=False):
         name, equals, _ = part.partition("=")

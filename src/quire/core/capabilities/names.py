@@ -10,43 +10,42 @@ from collections.abc import Container
 
 from quire.core.errors import InvalidRequest
 
-OURS = frozenset(("caps", "capability", "register_capability", "display", "get_ipython", "In", "Out")) | frozenset(
-    ("ToolError", "ToolTimeout", "ApprovalDenied", "CapabilityGone")
-)
-_LENGTH = 60
-_TAKEN = "another one has it"
+RESERVED_NAMES = frozenset(("caps", "capability", "register_capability", "display", "get_ipython", "In", "Out"))
+RESERVED_NAMES |= {"ToolError", "ToolTimeout", "ApprovalDenied", "CapabilityGone"}
+_MAX_LENGTH = 60
+_IS_TAKEN = "another one has it"
 
 
-def check(name: str, taken: Container[str]) -> None:
-    why = _why_not(name, taken)
+def check_name(name: str, taken: Container[str]) -> None:
+    why = _objection(name, taken)
     if why:
-        is_taken = why == _TAKEN
+        is_taken = why == _IS_TAKEN
         raise InvalidRequest(
-            f"{name!r} cannot name a capability: {why}. Take {proposal(name, taken)!r}, for example.",
+            f"{name!r} cannot name a capability: {why}. Take {suggest_name(name, taken)!r}, for example.",
             agent="uninstall_capability removes the other one." if is_taken else "",
             person="`quire capability remove` removes the other one." if is_taken else "",
         )
 
 
-def _why_not(name: str, taken: Container[str]) -> str:
+def _objection(name: str, taken: Container[str]) -> str:
     if not name.isidentifier() or not name.isascii():
         return "it is no Python name"
-    if len(name) > _LENGTH:
-        return f"it has more than {_LENGTH} characters"
+    if len(name) > _MAX_LENGTH:
+        return f"it has more than {_MAX_LENGTH} characters"
     if keyword.iskeyword(name):
         return "it is a keyword of Python"
     if hasattr(builtins, name):
         return "it is a builtin of Python"
-    if name in OURS or name.startswith("_"):
+    if name in RESERVED_NAMES or name.startswith("_"):
         return "cells have something of Quire's own under such a name"
     if name in taken:
-        return _TAKEN
+        return _IS_TAKEN
     return ""
 
 
-def proposal(name: str, taken: Container[str]) -> str:
+def suggest_name(name: str, taken: Container[str]) -> str:
     """A name like this one that may be taken."""
-    plain = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")[: _LENGTH - 10] or "server"
+    plain = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")[: _MAX_LENGTH - 10] or "server"
     plain = f"s{plain}" if plain[0].isdigit() else plain
     tries = itertools.chain((plain, f"{plain}_server"), (f"{plain}_{number}" for number in itertools.count(2)))
-    return next(each for each in tries if not _why_not(each, taken))
+    return next(candidate for candidate in tries if not _objection(candidate, taken))

@@ -14,7 +14,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from quire.core.capabilities import names
-from quire.core.capabilities.connection import Link
+from quire.core.capabilities.connection import ReconnectingBackend
 from quire.core.capabilities.model import Approve, Backend, Capability, Catalog, Offered
 from quire.core.errors import InvalidRequest, NotInstalled, OperationFailed, QuireError
 from quire.core.model import Principal
@@ -23,27 +23,27 @@ from quire.core.phrases import suggestion
 from quire.core.ports.capabilities import Backends, Connection, Installed
 
 log = logging.getLogger(__name__)
-_MOST = 200  # capabilities of one principal
-_CATALOG = 10_000_000  # characters of what kernels are told of them all
+_MAX_CAPABILITIES = 200  # capabilities of one principal
+_MAX_CATALOG_CHARS = 10_000_000  # characters of what kernels are told of them all
 
 
 @dataclass
-class _Shelf:
+class _OwnerCapabilities:
     """One principal's."""
 
-    links: dict[str, Link]
+    backends: dict[str, ReconnectingBackend]
     catalog: Catalog
     turn: anyio.Lock
-    coming: set[str] = field(default_factory=set)  # names that are being connected to
+    connecting: set[str] = field(default_factory=set)  # names that are being connected to
     stamp: int = -1  # of what is installed, when it was last looked at
 
 
-class Capabilities:
+class CapabilityRegistry:
     def __init__(self, backends: Backends, installed: Installed, connect_timeout: float) -> None:
         self._backends = backends
         self._installed = installed
         self._connect_timeout = connect_timeout
-        self._shelves: dict[Principal, _Shelf] = {}
+        self._by_owner: dict[Principal, _OwnerCapabilities] = {}
         self._version = 0
         self._group: TaskGroup | None = None
 
@@ -57,20 +57,20 @@ class Capabilities:
                 self._group = None
                 with anyio.CancelScope(shield=True):
                     async with anyio.create_task_group() as group:
-                        for shelf in self._shelves.values():
-                            for link in shelf.links.values():
+                        for owned in self._by_owner.values():
+                            for link in owned.backends.values():
                                 group.start_soon(link.close)
 
     async def install(
         self, owner: Principal, name: str, backend: Backend, approve: dict[str, Approve] | None = None
     ) -> Capability:
         """Connect, and keep it under this name; where that fails nothing is kept."""
-        shelf = await self.refresh(owner)
-        names.check(name, [*shelf.links, *shelf.coming])
-        if len(shelf.links) + len(shelf.coming) >= _MOST:
-            raise InvalidRequest(f"There are {_MOST} capabilities already. Uninstall one first.")
-        shelf.coming.add(name)
-        link = self._link(
+        owned = await self.refresh(owner)
+        names.check_name(name, [*owned.backends, *owned.connecting])
+        if len(owned.backends) + len(owned.connecting) >= _MAX_CAPABILITIES:
+            raise InvalidRequest(f"There are {_MAX_CAPABILITIES} capabilities already. Uninstall one first.")
+        owned.connecting.add(name)
+        link = self._make_link(
             Capability(
                 owner=owner,
                 name=name,
@@ -83,10 +83,10 @@ class Capabilities:
         try:
             await link.connection()
             link.check_approve()
-            async with shelf.turn:
+            async with owned.turn:
                 await self._installed.keep(link.capability)
-                shelf.links[name] = link
-                self._changed(shelf)
+                owned.backends[name] = link
+                self._update_catalog(owned)
         except BaseException as error:
             with anyio.CancelScope(shield=True):
                 await link.close()
@@ -94,116 +94,117 @@ class Capabilities:
                 raise OperationFailed(f"{name} was not installed: {error.why or error}") from error
             raise
         finally:
-            shelf.coming.discard(name)
+            owned.connecting.discard(name)
         return link.capability
 
     async def uninstall(self, owner: Principal, name: str) -> None:
         """Forget it, and end its connection; calls under way end."""
-        shelf = await self.refresh(owner)
-        async with shelf.turn:
-            link = self._find(shelf, name)
+        owned = await self.refresh(owner)
+        async with owned.turn:
+            link = self._find(owned, name)
             await self._installed.drop(owner, name)
-            del shelf.links[name]
-            self._changed(shelf)
+            del owned.backends[name]
+            self._update_catalog(owned)
         with anyio.CancelScope(shield=True):
             await link.close()
 
-    async def refresh(self, owner: Principal) -> _Shelf:
-        """The principal's shelf, as it is on disk: another server may have put something there."""
-        shelf = self._shelves.get(owner)
-        if shelf is None:
-            shelf = _Shelf(links={}, catalog=Catalog(version=0, entries=[]), turn=anyio.Lock())
-            shelf = self._shelves.setdefault(owner, shelf)
-        async with shelf.turn:
-            shelf.stamp = self._installed.stamp()
-            kept = {each.name: each for each in await self._installed.of(owner)}
-            gone = [name for name, link in shelf.links.items() if not _same(link.capability, kept.get(name))]
-            links = [shelf.links.pop(name) for name in gone]
-            fresh = [name for name in kept if name not in shelf.links and name not in shelf.coming]
-            for name in fresh:
-                shelf.links[name] = self._link(kept[name])
-            if gone or fresh:
-                self._changed(shelf)
-        for link in links:
-            self._soon(link.close)
-        return shelf
+    async def refresh(self, owner: Principal) -> _OwnerCapabilities:
+        """The principal's capabilities, as it is on disk: another server may have put something there."""
+        owned = self._by_owner.get(owner)
+        if owned is None:
+            owned = _OwnerCapabilities(backends={}, catalog=Catalog(version=0, entries=[]), turn=anyio.Lock())
+            owned = self._by_owner.setdefault(owner, owned)
+        async with owned.turn:
+            owned.stamp = self._installed.stamp()
+            stored = {capability.name: capability for capability in await self._installed.of(owner)}
+            removed = [name for name, link in owned.backends.items() if not _is_same(link.capability, stored.get(name))]
+            closing = [owned.backends.pop(name) for name in removed]
+            added = [name for name in stored if name not in owned.backends and name not in owned.connecting]
+            for name in added:
+                owned.backends[name] = self._make_link(stored[name])
+            if removed or added:
+                self._update_catalog(owned)
+        for link in closing:
+            self._start_soon(link.close)
+        return owned
 
     async def catalog(self, owner: Principal) -> Catalog:
         """What kernels are told there is."""
-        shelf = self._shelves.get(owner)
-        if shelf is None or shelf.stamp != self._installed.stamp():
-            shelf = await self.refresh(owner)
-        return shelf.catalog
+        owned = self._by_owner.get(owner)
+        if owned is None or owned.stamp != self._installed.stamp():
+            owned = await self.refresh(owner)
+        return owned.catalog
 
     async def all(self, owner: Principal) -> list[tuple[Capability, str]]:
         """Each with how it is."""
-        shelf = await self.refresh(owner)
-        return [(link.capability, link.health) for link in shelf.links.values()]
+        owned = await self.refresh(owner)
+        return [(link.capability, link.health) for link in owned.backends.values()]
 
-    async def link(self, owner: Principal, name: str) -> Link:
-        shelf = self._shelves.get(owner) or await self.refresh(owner)
-        if name not in shelf.links:
-            shelf = await self.refresh(owner)
-        return self._find(shelf, name)
+    async def link(self, owner: Principal, name: str) -> ReconnectingBackend:
+        owned = self._by_owner.get(owner) or await self.refresh(owner)
+        if name not in owned.backends:
+            owned = await self.refresh(owner)
+        return self._find(owned, name)
 
-    def _find(self, shelf: _Shelf, name: str) -> Link:
-        if name not in shelf.links:
-            known = ", ".join(shelf.links) or "none"
+    def _find(self, owned: _OwnerCapabilities, name: str) -> ReconnectingBackend:
+        if name not in owned.backends:
+            known = ", ".join(owned.backends) or "none"
             raise NotInstalled(
-                f"There is no capability {name!r}; installed: {known}.{suggestion(name, list(shelf.links))}",
+                f"There is no capability {name!r}; installed: {known}.{suggestion(name, list(owned.backends))}",
                 agent="install_capability adds one.",
                 person="`quire capability add` adds one.",
             )
-        return shelf.links[name]
+        return owned.backends[name]
 
-    def _link(self, capability: Capability) -> Link:
-        return Link(capability, self._connect, self._offers, self._soon)
+    def _make_link(self, capability: Capability) -> ReconnectingBackend:
+        return ReconnectingBackend(capability, self._connect, self._on_changed, self._start_soon)
 
-    async def _connect(self, link: Link) -> Connection:
+    async def _connect(self, link: ReconnectingBackend) -> Connection:
         return await self._backends.connect(link.capability.backend, link, timeout=self._connect_timeout)
 
-    def _soon(self, work: Any, *given: Any) -> None:
+    def _start_soon(self, work: Any, *given: Any) -> None:
         if self._group is not None:
             self._group.start_soon(work, *given)
 
-    def _offers(self, link: Link) -> None:
+    def _on_changed(self, link: ReconnectingBackend) -> None:
         """It offers something else now: kernels hear of it with their next run, and it is kept."""
-        shelf = self._shelves.get(link.capability.owner)
-        if shelf is not None and shelf.links.get(link.capability.name) is link:
-            self._changed(shelf)
-            self._soon(self._keep, link)
+        owned = self._by_owner.get(link.capability.owner)
+        if owned is not None and owned.backends.get(link.capability.name) is link:
+            self._update_catalog(owned)
+            self._start_soon(self._save, link)
 
-    async def _keep(self, link: Link) -> None:
+    async def _save(self, link: ReconnectingBackend) -> None:
         try:
             await self._installed.renew(link.capability)
         except QuireError as error:  # a full disk: it is listed anew at the next connection
             log.warning("what %s offers now could not be kept: %s", link.capability.name, error)
 
-    def _changed(self, shelf: _Shelf) -> None:
+    def _update_catalog(self, owned: _OwnerCapabilities) -> None:
         self._version += 1
-        every = [link.capability for link in shelf.links.values()]
-        hidden = sorted(set[str]().union(*(self._backends.variables(each.backend) for each in every)))
-        shelf.catalog = Catalog(version=self._version, entries=_fitting(every), hidden=hidden)
+        capabilities = [link.capability for link in owned.backends.values()]
+        variables = (self._backends.variables(capability.backend) for capability in capabilities)
+        hidden = sorted(set[str]().union(*variables))
+        owned.catalog = Catalog(version=self._version, entries=_catalog_entries(capabilities), hidden=hidden)
 
 
-def _same(capability: Capability, kept: Capability | None) -> bool:
-    return kept is not None and kept.installed_at == capability.installed_at
+def _is_same(capability: Capability, stored: Capability | None) -> bool:
+    return stored is not None and stored.installed_at == capability.installed_at
 
 
-def _fitting(every: list[Capability]) -> list[dict[str, Any]]:
+def _catalog_entries(capabilities: list[Capability]) -> list[dict[str, Any]]:
     """Entries of a size that kernels can be told: past it, a tool is its name."""
-    left, found = _CATALOG, []
-    for each in map(entry, every):
-        size = len(json.dumps(each))
+    left, found = _MAX_CATALOG_CHARS, []
+    for entry_ in map(catalog_entry, capabilities):
+        size = len(json.dumps(entry_))
         if size > left:
-            each["tools"] = [{"name": tool["name"]} for tool in each["tools"]]
-            size = len(json.dumps(each))
+            entry_["tools"] = [{"name": tool["name"]} for tool in entry_["tools"]]
+            size = len(json.dumps(entry_))
         left -= size
-        found.append(each)
+        found.append(entry_)
     return found
 
 
-def entry(capability: Capability) -> dict[str, Any]:
+def catalog_entry(capability: Capability) -> dict[str, Any]:
     """As kernels are told it."""
     offered = capability.offered
     return {

@@ -11,56 +11,57 @@ from urllib.parse import urlsplit
 from quire.core.capabilities.model import REFERENCE, SECRET, Approve, Backend
 from quire.core.errors import InvalidRequest
 
-_KNOWN = ("command", "url", "env", "headers", "auth", "config", "folder", "approve")
+_KEYS = ("command", "url", "env", "headers", "auth", "config", "folder", "approve")
 
 
-def backend_of(
+def parse_backend(
     name: str, given: Mapping[str, Any], described: Callable[[str | dict[str, Any], str], Backend]
 ) -> Backend:
     """`described` reads an entry as other clients write it, or finds one in their file."""
-    unknown = [key for key in given if key not in _KNOWN]
+    unknown = [key for key in given if key not in _KEYS]
     if unknown:
-        raise InvalidRequest(f"There is no {', '.join(unknown)}; a backend is said by {', '.join(_KNOWN)}.")
-    ways = [key for key in ("command", "url", "config") if given.get(key)]
-    if len(ways) != 1:
-        said = f"both {' and '.join(ways)}" if ways else "none of them"
+        raise InvalidRequest(f"There is no {', '.join(unknown)}; a backend is said by {', '.join(_KEYS)}.")
+    transports = [key for key in ("command", "url", "config") if given.get(key)]
+    if len(transports) != 1:
+        got = f"both {' and '.join(transports)}" if transports else "none of them"
         raise InvalidRequest(
             "Say how the server is reached by one of: a command that starts it, a url, or config, an entry of "
-            f"mcpServers or a client's file. Got {said}."
+            f"mcpServers or a client's file. Got {got}."
         )
-    env, headers = _texts("env", given.get("env")), _texts("headers", given.get("headers"))
+    env, headers = _string_dict("env", given.get("env")), _string_dict("headers", given.get("headers"))
     if given.get("auth"):
         auth = str(given["auth"])
         headers.setdefault("Authorization", auth if " " in auth else f"Bearer {auth}")
-    match ways[0]:
+    match transports[0]:
         case "command":
             if headers:
                 raise InvalidRequest("headers and auth are for a url; a command's secrets go into env.")
-            return Backend(command=_argv(given["command"]), env=env, folder=str(given.get("folder") or ""))
+            return Backend(command=_parse_command(given["command"]), env=env, folder=str(given.get("folder") or ""))
         case "url":
             if env:
                 raise InvalidRequest("env is for a command; a url's secrets go into headers or auth.")
-            return Backend(url=_url(given["url"]), headers=headers)
+            return Backend(url=_check_url(given["url"]), headers=headers)
     there = described(given["config"], name)
     return replace(there, env={**there.env, **env}, headers={**there.headers, **headers})
 
 
-def approve_of(given: Mapping[str, Any]) -> dict[str, Approve]:
+def parse_approve(given: Mapping[str, Any]) -> dict[str, Approve]:
     """One word for all methods, or one for each."""
-    said = given.get("approve") or {}
-    said = {"*": said} if isinstance(said, str) else said
-    if not isinstance(said, dict) or not all(isinstance(word, str) and word in set(Approve) for word in said.values()):
+    rules = given.get("approve") or {}
+    rules = {"*": rules} if isinstance(rules, str) else rules
+    if not isinstance(rules, dict) or not all(rule in tuple(Approve) for rule in rules.values()):
         raise InvalidRequest(f"approve is one of {', '.join(Approve)}, or a dict of them by method.")
-    return {str(method): Approve(word) for method, word in said.items()}
+    return {str(method): Approve(rule) for method, rule in rules.items()}
 
 
-def told(backend: Backend) -> dict[str, Any]:
+def describe_backend(backend: Backend) -> dict[str, Any]:
     """How it is reached, for a file that people read: of env and headers only what refers to a secret."""
-    said = {key: value for key, value in asdict(backend).items() if value and key not in ("command", "url")}
+    described = {key: value for key, value in asdict(backend).items() if value and key not in ("command", "url")}
     for key in ("env", "headers"):
-        if key in said:
-            said[key] = {name: value if REFERENCE.fullmatch(value) else "…" for name, value in said[key].items()}
-    return {"reached_by": backend.how, **said}
+        if key in described:
+            values = described[key].items()
+            described[key] = {name: value if REFERENCE.fullmatch(value) else "…" for name, value in values}
+    return {"reached_by": backend.how, **described}
 
 
 def plain_secrets(backend: Backend) -> list[str]:
@@ -72,7 +73,7 @@ def plain_secrets(backend: Backend) -> list[str]:
     ]
 
 
-def _argv(command: Any) -> tuple[str, ...]:
+def _parse_command(command: Any) -> tuple[str, ...]:
     if isinstance(command, list) and all(isinstance(part, str) for part in command) and command:
         return tuple(command)
     if not isinstance(command, str):
@@ -86,7 +87,7 @@ def _argv(command: Any) -> tuple[str, ...]:
     return parts
 
 
-def _url(url: Any) -> str:
+def _check_url(url: Any) -> str:
     try:
         parts = urlsplit(url if isinstance(url, str) else "")
     except ValueError:
@@ -98,7 +99,7 @@ def _url(url: Any) -> str:
     return str(url)
 
 
-def _texts(what: str, given: Any) -> dict[str, str]:
+def _string_dict(what: str, given: Any) -> dict[str, str]:
     if given is None:
         return {}
     if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()):

@@ -11,12 +11,12 @@ from quire.core.capabilities.model import Result
 from quire.core.errors import NotFound
 from quire.core.model import NotebookId
 
-_KEPT = 64 << 20  # characters of all of them; the longest unused are let go
-_BINARY = 8 << 20  # characters of one picture or sound as base64
-_MEASURED = 4_096  # bytes of structured data that are not worth measuring
+_MAX_STORED_CHARS = 64 << 20  # characters of all of them; the longest unused are let go
+_MAX_BINARY_CHARS = 8 << 20  # characters of one picture or sound as base64
+_MEASURED_FROM_BYTES = 4_096  # bytes of structured data that are not worth measuring
 
 
-class Leftovers:
+class TruncatedResults:
     def __init__(self, limit: int) -> None:
         self._limit = limit  # characters at once
         self._texts: OrderedDict[str, tuple[NotebookId, str]] = OrderedDict()
@@ -27,7 +27,7 @@ class Leftovers:
         fitting = {"content": [self.fit_text(notebook, block) for block in result.content]}
         if result.structured is None:
             return fitting
-        text = "" if _small(result.structured) else json.dumps(result.structured, ensure_ascii=False)
+        text = "" if _is_small(result.structured) else json.dumps(result.structured, ensure_ascii=False)
         if len(text) <= self._limit:
             return {**fitting, "structured": result.structured}
         others = [block for block in fitting["content"] if block.get("type") != "text"]
@@ -43,11 +43,11 @@ class Leftovers:
             return {**block, "text": text[: self._limit], "rest": key, "size": len(text)}
         for name in ("data", "blob"):
             data = block.get(name)
-            if isinstance(data, str) and len(data) > _BINARY:
+            if isinstance(data, str) and len(data) > _MAX_BINARY_CHARS:
                 size = len(data) * 3 // 4
-                said = f"[{block.get('mimeType', 'data')} of {size:,} bytes: too large to be handed to a cell]"
-                kept = {key: value for key, value in block.items() if key not in ("data", "blob")}
-                return {**kept, "type": "text", "text": said}
+                notice = f"[{block.get('mimeType', 'data')} of {size:,} bytes: too large to be handed to a cell]"
+                rest = {key: value for key, value in block.items() if key not in ("data", "blob")}
+                return {**rest, "type": "text", "text": notice}
         return block
 
     def part(self, notebook: NotebookId, key: str, start: int) -> dict[str, Any]:
@@ -63,14 +63,14 @@ class Leftovers:
         key = uuid4().hex
         self._texts[key] = (notebook, text)
         self._size += len(text)
-        while self._size > _KEPT and len(self._texts) > 1:
-            _, (_, gone) = self._texts.popitem(last=False)
-            self._size -= len(gone)
+        while self._size > _MAX_STORED_CHARS and len(self._texts) > 1:
+            _, (_, dropped) = self._texts.popitem(last=False)
+            self._size -= len(dropped)
         return key
 
 
-def _small(value: Any) -> bool:
+def _is_small(value: Any) -> bool:
     """Surely within any limit: not worth being turned to text and measured."""
     if isinstance(value, (list, dict)):
         return len(value) == 0
-    return not isinstance(value, str) or len(value) < _MEASURED
+    return not isinstance(value, str) or len(value) < _MEASURED_FROM_BYTES

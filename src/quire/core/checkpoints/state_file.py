@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from quire.core.capabilities.model import Capability
-from quire.core.capabilities.request import told
+from quire.core.capabilities.request import describe_backend
 from quire.core.errors import InvalidRequest
 from quire.core.model import Notebook, Run, Snapshot
 
@@ -30,7 +30,7 @@ def to_json(
         "notebook": notebook.name,
         "name": snapshot.name,
         "python": snapshot.python,
-        "capabilities": {each.name: told(each.backend) for each in capabilities},
+        "capabilities": {each.name: describe_backend(each.backend) for each in capabilities},
         "imports": list(imports),
         "functions": {
             each["name"]: {"source": each.get("source", ""), "signature": each["signature"]}

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from quire.core.capabilities.model import REFERENCE, Backend
-from quire.core.capabilities.request import backend_of
+from quire.core.capabilities.request import parse_backend
 from quire.core.errors import InvalidRequest
 from quire.core.limits.network_rules import is_internal
 from quire.core.model import KernelLimits, Policy
@@ -35,12 +35,12 @@ class Confines:
     ) -> Backend:
         """The backend a caller describes, confined where they are not trusted. Raises InvalidRequest."""
         if caller.trusted:
-            return backend_of(name, given, described)
+            return parse_backend(name, given, described)
         if isinstance(given.get("config"), str):  # before any file is looked for
             raise InvalidRequest(
                 "config as a file of the server's machine is for admins. Pass url and headers instead."
             )
-        backend = backend_of(name, given, described)
+        backend = parse_backend(name, given, described)
         if backend.command or backend.env or backend.folder:
             raise InvalidRequest(
                 "A capability by command would run a program on the server's machine: only admins install one. "

@@ -16,7 +16,7 @@ from dataclasses import replace
 import anyio
 from anyio.abc import TaskGroup
 
-from quire.core.capabilities.gateway import Relaying
+from quire.core.capabilities.gateway import CapabilityGateway
 from quire.core.errors import InvalidRequest, NotFound, OperationFailed, QuireError
 from quire.core.kernels.pool import KernelLease, KernelPool
 from quire.core.limits.validation import Limits
@@ -50,7 +50,7 @@ class Runs:
         feed: Feed,
         limits: Limits,
         active: ActiveRuns,
-        relay: Relaying,
+        relay: CapabilityGateway,
         space: Space,
         queue: Queue,
         ended: Callable[[Run], None] = lambda run: None,

@@ -68,7 +68,7 @@ class Desk:
         if await self.app.sharing.may(self.client(ctx), notebook, Access.WRITE):
             await self.app.capabilities.refresh(notebook.owner)
             relayed = (await self.app.capabilities.catalog(notebook.owner)).entries
-        return description.entries(relayed, self.app.relay.native_of(notebook.id))
+        return description.merge_entries(relayed, self.app.relay.native_of(notebook.id))
 
     async def cell(self, notebook: Notebook, which: str | int) -> Cell:
         """The cell as it is this moment: of a running one, with what it has shown so far."""

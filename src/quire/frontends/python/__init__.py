@@ -12,7 +12,7 @@ from anyio import to_thread
 
 from quire.core.app import App
 from quire.core.capabilities.approvals import Approvals
-from quire.core.capabilities.request import approve_of, backend_of
+from quire.core.capabilities.request import parse_approve, parse_backend
 from quire.core.checkpoints.checkpoint_list import Checkpoint
 from quire.core.checkpoints.saved_states import SavedStates
 from quire.core.checkpoints.timeline import RollbackResult
@@ -58,8 +58,8 @@ class Quire:
     async def install_capability(self, name: str, **backend: Any) -> list[str]:
         """Make an MCP server an object in every notebook; its tools. `backend`: command, url, env, headers, auth,
         config, approve."""
-        reached = backend_of(name, backend, self._app.backends.described)
-        capability = await self._app.capabilities.install(LOCAL, name, reached, approve_of(backend))
+        reached = parse_backend(name, backend, self._app.backends.described)
+        capability = await self._app.capabilities.install(LOCAL, name, reached, parse_approve(backend))
         return [tool.name for tool in capability.offered.tools]
 
     async def uninstall_capability(self, name: str) -> None:

@@ -12,7 +12,7 @@ from rich.text import Text
 from quire.core.app import App
 from quire.core.capabilities import names
 from quire.core.capabilities.model import Capability
-from quire.core.capabilities.request import backend_of, plain_secrets
+from quire.core.capabilities.request import parse_backend, plain_secrets
 from quire.core.errors import InvalidRequest, QuireError
 from quire.core.model import LOCAL
 from quire.core.phrases import count
@@ -47,7 +47,7 @@ async def show(app: App) -> None:
 
 
 async def add(app: App, name: str, given: Mapping[str, Any]) -> None:
-    backend = backend_of(name, given, app.backends.described)
+    backend = parse_backend(name, given, app.backends.described)
     _tell(await app.capabilities.install(LOCAL, name, backend))
     if secrets := plain_secrets(backend):
         print(f"{', '.join(secrets)} is kept as given; say env:NAME to keep it out of the data directory.")
@@ -67,7 +67,7 @@ async def take_over(app: App, config: str, chosen: list[str]) -> int:
     failed = 0
     for server in chosen:
         try:
-            name = names.proposal(server, [each.name for each, _ in await app.capabilities.all(LOCAL)])
+            name = names.suggest_name(server, [each.name for each, _ in await app.capabilities.all(LOCAL)])
             _tell(await app.capabilities.install(LOCAL, name, app.backends.described(config, server)))
         except QuireError as error:
             print(f"{server}: {error.for_person}", file=sys.stderr)

@@ -77,7 +77,7 @@ class Offering:
 
     async def _answer(self, said: str, execution: Execution) -> None:
         try:
-            called = texts.load(relay.ASKING, said, frames.FROM_CODE)
+            called = texts.load(relay.KERNEL_MESSAGES, said, frames.FROM_CODE)
             if not isinstance(called, relay.Called):
                 raise BadMessage("no call")
             answer = await self._calls.call(self._spec, called)

@@ -8,7 +8,7 @@ from typing import Any
 
 from quire.clients.jupyter.ports import Message
 from quire.notebook_format import bundles, reading
-from quire.wire.messages import Asked, Bundle, Cleared, Displayed, Event, Finished, Printed, Raised, shallow
+from quire.wire.messages import Asked, Bundle, Cleared, Displayed, Event, Finished, Printed, Raised, is_shallow
 
 _INTERRUPTED = ("KeyboardInterrupt", "InterruptedException", "interrupt")  # as kernels of some languages call it
 _LITERAL = 20_000  # characters of a value that is read back
@@ -59,7 +59,7 @@ class Translation:
         return Displayed(
             kind=reading.kind_of(taken).value,
             bundle=bundle,
-            metadata=metadata if shallow(metadata) else {},
+            metadata=metadata if is_shallow(metadata) else {},
             result=result,
             display_id=_text(_object(said.get("transient")).get("display_id") or ""),
             update=message.kind == "update_display_data",

@@ -34,7 +34,7 @@ class CapabilityCalls:
         self._on_protocol_error = on_protocol_error
         self._loop = asyncio.get_running_loop()
         self._loop_share = LoopShare.for_loop(self._loop)
-        self._decoder = frames.Decoder(relay.ASKING, frames.FROM_CODE)
+        self._decoder = frames.Decoder(relay.KERNEL_MESSAGES, frames.FROM_CODE)
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._held_bytes = 0  # of calls being answered
         self._outgoing: deque[bytes] = deque()  # answers to send

@@ -320,7 +320,7 @@ class PythonKernel:
 
     async def branch(self, name: str, spec: KernelSpec) -> PythonKernel:
         """A kernel of its own that starts from the checkpoint. It shares memory until either of them writes."""
-        server_end, supervisor_end = packets.pair()
+        server_end, supervisor_end = packets.socket_pair()
         server_end.setblocking(False)
         try:
             with supervisor_end:

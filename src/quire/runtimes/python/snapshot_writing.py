@@ -67,7 +67,7 @@ class _Writer:
         self._progress_file = progress_file
 
     async def write(self, order: dict[str, Any]) -> Written:
-        server_end, writer_end = packets.pair()
+        server_end, writer_end = packets.socket_pair()
         server_end.setblocking(False)
         pidfd = -1
         with server_end:

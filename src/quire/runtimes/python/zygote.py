@@ -72,7 +72,7 @@ class ZygoteClient:
     @classmethod
     def spawn(cls, python: str, preload: tuple[str, ...], environ: dict[str, str], ipython: str = "") -> ZygoteClient:
         """`ipython` is a folder with IPython, for interpreters that may have none."""
-        ours, theirs = packets.pair()
+        ours, theirs = packets.socket_pair()
         ours.setblocking(False)
         with theirs:
             try:
@@ -102,7 +102,7 @@ class ZygoteClient:
 
     async def fork(self, *, isolated: bool, own_uid: bool) -> SupervisorClient:
         """Fork a supervisor, if `isolated` in namespaces of its own, and there with a user of its own."""
-        ours, theirs = packets.pair()
+        ours, theirs = packets.socket_pair()
         ours.setblocking(False)
         try:
             with theirs:

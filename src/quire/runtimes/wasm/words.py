@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from quire.wire import frames, messages, relay
-from quire.wire.messages import one, says
+from quire.wire.messages import checked_field, is_type
 
 ENVELOPE = struct.Struct("!II")
 CREDIT = 1 << 20  # bytes of events a guest may have under way before it waits
@@ -35,20 +35,20 @@ def _texts(value: Any) -> bool:
 class Make:
     """Have a guest; with `image`, a file, as that says. Answered by Made."""
 
-    workspace: str = says(one(str))
-    mounts: list[list[Any]] = says(_mounts, default_factory=list)  # path, whether it may be written
-    memory: int = says(one(int), default=0)
-    fuel: int = says(one(int), default=0)
-    files: int = says(one(int), default=0)
-    calls: int = says(one(int), default=0)
-    image: str = says(one(str), default="")
+    workspace: str = checked_field(is_type(str))
+    mounts: list[list[Any]] = checked_field(_mounts, default_factory=list)  # path, whether it may be written
+    memory: int = checked_field(is_type(int), default=0)
+    fuel: int = checked_field(is_type(int), default=0)
+    files: int = checked_field(is_type(int), default=0)
+    calls: int = checked_field(is_type(int), default=0)
+    image: str = checked_field(is_type(str), default="")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Keep:
     """Write an image of the guest into this file, which is not there yet; answered by Kept."""
 
-    file: str = says(one(str))
+    file: str = checked_field(is_type(str))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ class Interrupt:
 class Heard:
     """So many bytes of its events were taken."""
 
-    size: int = says(one(int))
+    size: int = checked_field(is_type(int))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,10 +75,10 @@ class End:
 class Hello:
     """From the host: it listens, and makes guests of this program."""
 
-    version: str = says(one(str))
-    artefact: str = says(one(str))
-    packages: list[str] = says(_texts, default_factory=list)
-    layers: dict[str, str] = says(messages.is_bundle, default_factory=dict)  # its walls, and why one does not stand
+    version: str = checked_field(is_type(str))
+    artefact: str = checked_field(is_type(str))
+    packages: list[str] = checked_field(_texts, default_factory=list)
+    layers: dict[str, str] = checked_field(messages.is_bundle, default_factory=dict)  # the walls, or why one failed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,30 +90,30 @@ class Made:
 class Kept:
     """The image is in its file, or why it is not; what the namespace holds."""
 
-    why_not: str = says(one(str), default="")
-    size: int = says(one(int), default=0)  # bytes of the file
-    memory: int = says(one(int), default=0)  # bytes the guest holds
-    seconds: float = says(one(int, float), default=0)  # of processor time it took
-    variables: dict[str, str] = says(messages.is_bundle, default_factory=dict)
-    functions: list[dict[str, str]] = says(messages.is_said, default_factory=list)
+    why_not: str = checked_field(is_type(str), default="")
+    size: int = checked_field(is_type(int), default=0)  # bytes of the file
+    memory: int = checked_field(is_type(int), default=0)  # bytes the guest holds
+    seconds: float = checked_field(is_type(int, float), default=0)  # of processor time it took
+    variables: dict[str, str] = checked_field(messages.is_bundle, default_factory=dict)
+    functions: list[dict[str, str]] = checked_field(messages.is_bundle_list, default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stopped:
     """The guest is no more, and why."""
 
-    reason: str = says(one(str))
-    hint: str = says(one(str), default="")
+    reason: str = checked_field(is_type(str))
+    hint: str = checked_field(is_type(str), default="")
 
 
 TO_GUEST: dict[str, type] = {
     **messages.REQUESTS,
-    **relay.ANSWERS,
+    **relay.SERVER_MESSAGES,
     **{kind.__name__: kind for kind in (Make, Keep, Interrupt, Heard, End)},
 }
 FROM_GUEST: dict[str, type] = {
     **messages.EVENTS,
-    **relay.ASKING,
+    **relay.KERNEL_MESSAGES,
     **{kind.__name__: kind for kind in (Hello, Made, Kept, Stopped)},
 }
 

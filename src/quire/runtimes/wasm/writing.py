@@ -10,8 +10,8 @@ from quire.core.errors import OperationFailed
 from quire.core.ports.snapshots import Draft, Recipe, Written
 from quire.runtimes.wasm.host import images
 from quire.snapshot_format import chunks
-from quire.snapshot_format.chunk_reader import gather, segments_of
-from quire.snapshot_format.chunk_writer import Cutter, read_whole
+from quire.snapshot_format.chunk_reader import read_snapshot, split_segments
+from quire.snapshot_format.chunk_writer import ChunkWriter, read_and_close
 
 
 def write(file: Path, draft: Draft, *, version: str, limit: int, about: dict[str, Any]) -> Written:
@@ -24,7 +24,7 @@ def write(file: Path, draft: Draft, *, version: str, limit: int, about: dict[str
             raise OperationFailed(
                 f"The namespace takes {size:,} bytes, over the {limit:,} that may be kept (snapshot_bytes)."
             )
-        cutter = Cutter(draft.file, _known(draft.base))
+        cutter = ChunkWriter(draft.file, _known(draft.base))
         manifest = chunks.Manifest(
             python=version,
             segments=tuple((name, len(data)) for name, data in parts),
@@ -41,8 +41,8 @@ def write(file: Path, draft: Draft, *, version: str, limit: int, about: dict[str
 def read(recipe: Recipe, file: Path) -> None:
     """What a recipe names, into a new image file; runs in a thread. Raises OperationFailed."""
     try:
-        manifest, (stream, *_) = gather(os.dup(recipe.file), [os.dup(each) for each in recipe.packs])
-        images.write(images.joined(segments_of(manifest, stream)), file)
+        manifest, (stream, *_) = read_snapshot(os.dup(recipe.file), [os.dup(each) for each in recipe.packs])
+        images.write(images.joined(split_segments(manifest, stream)), file)
     except (OSError, ValueError, KeyError) as error:
         raise OperationFailed(f"The snapshot cannot be read: {error}") from error
 
@@ -51,5 +51,5 @@ def _known(base: int) -> set[bytes]:
     """Names of the chunks that the base has."""
     if base < 0:
         return set()
-    manifest, names = chunks.parse_names(read_whole(os.dup(base)))
+    manifest, names = chunks.parse_recipe_names(read_and_close(os.dup(base)))
     return {name for each in names for name in each} | {node for whole in manifest.wholes for node in whole.nodes}

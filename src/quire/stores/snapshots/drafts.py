@@ -17,7 +17,7 @@ MANIFEST = 16 << 20  # bytes of a manifest at the most: reading one keeps everyt
 ENTRIES = 1 << 20  # chunks in a draft at the most
 PLACES = 1 << 22  # chunks that the wholes of a snapshot list at the most
 _PIECE = 4 << 20  # bytes copied at once
-_ENTRY = len(chunks.dump_entries([Entry(bytes(chunks.DIGEST), 1, 1, False)]))
+_ENTRY = len(chunks.dump_entries([Entry(bytes(chunks.DIGEST_BYTES), 1, 1, False)]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ def read(file: int, written: Written) -> Drafted:
     if written.manifest > MANIFEST or written.entries > ENTRIES * _ENTRY:
         raise BadSnapshot("its list of parts is too large")
     said = read_exactly(file, written.manifest, written.chunks + written.entries)
-    manifest = chunks.parse(said)
+    manifest = chunks.parse_manifest(said)
     entries = chunks.parse_entries(read_exactly(file, written.entries, written.chunks))
     if sum(each.stored for each in entries) != written.chunks:
         raise BadSnapshot("its chunks do not add up")
@@ -89,7 +89,7 @@ def copy(file: int, piece: Piece, tail: Tail) -> list[Row]:
     for entry in piece.entries:
         part: bytes | memoryview = view[at : at + entry.stored]
         content = unpacked(part, entry.length) if entry.compressed else part
-        if len(content) != entry.length or chunks.digest(content) != entry.name:
+        if len(content) != entry.length or chunks.chunk_name(content) != entry.name:
             raise BadSnapshot("a chunk of it is not what its name says")
         rows.append(Row(entry.name, tail.id, tail.end + at, entry.length, entry.stored, int(entry.compressed)))
         at += entry.stored

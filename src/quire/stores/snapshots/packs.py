@@ -21,7 +21,7 @@ import anyio
 
 from quire import systems
 from quire.core.errors import OperationFailed
-from quire.snapshot_format.chunks import BadSnapshot, digest
+from quire.snapshot_format.chunks import BadSnapshot, chunk_name
 
 _PAUSE = 0.01  # seconds between two looks whether it is our turn
 _PATIENCE = 60.0  # seconds to wait for it
@@ -231,7 +231,7 @@ def _content(handle: int, row: Row) -> tuple[bytes, bytes]:
     """A chunk's bytes, and how they are stored."""
     data = read_exactly(handle, row.stored, row.offset)
     content = unpacked(data, row.length) if row.compressed else data
-    if digest(content) != row.name:
+    if chunk_name(content) != row.name:
         raise BadSnapshot("a chunk of it is damaged")
     return content, data
 

@@ -155,7 +155,7 @@ async def _checked(shelf: Shelf, wholes: tuple[Whole, ...], added: _Appended) ->
     there = found.rows | {name: added.rows[name] for name in nodes & added.rows.keys()}
     if len(there) < len(nodes):
         raise BadSnapshot("it names a list of chunks that is not there")
-    if sum(there[node].length for whole in wholes for node in whole.nodes) > drafts.PLACES * chunks.DIGEST:
+    if sum(there[node].length for whole in wholes for node in whole.nodes) > drafts.PLACES * chunks.DIGEST_BYTES:
         raise BadSnapshot("it has too many parts")
     before = {} if found.files.damaged else await shelf.index.sums(nodes - added.rows.keys())
     new: dict[bytes, int] = {}

@@ -68,7 +68,7 @@ def _unsealed(key: bytes, sealed: Sealed) -> Opened:
                 f"Snapshot {sealed.id} is not signed by this data directory's key: it was altered, or copied from "
                 "elsewhere. It was not loaded."
             )
-        return Opened(said=said, manifest=chunks.parse(said))
+        return Opened(said=said, manifest=chunks.parse_manifest(said))
     except BadSnapshot as error:
         raise OperationFailed(f"Snapshot {sealed.id} cannot be loaded: {error}.") from error
 
@@ -107,7 +107,7 @@ def listed(packs: Packs, files: dict[int, str], nodes: Iterable[Row]) -> dict[by
     for row, content in packs.contents(nodes, files):
         with contextlib.suppress(BadSnapshot):
             if content is not None:
-                found[row.name] = chunks.names_in(content)
+                found[row.name] = chunks.parse_node(content)
     return found
 
 
@@ -163,7 +163,7 @@ def _recipe(
                 continue
             handles.append(packs.open(files.names[pack]))
             undo.callback(os.close, handles[-1])
-        file = memory(chunks.bind_recipe(opened.said, counts, places))
+        file = memory(chunks.dump_recipe(opened.said, counts, places))
         undo.pop_all()
     return Recipe(file=file, packs=tuple(handles))
 
@@ -215,7 +215,7 @@ class Bases:
             self._remember(node, *known[node])
         counts = [sum(known[node][0] for node in whole.nodes) for whole in opened.manifest.wholes]
         places = b"".join(known[node][1] for node in wanted)
-        return await anyio.to_thread.run_sync(memory, chunks.bind_recipe(opened.said, counts, places))
+        return await anyio.to_thread.run_sync(memory, chunks.dump_recipe(opened.said, counts, places))
 
     async def _places(self, files: Files, nodes: Sequence[Row]) -> dict[bytes, tuple[int, bytes]]:
         """How many chunks each node lists, and those; none for one that lacks any."""

@@ -66,7 +66,7 @@ class _Named:
             if sealed is None:
                 continue
             try:
-                manifest = chunks.parse(await anyio.to_thread.run_sync(recipes.manifest_of, sealed))
+                manifest = chunks.parse_manifest(await anyio.to_thread.run_sync(recipes.manifest_of, sealed))
             except BadSnapshot:
                 continue  # nobody will ever read it
             nodes = {node for whole in manifest.wholes for node in whole.nodes} - self._nodes

@@ -77,9 +77,8 @@ class Caps:
         entries = self._entries()
         by_name = {entry["name"]: {id(tool): name for name, tool in tools.methods(entry).items()} for entry in entries}
         best = tools.search(entries, query, limit)
-        return Found(
-            (f"{capability}.{tools.line(tool, by_name[capability].get(id(tool), ''))}" for capability, tool in best),
-        )
+        lines = (tools.summary_line(tool, by_name[name].get(id(tool), "")) for name, tool in best)
+        return Found(f"{name}.{line}" for (name, _), line in zip(best, lines, strict=True))
 
     # What changes it
 

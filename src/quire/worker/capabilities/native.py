@@ -106,7 +106,7 @@ def _sayable(value: Any) -> Any:
 
 def _check_name(name: Any, taken: str) -> None:
     if not isinstance(name, str) or not name.isidentifier():
-        proposal = f"; {tools.identifier(name)!r} would be one" if isinstance(name, str) and name else ""
+        proposal = f"; {tools.python_name(name)!r} would be one" if isinstance(name, str) and name else ""
         raise ValueError(f"A capability's name is a Python name, and {name!r} is none{proposal}.")
     if keyword.iskeyword(name) or name.startswith("_"):
         raise ValueError(f"{name!r} cannot be a capability's name; {name.strip('_')}_cap could.")
@@ -221,7 +221,7 @@ class Function(_Approved):
         return self._call(self._name, self._name, self._function, arguments, named)
 
     def describe(self) -> str:
-        return tools.document("", signatures.told(self._name, self._function))
+        return tools.documentation("", signatures.told(self._name, self._function))
 
     def __getattr__(self, name: str) -> Any:
         if name == self.__dict__.get("_name"):

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from quire.wire import frames, packets, relay
-from quire.wire.messages import shallow
+from quire.wire.messages import is_shallow
 from quire.wire.relay import Answer, Called, GivenUp, Refused, Returned
 from quire.worker.capabilities import errors
 from quire.worker.capabilities.errors import CapabilityGone, ToolError
@@ -97,7 +97,7 @@ class Relay:
         self._reads = threading.Lock()
         self._turns = threading.Lock()  # over who reads
         self._leader: object = None  # who reads: a thread that waits, or a loop whose turn it is
-        self._decoder = frames.Decoder(relay.ANSWERS)
+        self._decoder = frames.Decoder(relay.SERVER_MESSAGES)
 
     def connect(self, descriptor: int) -> None:
         """To a parent, or in a woken copy to another: what waited since before has no answer there."""
@@ -107,7 +107,7 @@ class Relay:
                     waiting.set(CapabilityGone(_BACK))
         self._waiting.clear()
         self._renew()
-        self._sock = packets.of_descriptor(move_high(descriptor))
+        self._sock = packets.socket_from_descriptor(move_high(descriptor))
         self._gone = ""
 
     def forget_loops(self) -> None:
@@ -178,7 +178,7 @@ class Relay:
 
     def _frame(self, number: int, do: str, words: dict[str, Any]) -> bytes:
         self._check()
-        if not shallow(words.get("given", {})):
+        if not is_shallow(words.get("given", {})):
             raise ValueError("The arguments are nested too deeply to be sent: 50 levels are the most.")
         try:
             return frames.encode(Called(call=number, do=do, **words))

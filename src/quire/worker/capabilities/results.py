@@ -172,7 +172,7 @@ def made(capability: str, tool: dict[str, Any], value: dict[str, Any]) -> Any:
     structured = value.get("structured")
     if structured is None:
         return _joined(content)
-    if tools.wraps(tool.get("output")) and type(structured) is dict and "result" in structured:
+    if tools.is_wrapped(tool.get("output")) and type(structured) is dict and "result" in structured:
         structured = structured["result"]
     found = records(structured)
     if type(found) is Record:

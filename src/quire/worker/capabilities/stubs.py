@@ -195,7 +195,7 @@ class Method:
     @property
     def __name__(self) -> str:
         self._capability._known()
-        return self._capability._python.get(self._own_name) or tools.identifier(self._own_name)
+        return self._capability._python.get(self._own_name) or tools.python_name(self._own_name)
 
     @property
     def _where(self) -> str:
@@ -203,7 +203,7 @@ class Method:
 
     @property
     def __doc__(self) -> str:  # type: ignore[override]
-        return tools.document(self._capability._name, self._tool, self.__name__)
+        return tools.documentation(self._capability._name, self._tool, self.__name__)
 
     @property
     def returns(self) -> Any:
@@ -227,7 +227,7 @@ class Method:
                 )
                 for each in self._known_parameters()
             ]
-            if tools.takes_more(schema):
+            if tools.accepts_unknown_arguments(schema):
                 more = "more_" if any(each.name == "more" for each in listed) else "more"
                 listed.append(inspect.Parameter(more, inspect.Parameter.VAR_KEYWORD))
             self._signature = inspect.Signature(listed, return_annotation=self.returns)
@@ -238,7 +238,7 @@ class Method:
 
     def __repr__(self) -> str:
         try:
-            return f"<{self._capability._name}.{tools.line(self._tool, self.__name__)}>"
+            return f"<{self._capability._name}.{tools.summary_line(self._tool, self.__name__)}>"
         except CapabilityGone:
             return f"<{self._where}, gone>"
 
@@ -278,7 +278,7 @@ class Method:
         by_name = {**{each.original: each for each in known}, **{each.name: each for each in known}}
         for name, value in named.items():
             each = by_name.get(name)
-            if each is None and not tools.takes_more(self._tool.get("input")):
+            if each is None and not tools.accepts_unknown_arguments(self._tool.get("input")):
                 near = difflib.get_close_matches(name, [one.name for one in known], n=1, cutoff=0.5)
                 self._refuse(f"has no argument {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
             own = each.original if each is not None else name

@@ -6,7 +6,16 @@ import functools
 import operator
 from typing import Any, Literal, NotRequired, TypedDict
 
-from quire.tool_descriptions.schemas import Either, Fields, Items, Mapping, Plain, Shape, Values, camel
+from quire.tool_descriptions.schemas import (
+    DictShape,
+    ListShape,
+    LiteralShape,
+    ObjectShape,
+    PlainShape,
+    Shape,
+    UnionShape,
+    camel_case,
+)
 
 _PLAIN: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool, "None": None, "Any": Any}
 
@@ -14,17 +23,17 @@ _PLAIN: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool, 
 def python_type(shape: Shape, name: str = "", named: bool = True) -> Any:
     """`name`: of the TypedDict, where the shape has no title; without `named` an object is a plain dict."""
     match shape:
-        case Plain(plain):
+        case PlainShape(plain):
             return _PLAIN[plain]
-        case Values(values):
+        case LiteralShape(values):
             return Literal[values]
-        case Items(of):
+        case ListShape(of):
             return list[python_type(of, f"{name}Item" if name else "", named)]  # type: ignore[misc]
-        case Mapping(of):
+        case DictShape(of):
             return dict[str, python_type(of, f"{name}Value" if name else "", named)]  # type: ignore[misc]
-        case Either(of):
+        case UnionShape(of):
             return _either([python_type(each, name, named) for each in of])
-        case Fields(title, fields):
+        case ObjectShape(title, fields):
             return _record(title or name, fields) if named and (title or name) else dict[str, Any]
 
 
@@ -38,7 +47,7 @@ def _either(kinds: list[Any]) -> Any:
 def _record(name: str, fields: Any) -> Any:
     content = {}
     for field in fields:
-        kind = python_type(field.shape, f"{name}{camel(field.key)}")
+        kind = python_type(field.shape, f"{name}{camel_case(field.key)}")
         content[field.key] = kind if field.required else NotRequired[kind]
     make: Any = TypedDict
     made = make(name, content)

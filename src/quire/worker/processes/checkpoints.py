@@ -80,7 +80,7 @@ class Checkpoints:
 
     def _announce(self, name: str, ready_write: int) -> socket.socket:
         """Announce this copy to the supervisor, then to the original. Orders come on the returned socket."""
-        own_end, supervisor_end = packets.pair()
+        own_end, supervisor_end = packets.socket_pair()
         packets.send(self._announce_socket, {"checkpoint": name}, [supervisor_end.fileno()])
         supervisor_end.close()
         os.write(ready_write, b"1")
@@ -108,7 +108,7 @@ class Checkpoints:
                     random.setstate(state)
                     writer.write(self._subject, message, descriptors)
                 _reopen(report.files)
-                return self._branch(packets.of_descriptor(descriptors[0]))
+                return self._branch(packets.socket_from_descriptor(descriptors[0]))
             packets.close(descriptors)
 
     def _branch(self, control: socket.socket) -> list[int]:
@@ -122,7 +122,7 @@ class Checkpoints:
 
 
 def _move_high(sock: socket.socket) -> socket.socket:
-    return packets.of_descriptor(move_high(sock.detach()))
+    return packets.socket_from_descriptor(move_high(sock.detach()))
 
 
 def _is_ready(ready_read: int) -> bool:

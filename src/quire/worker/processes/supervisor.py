@@ -52,7 +52,7 @@ class Supervisor:
         self._checkpoints: dict[str, _Checkpoint] = {}  # oldest first
         self._branches: set[int] = set()  # supervisors forked from checkpoints; not killed here
         self._snapshot_writers: set[int] = set()
-        self._announcements, self._announce_socket = packets.pair()
+        self._announcements, self._announce_socket = packets.socket_pair()
         self._announcements.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self._oom_kills = memory.oom_kills()
         self._max_processes = 0  # of cells; 0 is no limit
@@ -148,7 +148,7 @@ class Supervisor:
             return None
         self._close_in_child()
         self._announce_socket.close()
-        return Supervisor(packets.of_descriptor(descriptors.pop())).serve()
+        return Supervisor(packets.socket_from_descriptor(descriptors.pop())).serve()
 
     def _announce(self, key: str, pid: int) -> None:
         pidfd = os.pidfd_open(pid)
@@ -276,7 +276,7 @@ class Supervisor:
 
     def _add_checkpoint(self, name: str, pid: int, descriptor: int) -> None:
         try:
-            sock = packets.of_descriptor(descriptor)
+            sock = packets.socket_from_descriptor(descriptor)
         except OSError:
             os.close(descriptor)  # not a socket
             return

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from quire.snapshot_format.chunks import SIZE
+from quire.snapshot_format.chunks import MAX_CHUNK_BYTES
 from quire.worker.processes import process_tree
 
 _LARGE = 1 << 20  # bytes: smaller ones are hashed in no time
@@ -112,15 +112,15 @@ def written(address: int, length: int) -> set[int]:
     except OSError:
         entries = b""
     if len(entries) != count * 8:
-        return set(range(-(-length // SIZE)))
+        return set(range(-(-length // MAX_CHUNK_BYTES)))
     pages = entries[7::8].translate(_WRITTEN)
     chunks: set[int] = set()
     at = pages.find(1)
     while at >= 0:
         begin = max(0, (first + at) * _PAGE - address)
         end = min(length, (first + at + 1) * _PAGE - address)
-        chunks.update(range(begin // SIZE, (end - 1) // SIZE + 1))
-        following = address + ((end - 1) // SIZE + 1) * SIZE  # where the next chunk begins
+        chunks.update(range(begin // MAX_CHUNK_BYTES, (end - 1) // MAX_CHUNK_BYTES + 1))
+        following = address + ((end - 1) // MAX_CHUNK_BYTES + 1) * MAX_CHUNK_BYTES  # where the next chunk begins
         at = pages.find(1, max(at + 1, following // _PAGE - first))
     return chunks
 

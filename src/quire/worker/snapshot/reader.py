@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from quire.snapshot_format.chunk_reader import gather, segments_of
+from quire.snapshot_format.chunk_reader import read_snapshot, split_segments
 from quire.worker.capabilities import native
 from quire.worker.execution import history
 from quire.worker.snapshot import process_state, shared_modules, stream, tombstones
@@ -28,8 +28,8 @@ class Loaded:
 def load(descriptors: list[int], namespace: dict[str, Any]) -> Loaded:
     """Descriptors: the recipe and its packs. Raises BadSnapshot, with nothing touched, where a piece is damaged."""
     begun = time.perf_counter()
-    manifest, wholes = gather(descriptors[0], descriptors[1:])
-    segments = list(segments_of(manifest, wholes[0]))
+    manifest, wholes = read_snapshot(descriptors[0], descriptors[1:])
+    segments = list(split_segments(manifest, wholes[0]))
     private = pickle.loads(segments[0][1])  # noqa: S301 - signed by the store, and our own
     notes = process_state.apply_before(private["surroundings"])
     for name, text in private["sources"].items():

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from quire.snapshot_format import chunks
-from quire.snapshot_format.chunk_writer import Cutter, read_whole
+from quire.snapshot_format.chunk_writer import ChunkWriter, read_and_close
 from quire.snapshot_format.chunks import Manifest, Whole
 from quire.wire import packets
 from quire.worker.execution import history
@@ -63,7 +63,7 @@ def write(subject: Subject, order: dict[str, Any], descriptors: list[int]) -> No
     Descriptors: where to answer, the draft, the spot, and the base where there is one."""
     code = 1
     try:
-        answer = packets.of_descriptor(descriptors[0])
+        answer = packets.socket_from_descriptor(descriptors[0])
         try:
             surrounding = process_state.capture()  # before this process is made a quiet one
             _settle()
@@ -123,7 +123,7 @@ class _Draft:
         self._earlier: dict[str, list[bytes]] = {}  # names of the chunks of the base's buffers
         self._known: set[bytes] = set()
         if base >= 0:
-            manifest, names = chunks.parse_names(read_whole(base))
+            manifest, names = chunks.parse_recipe_names(read_and_close(base))
             self._known = {name for each in names for name in each} | {
                 node for whole in manifest.wholes for node in whole.nodes
             }
@@ -143,7 +143,7 @@ class _Draft:
             5,
         )
         segments = [("", private), *dumped.segments]
-        cutter = Cutter(self._file, self._known)
+        cutter = ChunkWriter(self._file, self._known)
         manifest = Manifest(
             python=platform.python_version(),
             segments=tuple((name, len(data)) for name, data in segments),
@@ -192,7 +192,7 @@ class _Draft:
         said = f"{name}\0{namespaces.type_of(values.get(name))}".encode("utf-8", "replace")[: SPOT - 1]
         _pwrite(self._spot, said.ljust(SPOT, b"\0"), 0)
 
-    def _buffer(self, cutter: Cutter, data: memoryview, owner: Any) -> Whole:
+    def _buffer(self, cutter: ChunkWriter, data: memoryview, owner: Any) -> Whole:
         watch = self._subject.watch
         key = watch.key(owner, data) if owner is not None else ""
         changed = watch.changed(owner, self._order["base"]) if key in self._earlier else None

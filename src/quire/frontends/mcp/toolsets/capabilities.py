@@ -33,7 +33,10 @@ def register(shelf: Shelf, desk: Desk) -> None:
         backend, owner = desk.app.confines.backend(caller, name, given, desk.app.backends.described), caller.principal
         capability = await desk.app.capabilities.install(owner, name, backend)
         entry = next(each for each in (await desk.app.capabilities.catalog(owner)).entries if each["name"] == name)
-        said = [f"Installed {name} ({capability.offered.server or backend.how}).", description.brief(entry)]
+        said = [
+            f"Installed {name} ({capability.offered.server or backend.how}).",
+            description.summary(entry),
+        ]
         if (secrets := plain_secrets(backend)) and not backend.confined:
             said.append(
                 f"{', '.join(secrets)} is kept as given; to keep it out of the data directory install with "

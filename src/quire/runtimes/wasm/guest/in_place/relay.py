@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from quire.wire import relay, texts
-from quire.wire.messages import BadMessage, shallow
+from quire.wire.messages import BadMessage, is_shallow
 from quire.wire.relay import Called, Returned
 from quire.worker.capabilities import errors
 from quire.worker.capabilities.errors import CapabilityGone
@@ -25,7 +25,7 @@ class Relay:
 
     def call(self, do: str, **words: Any) -> dict[str, Any]:
         """Raises a ToolError of the kind that was refused."""
-        if not shallow(words.get("given", {})):
+        if not is_shallow(words.get("given", {})):
             raise ValueError("The arguments are nested too deeply to be sent: 50 levels are the most.")
         called = Called(call=next(self._numbers), do=do, **words)
         if len(texts.dump(called)) > _CHARS:
@@ -36,7 +36,7 @@ class Relay:
         if ask is None:
             raise CapabilityGone("This kernel has no way to call capabilities.")
         try:
-            answer = texts.load(relay.ANSWERS, ask(called))
+            answer = texts.load(relay.SERVER_MESSAGES, ask(called))
         except BadMessage:
             raise CapabilityGone("The answer could not be read.") from None
         if isinstance(answer, Returned):

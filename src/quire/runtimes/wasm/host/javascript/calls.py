@@ -31,7 +31,7 @@ class Failed(Exception):
 def simplified(offer: messages.Offer) -> list[dict[str, Any]]:
     """The catalog as the prelude takes it: names JavaScript can say, each tool's own name beside them."""
     entries = [each for each in offer.catalog if isinstance(each.get("name"), str)]
-    names = tools.identifiers([each["name"] for each in entries])
+    names = tools.python_names([each["name"] for each in entries])
     return [
         {
             "name": names[each["name"]],
@@ -69,7 +69,7 @@ def made(host: Host, number: int, said: str, offer: messages.Offer) -> str:
         does, capability, method, given = (asked[key] for key in ("do", "capability", "method", "given"))
     except (ValueError, KeyError, TypeError, RecursionError):
         raise Failed("ToolError", "The arguments cannot be read.") from None
-    if type(given) is not dict or not messages.shallow(given):
+    if type(given) is not dict or not messages.is_shallow(given):
         raise Failed("TypeError", "Arguments are an object, nested no deeper than 50.")
     if does not in _ALLOWED or not isinstance(capability, str) or not isinstance(method, str):
         raise Failed("TypeError", "There is no such call.")
@@ -120,7 +120,7 @@ def _unpacked(does: str, value: dict[str, Any], output: Any) -> Any:
             structured = _as_json(text) if output is not None and isinstance(text, str) else None
             if structured is None:
                 return text
-        if tools.wraps(output) and type(structured) is dict and "result" in structured:
+        if tools.is_wrapped(output) and type(structured) is dict and "result" in structured:
             return structured["result"]
         return structured
     if does == "read":
