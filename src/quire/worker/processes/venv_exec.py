@@ -54,7 +54,9 @@ def read_start(text: str) -> tuple[WorkerStart, Enter]:
     state: dict[str, Any] = json.loads(text)
     for descriptor in (*state["descriptors"], state["announce_socket"]):
         os.set_inheritable(descriptor, False)
-    start = WorkerStart(state["descriptors"], packets.socket_from_descriptor(state["announce_socket"]), state["supervisor_pid"])
+    start = WorkerStart(
+        state["descriptors"], packets.socket_from_descriptor(state["announce_socket"]), state["supervisor_pid"]
+    )
     return start, Enter(**state["enter"])
 
 
