@@ -25,7 +25,7 @@ from tests.support.jupyter.lab import Lab, chromium, lab
 from tests.support.jupyter.servers import JupyterServer, jupyter
 
 from bench.servers import bare_http, timed
-from quire.clients.jupyter.connecting import remote
+from quire.clients.jupyter.client import remote
 
 _PEER = "jupyter-mcp-server==2.2.4"
 _ROUNDS, _PEER_ROUNDS = 100, 5

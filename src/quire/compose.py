@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from fastmcp import FastMCP
     from fastmcp.server.auth import AuthProvider
 
-    from quire.clients.jupyter.servers import Links
+    from quire.clients.jupyter.server.registry import Links
     from quire.frontends.http.serve import Bounds, Doors
     from quire.frontends.python import Quire
     from quire.runtimes.jupyter.runtime import JupyterRuntime

@@ -11,11 +11,11 @@ from jupyter_server.extension.application import ExtensionApp
 from traitlets import Dict
 
 from quire.frontends.jupyter_extension import worker_threads
-from quire.frontends.jupyter_extension.requests import PATTERN, ToQuire
-from quire.frontends.jupyter_extension.running import Running
+from quire.frontends.jupyter_extension.background_app import Running
+from quire.frontends.jupyter_extension.handler import PATTERN, ToQuire
 
 if TYPE_CHECKING:
-    from quire.frontends.jupyter_extension.mounted import Mounted
+    from quire.frontends.jupyter_extension.mounted_app import Mounted
     from quire.settings import Settings
 
 TOOLSETS = "jupyter"
@@ -69,7 +69,7 @@ async def _imported() -> tuple[Any, ...]:
 
 def _loaded() -> tuple[Any, ...]:
     from quire import compose
-    from quire.clients.jupyter.connecting import inside
-    from quire.frontends.jupyter_extension.mounted import mounted
+    from quire.clients.jupyter.client import inside
+    from quire.frontends.jupyter_extension.mounted_app import mounted
 
     return compose, inside, mounted

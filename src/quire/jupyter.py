@@ -9,11 +9,11 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from quire.clients.jupyter.servers import Address, Link, Links, Server, Servers
+from quire.clients.jupyter.server.registry import Address, Link, Links, Server, Servers
 from quire.core.errors import OperationFailed
 from quire.core.ops.change_bus import Change, Feed
 from quire.core.ports.store import Blobs, Store
-from quire.runtimes.jupyter.room import JupyterRoom
+from quire.runtimes.jupyter.directory import JupyterRoom
 from quire.runtimes.jupyter.runtime import NAME, JupyterRuntime
 from quire.settings import Settings
 from quire.stores.documents import DocumentStore
@@ -71,7 +71,7 @@ def open_temporary() -> TemporaryStore:
 
 
 def _reach(url: str, token: str) -> Link:
-    from quire.clients.jupyter.connecting import remote
+    from quire.clients.jupyter.client import remote
 
     return remote(url, secret(token))
 

@@ -14,7 +14,7 @@ from tornado.httpserver import HTTPServer
 from tornado.testing import bind_unused_port
 from tornado.web import Application, RequestHandler, stream_request_body
 
-from quire.frontends.jupyter_extension.bridge import Exchange
+from quire.frontends.jupyter_extension.asgi_bridge import Exchange
 
 DEADLINE = 60.0
 PIECE = b"x" * 65_536

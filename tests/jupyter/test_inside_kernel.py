@@ -11,8 +11,8 @@ import zmq
 from jupyter_client.session import Session
 from zmq.eventloop.zmqstream import ZMQStream
 
-from quire.clients.jupyter.inside_kernel import InsideKernel
-from quire.clients.jupyter.kernel_messages import KernelMessage, message
+from quire.clients.jupyter.kernels.local_kernel import InsideKernel
+from quire.clients.jupyter.kernels.messages import KernelMessage, message
 from quire.clients.jupyter.ports import JupyterError, KernelInfo
 
 KINDS = {"iopub": zmq.SUB, "shell": zmq.DEALER, "control": zmq.DEALER, "stdin": zmq.DEALER}

@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 
-from quire.clients.jupyter.connecting import remote
+from quire.clients.jupyter.client import remote
 from tests.support.jupyter.quires import kernel_for, quire, said
 from tests.support.jupyter.servers import JupyterServer
 from tests.support.quick_backend import GOOD

@@ -10,7 +10,7 @@ import anyio
 import pytest
 from fastmcp import Client
 
-from quire.clients.jupyter.connecting import remote
+from quire.clients.jupyter.client import remote
 from tests.support.jupyter.quires import kernel_for, quire, refused, said, saved_when
 from tests.support.jupyter.servers import JupyterServer
 from tests.support.servers import SharedServer, call, text

@@ -11,7 +11,7 @@ import anyio
 import pytest
 from fastmcp import Client
 
-from quire.clients.jupyter.connecting import remote
+from quire.clients.jupyter.client import remote
 from tests.support.jupyter.quires import IMPATIENT, kernel_for, kernels, quire, refused, said
 from tests.support.jupyter.servers import JupyterServer, free_port, jupyter
 from tests.support.notebooks import waits_for

@@ -12,7 +12,7 @@ import pytest
 from bench.surface import wire_chars
 from fastmcp import Client
 
-from quire.clients.jupyter.connecting import remote
+from quire.clients.jupyter.client import remote
 from tests.support.jupyter.quires import kernel_for, kernels, quire, refused, release_notebooks, said, saved_when
 from tests.support.jupyter.servers import JupyterServer
 from tests.support.notebooks import waits_for

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from quire.clients.jupyter.connecting import Jupyter, remote
+from quire.clients.jupyter.client import Jupyter, remote
 from quire.clients.jupyter.ports import JupyterError, KernelDied, Message, Missing, Unreachable
 from tests.support.jupyter.places import printed, run, seen, sources, until
 from tests.support.jupyter.proxies import Proxy, proxy, saying

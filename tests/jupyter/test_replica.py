@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from pycrdt import Array, Doc, Map, Text, create_update_message
 
-from quire.clients.jupyter import line as lines
-from quire.clients.jupyter.line import Line
 from quire.clients.jupyter.ports import JupyterError, Unreachable
-from quire.clients.jupyter.replica import Replica
-from quire.clients.jupyter.sockets import Cut
+from quire.clients.jupyter.rooms import protocol as lines
+from quire.clients.jupyter.rooms.protocol import Line
+from quire.clients.jupyter.rooms.replica import Replica
+from quire.clients.jupyter.server.websocket import Cut
 
 
 class Room:

@@ -12,16 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pycrdt import Array, Doc
 
-from quire.clients.jupyter import line
-from quire.clients.jupyter.difference import replacements
-from quire.clients.jupyter.executions import RunningExecution, Switchboard
-from quire.clients.jupyter.histories import Own, authors, carry_over, same_history
-from quire.clients.jupyter.kernel_messages import V1, KernelMessage, decoded, encoded, message
-from quire.clients.jupyter.paths import below_root
+from quire.clients.jupyter.documents.text_diff import replacements
+from quire.clients.jupyter.documents.versions import Versions
+from quire.clients.jupyter.kernels.executions import RunningExecution, Switchboard
+from quire.clients.jupyter.kernels.messages import V1, KernelMessage, decoded, encoded, message
 from quire.clients.jupyter.ports import JupyterError, KernelDied, Message, NbCell
-from quire.clients.jupyter.shared import SharedNotebook
-from quire.clients.jupyter.versions import Versions
-from quire.runtimes.jupyter.translating import Translation
+from quire.clients.jupyter.rooms import protocol
+from quire.clients.jupyter.rooms.reconciliation import Own, authors, carry_over, same_history
+from quire.clients.jupyter.rooms.shared_notebook import SharedNotebook
+from quire.clients.jupyter.server.paths import below_root
+from quire.runtimes.jupyter.event_translator import Translation
 from quire.wire.messages import Asked, Raised
 
 
@@ -92,8 +92,8 @@ def test_bytes_that_are_no_message_are_refused() -> None:
 def test_bytes_that_are_no_y_message_are_refused() -> None:
     for data in (b"", b"\x00", b"\x00\x09\x00", b"\x02\x05hello", b"\xff\xff\xff", b"\x00\xff"):
         with pytest.raises(ValueError):
-            line.read(data)
-    assert line.read(b"\x7d\x01") is None  # a kind of others
+            protocol.read(data)
+    assert protocol.read(b"\x7d\x01") is None  # a kind of others
 
 
 async def test_a_reply_waits_for_the_kernel_to_be_idle_and_a_death_ends_all() -> None:

@@ -13,10 +13,10 @@ from itertools import groupby
 from typing import Any
 
 from quire.core.model import Cell, CellKind, Notebook, Output, OutputType, Run
-from quire.notebook_format import bundles
-from quire.notebook_format.bundles import text_of
+from quire.notebook_format import mime_bundles
 from quire.notebook_format.document import Document, check_text
-from quire.notebook_format.reading import KIND, Reader, wrong
+from quire.notebook_format.ipynb_reader import KIND, Reader, wrong
+from quire.notebook_format.mime_bundles import text_of
 
 _DEPTH = 200  # lists and objects inside each other
 _SPLIT = ("application/javascript", "image/svg+xml")  # written as a list of lines, besides text/*
@@ -95,7 +95,7 @@ def as_cell(cell: Cell) -> dict[str, Any]:
         written["execution_count"] = _count(cell.run)
         written["outputs"] = as_outputs(cell.outputs, cell.run)
     elif cell.attachments:
-        written["attachments"] = {name: bundles.hand_out(bundle) for name, bundle in cell.attachments.items()}
+        written["attachments"] = {name: mime_bundles.hand_out(bundle) for name, bundle in cell.attachments.items()}
     return written
 
 
@@ -134,7 +134,7 @@ def _output(outputs: tuple[Output, ...], run: Run | None) -> list[dict[str, Any]
             return [_error(output)]
     shown: dict[str, Any] = {
         "output_type": "execute_result" if output.result else "display_data",
-        "data": bundles.hand_out(output.bundle, output.about.get("base64")),
+        "data": mime_bundles.hand_out(output.bundle, output.about.get("base64")),
         "metadata": output.metadata,
     }
     if output.result:
@@ -178,8 +178,8 @@ def _with_widgets(metadata: dict[str, Any], cells: list[Cell]) -> dict[str, Any]
     """With the state of the widgets that outputs show, where Jupyter looks for it."""
     state: dict[str, Any] = {}
     for output in (output for cell in cells if cell.kind is CellKind.CODE for output in cell.outputs):
-        if bundles.WIDGETS in output.bundle:
-            models = bundles.parsed(text_of(output.bundle[bundles.WIDGETS]))
+        if mime_bundles.WIDGETS in output.bundle:
+            models = mime_bundles.parsed(text_of(output.bundle[mime_bundles.WIDGETS]))
             state.update(models if isinstance(models, dict) else {})
     if not state:
         return metadata

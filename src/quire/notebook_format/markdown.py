@@ -8,7 +8,7 @@ import re
 from quire.core.model import Cell, CellKind, Data, Notebook, Output, OutputType
 from quire.core.notebooks.images import FORMATS
 from quire.core.runs import model_text
-from quire.notebook_format.bundles import text_of
+from quire.notebook_format.mime_bundles import text_of
 
 
 def dumps(notebook: Notebook, cells: list[Cell]) -> str:

@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from quire.core.model import Cell, CellKind, NewCell, Notebook
-from quire.notebook_format import marker
+from quire.notebook_format import cell_marker
 from quire.notebook_format.document import Document, check_source, check_text, language_note
 
 _KIND = "script"
@@ -53,7 +53,7 @@ def dumps(notebook: Notebook, cells: list[Cell]) -> str:
     lines = [*header.removesuffix("\n").split("\n"), ""] if isinstance(header, str) and whole else []
     for cell in cells:
         written = _script(cell.source) if cell.kind is CellKind.CODE else _comments(cell.source)
-        lines += [marker.written(cell.kind, cell.metadata), *written, ""]
+        lines += [cell_marker.written(cell.kind, cell.metadata), *written, ""]
     if lines[-2:] == ["", ""]:  # the last one only ends the line before it
         lines.append("")
     return "\n".join(lines)
@@ -61,7 +61,7 @@ def dumps(notebook: Notebook, cells: list[Cell]) -> str:
 
 def is_marked(text: str) -> bool:
     """Whether it has a marker of cells."""
-    return any(marker.is_one(line.removesuffix("\r")) for line in text.split("\n"))
+    return any(cell_marker.is_one(line.removesuffix("\r")) for line in text.split("\n"))
 
 
 # Reading
@@ -71,7 +71,7 @@ def _pieces(text: str) -> list[tuple[str | None, list[str]]]:
     """What each marker says with the lines below it; None: what stands before the first."""
     pieces: list[tuple[str | None, list[str]]] = [(None, [])]
     for line in text.removesuffix("\n").split("\n"):
-        if marker.is_one(line):
+        if cell_marker.is_one(line):
             pieces.append((line, []))
         else:
             pieces[-1][1].append(line)
@@ -85,7 +85,7 @@ def _cell(mark: str | None, lines: list[str], marked: bool) -> NewCell:
     if mark is None:  # of which the first line may say what runs it
         first = [lines[0]] if lines[0].startswith("#!") else []
         return NewCell(source="\n".join([*first, _code(lines[len(first) :])]))
-    kind, metadata = marker.read(mark)
+    kind, metadata = cell_marker.read(mark)
     if kind is not CellKind.CODE:
         return NewCell(source=_text(lines), kind=kind, metadata=metadata)
     language = metadata.get("language")

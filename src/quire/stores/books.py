@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from quire.core.model import Cell, CellId, CellState, DocumentLocation, NewCell, Notebook, Output, Run, RunId
-from quire.notebook_format.reading import Reader
+from quire.notebook_format.ipynb_reader import Reader
 
 _RUNS = 1_000  # of the journal
 _SPARE = 100  # cells that are remembered beside twice those there are

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 from quire.clients.jupyter.ports import Changed, Document, JupyterError, Missing, NbCell, Unreachable
-from quire.clients.jupyter.servers import Servers
+from quire.clients.jupyter.server.registry import Servers
 from quire.core.errors import InvalidRequest, NotFound, OperationFailed, VersionConflict
 from quire.core.model import (
     Blob,

@@ -15,7 +15,7 @@ from jupyter_server.base.handlers import APIHandler
 from jupyter_server.utils import url_path_join
 from tornado import web
 
-from quire.clients.jupyter.connecting import inside
+from quire.clients.jupyter.client import inside
 from tests.support.jupyter.places import Place, beside
 from tests.support.jupyter.servers import DEADLINE, JupyterServer
 

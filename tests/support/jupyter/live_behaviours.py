@@ -7,7 +7,7 @@ import random
 
 from pycrdt import Awareness, Doc
 
-from quire.clients.jupyter import line as lines
+from quire.clients.jupyter.rooms import protocol as lines
 from tests.support.jupyter.places import Place, seen, sources, until
 
 

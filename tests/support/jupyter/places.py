@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from quire.clients.jupyter.connecting import Jupyter, remote
+from quire.clients.jupyter.client import Jupyter, remote
 from quire.clients.jupyter.ports import Document, KernelConnection, Message
 from tests.support.jupyter.servers import DEADLINE, JupyterServer
 

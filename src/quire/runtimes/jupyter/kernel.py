@@ -8,16 +8,16 @@ from collections.abc import Coroutine
 from typing import Any
 
 from quire.clients.jupyter.ports import Execution, JupyterError, KernelConnection, KernelDied
-from quire.clients.jupyter.servers import Server
+from quire.clients.jupyter.server.registry import Server
 from quire.core.capabilities.model import Catalog
 from quire.core.errors import InvalidRequest, OperationFailed
 from quire.core.model import Died, ForkReport, KernelSpec, Restored
 from quire.core.ports.kernel import START, Relay
 from quire.core.ports.snapshots import Draft, Recipe, Written
-from quire.runtimes.jupyter import asking
-from quire.runtimes.jupyter.offering import Offering
+from quire.runtimes.jupyter import kernel_queries
+from quire.runtimes.jupyter.capability_stubs import Offering
+from quire.runtimes.jupyter.event_translator import Translation
 from quire.runtimes.jupyter.previews import with_preview
-from quire.runtimes.jupyter.translating import Translation
 from quire.wire import messages
 
 log = logging.getLogger(__name__)
@@ -216,7 +216,7 @@ class JupyterKernel:
             raise InvalidRequest(
                 f"The kernel's language is {language}: what it holds can be listed of Python only. Run code."
             )
-        return await asking.ask(self._connection, question)
+        return await kernel_queries.ask(self._connection, question)
 
     async def offer(self, catalog: Catalog) -> None:
         if self._python and self._offering is not None and self._left is None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from quire.clients.jupyter.ports import JupyterError, KernelInfo, Missing, Unreachable
-from quire.clients.jupyter.servers import Server, Servers
+from quire.clients.jupyter.server.registry import Server, Servers
 from quire.core.errors import InvalidRequest, NotFound, OperationFailed
 from quire.core.model import DocumentLocation, KernelSpec, NotebookId, RuntimeInfo
 from quire.core.ports.kernel import Relay

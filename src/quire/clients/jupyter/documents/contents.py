@@ -1,0 +1,112 @@
+"""Files and folders of a Jupyter server by its contents API, over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from quire.clients.jupyter.ports import Entry, JupyterError, Missing, SpecInfo
+from quire.clients.jupyter.server.http_client import Server
+from quire.clients.jupyter.server.paths import below_root
+
+Model = dict[str, Any]
+"""What the contents API says of a file or folder."""
+
+
+class Contents(Protocol):
+    """Paths are ones that `below_root` gave."""
+
+    async def read(self, path: str, *, content: bool = True) -> Model:
+        """Raises Missing."""
+        ...
+
+    async def write(self, path: str, model: Model) -> Model:
+        """The file whole, or a folder; what is said of it afterwards."""
+        ...
+
+
+class RemoteContents:
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    async def read(self, path: str, *, content: bool = True) -> Model:
+        query = {"content": str(int(content))}
+        missing = not_there(path, f"the Jupyter server at {self._server.url}")
+        return checked(await self._server.ask("GET", f"api/contents/{path}", query=query, missing=missing), path)
+
+    async def write(self, path: str, model: Model) -> Model:
+        missing = f"The folder of {path!r} is not there."
+        return checked(await self._server.ask("PUT", f"api/contents/{path}", body=model, missing=missing), path)
+
+
+def not_there(path: str, where: str) -> str:
+    new = ', or use_notebook with mode="create" makes a new one' if path.endswith(".ipynb") else ""
+    return f"{path or '/'!r} was not found on {where}. list_files shows what there is{new}."
+
+
+def checked(model: Any, path: str) -> Model:
+    if not isinstance(model, dict) or not isinstance(model.get("type"), str) or not isinstance(model.get("path"), str):
+        raise JupyterError(f"The server's answer about {path!r} is not what the contents API says.")
+    return model
+
+
+async def listing(contents: Contents, path: str) -> list[Entry]:
+    """What lies in a folder, by name."""
+    folder = below_root(path)
+    model = await contents.read(folder)
+    if model["type"] != "directory" or not isinstance(model.get("content"), list):
+        raise Missing(f"{folder!r} is no folder but a {model['type']}.")
+    return sorted((entry(each) for each in model["content"]), key=lambda each: each.path)
+
+
+def entry(model: Model) -> Entry:
+    size = model.get("size")
+    return Entry(
+        path=str(model.get("path", "")),
+        kind=str(model.get("type", "file")),
+        size=size if isinstance(size, int) else None,
+        modified=str(model.get("last_modified") or ""),
+    )
+
+
+async def notebook(contents: Contents, path: str) -> Model:
+    """The model of a notebook without its content. Raises Missing, and JupyterError where it is none."""
+    model = await contents.read(path, content=False)
+    if model["type"] != "notebook":
+        raise JupyterError(f"{path!r} is no notebook but a {model['type']}; name a file that ends in .ipynb.")
+    return model
+
+
+async def new_notebook(contents: Contents, path: str, spec: SpecInfo | None) -> str:
+    """Make an empty one, with the folders above it; its path."""
+    place = below_root(path)
+    if not place.endswith(".ipynb"):
+        raise JupyterError(f"A notebook's name ends in .ipynb; {path!r} does not.")
+    if await exists(contents, place):
+        raise JupyterError(
+            f"There is something at {place!r} already: open it (use_notebook with mode='connect'), or choose another "
+            "name."
+        )
+    await make_folders(contents, place)
+    metadata: dict[str, Any] = {}
+    if spec is not None:
+        metadata["kernelspec"] = {"name": spec.name, "display_name": spec.display_name, "language": spec.language}
+        metadata["language_info"] = {"name": spec.language}
+    content = {"nbformat": 4, "nbformat_minor": 5, "metadata": metadata, "cells": []}
+    await contents.write(place, {"type": "notebook", "format": "json", "content": content})
+    return place
+
+
+async def make_folders(contents: Contents, path: str) -> None:
+    parts = path.split("/")[:-1]
+    for length in range(1, len(parts) + 1):
+        folder = "/".join(parts[:length])
+        if not await exists(contents, folder):
+            await contents.write(folder, {"type": "directory"})
+
+
+async def exists(contents: Contents, path: str) -> bool:
+    try:
+        await contents.read(path, content=False)
+    except Missing:
+        return False
+    return True

@@ -1,0 +1,57 @@
+"""Files and folders of the Jupyter server that we are part of, by its contents manager."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+from jupyter_server.utils import ensure_async
+from tornado.web import HTTPError
+
+from quire.clients.jupyter.documents.contents import Model, checked, not_there
+from quire.clients.jupyter.ports import JupyterError, Missing
+
+
+class InsideContents:
+    def __init__(self, serverapp: Any) -> None:
+        self._serverapp = serverapp
+
+    async def read(self, path: str, *, content: bool = True) -> Model:
+        try:
+            await self._refuse_hidden(path)
+            model = await ensure_async(self._manager.get(path, content=content))
+        except HTTPError as error:
+            raise refusal(path, error) from None
+        return checked(plain(model), path)
+
+    async def write(self, path: str, model: Model) -> Model:
+        try:
+            await self._refuse_hidden(path)
+            return checked(plain(await ensure_async(self._manager.save(model, path))), path)
+        except HTTPError as error:
+            raise refusal(path, error) from None
+
+    @property
+    def _manager(self) -> Any:
+        return self._serverapp.contents_manager
+
+    async def _refuse_hidden(self, path: str) -> None:
+        if path and not self._manager.allow_hidden and await ensure_async(self._manager.is_hidden(path)):
+            raise HTTPError(404)
+
+
+def refusal(path: str, error: HTTPError) -> JupyterError:
+    if error.status_code == 404:
+        return Missing(not_there(path, "this Jupyter server"))
+    why = error.log_message or error.reason or ""
+    return JupyterError(f"This Jupyter server refused {path!r} ({error.status_code}): {why}")
+
+
+def plain(model: Any) -> Any:
+    """As the API would send it: what a contents manager hands out are its own kinds of objects."""
+    return json.loads(json.dumps(model, default=as_text))
+
+
+def as_text(value: Any) -> str:
+    return value.isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else str(value)

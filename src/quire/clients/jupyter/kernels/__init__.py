@@ -1,0 +1,1 @@
+"""Kernels of a Jupyter server: messages, executions and connections."""

@@ -1,0 +1,1 @@
+"""Collaboration rooms: shared documents, kept in step over a connection."""

@@ -1,0 +1,1 @@
+"""A Jupyter server: its address, HTTP requests, websockets, and the servers that are known."""

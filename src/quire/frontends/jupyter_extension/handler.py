@@ -1,0 +1,144 @@
+"""Requests to a Jupyter server that the app answers, once the server's own rules let them through."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any
+
+from jupyter_server.base.handlers import APIHandler
+from jupyter_server.utils import ensure_async
+from starlette.types import Scope
+from tornado.httputil import HTTPHeaders
+from tornado.web import HTTPError, stream_request_body
+
+from quire.core.errors import InvalidRequest, OperationFailed
+from quire.core.notebooks.access import Caller
+from quire.frontends.jupyter_extension import identity
+from quire.frontends.jupyter_extension.asgi_bridge import Exchange
+from quire.frontends.jupyter_extension.background_app import Running
+
+PATTERN = r"/mcp(|/healthz|/tools/list|/tools/call)/?"
+_METHODS = ("GET", "POST", "DELETE")
+_SECRETS = ("authorization", "cookie")  # which prove who calls to the server, and are nobody else's
+_NEEDED = (("execute", "kernels"), ("write", "contents"))  # what tools do
+
+
+@stream_request_body
+class ToQuire(APIHandler):
+    """Below `/mcp`. Token, cookie with XSRF, Host and Origin are checked by the Jupyter server's own code."""
+
+    def initialize(self, running: Running) -> None:
+        self._running = running
+        self._exchange: Exchange | None = None  # None: what comes of a body is dropped
+        self._refused: HTTPError | None = None
+        self._answer: asyncio.Task[None] | None = None
+
+    async def prepare(self) -> None:  # type: ignore[override]  # as APIHandler has it
+        try:
+            await super().prepare()
+            if self.request.method in _METHODS:
+                await self._check_may()
+                await self._begin()
+        except HTTPError as error:
+            self._refused = error  # said after the body: tornado would cut the connection off, unread
+
+    async def _begin(self) -> None:
+        try:
+            mounted = await self._running.app()
+            scope = self._scope()  # after it: what it takes is loaded by then, and not twice at once
+        except InvalidRequest as error:
+            raise HTTPError(403, str(error)) from None
+        except OperationFailed as error:
+            raise HTTPError(503, str(error)) from None
+        self._exchange = Exchange(self, mounted.timeout)
+        self._run = partial(self._exchange.run, mounted.app, scope)
+        if _has_body(self.request.headers):
+            self._start()
+
+    def _start(self) -> asyncio.Task[None]:
+        """Once. Without a body not before tornado has read to the end: it would cut off who is answered sooner."""
+        if self._answer is None:
+            self._answer = asyncio.create_task(self._run())
+            self._running.follow(self._answer)
+        return self._answer
+
+    async def _check_may(self) -> None:
+        self._check_known()  # unless asked, the server lets strangers in
+        for action, resource in _NEEDED:
+            may = self.authorizer.is_authorized(self, self.current_user, action, resource)
+            if not await ensure_async(may):
+                raise HTTPError(403, f"{self.current_user.username} may not {action} {resource} here.")
+
+    def check_xsrf_cookie(self) -> None:
+        """Of a stranger no XSRF token is asked for, but the one that is missing."""
+        if hasattr(self, "_jupyter_current_user"):
+            self._check_known()
+        super().check_xsrf_cookie()
+
+    def _check_known(self) -> None:
+        if not self.current_user:
+            raise HTTPError(403, "Bring the Jupyter server's token, as in the header Authorization: token …")
+
+    async def data_received(self, chunk: bytes) -> None:
+        if self._exchange is not None:
+            await self._exchange.came(chunk)
+
+    def on_connection_close(self) -> None:
+        super().on_connection_close()
+        self.on_finish()
+
+    def on_finish(self) -> None:
+        if self._exchange is not None:
+            self._exchange.left()
+
+    def compute_etag(self) -> None:
+        """Answers are not cached: nothing to be counted over each."""
+
+    async def get(self, path: str) -> None:
+        if self._refused is not None or self._exchange is None:
+            raise self._refused or HTTPError(500)
+        await self._exchange.came(None)
+        await self._start()
+
+    post = delete = get
+
+    def _scope(self) -> Scope:
+        request = self.request
+        given = request.headers.get_all()
+        scope: Scope = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.4"},
+            "http_version": request.version.removeprefix("HTTP/"),
+            "method": request.method,
+            "scheme": request.protocol,
+            "path": f"/mcp{self.path_args[0]}",
+            "raw_path": f"/mcp{self.path_args[0]}".encode(),
+            "query_string": b"",  # a token may be in it, and nothing else
+            "root_path": "",
+            "headers": [
+                (name.lower().encode("latin-1"), value.encode("latin-1"))
+                for name, value in given
+                if name.lower() not in _SECRETS
+            ],
+            "client": (request.remote_ip, 0),
+            "server": None,
+        }
+        caller = identity.caller(self.identity_provider, self.current_user)
+        if caller is not None:
+            scope["user"] = _user(caller)
+        return scope
+
+
+def _has_body(headers: HTTPHeaders) -> bool:
+    return "Transfer-Encoding" in headers or headers.get("Content-Length", "0") != "0"
+
+
+def _user(caller: Caller) -> Any:
+    from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser  # there by now: the app has loaded it
+
+    from quire.frontends.mcp.callers import Proven
+
+    name = str(caller.principal)
+    scopes = [str(each) for each in caller.scopes]
+    return AuthenticatedUser(Proven(token="", client_id=name, scopes=scopes, subject=name, caller=caller))

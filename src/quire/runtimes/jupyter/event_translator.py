@@ -1,0 +1,125 @@
+"""What a Jupyter kernel says of an execution, in the wire's words. Pure."""
+
+from __future__ import annotations
+
+import ast
+import json
+from typing import Any
+
+from quire.clients.jupyter.ports import Message
+from quire.notebook_format import ipynb_reader, mime_bundles
+from quire.wire.messages import Asked, Bundle, Cleared, Displayed, Event, Finished, Printed, Raised, is_shallow
+
+_INTERRUPTED = ("KeyboardInterrupt", "InterruptedException", "interrupt")  # as kernels of some languages call it
+_LITERAL = 20_000  # characters of a value that is read back
+
+
+class Translation:
+    """Of one run's messages; it remembers how the run stands."""
+
+    def __init__(self, run: str, *, python: bool) -> None:
+        self._run = run
+        self._python = python
+        self.begun = False  # the kernel has come to it: what runs there is ours
+        self.unanswered = ""  # why nobody answered what the code asked; it was interrupted for that
+        self._questions = 0
+        self._value: list[Any] = []
+        self._raised = ""
+        self.left: Finished | None = None  # what is to be said after the event that was given last
+
+    def event(self, message: Message) -> Event | None:
+        said = message.content
+        match message.kind:
+            case "execute_input":
+                self.begun = True
+            case "stream":
+                name = "stderr" if said.get("name") == "stderr" else "stdout"
+                return Printed(stream=name, data=_text(said.get("text")).encode("utf-8", "backslashreplace"))
+            case "execute_result" | "display_data" | "update_display_data":
+                return self._displayed(message)
+            case "clear_output":
+                return Cleared(wait=bool(said.get("wait")))
+            case "error":
+                return self._error(said)
+            case "input_request":
+                self.begun = True  # it comes another way than execute_input, and may be here before that
+                self._questions += 1
+                return Asked(question=self._questions, prompt=_text(said.get("prompt")))
+            case "execute_reply":
+                return self._ended(said)
+        return None
+
+    def _displayed(self, message: Message) -> Displayed:
+        said, result = message.content, message.kind == "execute_result"
+        taken, _ = mime_bundles.take_in(_object(said.get("data")))
+        bundle: Bundle = {mime: data for mime, data in taken.items() if isinstance(data, (str, bytes))}
+        metadata = _object(said.get("metadata"))
+        if result:
+            self._value = _literal(bundle) if self._python else []
+        return Displayed(
+            kind=ipynb_reader.kind_of(taken).value,
+            bundle=bundle,
+            metadata=metadata if is_shallow(metadata) else {},
+            result=result,
+            display_id=_text(_object(said.get("transient")).get("display_id") or ""),
+            update=message.kind == "update_display_data",
+        )
+
+    def _error(self, said: dict[str, Any]) -> Raised:
+        name, message = _text(said.get("ename")), _text(said.get("evalue"))
+        self._raised = name
+        lines = said.get("traceback")
+        traceback = "\n".join(map(_text, lines)) if isinstance(lines, list) else ""
+        if self.unanswered:
+            traceback = f"{traceback}\nEOFError: {self.unanswered}"
+            return Raised(name="EOFError", message=self.unanswered, traceback=traceback)
+        return Raised(name=name, message=message, traceback=traceback or f"{name or 'Error'}: {message}")
+
+    def _ended(self, said: dict[str, Any]) -> Event:
+        """A kernel may end interrupted code without a word: what it was interrupted for is said in its place."""
+        finished = self._finished(said)
+        if not self.unanswered or self._raised or finished.outcome != "error":
+            return finished
+        self.left = finished
+        return Raised(name="EOFError", message=self.unanswered, traceback=f"EOFError: {self.unanswered}")
+
+    def _finished(self, said: dict[str, Any]) -> Finished:
+        count = said.get("execution_count")
+        raised = self._raised or _text(said.get("ename") or "")
+        outcome = "success" if said.get("status") == "ok" else "error"
+        if outcome == "error" and not self.unanswered and (said.get("status") != "error" or raised in _INTERRUPTED):
+            outcome = "interrupted"  # "aborted", too: it did not come to run
+        value = self._value if outcome == "success" else []
+        number = count if isinstance(count, int) and not isinstance(count, bool) and count > 0 else 0
+        return Finished(run=self._run, outcome=outcome, value=value, count=number)
+
+
+def _literal(bundle: Bundle) -> list[Any]:
+    """[value] of what was shown, where its text says it all and JSON can, too."""
+    text = bundle.get("text/plain")
+    if not isinstance(text, str) or len(bundle) > 1 or len(text) > _LITERAL:
+        return []
+    try:
+        value = ast.literal_eval(text)
+        return [json.loads(json.dumps(value, allow_nan=False))] if _plain(value) else []
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return []
+
+
+def _plain(value: Any) -> bool:
+    """Whether JSON says it as it is."""
+    match value:
+        case dict():
+            return all(isinstance(key, str) and _plain(each) for key, each in value.items())
+        case list() | tuple():
+            return all(map(_plain, value))
+        case _:
+            return value is None or isinstance(value, (str, int, float, bool))
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else "" if value is None else str(value)

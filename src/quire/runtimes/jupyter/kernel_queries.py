@@ -1,0 +1,71 @@
+"""Questions about a Python kernel's namespace, asked by an execution that leaves no trace."""
+
+from __future__ import annotations
+
+import ast
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from quire.clients.jupyter.ports import JupyterError, KernelConnection
+from quire.core.errors import OperationFailed
+from quire.wire.messages import Inspect, Inspected, Page, Paged, Read, Value
+
+_INSIDE = Path(__file__).parent / "in_kernel"
+
+
+@cache
+def source(name: str) -> str:
+    return (_INSIDE / name).read_text("utf-8")
+
+
+async def ask(connection: KernelConnection, question: Inspect | Read | Page) -> Inspected | Value | Paged:
+    """Raises OperationFailed where the kernel does not say."""
+    match question:
+        case Inspect():
+            said = await look(connection, "inspect(namespace)")
+            return Inspected(variables=_texts(said.get("variables")), functions=_functions(said.get("functions")))
+        case Read(name=name):
+            said = await look(connection, f"read(namespace, {name!r})")
+            value = said.get("value")
+            return Value(value=value if isinstance(value, list) else [], what=str(said.get("what", "")))
+        case Page():
+            return Paged(why_not="tables of a Jupyter kernel are shown once; run code for other rows")
+
+
+async def look(connection: KernelConnection, what: str, where: str = "inspect_namespace.py") -> dict[str, Any]:
+    """What an expression in that file's own names comes to, with the kernel's as `namespace`."""
+    inside = f"lambda s: (exec({source(where)!r}, s), eval({what!r}, s))[1]"  # binds nothing of the user's
+    return await evaluate(connection, f"({inside})({{'namespace': globals()}})")
+
+
+async def evaluate(connection: KernelConnection, expression: str) -> dict[str, Any]:
+    """The object that an expression gives as JSON text, evaluated beside everything else."""
+    try:
+        execution = await connection.execute(
+            "", silent=True, store_history=False, user_expressions={"quire": expression}
+        )
+        while (message := await execution.next()).kind != "execute_reply":
+            pass
+    except JupyterError as error:
+        raise OperationFailed(f"The Jupyter kernel did not answer: {error}") from error
+    answer = message.content.get("user_expressions", {}).get("quire", {})
+    if answer.get("status") != "ok":
+        raise OperationFailed(
+            f"The Jupyter kernel did not say what it holds: {answer.get('evalue', 'it gave no answer')}."
+        )
+    try:
+        said = json.loads(ast.literal_eval(answer["data"]["text/plain"]))
+    except (KeyError, TypeError, ValueError, SyntaxError, MemoryError, RecursionError):
+        raise OperationFailed("The Jupyter kernel did not say what it holds in words that are known here.") from None
+    return said if isinstance(said, dict) else {}
+
+
+def _texts(said: Any) -> dict[str, str]:
+    return {str(key): str(value) for key, value in said.items()} if isinstance(said, dict) else {}
+
+
+def _functions(said: Any) -> list[dict[str, str]]:
+    found = [_texts(each) for each in said] if isinstance(said, list) else []
+    return [{"name": "", "signature": "", "docstring": "", **each} for each in found]
