@@ -25,7 +25,7 @@ from tests.support.jupyter.lab import Lab, chromium, lab
 from tests.support.jupyter.servers import JupyterServer, jupyter
 
 from bench.servers import bare_http, timed
-from quire.clients.jupyter.client import remote
+from quire.clients.jupyter.client import remote_client
 
 _PEER = "jupyter-mcp-server==2.2.4"
 _ROUNDS, _PEER_ROUNDS = 100, 5
@@ -174,7 +174,7 @@ async def _sleeps(client: Client[Any], server: JupyterServer) -> float:
 async def _edits(client: Client[Any], server: JupyterServer) -> float:
     """From the call to another client's copy of the document, as an open page has one."""
     path = await _use(client, server, "x = 0")
-    page = remote(server.url, server.token)
+    page = remote_client(server.url, server.token)
     taken = []
     document = await page.documents.open(path)
     try:

@@ -49,7 +49,7 @@ from quire.core.runs.active_run import ActiveRuns
 from quire.core.runs.batch import Batches
 from quire.core.runs.queue import Places, Queue
 from quire.core.runs.service import Runs
-from quire.jupyter import elsewhere, open_temporary
+from quire.jupyter import Jupyter, build_jupyter, open_temporary
 from quire.settings import Settings, load
 
 if TYPE_CHECKING:
@@ -57,10 +57,9 @@ if TYPE_CHECKING:
     from fastmcp import FastMCP
     from fastmcp.server.auth import AuthProvider
 
-    from quire.clients.jupyter.server.registry import Links
+    from quire.clients.jupyter.server.registry import Clients
     from quire.frontends.http.serve import Bounds, Doors
     from quire.frontends.python import Quire
-    from quire.runtimes.jupyter.runtime import JupyterRuntime
 
 
 RUNTIMES = ("python", "wasm-python", "wasm-javascript")  # of this machine
@@ -76,22 +75,23 @@ def runtimes(settings: Settings) -> list[str]:
 
 
 @asynccontextmanager
-async def app(settings: Settings, *, kernels: bool = True, jupyter: Links | None = None) -> AsyncIterator[App]:
+async def app(settings: Settings, *, kernels: bool = True, clients: Clients | None = None) -> AsyncIterator[App]:
     """Everything a frontend needs, started; leaving it ends every process and closes every file. Without `kernels`
-    nothing is started: it can read and edit but not run. `jupyter`: ways to Jupyter servers, by name."""
+    nothing is started: it can read and edit but not run. `clients`: of Jupyter servers, by name."""
     rules.check(settings, kernels=kernels)
     async with AsyncExitStack() as stack:
         (kept, blobs, installed, shares), feed = _stores(settings), Feed()
-        store = (abroad := elsewhere(settings, stack, kept, blobs, feed, jupyter)).store
+        jupyter = build_jupyter(settings, stack, kept, blobs, feed, clients)
+        store = jupyter.store
         await store.mark_unfinished()
         place, calls = rules.workspace(settings), records.calls(settings, stack)
         active, approvals, limits = ActiveRuns(), Approvals(rules.approvals(settings)), rules.limits(settings)
-        notebooks = Notebooks(store, blobs, feed, limits, runtimes(settings), abroad.room.place)
+        notebooks = Notebooks(store, blobs, feed, limits, runtimes(settings), jupyter.directory.place)
         sharing, confines = Sharing(shares, notebooks), _confines(settings)
         backends, capabilities, relay = await _capabilities(
             settings, stack, installed, active, approvals, confines, sharing, calls
         )
-        by_name = await _runtimes(settings, stack, relay, abroad.runtime, at_once=not jupyter) if kernels else {}
+        by_name = await _runtimes(settings, stack, relay, jupyter, at_once=not clients) if kernels else {}
         built = await _kernel_services(settings, stack, store, notebooks, feed, installed, by_name)
         slots, pool, restorer = built.slots, built.pool, built.restorer
         folders, quotas, made = _folders(), rules.quotas(settings), settings.data_dir / "workspaces"
@@ -127,7 +127,7 @@ async def app(settings: Settings, *, kernels: bool = True, jupyter: Links | None
             sharing=sharing,
             confines=confines,
             current=Current(notebooks, sharing, slots, {*SESSION_RUNTIMES.values()} - {runtimes(settings)[0]}),
-            jupyter=abroad.room,
+            jupyter=jupyter.directory,
             feed=feed,
             calls=calls,
             disk=records.disk(settings),
@@ -315,7 +315,7 @@ def _confines(settings: Settings) -> Confines:
 
 
 async def _runtimes(
-    settings: Settings, stack: AsyncExitStack, relay: Relay, jupyter: JupyterRuntime, *, at_once: bool
+    settings: Settings, stack: AsyncExitStack, relay: Relay, jupyter: Jupyter, *, at_once: bool
 ) -> dict[str, Runtime]:
     """Python not `at_once` inside a Jupyter server, whose own kernels most use in its place."""
     from quire.runtimes.wasm.reach import Reach
@@ -336,7 +336,7 @@ async def _runtimes(
             reach=reach,
         )
         found[name] = await stack.enter_async_context(wasm.open())
-    found[JUPYTER] = jupyter.with_calls(relay)
+    found[JUPYTER] = jupyter.runtime(relay)
     return found
 
 

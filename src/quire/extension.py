@@ -41,9 +41,9 @@ class QuireExtension(ExtensionApp):
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[Mounted]:
-        compose, inside, mounted = await _imported()
+        compose, local_client, mounted = await _imported()
         settings = self._settings()
-        async with compose.app(settings, jupyter={"jupyter": inside(self.serverapp)}) as app:
+        async with compose.app(settings, clients={"jupyter": local_client(self.serverapp)}) as app:
             server = compose.mcp(app, settings)
             async with mounted(server, app, compose.bounds(settings)) as running:
                 yield running
@@ -69,7 +69,7 @@ async def _imported() -> tuple[Any, ...]:
 
 def _loaded() -> tuple[Any, ...]:
     from quire import compose
-    from quire.clients.jupyter.client import inside
+    from quire.clients.jupyter.client import local_client
     from quire.frontends.jupyter_extension.mounted_app import mounted
 
-    return compose, inside, mounted
+    return compose, local_client, mounted

@@ -9,12 +9,15 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from quire.clients.jupyter.server.registry import Address, Link, Links, Server, Servers
+from quire.clients.jupyter.client import JupyterClient
+from quire.clients.jupyter.server.address import Address
+from quire.clients.jupyter.server.registry import Clients, Server, ServerRegistry
 from quire.core.errors import OperationFailed
 from quire.core.ops.change_bus import Change, Feed
+from quire.core.ports.kernel import Relay
 from quire.core.ports.store import Blobs, Store
-from quire.runtimes.jupyter.directory import JupyterRoom
-from quire.runtimes.jupyter.runtime import NAME, JupyterRuntime
+from quire.runtimes.jupyter.directory import JupyterDirectory
+from quire.runtimes.jupyter.runtime import NAME, JupyterRuntime, LiveKernels
 from quire.settings import Settings
 from quire.stores.documents import DocumentStore
 from quire.stores.placed import PlacedStore
@@ -27,35 +30,36 @@ if TYPE_CHECKING:
 class Jupyter:
     """Everything of it that an App needs."""
 
-    servers: Servers
-    documents: DocumentStore
+    servers: ServerRegistry
+    live: LiveKernels
     store: PlacedStore
-    runtime: JupyterRuntime
-    room: JupyterRoom
+    directory: JupyterDirectory
+
+    def runtime(self, calls: Relay) -> JupyterRuntime:
+        return JupyterRuntime(self.servers, self.live, calls)
 
 
-def elsewhere(
-    settings: Settings, stack: AsyncExitStack, kept: Store, blobs: Blobs, feed: Feed, given: Links | None
+def build_jupyter(
+    settings: Settings, stack: AsyncExitStack, own_store: Store, blobs: Blobs, feed: Feed, clients: Clients | None
 ) -> Jupyter:
-    """Over the store that keeps all other notebooks, which `stack` closes after all this. Those given come first."""
-    servers = Servers(_reach)
-    documents = DocumentStore(servers, blobs, trust_outputs=settings.jupyter_trust_outputs)
-    runtime = JupyterRuntime(servers)
-    store = PlacedStore(kept, documents, open_temporary)
-    stack.push_async_callback(store.close)
-    for name, link in (given or {}).items():
-        servers.put(Server(name=name, url="", link=link, kernel_link=link))
-    for name, address in addresses(settings).items():
-        servers.put(servers.make(name, address))
-    stack.push_async_callback(servers.close)
-    documents.changed = lambda notebook: feed.tell(Change(notebook=notebook))
-    return Jupyter(
-        servers=servers,
-        documents=documents,
-        store=store,
-        runtime=runtime,
-        room=JupyterRoom(servers, runtime, settings.jupyter_document or ""),
+    """Over the store that keeps all other notebooks, which `stack` closes after all this. Servers that are handed in
+    come before those of the settings."""
+    servers, live = ServerRegistry(_create_client), LiveKernels()
+    documents = DocumentStore(
+        servers,
+        blobs,
+        lambda notebook: feed.tell(Change(notebook=notebook)),
+        trust_outputs=settings.jupyter_trust_outputs,
     )
+    store = PlacedStore(own_store, documents, open_temporary)
+    stack.push_async_callback(store.close)
+    for name, client in (clients or {}).items():
+        servers.add(Server(name, client))
+    for name, address in addresses(settings).items():
+        servers.add(servers.create(name, address))
+    stack.push_async_callback(servers.close)
+    directory = JupyterDirectory(servers, live, settings.jupyter_document or "")
+    return Jupyter(servers=servers, live=live, store=store, directory=directory)
 
 
 def open_temporary() -> TemporaryStore:
@@ -70,13 +74,13 @@ def open_temporary() -> TemporaryStore:
         ) from error
 
 
-def _reach(url: str, token: str) -> Link:
-    from quire.clients.jupyter.client import remote
+def _create_client(url: str, token: str) -> JupyterClient:
+    from quire.clients.jupyter.client import remote_client
 
-    return remote(url, secret(token))
+    return remote_client(url, resolve_secret(token))
 
 
-def secret(value: str) -> str:
+def resolve_secret(value: str) -> str:
     """A token as it is, or as env:NAME or file:/path refers to it. Raises OperationFailed where there is nothing."""
     from quire.capabilities.secrets import Secrets
 
@@ -86,18 +90,18 @@ def secret(value: str) -> str:
 def addresses(settings: Settings) -> dict[str, Address]:
     """By name; the first without one is `jupyter`."""
     found: dict[str, Address] = {}
-    for place, entry in enumerate(settings.jupyter_url):
-        name, url = _named(entry, NAME if not place else f"{NAME}-{place + 1}")
-        kernel = _named(_at(settings.jupyter_kernel_url, place), "")[1]
-        token, kernel_token = _at(settings.jupyter_token, place), _at(settings.jupyter_kernel_token, place)
-        found[name] = Address.of(url, token, kernel, kernel_token)
+    for index, entry in enumerate(settings.jupyter_url):
+        name, url = _split_name(entry, NAME if not index else f"{NAME}-{index + 1}")
+        kernel_url = _split_name(_value_at(settings.jupyter_kernel_url, index), "")[1]
+        token, kernel_token = _value_at(settings.jupyter_token, index), _value_at(settings.jupyter_kernel_token, index)
+        found[name] = Address.parse(url, token, kernel_url, kernel_token)
     return found
 
 
-def _named(entry: str, otherwise: str) -> tuple[str, str]:
+def _split_name(entry: str, default: str) -> tuple[str, str]:
     found = re.fullmatch(r"(?:(?P<name>[\w.-]+)=)?(?P<url>https?://.*)", entry)
-    return (found["name"] or otherwise, found["url"]) if found else (otherwise, entry)
+    return (found["name"] or default, found["url"]) if found else (default, entry)
 
 
-def _at(values: tuple[str, ...], place: int) -> str:
-    return values[place] if place < len(values) else ""
+def _value_at(values: tuple[str, ...], index: int) -> str:
+    return values[index] if index < len(values) else ""

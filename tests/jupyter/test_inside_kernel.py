@@ -11,8 +11,8 @@ import zmq
 from jupyter_client.session import Session
 from zmq.eventloop.zmqstream import ZMQStream
 
-from quire.clients.jupyter.kernels.local_kernel import InsideKernel
-from quire.clients.jupyter.kernels.messages import KernelMessage, message
+from quire.clients.jupyter.kernels.local_kernel import LocalKernel
+from quire.clients.jupyter.kernels.messages import KernelMessage, create_message
 from quire.clients.jupyter.ports import JupyterError, KernelInfo
 
 KINDS = {"iopub": zmq.SUB, "shell": zmq.DEALER, "control": zmq.DEALER, "stdin": zmq.DEALER}
@@ -64,36 +64,36 @@ async def sockets() -> AsyncIterator[Sockets]:
 
 
 @pytest.fixture
-async def kernel(sockets: Sockets) -> AsyncIterator[InsideKernel]:
-    made = InsideKernel(sockets, KernelInfo(id="k", spec="python3", state="idle"), lambda _: None)
+async def kernel(sockets: Sockets) -> AsyncIterator[LocalKernel]:
+    made = LocalKernel(sockets, KernelInfo(id="k", spec="python3", state="idle"), lambda _: None)
     made._connect()
     yield made
-    made._hang_up()
+    made._close_streams()
 
 
-async def test_code_that_may_ask_is_sent_once_the_kernel_can_ask_us(sockets: Sockets, kernel: InsideKernel) -> None:
-    sent = asyncio.ensure_future(kernel._put(asked(kernel, allow_stdin=True)))
+async def test_code_that_may_ask_is_sent_once_the_kernel_can_ask_us(sockets: Sockets, kernel: LocalKernel) -> None:
+    sent = asyncio.ensure_future(kernel._send(execute_request(kernel, allow_stdin=True)))
     await asyncio.sleep(0.3)
     assert not sent.done() and not sockets.shell.poll(0)
     sockets.listen()
     await asyncio.wait_for(sent, 30)
     assert sockets.shell.poll(30_000)
-    sockets.stdin.send_multipart([kernel._signing.bsession, b"a question"])  # raises where we are not known
+    sockets.stdin.send_multipart([kernel._signer.bsession, b"a question"])  # raises where we are not known
 
 
-async def test_other_code_waits_for_nothing(sockets: Sockets, kernel: InsideKernel) -> None:
-    await asyncio.wait_for(kernel._put(asked(kernel, allow_stdin=False)), 30)
+async def test_other_code_waits_for_nothing(sockets: Sockets, kernel: LocalKernel) -> None:
+    await asyncio.wait_for(kernel._send(execute_request(kernel, allow_stdin=False)), 30)
     assert sockets.shell.poll(30_000) and zmq.IMMEDIATE not in sockets.context.sockopts
 
 
-async def test_a_connection_that_is_closed_meanwhile_says_so(kernel: InsideKernel) -> None:
-    sent = asyncio.ensure_future(kernel._put(asked(kernel, allow_stdin=True)))
+async def test_a_connection_that_is_closed_meanwhile_says_so(kernel: LocalKernel) -> None:
+    sent = asyncio.ensure_future(kernel._send(execute_request(kernel, allow_stdin=True)))
     await asyncio.sleep(0.1)
-    kernel._hang_up()
-    kernel._end(JupyterError("It was closed."))
+    kernel._close_streams()
+    kernel._mark_closed(JupyterError("It was closed."))
     with pytest.raises(JupyterError, match="It was closed"):
         await asyncio.wait_for(sent, 30)
 
 
-def asked(kernel: InsideKernel, *, allow_stdin: bool) -> KernelMessage:
-    return message("shell", "execute_request", {"code": "1", "allow_stdin": allow_stdin}, kernel._session)
+def execute_request(kernel: LocalKernel, *, allow_stdin: bool) -> KernelMessage:
+    return create_message("shell", "execute_request", {"code": "1", "allow_stdin": allow_stdin}, kernel._session_id)

@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 
-from quire.clients.jupyter.client import remote
+from quire.clients.jupyter.client import remote_client
 from tests.support.jupyter.quires import kernel_for, quire, said
 from tests.support.jupyter.servers import JupyterServer
 from tests.support.quick_backend import GOOD
@@ -36,11 +36,11 @@ async def test_code_in_a_jupyter_kernel_calls_a_capability_and_a_persons_own_cel
 
 async def by_a_person(server: JupyterServer, kernel: str, code: str) -> Any:
     """The name of what a person's own cell raises in that kernel."""
-    person = remote(server.url, server.token, agent="a person")
+    person = remote_client(server.url, server.token, agent="a person")
     try:
         execution = await (await person.kernels.connect(kernel)).execute(code)
         with anyio.fail_after(60):
-            while (message := await execution.next()).kind != "execute_reply":
+            while (message := await execution.next_message()).kind != "execute_reply":
                 pass
         return message.content.get("ename", "")
     finally:

@@ -10,7 +10,7 @@ import anyio
 import pytest
 from fastmcp import Client
 
-from quire.clients.jupyter.client import remote
+from quire.clients.jupyter.client import remote_client
 from tests.support.jupyter.quires import kernel_for, quire, refused, said, saved_when
 from tests.support.jupyter.servers import JupyterServer
 from tests.support.servers import SharedServer, call, text
@@ -61,7 +61,7 @@ async def test_stale_edit_of_a_document_is_refused_with_the_newer_source(
     listed = await call(client, "list_cells")
     assert [each["cell_id"] for each in listed.structured_content["cells"]] == ["cell-0", "cell-1"]
     version = listed.structured_content["cells"][0]["version"]
-    person = remote(collaborating.url, collaborating.token, agent="a person")
+    person = remote_client(collaborating.url, collaborating.token, agent="a person")
     try:
         document = await person.documents.open(path)
         await document.change("cell-0", source="a = 'typed by a person'")
@@ -86,7 +86,7 @@ async def test_what_a_running_cell_prints_is_in_the_document_before_it_ends(
     wait = f"import pathlib, time\nprint('begun', flush=True)\nwhile not pathlib.Path({str(gate)!r}).exists():\n"
     path = collaborating.notebook(wait + "    time.sleep(0.05)\nprint('ended')")
     await made(client, path)
-    person = remote(collaborating.url, collaborating.token, agent="a person")
+    person = remote_client(collaborating.url, collaborating.token, agent="a person")
     try:
         document = await person.documents.open(path)
 

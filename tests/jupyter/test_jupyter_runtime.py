@@ -11,7 +11,7 @@ import anyio
 import pytest
 from fastmcp import Client
 
-from quire.clients.jupyter.client import remote
+from quire.clients.jupyter.client import remote_client
 from tests.support.jupyter.quires import IMPATIENT, kernel_for, kernels, quire, refused, said
 from tests.support.jupyter.servers import JupyterServer, free_port, jupyter
 from tests.support.notebooks import waits_for
@@ -125,19 +125,19 @@ async def test_timeout_of_a_queued_run_does_not_interrupt_a_persons_cell(
     gate = tmp_path / "gate"
     path = collaborating.notebook("'mine'")
     kernel = kernel_for(collaborating, path)
-    person = remote(collaborating.url, collaborating.token, agent="a person")
+    person = remote_client(collaborating.url, collaborating.token, agent="a person")
     try:
         connection = await person.kernels.connect(kernel)
         code = f"import pathlib, time\nwhile not pathlib.Path({str(gate)!r}).exists():\n    time.sleep(0.05)\n'done'"
         theirs = await connection.execute(code)
-        while (await theirs.next()).kind != "execute_input":
+        while (await theirs.next_message()).kind != "execute_input":
             pass
         await use(client, path)
         late = await refused(client, "execute_cell", cell_index=0, timeout=2)
         assert "It did not begin" in late
         gate.touch()
         with anyio.fail_after(DEADLINE):
-            while (message := await theirs.next()).kind != "execute_reply":
+            while (message := await theirs.next_message()).kind != "execute_reply":
                 pass
         assert message.content["status"] == "ok"
     finally:

@@ -12,7 +12,7 @@ import pytest
 from bench.surface import wire_chars
 from fastmcp import Client
 
-from quire.clients.jupyter.client import remote
+from quire.clients.jupyter.client import remote_client
 from tests.support.jupyter.quires import kernel_for, kernels, quire, refused, release_notebooks, said, saved_when
 from tests.support.jupyter.servers import JupyterServer
 from tests.support.notebooks import waits_for
@@ -126,7 +126,7 @@ async def test_what_a_person_typed_since_a_cell_was_shown_is_not_overwritten(
     client: Client[Any], collaborating: JupyterServer
 ) -> None:
     path = await use(client, collaborating, "a = 1", "b = 1")
-    person = remote(collaborating.url, collaborating.token, agent="a person")
+    person = remote_client(collaborating.url, collaborating.token, agent="a person")
     try:
         document = await person.documents.open(path)
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from quire.clients.jupyter.client import Jupyter, remote
+from quire.clients.jupyter.client import JupyterClient, remote_client
 from quire.clients.jupyter.ports import JupyterError, KernelDied, Message, Missing, Unreachable
 from tests.support.jupyter.places import printed, run, seen, sources, until
 from tests.support.jupyter.proxies import Proxy, proxy, saying
@@ -32,10 +32,10 @@ def server(breakable: JupyterServer) -> JupyterServer:
 
 
 @asynccontextmanager
-async def behind(server: JupyterServer, timeout: float = DEADLINE) -> AsyncIterator[tuple[Jupyter, Proxy]]:
+async def behind(server: JupyterServer, timeout: float = DEADLINE) -> AsyncIterator[tuple[JupyterClient, Proxy]]:
     """The server through a proxy that can be cut."""
     async with proxy(server.port) as between:
-        there = remote(f"http://127.0.0.1:{between.port}{server.base_url}", server.token, timeout=timeout)
+        there = remote_client(f"http://127.0.0.1:{between.port}{server.base_url}", server.token, timeout=timeout)
         try:
             yield there, between
         finally:
@@ -44,8 +44,8 @@ async def behind(server: JupyterServer, timeout: float = DEADLINE) -> AsyncItera
 
 
 @asynccontextmanager
-async def reached(server: JupyterServer, timeout: float = DEADLINE) -> AsyncIterator[Jupyter]:
-    there = remote(server.url, server.token, timeout=timeout)
+async def reached(server: JupyterServer, timeout: float = DEADLINE) -> AsyncIterator[JupyterClient]:
+    there = remote_client(server.url, server.token, timeout=timeout)
     try:
         yield there
     finally:
@@ -145,7 +145,7 @@ async def test_edit_without_a_server_times_out_and_changes_nothing(
         with pytest.raises(Unreachable, match="cannot be reached"):
             await ours.documents.open(path)
         with pytest.raises(Unreachable, match="Check that it runs"):
-            await ours.kernels.listing()
+            await ours.kernels.list_running()
 
 
 async def test_a_document_whose_file_is_gone_after_a_restart_says_so(server: JupyterServer) -> None:
@@ -167,14 +167,14 @@ async def test_a_run_goes_on_when_its_websocket_is_cut(collaborating: JupyterSer
         execution = await kernel.execute("print('first', flush=True)\nprint(input())", allow_stdin=True)
         said: list[Message] = []
         while {"input_request", "stream"} - {each.kind for each in said}:  # on two channels: either may be first
-            said.append(await asyncio.wait_for(execution.next(), DEADLINE))
+            said.append(await asyncio.wait_for(execution.next_message(), DEADLINE))
         between.cut()
         await execution.reply("answered")
         while said[-1].kind != "execute_reply":
-            said.append(await asyncio.wait_for(execution.next(), DEADLINE))
+            said.append(await asyncio.wait_for(execution.next_message(), DEADLINE))
         assert printed(said) == "first\nanswered\n"
         assert printed(await run(kernel, "print('next')")) == "next\n"
-        await ours.kernels.shutdown(info.id)
+        await ours.kernels.shut_down(info.id)
 
 
 async def test_what_a_kernel_says_while_we_are_cut_off_is_heard_afterwards(collaborating: JupyterServer) -> None:
@@ -184,7 +184,7 @@ async def test_what_a_kernel_says_while_we_are_cut_off_is_heard_afterwards(colla
         gate, sign = (collaborating.root / f"{info.id}.{kind}" for kind in ("gate", "sign"))
         code = f"print('one', flush=True)\n{waits_for(gate)}print('two', flush=True)\nopen({str(sign)!r}, 'w').close()"
         execution = await kernel.execute(code)
-        while (await asyncio.wait_for(execution.next(), DEADLINE)).kind != "stream":
+        while (await asyncio.wait_for(execution.next_message(), DEADLINE)).kind != "stream":
             pass
         between.closed = True
         between.cut()
@@ -195,9 +195,9 @@ async def test_what_a_kernel_says_while_we_are_cut_off_is_heard_afterwards(colla
         between.closed = False
         said = []
         while not said or said[-1].kind != "execute_reply":
-            said.append(await asyncio.wait_for(execution.next(), DEADLINE))
+            said.append(await asyncio.wait_for(execution.next_message(), DEADLINE))
         assert printed(said) == "two\n"
-        await ours.kernels.shutdown(info.id)
+        await ours.kernels.shut_down(info.id)
 
 
 async def test_a_run_dies_with_a_server_that_is_killed(server: JupyterServer) -> None:
@@ -205,39 +205,39 @@ async def test_a_run_dies_with_a_server_that_is_killed(server: JupyterServer) ->
         info = await ours.kernels.start()
         kernel = await ours.kernels.connect(info.id)
         execution = await kernel.execute("import time; time.sleep(600)")
-        while (await asyncio.wait_for(execution.next(), DEADLINE)).kind != "execute_input":
+        while (await asyncio.wait_for(execution.next_message(), DEADLINE)).kind != "execute_input":
             pass
         await asyncio.to_thread(server.kill)
         await asyncio.to_thread(server.start)
         with pytest.raises(KernelDied, match="has none of that id"):
-            await asyncio.wait_for(execution.next(), DEADLINE)
+            await asyncio.wait_for(execution.next_message(), DEADLINE)
         assert not kernel.alive
         with pytest.raises(KernelDied):
             await kernel.execute("1")
 
 
 async def test_a_wrong_url_or_token_is_told_with_what_to_do(collaborating: JupyterServer) -> None:
-    nowhere = remote(f"http://127.0.0.1:{free_port()}/", "x")
+    nowhere = remote_client(f"http://127.0.0.1:{free_port()}/", "x")
     with pytest.raises(Unreachable, match=r"127\.0\.0\.1.*cannot be reached.*Check that it runs"):
         await nowhere.check()
     await nowhere.close()
     for token, why in (("wrong", "the token is wrong"), ("", "it wants a token")):
-        stranger = remote(collaborating.url, token)
-        for call in (stranger.check, stranger.kernels.listing, stranger.documents.listing):
+        stranger = remote_client(collaborating.url, token)
+        for call in (stranger.check, stranger.kernels.list_running, stranger.documents.list_folder):
             with pytest.raises(Unreachable, match=why):
                 await call()
         await stranger.close()
-    astray = remote(collaborating.url + "elsewhere/", collaborating.token)
+    astray = remote_client(collaborating.url + "elsewhere/", collaborating.token)
     with pytest.raises(Unreachable, match="no Jupyter server at"):
         await astray.check()
     await astray.close()
     for url in ("", "localhost:8888", "ftp://x/", "http://", "http://x:port/"):
         with pytest.raises(JupyterError, match="no address"):
-            remote(url)
+            remote_client(url)
 
 
 async def test_a_url_copied_from_a_browser_is_understood(below_a_base: JupyterServer) -> None:
-    there = remote(below_a_base.url + "lab?token=x", below_a_base.token)
+    there = remote_client(below_a_base.url + "lab?token=x", below_a_base.token)
     assert there.name == below_a_base.url
     assert (await there.check())["version"]
     document = await there.documents.open(below_a_base.notebook("a"))
@@ -247,7 +247,7 @@ async def test_a_url_copied_from_a_browser_is_understood(below_a_base: JupyterSe
 
 async def test_a_server_that_never_answers_is_given_up() -> None:
     async with saying(b"") as url:
-        there = remote(url, "x", timeout=0.5)
+        there = remote_client(url, "x", timeout=0.5)
         for call in (there.check, lambda: there.documents.open("a.ipynb"), lambda: there.kernels.connect("abc")):
             with pytest.raises(Unreachable, match=r"did not answer within 0\.5 s"):
                 await call()
@@ -267,8 +267,8 @@ async def test_a_server_that_never_answers_is_given_up() -> None:
 )
 async def test_what_is_no_jupyter_server_is_told_apart(answer: bytes, why: str) -> None:
     async with saying(answer) as url:
-        there = remote(url, "x", timeout=5)
-        for call in (lambda: there.documents.open("a.ipynb"), there.kernels.listing, there.kernels.specs):
+        there = remote_client(url, "x", timeout=5)
+        for call in (lambda: there.documents.open("a.ipynb"), there.kernels.list_running, there.kernels.list_specs):
             with pytest.raises(JupyterError, match=why):
                 await call()
         await there.close()
@@ -282,7 +282,7 @@ async def test_a_server_that_stops_answering_is_noticed_within_the_timeout(colla
         with pytest.raises(Unreachable, match="3 s"):
             await document.save()
         with pytest.raises(Unreachable, match="did not answer within 3 s"):
-            await ours.kernels.listing()
+            await ours.kernels.list_running()
 
 
 async def test_a_missing_kernel_or_document_is_told_from_an_unreachable_server(collaborating: JupyterServer) -> None:

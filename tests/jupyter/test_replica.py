@@ -11,10 +11,10 @@ import pytest
 from pycrdt import Array, Doc, Map, Text, create_update_message
 
 from quire.clients.jupyter.ports import JupyterError, Unreachable
-from quire.clients.jupyter.rooms import protocol as lines
-from quire.clients.jupyter.rooms.protocol import Line
+from quire.clients.jupyter.rooms import protocol
+from quire.clients.jupyter.rooms.protocol import RoomConnection
 from quire.clients.jupyter.rooms.replica import Replica
-from quire.clients.jupyter.server.websocket import Cut
+from quire.clients.jupyter.server.websocket import ConnectionLost
 
 
 class Room:
@@ -25,43 +25,43 @@ class Room:
         self.cells = self.doc.get("cells", type=Array)
         self.cells.append(Map({"id": "a", "cell_type": "raw", "source": Text("1"), "metadata": Map({})}))
         self.spoiled: list[bytes] = []
-        self.lines: list[RoomLine] = []
+        self.connections: list[FakeConnection] = []
 
-    async def dial(self, path: str) -> Line:
-        self.lines.append(RoomLine(self))
-        return self.lines[-1]
+    async def connect(self, path: str) -> RoomConnection:
+        self.connections.append(FakeConnection(self))
+        return self.connections[-1]
 
 
-class RoomLine:
-    run = "1"
+class FakeConnection:
+    server_run = "1"
 
     def __init__(self, room: Room) -> None:
         self._room = room
-        self.told: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self.told.put_nowait(lines.question(room.doc.get_state()))
+        self.messages: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.messages.put_nowait(protocol.sync_request(room.doc.get_state()))
 
     async def send(self, message: bytes) -> None:
-        match lines.read(message) if message[0] != lines.RAW else None:
-            case lines.Asked(state=state):
-                right = lines.answer(self._room.doc.get_update(state))
-                self.told.put_nowait(self._room.spoiled.pop(0) if self._room.spoiled else right)
-            case lines.Told(update=update) if update != b"\x00\x00":
+        match protocol.parse(message) if message[0] != protocol.RAW_MESSAGE else None:
+            case protocol.SyncRequest(state=state):
+                right = protocol.sync_reply(self._room.doc.get_update(state))
+                self.messages.put_nowait(self._room.spoiled.pop(0) if self._room.spoiled else right)
+            case protocol.Update(update=update) if update != b"\x00\x00":
                 self._room.doc.apply_update(update)
             case _:
                 pass
 
     async def receive(self) -> bytes:
-        message = await self.told.get()
+        message = await self.messages.get()
         if message is None:
-            raise Cut
+            raise ConnectionLost
         return message
 
     async def close(self) -> None:
-        self.told.put_nowait(None)
+        self.messages.put_nowait(None)
 
 
 def replica(room: Room) -> Replica:
-    return Replica("a.ipynb", room.dial, where="the server", agent="Quire", timeout=10)
+    return Replica("a.ipynb", room.connect, server_name="the server", agent="Quire", timeout=10)
 
 
 @pytest.mark.parametrize("junk", [b"", b"\x00\x01\x05abc", b"\x00\x01\x03\xff\xff\xff", b"\x00\x07\x00", b"\x02\x01{"])
@@ -78,11 +78,11 @@ async def test_a_room_that_says_nonsense_later_is_left_and_met_again() -> None:
     await ours.start()
     for turn in range(30):
         await ours.edit(lambda shared, turn=turn: shared.set_source("a", f"{turn}"))
-        room.lines[-1].told.put_nowait(b"\x00" + bytes([dice.randrange(3)]) + os.urandom(dice.randrange(40)))
-    room.lines[-1].told.put_nowait(create_update_message(b"\x01\xff"))
+        room.connections[-1].messages.put_nowait(b"\x00" + bytes([dice.randrange(3)]) + os.urandom(dice.randrange(40)))
+    room.connections[-1].messages.put_nowait(create_update_message(b"\x01\xff"))
     await ours.edit(lambda shared: shared.set_source("a", "end"))
     async with asyncio.timeout(60):
-        while len(room.lines) < 2 or str(room.cells[0]["source"]) != "end":
+        while len(room.connections) < 2 or str(room.cells[0]["source"]) != "end":
             await asyncio.sleep(0.01)
     assert len(room.cells) == 1 and ours.shared.cells()[0]["source"] == "end"
     await ours.close()
@@ -90,7 +90,7 @@ async def test_a_room_that_says_nonsense_later_is_left_and_met_again() -> None:
 
 async def test_a_room_that_falls_silent_is_given_up() -> None:
     room = Room()
-    ours = Replica("a.ipynb", room.dial, where="the server", agent="Quire", timeout=0.2)
+    ours = Replica("a.ipynb", room.connect, server_name="the server", agent="Quire", timeout=0.2)
     await ours.start()
     with pytest.raises(Unreachable, match=r"0\.2 s"):
         await ours.save()  # this room never says that it saved

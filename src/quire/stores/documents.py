@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
-from quire.clients.jupyter.ports import Changed, Document, JupyterError, Missing, NbCell, Unreachable
-from quire.clients.jupyter.server.registry import Servers
+from quire.clients.jupyter.ports import CellChanged, Document, JupyterError, Missing, NbCell, Unreachable
+from quire.clients.jupyter.server.registry import ServerRegistry
 from quire.core.errors import InvalidRequest, NotFound, OperationFailed, VersionConflict
 from quire.core.model import (
     Blob,
@@ -39,14 +39,16 @@ _BRIEFLY = 2.0  # seconds in which a server that did not answer is not asked aga
 class DocumentStore:
     """The part of a Store that concerns cells and runs, for the notebooks it has seen."""
 
-    def __init__(self, servers: Servers, blobs: Blobs, *, trust_outputs: bool) -> None:
+    def __init__(
+        self, servers: ServerRegistry, blobs: Blobs, changed: Callable[[Notebook], None], *, trust_outputs: bool
+    ) -> None:
         """`trust_outputs` has JupyterLab trust what the cells show that are inserted here."""
         self._servers = servers
         self._blobs = blobs
         self._trust_outputs = trust_outputs
         self._books: dict[NotebookId, Book] = {}
         self._silent: dict[str, tuple[float, Unreachable]] = {}  # servers, until when, and what they said
-        self.changed: Callable[[Notebook], None] = lambda notebook: None  # by somebody else; returns at once
+        self._changed = changed  # by others; returns at once
 
     def __contains__(self, notebook: NotebookId) -> bool:
         return notebook in self._books
@@ -57,7 +59,7 @@ class DocumentStore:
         if book is None:
             return notebook
         try:
-            document = self._servers.named(book.place.server).opened(book.place.path)
+            document = self._servers.get(book.place.server).open_documents.find(book.place.path)
         except Missing:
             document = None
         if document is None:
@@ -89,7 +91,7 @@ class DocumentStore:
         book = self._books.pop(notebook, None)
         if book is not None:
             with contextlib.suppress(Missing):
-                await self._servers.named(book.place.server).let_go(book.place.path)
+                await self._servers.get(book.place.server).open_documents.close(book.place.path)
 
     @asynccontextmanager
     async def _open(self, notebook: NotebookId) -> AsyncIterator[tuple[Book, Document]]:
@@ -105,14 +107,14 @@ class DocumentStore:
             raise InvalidRequest(str(error)) from error
 
     async def _document(self, book: Book) -> Document:
-        server = self._servers.named(book.place.server)
-        document = server.opened(book.place.path)
+        server = self._servers.get(book.place.server)
+        document = server.open_documents.find(book.place.path)
         if document is None:
             until, said = self._silent.get(server.name, (0.0, None))
             if said is not None and time.monotonic() < until:
                 raise said
             try:
-                document = await server.document(book.place.path)
+                document = await server.open_documents.open(book.place.path)
             except Unreachable as error:
                 self._silent[server.name] = time.monotonic() + _BRIEFLY, error
                 raise
@@ -128,8 +130,8 @@ class DocumentStore:
             book.places.append(book.place)
             book.place = replace(book.place, path=document.path)
             with contextlib.suppress(Missing):
-                self._servers.named(book.place.server).moved(book.places[-1].path, document.path)
-        self.changed(book.notebook)
+                self._servers.get(book.place.server).open_documents.rename(book.places[-1].path, document.path)
+        self._changed(book.notebook)
 
     def moved(self) -> list[Notebook]:
         """Notebooks whose documents were renamed, with the paths they have now."""
@@ -186,7 +188,7 @@ class DocumentStore:
             kind = edit.kind.value if edit.kind is not None else None
             try:
                 await document.change(cell, source=edit.source, kind=kind, metadata=metadata, expected=expected)
-            except Changed as error:
+            except CellChanged as error:
                 now, version = str(error.cell.get("source", "")), document.version(cell)
                 raise VersionConflict(wording.edited_meanwhile(before.number, version, expected or 0, now)) from error
             self._save_soon(book)
@@ -252,7 +254,7 @@ class DocumentStore:
         same = _unchanged(shown, sum(place < first for place in under_way))
         async with self._open(notebook) as (_, document):
             news = ipynb.as_outputs(await self._whole(shown[same:]), found)
-            await document.show(found.cell, news, start=_joined(shown[:same]))
+            await document.set_outputs(found.cell, news, start=_joined(shown[:same]))
 
     async def finish_run(self, notebook: NotebookId, run: Run) -> None:
         book = self._books[notebook]
@@ -263,7 +265,7 @@ class DocumentStore:
         count = run.count if run.state is not CellState.CRASHED else None
         async with self._open(notebook) as (_, document):
             try:
-                await document.show(run.cell, ipynb.as_outputs(await self._whole(run.outputs), run))
+                await document.set_outputs(run.cell, ipynb.as_outputs(await self._whole(run.outputs), run))
                 await document.end_run(run.cell, count)
             except Missing:  # the cell was deleted meanwhile
                 return
@@ -294,7 +296,7 @@ class DocumentStore:
         return [run for run in ended if any(each.display_id == display_id for each in run.outputs)]
 
     def _save_soon(self, book: Book) -> None:
-        self._servers.named(book.place.server).save_soon(book.place.path)
+        self._servers.get(book.place.server).open_documents.save_soon(book.place.path)
 
     async def _whole(self, outputs: Sequence[Output]) -> list[Output]:
         """With their bytes in place of where they are kept."""

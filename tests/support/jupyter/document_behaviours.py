@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from quire.clients.jupyter.ports import Changed, JupyterError, Missing
+from quire.clients.jupyter.ports import CellChanged, JupyterError, Missing
 from tests.support.jupyter.places import Place, seen, sources
 
 
@@ -57,7 +57,7 @@ async def a_version_grows_with_each_change_of_the_source_and_with_no_other(at: P
     await document.change("cell-0", source="aaa")
     await document.change("cell-0", source="aaa")
     await document.begin_run("cell-0")
-    await document.show("cell-0", [{"output_type": "stream", "name": "stdout", "text": "x"}])
+    await document.set_outputs("cell-0", [{"output_type": "stream", "name": "stdout", "text": "x"}])
     await document.end_run("cell-0", 1)
     await document.move("cell-0", 1)
     await document.change("cell-0", metadata={"tags": []})
@@ -71,7 +71,7 @@ async def a_change_of_a_stale_version_is_refused_with_the_cell_as_it_stands(at: 
     await person.change("cell-0", source="theirs")
     if at.live:
         await seen(document, lambda: sources(document) == ["theirs"])
-    with pytest.raises(Changed, match="version 2, not 1") as caught:
+    with pytest.raises(CellChanged, match="version 2, not 1") as caught:
         await document.change("cell-0", source="ours", expected=1)
     assert caught.value.cell["source"] == "theirs"
     assert sources(document) == ["theirs"]
@@ -97,15 +97,15 @@ async def a_run_shows_its_outputs_and_its_count(at: Place) -> None:
     document = await at.jupyter.documents.open(path)
     await document.begin_run("cell-0")
     stream = {"output_type": "stream", "name": "stdout", "text": "1\n"}
-    await document.show("cell-0", [stream])
-    await document.show("cell-0", [{**stream, "text": "1\n2\n"}])
+    await document.set_outputs("cell-0", [stream])
+    await document.set_outputs("cell-0", [{**stream, "text": "1\n2\n"}])
     result = {
         "output_type": "execute_result",
         "data": {"text/plain": "7", "application/json": {"a": [1, 2.5]}},
         "metadata": {},
         "execution_count": 3,
     }
-    await document.show("cell-0", [result], start=1)
+    await document.set_outputs("cell-0", [result], start=1)
     await document.end_run("cell-0", 3)
     [cell] = document.cells()
     assert cell["outputs"] == [{**stream, "text": "1\n2\n"}, result]
@@ -119,8 +119,8 @@ async def a_run_shows_its_outputs_and_its_count(at: Place) -> None:
 async def fewer_outputs_in_place_of_more_leave_only_those(at: Place) -> None:
     document = await at.jupyter.documents.open(at.server.notebook("x"))
     streams = [{"output_type": "stream", "name": name, "text": "a"} for name in ("stdout", "stderr", "stdout")]
-    await document.show("cell-0", streams)
-    await document.show("cell-0", [{**streams[1], "text": "other"}], start=1)
+    await document.set_outputs("cell-0", streams)
+    await document.set_outputs("cell-0", [{**streams[1], "text": "other"}], start=1)
     assert document.cells()[0]["outputs"] == [streams[0], {**streams[1], "text": "other"}]
 
 
@@ -132,7 +132,7 @@ async def a_new_notebook_is_empty_with_its_folders_and_its_kernel(at: Place) -> 
     await document.insert(0, [{"cell_type": "code", "source": "1"}])
     await document.save()
     assert ["".join(cell["source"]) for cell in at.server.saved(f"{folder}/deep/new.ipynb")["cells"]] == ["1"]
-    [entry] = await at.jupyter.documents.listing(f"{folder}/deep")
+    [entry] = await at.jupyter.documents.list_folder(f"{folder}/deep")
     assert (entry.path, entry.kind) == (f"{folder}/deep/new.ipynb", "notebook") and entry.modified
     with pytest.raises(JupyterError, match="already"):
         await at.jupyter.documents.create(f"{folder}/deep/new.ipynb")
@@ -159,9 +159,9 @@ async def what_is_not_there_or_no_notebook_or_outside_is_refused(at: Place) -> N
         with pytest.raises(JupyterError, match=r"outside|may have"):
             await documents.create(path)
     with pytest.raises(Missing, match=r"'nowhere' was not found.*list_files shows what there is\.$"):
-        await documents.listing("nowhere")
+        await documents.list_folder("nowhere")
     with pytest.raises(Missing):
-        await documents.listing("words.txt")
+        await documents.list_folder("words.txt")
 
 
 async def a_file_that_was_broken_and_is_mended_is_opened(at: Place) -> None:
@@ -186,7 +186,7 @@ async def a_cell_that_is_gone_is_said_to_be(at: Place) -> None:
         document.move("x", 0),
         document.change("x", source=""),
         document.begin_run("x"),
-        document.show("x", []),
+        document.set_outputs("x", []),
         document.end_run("x", 1),
     ):
         with pytest.raises(Missing, match="no cell 'x'"):

@@ -15,7 +15,7 @@ from jupyter_server.base.handlers import APIHandler
 from jupyter_server.utils import url_path_join
 from tornado import web
 
-from quire.clients.jupyter.client import inside
+from quire.clients.jupyter.client import local_client
 from tests.support.jupyter.places import Place, beside
 from tests.support.jupyter.servers import DEADLINE, JupyterServer
 
@@ -38,10 +38,12 @@ async def tried(serverapp: Any, behaviour: Any, told: dict[str, Any]) -> None:
         folder=Path(told["folder"]), token=told["token"], port=told["port"], collaboration=told["collaboration"]
     )
     server.process = cast(Any, SimpleNamespace(pid=os.getpid()))
-    jupyter = inside(serverapp, timeout=DEADLINE)
+    jupyter = local_client(serverapp, timeout=DEADLINE)
     try:
         async with beside(server) as person:
-            await behaviour(Place(jupyter=jupyter, person=person, server=server, live=server.collaboration))
+            await behaviour(
+                Place(jupyter=jupyter, person=person, server=server, live=server.collaboration, serverapp=serverapp)
+            )
     finally:
         await jupyter.close()
 

@@ -23,7 +23,7 @@ async def started(place: Place) -> AsyncIterator[KernelConnection]:
         yield connection
         await connection.close()
     finally:
-        await place.jupyter.kernels.shutdown(info.id)
+        await place.jupyter.kernels.shut_down(info.id)
 
 
 @asynccontextmanager
@@ -32,7 +32,7 @@ async def shared(place: Place) -> AsyncIterator[KernelConnection]:
     path = "shared.ipynb"
     if not (place.server.root / path).exists():
         place.server.notebook(name=path)
-    info = await place.jupyter.kernels.of(path) or await place.jupyter.kernels.start(path=path)
+    info = await place.jupyter.kernels.find_for_document(path) or await place.jupyter.kernels.start(path=path)
     connection = await place.jupyter.kernels.connect(info.id)
     yield connection
     await connection.close()
@@ -42,7 +42,7 @@ async def ended(execution: Execution) -> str:
     """How: the server interrupts what runs before it ends a kernel, and which is quicker is open."""
     async with asyncio.timeout(60):
         try:
-            while (said := await execution.next()).kind != "execute_reply":
+            while (said := await execution.next_message()).kind != "execute_reply":
                 pass
             return str(said.content.get("ename", "ok"))
         except KernelDied:
@@ -81,7 +81,7 @@ async def a_question_of_the_code_is_answered(at: Place) -> None:
         execution = await kernel.execute("print(input('name? ') + '!')", allow_stdin=True)
         said = []
         while not said or said[-1].kind != "execute_reply":
-            said.append(await asyncio.wait_for(execution.next(), 60))
+            said.append(await asyncio.wait_for(execution.next_message(), 60))
             if said[-1].kind == "input_request":
                 assert said[-1].content["prompt"] == "name? "
                 await execution.reply("Ann")
@@ -111,25 +111,25 @@ async def two_executions_each_hear_their_own(at: Place) -> None:
 async def waiting_for_a_message_can_be_given_up_and_begun_again(at: Place) -> None:
     async with shared(at) as kernel:
         execution = await kernel.execute("input()", allow_stdin=True)
-        while (await asyncio.wait_for(execution.next(), 60)).kind != "input_request":
+        while (await asyncio.wait_for(execution.next_message(), 60)).kind != "input_request":
             pass
         with pytest.raises(TimeoutError):
             while True:  # what comes on the other channel may come later
-                await asyncio.wait_for(execution.next(), 0.5)
+                await asyncio.wait_for(execution.next_message(), 0.5)
         await execution.reply("x")
-        while (await asyncio.wait_for(execution.next(), 60)).kind != "execute_reply":
+        while (await asyncio.wait_for(execution.next_message(), 60)).kind != "execute_reply":
             pass
 
 
 async def an_interrupt_ends_what_runs(at: Place) -> None:
     async with shared(at) as kernel:
         execution = await kernel.execute("print('go', flush=True)\nimport time\ntime.sleep(600)")
-        while (await asyncio.wait_for(execution.next(), 60)).kind != "stream":
+        while (await asyncio.wait_for(execution.next_message(), 60)).kind != "stream":
             pass
         await kernel.interrupt()
-        said = [await asyncio.wait_for(execution.next(), 60)]
+        said = [await asyncio.wait_for(execution.next_message(), 60)]
         while said[-1].kind != "execute_reply":
-            said.append(await asyncio.wait_for(execution.next(), 60))
+            said.append(await asyncio.wait_for(execution.next_message(), 60))
         assert said[-1].content["ename"] == "KeyboardInterrupt"
         assert printed(await run(kernel, "print(1)")) == "1\n"
 
@@ -138,11 +138,11 @@ async def a_restart_ends_what_runs_and_leaves_a_fresh_kernel(at: Place) -> None:
     async with started(at) as kernel:
         await run(kernel, "x = 1")
         execution = await kernel.execute("import time; time.sleep(600)")
-        while (await asyncio.wait_for(execution.next(), 60)).kind != "execute_input":
+        while (await asyncio.wait_for(execution.next_message(), 60)).kind != "execute_input":
             pass
         restart = asyncio.create_task(kernel.restart())
         with pytest.raises(KernelDied, match="restarted"):
-            await asyncio.wait_for(execution.next(), 60)
+            await asyncio.wait_for(execution.next_message(), 60)
         await restart
         assert kernel.alive
         assert (await run(kernel, "x"))[-1].content["ename"] == "NameError"
@@ -152,7 +152,7 @@ async def a_restart_by_a_person_is_noticed(at: Place) -> None:
     async with started(at) as kernel:
         theirs = await at.person.kernels.connect(kernel.info.id)
         execution = await kernel.execute("import time; time.sleep(600)")
-        while (await asyncio.wait_for(execution.next(), 60)).kind != "execute_input":
+        while (await asyncio.wait_for(execution.next_message(), 60)).kind != "execute_input":
             pass
         restart = asyncio.create_task(theirs.restart())
         assert await ended(execution) in ("KernelDied", "KeyboardInterrupt")
@@ -163,11 +163,11 @@ async def a_restart_by_a_person_is_noticed(at: Place) -> None:
 async def a_kernel_that_is_killed_is_noticed_and_comes_back(at: Place) -> None:
     async with started(at) as kernel:
         execution = await kernel.execute("print('go', flush=True)\nimport time; time.sleep(600)")
-        while (await asyncio.wait_for(execution.next(), 60)).kind != "stream":
+        while (await asyncio.wait_for(execution.next_message(), 60)).kind != "stream":
             pass
         os.kill(at.server.kernel_pid(kernel.info.id), signal.SIGKILL)
         with pytest.raises(KernelDied, match="gone"):
-            await asyncio.wait_for(execution.next(), 60)
+            await asyncio.wait_for(execution.next_message(), 60)
         assert printed(await run(kernel, "print('new')")) == "new\n"
         assert kernel.alive
 
@@ -175,41 +175,41 @@ async def a_kernel_that_is_killed_is_noticed_and_comes_back(at: Place) -> None:
 async def a_kernel_that_is_shut_down_is_noticed(at: Place) -> None:
     async with started(at) as kernel:
         execution = await kernel.execute("print('go', flush=True)\nimport time; time.sleep(600)")
-        while (await asyncio.wait_for(execution.next(), 60)).kind != "stream":
+        while (await asyncio.wait_for(execution.next_message(), 60)).kind != "stream":
             pass
-        await at.person.kernels.shutdown(kernel.info.id)
+        await at.person.kernels.shut_down(kernel.info.id)
         assert await ended(execution) in ("KernelDied", "KeyboardInterrupt")
         with pytest.raises(JupyterError):
             await run(kernel, "1")
-        await at.jupyter.kernels.shutdown(kernel.info.id)
+        await at.jupyter.kernels.shut_down(kernel.info.id)
 
 
 async def a_documents_kernel_is_found_by_its_path(at: Place) -> None:
     path = at.server.notebook("1")
     kernels = at.jupyter.kernels
-    assert await kernels.of(path) is None
+    assert await kernels.find_for_document(path) is None
     info = await kernels.start(path=path)
     try:
         assert info.paths == (path,) and info.spec == "python3" and info.language == "python"
         for side in (at.jupyter, at.person):
-            found = await side.kernels.of(path)
+            found = await side.kernels.find_for_document(path)
             assert found is not None and found.id == info.id
-        assert info.id in [each.id for each in await kernels.listing()]
+        assert info.id in [each.id for each in await kernels.list_running()]
         with pytest.raises(JupyterError, match="uses the kernel"):
             await kernels.start(path=path)
         other = await kernels.start()
         with pytest.raises(JupyterError, match="uses the kernel"):
-            await kernels.use(path, other.id)
-        await kernels.use(path, info.id)
+            await kernels.assign(path, other.id)
+        await kernels.assign(path, info.id)
         second = at.server.notebook("2")
-        await kernels.use(second, other.id)
-        found = await kernels.of(second)
+        await kernels.assign(second, other.id)
+        found = await kernels.find_for_document(second)
         assert found is not None and found.id == other.id
-        await kernels.shutdown(other.id)
+        await kernels.shut_down(other.id)
     finally:
-        await kernels.shutdown(info.id)
-        await kernels.shutdown(info.id)
-    assert await kernels.of(path) is None
+        await kernels.shut_down(info.id)
+        await kernels.shut_down(info.id)
+    assert await kernels.find_for_document(path) is None
 
 
 async def a_kernel_that_a_person_uses_is_shared(at: Place) -> None:
@@ -217,24 +217,24 @@ async def a_kernel_that_a_person_uses_is_shared(at: Place) -> None:
     info = await at.person.kernels.start(path=path)
     theirs = await at.person.kernels.connect(info.id)
     await run(theirs, "x = 41")
-    found = await at.jupyter.kernels.of(path)
+    found = await at.jupyter.kernels.find_for_document(path)
     assert found is not None
     ours = await at.jupyter.kernels.connect(found.id)
     assert printed(await run(ours, "print(x + 1)")) == "42\n"
-    [listed] = [each for each in await at.jupyter.kernels.listing() if each.id == info.id]
+    [listed] = [each for each in await at.jupyter.kernels.list_running() if each.id == info.id]
     assert listed.connections == 2
     await ours.close()
     await ours.close()
     assert printed(await run(theirs, "print(x)")) == "41\n"
     await theirs.close()
-    await at.person.kernels.shutdown(info.id)
+    await at.person.kernels.shut_down(info.id)
 
 
 async def a_connection_to_a_busy_kernel_is_made_and_waits_its_turn(at: Place) -> None:
     info = await at.person.kernels.start()
     theirs = await at.person.kernels.connect(info.id)
     execution = await theirs.execute("input()", allow_stdin=True)
-    while (await asyncio.wait_for(execution.next(), 60)).kind != "input_request":
+    while (await asyncio.wait_for(execution.next_message(), 60)).kind != "input_request":
         pass
     ours = await at.jupyter.kernels.connect(info.id)
     after = asyncio.create_task(run(ours, "print('after')"))
@@ -242,12 +242,12 @@ async def a_connection_to_a_busy_kernel_is_made_and_waits_its_turn(at: Place) ->
     await execution.reply("")
     assert printed(await after) == "after\n"
     await ours.close()
-    await at.person.kernels.shutdown(info.id)
+    await at.person.kernels.shut_down(info.id)
 
 
 async def what_is_not_there_is_said_to_be(at: Place) -> None:
     kernels = at.jupyter.kernels
-    default, specs = await kernels.specs()
+    default, specs = await kernels.list_specs()
     assert default == "python3" and "python3" in [each.name for each in specs]
     with pytest.raises(Missing, match=r"'fortran'.*python3"):
         await kernels.start(spec="fortran")
@@ -255,7 +255,7 @@ async def what_is_not_there_is_said_to_be(at: Place) -> None:
         with pytest.raises(Missing):
             await kernels.connect(name)
         with pytest.raises(Missing):
-            await kernels.use("x.ipynb", name)
+            await kernels.assign("x.ipynb", name)
     with pytest.raises(JupyterError, match="outside"):
         await kernels.start(path="../x.ipynb")
-    await kernels.shutdown("b6bfe7a4-0000-0000-0000-000000000000")
+    await kernels.shut_down("b6bfe7a4-0000-0000-0000-000000000000")

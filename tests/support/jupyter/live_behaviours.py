@@ -7,7 +7,9 @@ import random
 
 from pycrdt import Awareness, Doc
 
-from quire.clients.jupyter.rooms import protocol as lines
+from quire.clients.jupyter.rooms import protocol
+from quire.clients.jupyter.rooms.remote_rooms import RemoteRooms
+from quire.clients.jupyter.server.http_client import HttpClient
 from tests.support.jupyter.places import Place, seen, sources, until
 
 
@@ -33,7 +35,7 @@ async def printed_lines_and_the_star_are_seen_while_a_cell_runs(at: Place) -> No
     for line in ("one\n", "zwölf\n", "😀\n"):
         text += line
         wanted = [{"output_type": "stream", "name": "stdout", "text": text}]
-        await ours.show("cell-0", wanted)
+        await ours.set_outputs("cell-0", wanted)
         await seen(theirs, lambda wanted=wanted: theirs.cells()[0]["outputs"] == wanted)
     await ours.end_run("cell-0", 2)
     await seen(theirs, lambda: state(theirs) == "idle" and theirs.cells()[0]["execution_count"] == 2)
@@ -46,10 +48,10 @@ def state(document: object) -> object:
 async def text_that_grew_is_appended_to_in_place(at: Place) -> None:
     path = at.server.notebook("a")
     ours, theirs = await at.jupyter.documents.open(path), await at.person.documents.open(path)
-    await ours.show("cell-0", [{"output_type": "stream", "name": "stdout", "text": "1"}])
+    await ours.set_outputs("cell-0", [{"output_type": "stream", "name": "stdout", "text": "1"}])
     await seen(theirs, lambda: theirs.cells()[0]["outputs"])
     text = theirs._replica.shared._cells[0]["outputs"][0]["text"]  # what a page holds on to
-    await ours.show("cell-0", [{"output_type": "stream", "name": "stdout", "text": "12"}])
+    await ours.set_outputs("cell-0", [{"output_type": "stream", "name": "stdout", "text": "12"}])
     await seen(theirs, lambda: str(text) == "12")
 
 
@@ -95,7 +97,7 @@ async def edits_of_many_at_random_end_the_same_everywhere(at: Place) -> None:
                 case 2 if cell:
                     await document.change(cell, source=f"{name} {turn} é😀")  # type: ignore[attr-defined]
                 case 3 if cell:
-                    await document.show(cell, [{"output_type": "stream", "name": "stdout", "text": name}])  # type: ignore[attr-defined]
+                    await document.set_outputs(cell, [{"output_type": "stream", "name": "stdout", "text": name}])  # type: ignore[attr-defined]
             await asyncio.sleep(0)
 
     await asyncio.gather(edit(every[0], "x"), edit(every[1], "y"))
@@ -153,7 +155,7 @@ async def the_cell_that_is_worked_in_is_seen(at: Place) -> None:
 
 async def the_agent_is_listed_with_its_open_documents(at: Place) -> None:
     path, other = at.server.notebook("a"), at.server.notebook("b")
-    page = await at.person.documents._dial_collaborators()  # type: ignore[attr-defined]  # as a page does
+    page = await RemoteRooms(HttpClient(at.server.url, at.server.token)).connect_collaborators()
     awareness = Awareness(Doc())
 
     async def listed(paths: list[str]) -> None:
@@ -163,8 +165,8 @@ async def the_agent_is_listed_with_its_open_documents(at: Place) -> None:
             if state and state["user"]["name"] == "Quire"
             for path in state["documents"]
         ]:
-            message = lines.read(await page.receive())
-            if isinstance(message, lines.Aware):
+            message = protocol.parse(await page.receive())
+            if isinstance(message, protocol.AwarenessUpdate):
                 awareness.apply_awareness_update(message.update, "remote")
 
     async with asyncio.timeout(60):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from quire.clients.jupyter.client import Jupyter, remote
+from quire.clients.jupyter.client import JupyterClient, remote_client
 from quire.clients.jupyter.ports import Document, KernelConnection, Message
 from tests.support.jupyter.servers import DEADLINE, JupyterServer
 
@@ -22,10 +22,11 @@ REPOSITORY = Path(__file__).parents[3]
 class Place:
     """`jupyter` is Quire's way; `person` reaches the same server from outside, as a page does."""
 
-    jupyter: Jupyter
-    person: Jupyter
+    jupyter: JupyterClient
+    person: JupyterClient
     server: JupyterServer
     live: bool
+    serverapp: Any = None  # of a behaviour that runs inside the server
 
 
 Behaviour = Callable[[Place], Awaitable[None]]
@@ -34,7 +35,7 @@ Behaviour = Callable[[Place], Awaitable[None]]
 @asynccontextmanager
 async def outside(server: JupyterServer) -> AsyncIterator[Place]:
     async with beside(server) as person:
-        jupyter = remote(server.url, server.token, timeout=DEADLINE)
+        jupyter = remote_client(server.url, server.token, timeout=DEADLINE)
         try:
             yield Place(jupyter=jupyter, person=person, server=server, live=server.collaboration)
         finally:
@@ -42,8 +43,8 @@ async def outside(server: JupyterServer) -> AsyncIterator[Place]:
 
 
 @asynccontextmanager
-async def beside(server: JupyterServer) -> AsyncIterator[Jupyter]:
-    person = remote(server.url, server.token, timeout=DEADLINE, agent="Ann")
+async def beside(server: JupyterServer) -> AsyncIterator[JupyterClient]:
+    person = remote_client(server.url, server.token, timeout=DEADLINE, agent="Ann")
     try:
         yield person
     finally:
@@ -121,7 +122,7 @@ async def run(kernel: KernelConnection, code: str, **how: Any) -> list[Message]:
     said = []
     async with asyncio.timeout(DEADLINE):
         while not said or said[-1].kind != "execute_reply":
-            said.append(await execution.next())
+            said.append(await execution.next_message())
     return said
 
 

@@ -18,7 +18,7 @@ IMPATIENT = """
 from quire.cli import main
 from quire.runtimes.jupyter import kernel
 
-kernel._PATIENCE = 1.0
+kernel._INTERRUPT_TIMEOUT_S = 1.0
 main()
 """
 """A Quire that waits one second, not eight, for code in a Jupyter kernel to stop when interrupted."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tests.support.jupyter.places import Place, seen, sources, until
 
 
 def held(at: Place) -> list[str]:
     """The rooms of notebooks, and the files that are looked after for them."""
-    apps: Any = at.jupyter.documents._serverapp.extension_manager.extension_apps  # type: ignore[attr-defined]
-    extension = next(iter(apps["jupyter_server_ydoc"]))
+    extension = next(iter(at.serverapp.extension_manager.extension_apps["jupyter_server_ydoc"]))
     rooms = [name for name in extension.ywebsocket_server.rooms if name.startswith("json:notebook:")]
     return [*rooms, *(f"file {each}" for each in extension.file_loaders._FileLoaderMapping__dict)]
 

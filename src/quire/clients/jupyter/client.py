@@ -1,16 +1,19 @@
-"""A Jupyter server as it is reached: from outside by its url, or from inside, as its extension."""
+"""A client of one Jupyter server: from outside by its url, or inside the server, as its extension."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quire.clients.jupyter.ports import Documents, JupyterError, Kernels
 
+if TYPE_CHECKING:  # pycrdt is installed only where documents are shared
+    from quire.clients.jupyter.documents.live_documents import LiveDocuments
+
 
 @dataclass(frozen=True, kw_only=True)
-class Jupyter:
+class JupyterClient:
     """`check` raises Unreachable where the server is not there; it says what it is. `close` lets go of everything;
     kernels live on."""
 
@@ -21,38 +24,59 @@ class Jupyter:
     close: Callable[[], Awaitable[None]]
 
 
-def remote(url: str, token: str = "", *, timeout: float = 10.0, agent: str = "Quire") -> Jupyter:
+def remote_client(url: str, token: str = "", *, timeout: float = 10.0, agent: str = "Quire") -> JupyterClient:
     """Nothing is sent yet. Raises JupyterError for what is no url."""
     try:
-        from quire.clients.jupyter.documents.remote_documents import RemoteDocuments
+        from quire.clients.jupyter.documents.contents import RemoteContents
+        from quire.clients.jupyter.documents.live_documents import LiveDocuments
+        from quire.clients.jupyter.documents.server_documents import ServerDocuments
         from quire.clients.jupyter.kernels.remote_kernels import RemoteKernels
-        from quire.clients.jupyter.server.http_client import Server
+        from quire.clients.jupyter.rooms.remote_rooms import RemoteRooms
+        from quire.clients.jupyter.server.http_client import HttpClient
+
+        http = HttpClient(url, token, timeout=timeout)
     except ImportError as error:
         raise JupyterError(f"{error.name} is not installed: pip install 'quire[jupyter]'") from None
-    server = Server(url, token, timeout=timeout)
-    kernels = RemoteKernels(server)
-    documents = RemoteDocuments(server, kernels.specs, agent=agent)
+    kernels, rooms = RemoteKernels(http), RemoteRooms(http)
+    shared = LiveDocuments(rooms, server_name=http.url, agent=agent, timeout=timeout)
+
+    async def find_shared(path: str) -> LiveDocuments | None:
+        return shared if await rooms.has_collaboration(path) else None
 
     async def check() -> dict[str, Any]:
-        status, version = await server.ask("GET", "api/status"), await server.ask("GET", "api")
+        status, version = await http.request_json("GET", "api/status"), await http.request_json("GET", "api")
         number = version.get("version", "") if isinstance(version, dict) else ""
-        return {"url": server.url, "version": number, **(status if isinstance(status, dict) else {})}
+        return {"url": http.url, "version": number, **(status if isinstance(status, dict) else {})}
 
     async def close() -> None:
-        await documents.close()
+        await shared.close()
         await kernels.close()
-        await server.close()
+        await http.close()
 
-    return Jupyter(name=server.url, documents=documents, kernels=kernels, check=check, close=close)
+    documents = ServerDocuments(RemoteContents(http), kernels.list_specs, find_shared)
+    return JupyterClient(name=http.url, documents=documents, kernels=kernels, check=check, close=close)
 
 
-def inside(serverapp: Any, *, timeout: float = 10.0, agent: str = "Quire") -> Jupyter:
+def local_client(serverapp: Any, *, timeout: float = 10.0, agent: str = "Quire") -> JupyterClient:
     """For an extension of this server: no HTTP to itself. Nothing is done yet."""
-    from quire.clients.jupyter.documents.local_documents import InsideDocuments
-    from quire.clients.jupyter.kernels.local_kernels import InsideKernels
+    from quire.clients.jupyter.documents.local_contents import LocalContents
+    from quire.clients.jupyter.documents.server_documents import ServerDocuments
+    from quire.clients.jupyter.kernels.local_kernels import LocalKernels
 
-    kernels = InsideKernels(serverapp)
-    documents = InsideDocuments(serverapp, kernels.specs, agent=agent, timeout=timeout)
+    kernels = LocalKernels(serverapp)
+    shared: LiveDocuments | None = None
+
+    async def find_shared(path: str) -> LiveDocuments | None:
+        """The server's extensions decide it when the first document is opened: all of them are loaded by then."""
+        nonlocal shared
+        collaboration = serverapp.extension_manager.extension_apps.get("jupyter_server_ydoc")
+        if shared is None and collaboration:
+            from quire.clients.jupyter.documents.live_documents import LiveDocuments
+            from quire.clients.jupyter.rooms.local_rooms import LocalRooms
+
+            rooms = LocalRooms(next(iter(collaboration)), lambda: serverapp.web_app.settings["file_id_manager"])
+            shared = LiveDocuments(rooms, server_name="the Jupyter server", agent=agent, timeout=timeout)
+        return shared
 
     async def check() -> dict[str, Any]:
         from jupyter_server import __version__
@@ -60,7 +84,10 @@ def inside(serverapp: Any, *, timeout: float = 10.0, agent: str = "Quire") -> Ju
         return {"url": serverapp.connection_url, "version": __version__}
 
     async def close() -> None:
-        await documents.close()
+        if shared is not None:
+            await shared.close()
         await kernels.close()
 
-    return Jupyter(name=serverapp.connection_url, documents=documents, kernels=kernels, check=check, close=close)
+    documents = ServerDocuments(LocalContents(serverapp), kernels.list_specs, find_shared)
+    name = serverapp.connection_url
+    return JupyterClient(name=name, documents=documents, kernels=kernels, check=check, close=close)

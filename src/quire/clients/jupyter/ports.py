@@ -29,7 +29,7 @@ class Unreachable(JupyterError):
     """The server did not answer, or would not let us in."""
 
 
-class Changed(JupyterError):
+class CellChanged(JupyterError):
     """A cell is not the one that was read: `cell` is how it stands now."""
 
     def __init__(self, message: str, cell: NbCell) -> None:
@@ -114,13 +114,13 @@ class Document(Protocol):
         metadata: dict[str, Any] | None = None,
         expected: int | None = None,
     ) -> None:
-        """What is given; of a source only what differs, so that a cursor in it stays. Raises Changed where `expected`
-        is not the version."""
+        """What is given; of a source only what differs, so that a cursor in it stays. Raises CellChanged where
+        `expected` is not the version."""
 
     async def begin_run(self, cell: str) -> None:
         """It shows [*] and no outputs."""
 
-    async def show(self, cell: str, outputs: Sequence[NbOutput], *, start: int = 0) -> None:
+    async def set_outputs(self, cell: str, outputs: Sequence[NbOutput], *, start: int = 0) -> None:
         """These in place of its outputs from `start` on; text that only grew is appended to in place."""
 
     async def end_run(self, cell: str, count: int | None) -> None:
@@ -129,7 +129,7 @@ class Document(Protocol):
     async def save(self) -> None:
         """Back when it is in the file."""
 
-    def watch(self, heard: Callable[[], None]) -> Callable[[], None]:
+    def watch(self, on_change: Callable[[], None]) -> Callable[[], None]:
         """Call this whenever somebody else changed something; returns what ends that."""
         ...
 
@@ -147,7 +147,7 @@ class Documents(Protocol):
         name. Raises JupyterError where there is something already."""
         ...
 
-    async def listing(self, path: str = "") -> list[Entry]:
+    async def list_folder(self, path: str = "") -> list[Entry]:
         """What lies in a folder. Raises Missing."""
         ...
 
@@ -165,7 +165,7 @@ class Message:
 class Execution(Protocol):
     """Code on its way through a kernel."""
 
-    async def next(self) -> Message:
+    async def next_message(self) -> Message:
         """The next message in order, input_request among them; the last is execute_reply, once all outputs are there.
         Raises KernelDied at once where the kernel ends. Safe to cancel and call again."""
         ...
@@ -205,13 +205,13 @@ class KernelConnection(Protocol):
 
 
 class Kernels(Protocol):
-    async def listing(self) -> list[KernelInfo]: ...
+    async def list_running(self) -> list[KernelInfo]: ...
 
-    async def specs(self) -> tuple[str, list[SpecInfo]]:
+    async def list_specs(self) -> tuple[str, list[SpecInfo]]:
         """The default one's name, and all."""
         ...
 
-    async def of(self, path: str) -> KernelInfo | None:
+    async def find_for_document(self, path: str) -> KernelInfo | None:
         """The one that the person beside uses with this document."""
         ...
 
@@ -219,12 +219,12 @@ class Kernels(Protocol):
         """A new one; with a path the document's own from now on, which its page finds. Raises Missing."""
         ...
 
-    async def use(self, path: str, kernel: str) -> None:
+    async def assign(self, path: str, kernel: str) -> None:
         """Have the document use a kernel that runs already."""
 
     async def connect(self, kernel: str) -> KernelConnection:
         """Raises Missing."""
         ...
 
-    async def shutdown(self, kernel: str) -> None:
+    async def shut_down(self, kernel: str) -> None:
         """End it. One that is gone already is no error."""

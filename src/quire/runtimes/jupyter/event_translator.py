@@ -10,84 +10,88 @@ from quire.clients.jupyter.ports import Message
 from quire.notebook_format import ipynb_reader, mime_bundles
 from quire.wire.messages import Asked, Bundle, Cleared, Displayed, Event, Finished, Printed, Raised, is_shallow
 
-_INTERRUPTED = ("KeyboardInterrupt", "InterruptedException", "interrupt")  # as kernels of some languages call it
-_LITERAL = 20_000  # characters of a value that is read back
+_INTERRUPT_ERRORS = ("KeyboardInterrupt", "InterruptedException", "interrupt")  # as kernels of some languages call it
+_MAX_LITERAL_CHARS = 20_000  # characters of a value that is read back
 
 
-class Translation:
+class EventTranslator:
     """Of one run's messages; it remembers how the run stands."""
 
     def __init__(self, run: str, *, python: bool) -> None:
         self._run = run
         self._python = python
-        self.begun = False  # the kernel has come to it: what runs there is ours
+        self.has_begun = False  # the kernel has come to it: what runs there is ours
         self.unanswered = ""  # why nobody answered what the code asked; it was interrupted for that
         self._questions = 0
         self._value: list[Any] = []
         self._raised = ""
-        self.left: Finished | None = None  # what is to be said after the event that was given last
+        self.pending_event: Finished | None = None  # what is to be said after the event that was given last
 
     def event(self, message: Message) -> Event | None:
-        said = message.content
+        content = message.content
         match message.kind:
             case "execute_input":
-                self.begun = True
+                self.has_begun = True
             case "stream":
-                name = "stderr" if said.get("name") == "stderr" else "stdout"
-                return Printed(stream=name, data=_text(said.get("text")).encode("utf-8", "backslashreplace"))
+                name = "stderr" if content.get("name") == "stderr" else "stdout"
+                return Printed(stream=name, data=_text(content.get("text")).encode("utf-8", "backslashreplace"))
             case "execute_result" | "display_data" | "update_display_data":
                 return self._displayed(message)
             case "clear_output":
-                return Cleared(wait=bool(said.get("wait")))
+                return Cleared(wait=bool(content.get("wait")))
             case "error":
-                return self._error(said)
+                return self._error(content)
             case "input_request":
-                self.begun = True  # it comes another way than execute_input, and may be here before that
+                self.has_begun = True  # it comes another way than execute_input, and may be here before that
                 self._questions += 1
-                return Asked(question=self._questions, prompt=_text(said.get("prompt")))
+                return Asked(question=self._questions, prompt=_text(content.get("prompt")))
             case "execute_reply":
-                return self._ended(said)
+                return self._reply(content)
         return None
 
     def _displayed(self, message: Message) -> Displayed:
-        said, result = message.content, message.kind == "execute_result"
-        taken, _ = mime_bundles.take_in(_object(said.get("data")))
-        bundle: Bundle = {mime: data for mime, data in taken.items() if isinstance(data, (str, bytes))}
-        metadata = _object(said.get("metadata"))
+        content, result = message.content, message.kind == "execute_result"
+        all_data, _ = mime_bundles.take_in(_object(content.get("data")))
+        bundle: Bundle = {mime: data for mime, data in all_data.items() if isinstance(data, (str, bytes))}
+        metadata = _object(content.get("metadata"))
         if result:
             self._value = _literal(bundle) if self._python else []
         return Displayed(
-            kind=ipynb_reader.kind_of(taken).value,
+            kind=ipynb_reader.kind_of(all_data).value,
             bundle=bundle,
             metadata=metadata if is_shallow(metadata) else {},
             result=result,
-            display_id=_text(_object(said.get("transient")).get("display_id") or ""),
+            display_id=_text(_object(content.get("transient")).get("display_id") or ""),
             update=message.kind == "update_display_data",
         )
 
-    def _error(self, said: dict[str, Any]) -> Raised:
-        name, message = _text(said.get("ename")), _text(said.get("evalue"))
+    def _error(self, content: dict[str, Any]) -> Raised:
+        name, message = _text(content.get("ename")), _text(content.get("evalue"))
         self._raised = name
-        lines = said.get("traceback")
+        lines = content.get("traceback")
         traceback = "\n".join(map(_text, lines)) if isinstance(lines, list) else ""
         if self.unanswered:
             traceback = f"{traceback}\nEOFError: {self.unanswered}"
             return Raised(name="EOFError", message=self.unanswered, traceback=traceback)
         return Raised(name=name, message=message, traceback=traceback or f"{name or 'Error'}: {message}")
 
-    def _ended(self, said: dict[str, Any]) -> Event:
+    def _reply(self, content: dict[str, Any]) -> Event:
         """A kernel may end interrupted code without a word: what it was interrupted for is said in its place."""
-        finished = self._finished(said)
+        finished = self._finished(content)
         if not self.unanswered or self._raised or finished.outcome != "error":
             return finished
-        self.left = finished
+        self.pending_event = finished
         return Raised(name="EOFError", message=self.unanswered, traceback=f"EOFError: {self.unanswered}")
 
-    def _finished(self, said: dict[str, Any]) -> Finished:
-        count = said.get("execution_count")
-        raised = self._raised or _text(said.get("ename") or "")
-        outcome = "success" if said.get("status") == "ok" else "error"
-        if outcome == "error" and not self.unanswered and (said.get("status") != "error" or raised in _INTERRUPTED):
+    def _finished(self, content: dict[str, Any]) -> Finished:
+        count = content.get("execution_count")
+        raised = self._raised or _text(content.get("ename") or "")
+        outcome = "success" if content.get("status") == "ok" else "error"
+        if (
+            outcome == "error"
+            and not self.unanswered
+            and (content.get("status") != "error" or raised in _INTERRUPT_ERRORS)
+        ):
             outcome = "interrupted"  # "aborted", too: it did not come to run
         value = self._value if outcome == "success" else []
         number = count if isinstance(count, int) and not isinstance(count, bool) and count > 0 else 0
@@ -97,22 +101,22 @@ class Translation:
 def _literal(bundle: Bundle) -> list[Any]:
     """[value] of what was shown, where its text says it all and JSON can, too."""
     text = bundle.get("text/plain")
-    if not isinstance(text, str) or len(bundle) > 1 or len(text) > _LITERAL:
+    if not isinstance(text, str) or len(bundle) > 1 or len(text) > _MAX_LITERAL_CHARS:
         return []
     try:
         value = ast.literal_eval(text)
-        return [json.loads(json.dumps(value, allow_nan=False))] if _plain(value) else []
+        return [json.loads(json.dumps(value, allow_nan=False))] if _is_json(value) else []
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return []
 
 
-def _plain(value: Any) -> bool:
+def _is_json(value: Any) -> bool:
     """Whether JSON says it as it is."""
     match value:
         case dict():
-            return all(isinstance(key, str) and _plain(each) for key, each in value.items())
+            return all(isinstance(key, str) and _is_json(item) for key, item in value.items())
         case list() | tuple():
-            return all(map(_plain, value))
+            return all(map(_is_json, value))
         case _:
             return value is None or isinstance(value, (str, int, float, bool))
 

@@ -12,32 +12,34 @@ from quire.clients.jupyter.ports import JupyterError, KernelConnection
 from quire.core.errors import OperationFailed
 from quire.wire.messages import Inspect, Inspected, Page, Paged, Read, Value
 
-_INSIDE = Path(__file__).parent / "in_kernel"
+_HELPERS = Path(__file__).parent / "in_kernel"
 
 
 @cache
 def source(name: str) -> str:
-    return (_INSIDE / name).read_text("utf-8")
+    return (_HELPERS / name).read_text("utf-8")
 
 
 async def ask(connection: KernelConnection, question: Inspect | Read | Page) -> Inspected | Value | Paged:
     """Raises OperationFailed where the kernel does not say."""
     match question:
         case Inspect():
-            said = await look(connection, "inspect(namespace)")
-            return Inspected(variables=_texts(said.get("variables")), functions=_functions(said.get("functions")))
+            answer = await call_helper(connection, "inspect(namespace)")
+            return Inspected(variables=_texts(answer.get("variables")), functions=_functions(answer.get("functions")))
         case Read(name=name):
-            said = await look(connection, f"read(namespace, {name!r})")
-            value = said.get("value")
-            return Value(value=value if isinstance(value, list) else [], what=str(said.get("what", "")))
+            answer = await call_helper(connection, f"read(namespace, {name!r})")
+            value = answer.get("value")
+            return Value(value=value if isinstance(value, list) else [], what=str(answer.get("what", "")))
         case Page():
             return Paged(why_not="tables of a Jupyter kernel are shown once; run code for other rows")
 
 
-async def look(connection: KernelConnection, what: str, where: str = "inspect_namespace.py") -> dict[str, Any]:
+async def call_helper(
+    connection: KernelConnection, expression: str, file: str = "inspect_namespace.py"
+) -> dict[str, Any]:
     """What an expression in that file's own names comes to, with the kernel's as `namespace`."""
-    inside = f"lambda s: (exec({source(where)!r}, s), eval({what!r}, s))[1]"  # binds nothing of the user's
-    return await evaluate(connection, f"({inside})({{'namespace': globals()}})")
+    code = f"lambda s: (exec({source(file)!r}, s), eval({expression!r}, s))[1]"  # binds nothing of the user's
+    return await evaluate(connection, f"({code})({{'namespace': globals()}})")
 
 
 async def evaluate(connection: KernelConnection, expression: str) -> dict[str, Any]:
@@ -46,7 +48,7 @@ async def evaluate(connection: KernelConnection, expression: str) -> dict[str, A
         execution = await connection.execute(
             "", silent=True, store_history=False, user_expressions={"quire": expression}
         )
-        while (message := await execution.next()).kind != "execute_reply":
+        while (message := await execution.next_message()).kind != "execute_reply":
             pass
     except JupyterError as error:
         raise OperationFailed(f"The Jupyter kernel did not answer: {error}") from error
@@ -56,16 +58,16 @@ async def evaluate(connection: KernelConnection, expression: str) -> dict[str, A
             f"The Jupyter kernel did not say what it holds: {answer.get('evalue', 'it gave no answer')}."
         )
     try:
-        said = json.loads(ast.literal_eval(answer["data"]["text/plain"]))
+        result = json.loads(ast.literal_eval(answer["data"]["text/plain"]))
     except (KeyError, TypeError, ValueError, SyntaxError, MemoryError, RecursionError):
         raise OperationFailed("The Jupyter kernel did not say what it holds in words that are known here.") from None
-    return said if isinstance(said, dict) else {}
+    return result if isinstance(result, dict) else {}
 
 
-def _texts(said: Any) -> dict[str, str]:
-    return {str(key): str(value) for key, value in said.items()} if isinstance(said, dict) else {}
+def _texts(value: Any) -> dict[str, str]:
+    return {str(key): str(item) for key, item in value.items()} if isinstance(value, dict) else {}
 
 
-def _functions(said: Any) -> list[dict[str, str]]:
-    found = [_texts(each) for each in said] if isinstance(said, list) else []
-    return [{"name": "", "signature": "", "docstring": "", **each} for each in found]
+def _functions(value: Any) -> list[dict[str, str]]:
+    items = value if isinstance(value, list) else []
+    return [{"name": "", "signature": "", "docstring": "", **_texts(item)} for item in items]

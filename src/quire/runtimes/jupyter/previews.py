@@ -10,9 +10,9 @@ from dataclasses import replace
 from quire.core.notebooks.images import PREVIEW, dimensions
 from quire.wire.messages import Displayed
 
-_LARGE, _SIDE = 300_000, 1_568  # bytes, pixels: as the worker has it
-_LARGEST = 64 << 20  # bytes; what is larger comes by reference only
-_PATIENCE = 15.0  # seconds
+_LARGE_BYTES, _LARGE_SIDE = 300_000, 1_568  # bytes, pixels: as the worker has it
+_MAX_BYTES = 64 << 20  # bytes; what is larger comes by reference only
+_TIMEOUT_S = 15.0  # seconds
 
 
 async def with_preview(shown: Displayed) -> Displayed:
@@ -20,17 +20,17 @@ async def with_preview(shown: Displayed) -> Displayed:
     for mime in ("image/png", "image/jpeg", "image/gif"):
         data = shown.bundle.get(mime)
         if isinstance(data, bytes):
-            small = await _shrunk(data, mime) if _is_large(data, mime) else b""
-            return replace(shown, bundle={**shown.bundle, PREVIEW: small}) if small else shown
+            preview = await _shrink(data, mime) if _is_large(data, mime) else b""
+            return replace(shown, bundle={**shown.bundle, PREVIEW: preview}) if preview else shown
     return shown
 
 
 def _is_large(data: bytes, mime: str) -> bool:
-    sides = [each for each in dimensions(data, mime) if each is not None]
-    return len(data) <= _LARGEST and (len(data) > _LARGE or max(sides, default=0) > _SIDE)
+    sides = [side for side in dimensions(data, mime) if side is not None]
+    return len(data) <= _MAX_BYTES and (len(data) > _LARGE_BYTES or max(sides, default=0) > _LARGE_SIDE)
 
 
-async def _shrunk(data: bytes, mime: str) -> bytes:
+async def _shrink(data: bytes, mime: str) -> bytes:
     pipe, command = asyncio.subprocess.PIPE, (sys.executable, "-m", "quire.worker.output.preview_program", mime)
     try:
         process = await asyncio.create_subprocess_exec(
@@ -39,9 +39,9 @@ async def _shrunk(data: bytes, mime: str) -> bytes:
     except OSError:
         return b""
     try:
-        async with asyncio.timeout(_PATIENCE):
-            small, _ = await process.communicate(data)
-        return small if process.returncode == 0 else b""
+        async with asyncio.timeout(_TIMEOUT_S):
+            preview, _ = await process.communicate(data)
+        return preview if process.returncode == 0 else b""
     except TimeoutError:
         return b""
     finally:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from quire.clients.jupyter.ports import JupyterError, KernelInfo, Missing, Unreachable
-from quire.clients.jupyter.server.registry import Server, Servers
+from quire.clients.jupyter.server.registry import Server, ServerRegistry
 from quire.core.errors import InvalidRequest, NotFound, OperationFailed
 from quire.core.model import DocumentLocation, KernelSpec, NotebookId, RuntimeInfo
 from quire.core.ports.kernel import Relay
@@ -15,16 +15,26 @@ from quire.runtimes.jupyter.kernel import JupyterKernel
 NAME = "jupyter"
 
 
-class JupyterRuntime:
-    def __init__(self, servers: Servers) -> None:
-        self._servers = servers
-        self._kernels: dict[NotebookId, JupyterKernel] = {}
-        self._calls: Relay | None = None
+class LiveKernels:
+    """The kernels that notebooks run in now."""
 
-    def with_calls(self, calls: Relay) -> JupyterRuntime:
-        """From now on its kernels' code may call capabilities."""
+    def __init__(self) -> None:
+        self._kernels: dict[NotebookId, JupyterKernel] = {}
+
+    def put(self, notebook: NotebookId, kernel: JupyterKernel) -> None:
+        self._kernels[notebook] = kernel
+
+    def find(self, notebook: NotebookId) -> JupyterKernel | None:
+        kernel = self._kernels.get(notebook)
+        return kernel if kernel is not None and kernel.alive else None
+
+
+class JupyterRuntime:
+    def __init__(self, servers: ServerRegistry, live: LiveKernels, calls: Relay) -> None:
+        """`calls` answers capability calls from the kernels' code."""
+        self._servers = servers
+        self._live = live
         self._calls = calls
-        return self
 
     async def start(self, spec: KernelSpec) -> JupyterKernel:
         place = spec.document
@@ -32,17 +42,13 @@ class JupyterRuntime:
             raise OperationFailed(
                 f"Notebook {spec.name!r} has no document on a Jupyter server: create_notebook makes one."
             )
-        with refusals():
-            server = self._servers.named(place.server)
-            info, fresh = await _kernel(server, place)
+        with core_errors():
+            server = self._servers.get(place.server)
+            info, fresh = await _find_or_start(server, place)
             connection = await server.kernels.connect(info.id)
-        found = self._kernels[spec.notebook] = JupyterKernel(server, connection, spec, self._calls, fresh=fresh)
-        return found
-
-    def of(self, notebook: NotebookId) -> JupyterKernel | None:
-        """The one that is there now."""
-        found = self._kernels.get(notebook)
-        return found if found is not None and found.alive else None
+        kernel = JupyterKernel(server, connection, spec, self._calls, fresh=fresh)
+        self._live.put(spec.notebook, kernel)
+        return kernel
 
     @property
     def spares(self) -> int:
@@ -52,53 +58,55 @@ class JupyterRuntime:
         """Servers are reached when they are first needed."""
 
     async def about(self) -> RuntimeInfo:
-        servers = self._servers.all()
+        servers = self._servers.list_all()
         if not servers:
             why = "no Jupyter server is connected (connect_to_jupyter, or quire serve --jupyter-url)"
             return RuntimeInfo(name=NAME, why_not=why)
-        said, wrong = [], []
+        reachable, failed = [], []
         for server in servers:
             try:
-                found = await server.check()
-                said.append(f"{server.name} ({server.url or 'this server'}, version {found.get('version', 'unknown')})")
+                status = await server.check()
+                reachable.append(
+                    f"{server.name} ({server.url or 'this server'}, version {status.get('version', 'unknown')})"
+                )
             except JupyterError as error:
-                wrong.append(f"{server.name}: {error}")
-        if not said:
-            return RuntimeInfo(name=NAME, why_not=" ".join(wrong))
-        return RuntimeInfo(name=NAME, version=", ".join((*said, *wrong)))
+                failed.append(f"{server.name}: {error}")
+        if not reachable:
+            return RuntimeInfo(name=NAME, why_not=" ".join(failed))
+        return RuntimeInfo(name=NAME, version=", ".join((*reachable, *failed)))
 
 
-async def _kernel(server: Server, place: DocumentLocation) -> tuple[KernelInfo, bool]:
+async def _find_or_start(server: Server, place: DocumentLocation) -> tuple[KernelInfo, bool]:
     """Which kernel runs the document, and whether it was started just now."""
     if place.kernel:
-        there = {each.id: each for each in await server.kernels.listing()}
-        if place.kernel in there:
-            return there[place.kernel], False
+        running = {kernel.id: kernel for kernel in await server.kernels.list_running()}
+        if place.kernel in running:
+            return running[place.kernel], False
         if not place.path:
-            raise Missing(no_kernel(place.kernel))
-    used = await server.kernels.of(place.path)
+            raise Missing(kernel_not_found(place.kernel))
+    used = await server.kernels.find_for_document(place.path)
     if used is not None and used.state != "dead":
         return used, False
     info = await server.kernels.start(path=place.path, spec=place.spec or await _spec_of_document(server, place.path))
-    server.ours.add(info.id)
+    server.owned_kernels.add(info.id)
     return info, True
 
 
 async def _spec_of_document(server: Server, path: str) -> str:
     """The kernelspec that the document names; "" where its server does not have it."""
-    document = server.opened(path)
-    said = document.metadata().get("kernelspec") if document is not None else None
-    name = said.get("name") if isinstance(said, dict) else None
-    _, specs = await server.kernels.specs()
+    document = server.open_documents.find(path)
+    kernelspec = document.metadata().get("kernelspec") if document is not None else None
+    name = kernelspec.get("name") if isinstance(kernelspec, dict) else None
+    _, specs = await server.kernels.list_specs()
     return next((spec.name for spec in specs if spec.name == name), "")
 
 
-def no_kernel(kernel: str) -> str:
+def kernel_not_found(kernel: str) -> str:
     return f"Kernel '{kernel}' not found in jupyter server, please check whether it is there with list_kernels."
 
 
 @contextmanager
-def refusals() -> Iterator[None]:
+def core_errors() -> Iterator[None]:
     """What a Jupyter server does not do, in the core's words."""
     try:
         yield

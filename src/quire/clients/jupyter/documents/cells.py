@@ -9,22 +9,24 @@ from uuid import uuid4
 
 from quire.clients.jupyter.ports import JupyterError, NbCell, NbOutput
 
-KINDS = ("code", "markdown", "raw")
-ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+CELL_TYPES = ("code", "markdown", "raw")
+CELL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
-def whole(cell: NbCell, taken: Collection[str]) -> NbCell:
+def complete_cell(cell: NbCell, taken: Collection[str]) -> NbCell:
     """With all that a cell has; its id kept where it is a right one and free."""
     kind = cell.get("cell_type", "code")
-    if kind not in KINDS:
-        raise JupyterError(f"{kind!r} is no kind of cell; it is one of {', '.join(KINDS)}.")
-    given = cell.get("id")
-    name = given if isinstance(given, str) and ID.fullmatch(given) and given not in taken else str(uuid4())
+    if kind not in CELL_TYPES:
+        raise JupyterError(f"{kind!r} is no kind of cell; it is one of {', '.join(CELL_TYPES)}.")
+    cell_id = cell.get("id")
+    new_id = (
+        cell_id if isinstance(cell_id, str) and CELL_ID.fullmatch(cell_id) and cell_id not in taken else str(uuid4())
+    )
     made: NbCell = {
         "cell_type": kind,
-        "id": name,
+        "id": new_id,
         "metadata": dict(cell.get("metadata") or {}),
-        "source": joined(cell.get("source", "")),
+        "source": join_text(cell.get("source", "")),
     }
     if kind == "code":
         made["outputs"] = [dict(output) for output in cell.get("outputs") or ()]
@@ -34,48 +36,56 @@ def whole(cell: NbCell, taken: Collection[str]) -> NbCell:
     return made
 
 
-def all_whole(cells: Sequence[NbCell], taken: Collection[str]) -> list[NbCell]:
+def complete_cells(cells: Sequence[NbCell], taken: Collection[str]) -> list[NbCell]:
     used, made = set(taken), []
     for cell in cells:
-        made.append(whole(cell, used))
+        made.append(complete_cell(cell, used))
         used.add(made[-1]["id"])
     return made
 
 
-def as_kind(cell: NbCell, kind: str) -> NbCell:
+def with_kind(cell: NbCell, kind: str) -> NbCell:
     """The same cell as another kind: what that has not is left out."""
-    return whole({**cell, "cell_type": kind, "outputs": [], "execution_count": None}, ())
+    return complete_cell({**cell, "cell_type": kind, "outputs": [], "execution_count": None}, ())
 
 
-def joined(text: Any) -> str:
+def join_text(text: Any) -> str:
     """nbformat allows a text to be a list of lines."""
     return "".join(str(part) for part in text) if isinstance(text, list) else str(text)
 
 
-def plain_outputs(outputs: Sequence[Any]) -> list[NbOutput]:
+def copy_outputs(outputs: Sequence[Any]) -> list[NbOutput]:
     """Copies whose stream texts are one string each."""
-    made = []
+    copies = []
     for output in outputs:
         copy = dict(output) if isinstance(output, dict) else {}
         if copy.get("output_type") == "stream":
-            copy["text"] = joined(copy.get("text", ""))
-        made.append(copy)
-    return made
+            copy["text"] = join_text(copy.get("text", ""))
+        copies.append(copy)
+    return copies
 
 
-def whole_numbers(value: Any) -> Any:
+def restore_integers(value: Any) -> Any:
     """Y knows only floating numbers; those that are whole are meant as whole ones."""
     match value:
         case float() if value.is_integer():
             return int(value)
         case dict():
-            return {key: whole_numbers(each) for key, each in value.items()}
+            return {key: restore_integers(item) for key, item in value.items()}
         case list():
-            return [whole_numbers(each) for each in value]
+            return [restore_integers(item) for item in value]
         case _:
             return value
 
 
-def place_for(at: int, length: int) -> int:
+def clamp_index(at: int, length: int) -> int:
     """From 0 to the end; a negative one counts from there."""
     return max(0, min(at if at >= 0 else length + at + 1, length))
+
+
+def copy_cell(cell: NbCell) -> NbCell:
+    """Its texts are not copied; what holds them is."""
+    copy = {**cell, "metadata": dict(cell["metadata"])}
+    if "outputs" in cell:
+        copy["outputs"] = [dict(output) for output in cell["outputs"]]
+    return copy

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from quire.clients.jupyter.ports import Entry, JupyterError, Missing, SpecInfo
-from quire.clients.jupyter.server.http_client import Server
-from quire.clients.jupyter.server.paths import below_root
+from quire.clients.jupyter.server.http_client import HttpClient
+from quire.clients.jupyter.server.paths import normalize_path
 
 Model = dict[str, Any]
 """What the contents API says of a file or folder."""
 
 
 class Contents(Protocol):
-    """Paths are ones that `below_root` gave."""
+    """Paths are ones that `normalize_path` gave."""
 
     async def read(self, path: str, *, content: bool = True) -> Model:
         """Raises Missing."""
@@ -25,40 +25,44 @@ class Contents(Protocol):
 
 
 class RemoteContents:
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    def __init__(self, http: HttpClient) -> None:
+        self._http = http
 
     async def read(self, path: str, *, content: bool = True) -> Model:
         query = {"content": str(int(content))}
-        missing = not_there(path, f"the Jupyter server at {self._server.url}")
-        return checked(await self._server.ask("GET", f"api/contents/{path}", query=query, missing=missing), path)
+        missing = not_found_message(path, f"the Jupyter server at {self._http.url}")
+        return validate_model(
+            await self._http.request_json("GET", f"api/contents/{path}", query=query, missing=missing), path
+        )
 
     async def write(self, path: str, model: Model) -> Model:
         missing = f"The folder of {path!r} is not there."
-        return checked(await self._server.ask("PUT", f"api/contents/{path}", body=model, missing=missing), path)
+        return validate_model(
+            await self._http.request_json("PUT", f"api/contents/{path}", body=model, missing=missing), path
+        )
 
 
-def not_there(path: str, where: str) -> str:
+def not_found_message(path: str, where: str) -> str:
     new = ', or use_notebook with mode="create" makes a new one' if path.endswith(".ipynb") else ""
     return f"{path or '/'!r} was not found on {where}. list_files shows what there is{new}."
 
 
-def checked(model: Any, path: str) -> Model:
+def validate_model(model: Any, path: str) -> Model:
     if not isinstance(model, dict) or not isinstance(model.get("type"), str) or not isinstance(model.get("path"), str):
         raise JupyterError(f"The server's answer about {path!r} is not what the contents API says.")
     return model
 
 
-async def listing(contents: Contents, path: str) -> list[Entry]:
+async def list_folder(contents: Contents, path: str) -> list[Entry]:
     """What lies in a folder, by name."""
-    folder = below_root(path)
+    folder = normalize_path(path)
     model = await contents.read(folder)
     if model["type"] != "directory" or not isinstance(model.get("content"), list):
         raise Missing(f"{folder!r} is no folder but a {model['type']}.")
-    return sorted((entry(each) for each in model["content"]), key=lambda each: each.path)
+    return sorted((file_entry(each) for each in model["content"]), key=lambda each: each.path)
 
 
-def entry(model: Model) -> Entry:
+def file_entry(model: Model) -> Entry:
     size = model.get("size")
     return Entry(
         path=str(model.get("path", "")),
@@ -68,7 +72,7 @@ def entry(model: Model) -> Entry:
     )
 
 
-async def notebook(contents: Contents, path: str) -> Model:
+async def check_notebook(contents: Contents, path: str) -> Model:
     """The model of a notebook without its content. Raises Missing, and JupyterError where it is none."""
     model = await contents.read(path, content=False)
     if model["type"] != "notebook":
@@ -76,9 +80,9 @@ async def notebook(contents: Contents, path: str) -> Model:
     return model
 
 
-async def new_notebook(contents: Contents, path: str, spec: SpecInfo | None) -> str:
+async def create_notebook(contents: Contents, path: str, spec: SpecInfo | None) -> str:
     """Make an empty one, with the folders above it; its path."""
-    place = below_root(path)
+    place = normalize_path(path)
     if not place.endswith(".ipynb"):
         raise JupyterError(f"A notebook's name ends in .ipynb; {path!r} does not.")
     if await exists(contents, place):

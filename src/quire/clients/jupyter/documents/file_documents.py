@@ -6,40 +6,47 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from quire.clients.jupyter.documents import cells as plain
-from quire.clients.jupyter.documents.contents import Contents, Model, notebook
-from quire.clients.jupyter.documents.live_document import gone, refuse_stale
-from quire.clients.jupyter.documents.versions import Versions
+from quire.clients.jupyter.documents.cells import (
+    clamp_index,
+    complete_cell,
+    complete_cells,
+    copy_cell,
+    copy_outputs,
+    with_kind,
+)
+from quire.clients.jupyter.documents.contents import Contents, Model, check_notebook
+from quire.clients.jupyter.documents.live_document import cell_missing, check_version
+from quire.clients.jupyter.documents.versions import SourceVersions
 from quire.clients.jupyter.ports import JupyterError, NbCell, NbOutput
 
 T = TypeVar("T")
 
 
-class PlainDocuments:
+class FileDocuments:
     def __init__(self, contents: Contents) -> None:
         self._contents = contents
-        self._turns: dict[str, asyncio.Lock] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
 
-    async def open(self, path: str) -> PlainDocument:
-        """A path that `below_root` gave. Raises Missing, and JupyterError for what is no notebook."""
-        await notebook(self._contents, path)
-        document = PlainDocument(path, self._contents, self._turns.setdefault(path, asyncio.Lock()))
+    async def open(self, path: str) -> FileDocument:
+        """A path that `normalize_path` gave. Raises Missing, and JupyterError for what is no notebook."""
+        await check_notebook(self._contents, path)
+        document = FileDocument(path, self._contents, self._locks.setdefault(path, asyncio.Lock()))
         await document.read()
         return document
 
 
-class PlainDocument:
-    """`turn` is shared by all who have this file open through us. Cells are merged by their ids: an edit changes its
+class FileDocument:
+    """`lock` is shared by all who have this file open through us. Cells are merged by their ids: an edit changes its
     own cell in the newest file, and nothing else of it. The API has no way to say "if unchanged", so what others write
     in the moment between our look and our writing is overwritten."""
 
     live = False
 
-    def __init__(self, path: str, contents: Contents, turn: asyncio.Lock) -> None:
+    def __init__(self, path: str, contents: Contents, lock: asyncio.Lock) -> None:
         self._path = path
         self._contents = contents
-        self._turn = turn
-        self._versions = Versions()
+        self._lock = lock
+        self._versions = SourceVersions()
         self._content: dict[str, Any] = {"cells": [], "metadata": {}}
         self._modified = ""
         self._watchers: list[Callable[[], None]] = []
@@ -49,31 +56,31 @@ class PlainDocument:
         return self._path
 
     def cells(self) -> list[NbCell]:
-        return [copied(cell) for cell in self._content["cells"]]
+        return [copy_cell(cell) for cell in self._content["cells"]]
 
     def metadata(self) -> dict[str, Any]:
         return dict(self._content["metadata"])
 
     def version(self, cell: str) -> int:
-        return self._versions.of(cell)
+        return self._versions.get(cell)
 
     async def insert(self, at: int, cells: Sequence[NbCell]) -> list[str]:
-        def change(there: list[NbCell]) -> list[str]:
-            made = plain.all_whole(cells, [cell["id"] for cell in there])
-            place = plain.place_for(at, len(there))
-            there[place:place] = made
+        def change(cells_now: list[NbCell]) -> list[str]:
+            made = complete_cells(cells, [cell["id"] for cell in cells_now])
+            index = clamp_index(at, len(cells_now))
+            cells_now[index:index] = made
             return [cell["id"] for cell in made]
 
         return await self._edit(change)
 
     async def delete(self, cell: str) -> None:
-        await self._edit(lambda there: there.remove(found(there, cell)))
+        await self._edit(lambda cells_now: cells_now.remove(find_cell(cells_now, cell)))
 
     async def move(self, cell: str, to: int) -> None:
-        def change(there: list[NbCell]) -> None:
-            moved = found(there, cell)
-            there.remove(moved)
-            there.insert(plain.place_for(to, len(there)), moved)
+        def change(cells_now: list[NbCell]) -> None:
+            moved = find_cell(cells_now, cell)
+            cells_now.remove(moved)
+            cells_now.insert(clamp_index(to, len(cells_now)), moved)
 
         await self._edit(change)
 
@@ -86,119 +93,116 @@ class PlainDocument:
         metadata: dict[str, Any] | None = None,
         expected: int | None = None,
     ) -> None:
-        def change(there: list[NbCell]) -> None:
-            one = found(there, cell)
-            refuse_stale(copied(one), self.version(cell), expected)
-            if kind is not None and kind != one["cell_type"]:
-                made = plain.as_kind(one, kind)
-                one.clear()
-                one.update(made)
+        def change(cells_now: list[NbCell]) -> None:
+            target = find_cell(cells_now, cell)
+            check_version(copy_cell(target), self.version(cell), expected)
+            if kind is not None and kind != target["cell_type"]:
+                made = with_kind(target, kind)
+                target.clear()
+                target.update(made)
             if source is not None:
-                one["source"] = source
+                target["source"] = source
             if metadata is not None:
-                one["metadata"] = metadata
+                target["metadata"] = metadata
 
         await self._edit(change)
 
     async def begin_run(self, cell: str) -> None:
-        def change(there: list[NbCell]) -> None:
-            one = found(there, cell)
-            if one["cell_type"] == "code":
-                one.update(outputs=[], execution_count=None)
+        def change(cells_now: list[NbCell]) -> None:
+            target = find_cell(cells_now, cell)
+            if target["cell_type"] == "code":
+                target.update(outputs=[], execution_count=None)
 
         await self._edit(change)
 
-    async def show(self, cell: str, outputs: Sequence[NbOutput], *, start: int = 0) -> None:
-        def change(there: list[NbCell]) -> None:
-            one = found(there, cell)
-            if one["cell_type"] == "code":
-                one["outputs"] = [*one["outputs"][:start], *plain.plain_outputs(outputs)]
+    async def set_outputs(self, cell: str, outputs: Sequence[NbOutput], *, start: int = 0) -> None:
+        def change(cells_now: list[NbCell]) -> None:
+            target = find_cell(cells_now, cell)
+            if target["cell_type"] == "code":
+                target["outputs"] = [*target["outputs"][:start], *copy_outputs(outputs)]
 
         await self._edit(change)
 
     async def end_run(self, cell: str, count: int | None) -> None:
-        def change(there: list[NbCell]) -> None:
-            one = found(there, cell)
-            if one["cell_type"] == "code":
-                one["execution_count"] = count
+        def change(cells_now: list[NbCell]) -> None:
+            target = find_cell(cells_now, cell)
+            if target["cell_type"] == "code":
+                target["execution_count"] = count
 
         await self._edit(change)
 
     async def save(self) -> None:
         """It is in the file already; what others wrote is read."""
-        async with self._turn:
+        async with self._lock:
             await self.read()
 
-    def watch(self, heard: Callable[[], None]) -> Callable[[], None]:
-        def tell() -> None:
-            heard()
+    def watch(self, on_change: Callable[[], None]) -> Callable[[], None]:
+        def notify() -> None:
+            on_change()
 
-        self._watchers.append(tell)
-        return lambda: self._watchers.remove(tell) if tell in self._watchers else None
+        self._watchers.append(notify)
+        return lambda: self._watchers.remove(notify) if notify in self._watchers else None
 
     async def close(self) -> None:
         self._watchers.clear()
 
     async def read(self) -> None:
         """The newest there is."""
-        self._take(await self._contents.read(self._path))
+        self._set_content(await self._contents.read(self._path))
 
     async def _edit(self, change: Callable[[list[NbCell]], T]) -> T:
-        async with self._turn:
+        async with self._lock:
             newest = await self._contents.read(self._path, content=False)
             if str(newest.get("last_modified", "")) != self._modified:
                 await self.read()
-            cells = [copied(cell) for cell in self._content["cells"]]
+            cells = [copy_cell(cell) for cell in self._content["cells"]]
             result = change(cells)
             await self._write({**self._content, "cells": cells})
             return result
 
     async def _write(self, content: dict[str, Any]) -> None:
-        said = await self._contents.write(self._path, {"type": "notebook", "format": "json", "content": content})
+        saved = await self._contents.write(self._path, {"type": "notebook", "format": "json", "content": content})
         self._content = content
-        self._modified = str(said.get("last_modified", ""))
-        self._see()
+        self._modified = str(saved.get("last_modified", ""))
+        self._record_versions()
 
-    def _take(self, model: Model) -> None:
+    def _set_content(self, model: Model) -> None:
         content = model.get("content")
         if not isinstance(content, dict) or not isinstance(content.get("cells"), list):
             raise JupyterError(f"{self._path!r} is no notebook of nbformat 4; save it with Jupyter first.")
         changed = bool(self._modified) and self._modified != model.get("last_modified")
         self._modified = str(model.get("last_modified", ""))
-        self._content = {**content, "metadata": content.get("metadata") or {}, "cells": named(content["cells"])}
+        self._content = {
+            **content,
+            "metadata": content.get("metadata") or {},
+            "cells": complete_file_cells(content["cells"]),
+        }
         if int(content.get("nbformat_minor") or 0) < 5:
             self._content["nbformat_minor"] = 5  # the first whose cells have ids
-        self._see()
+        self._record_versions()
         if changed:
-            for each in list(self._watchers):
-                each()
+            for notify in list(self._watchers):
+                notify()
 
-    def _see(self) -> None:
-        self._versions.see_all({cell["id"]: cell["source"] for cell in self._content["cells"]})
+    def _record_versions(self) -> None:
+        self._versions.record_all({cell["id"]: cell["source"] for cell in self._content["cells"]})
 
 
-def named(cells: list[Any]) -> list[NbCell]:
+def complete_file_cells(cells: list[Any]) -> list[NbCell]:
     """Whole, each with an id; one that has none is named by its place, so that it is the same at the next reading."""
     made, taken = [], set[str]()
-    for place, cell in enumerate(cells):
+    for index, cell in enumerate(cells):
         if not isinstance(cell, dict):
-            raise JupyterError(f"Cell {place} of the file is no cell.")
-        made.append({**cell, **plain.whole({"id": f"cell-{place}", **cell}, taken)})
+            raise JupyterError(f"Cell {index} of the file is no cell.")
+        made.append({**cell, **complete_cell({"id": f"cell-{index}", **cell}, taken)})
         if made[-1]["cell_type"] == "code":
-            made[-1]["outputs"] = plain.plain_outputs(made[-1]["outputs"])
+            made[-1]["outputs"] = copy_outputs(made[-1]["outputs"])
         taken.add(made[-1]["id"])
     return made
 
 
-def found(cells: list[NbCell], name: str) -> NbCell:
+def find_cell(cells: list[NbCell], cell_id: str) -> NbCell:
     for cell in cells:
-        if cell["id"] == name:
+        if cell["id"] == cell_id:
             return cell
-    raise gone(name)
-
-
-def copied(cell: NbCell) -> NbCell:
-    copy = {**cell, "metadata": dict(cell["metadata"])}
-    if "outputs" in cell:
-        copy["outputs"] = [dict(output) for output in cell["outputs"]]
-    return copy
+    raise cell_missing(cell_id)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from quire.clients.jupyter.documents import cells as plain
-from quire.clients.jupyter.ports import Changed, Missing, NbCell, NbOutput
+from quire.clients.jupyter.documents.cells import clamp_index, complete_cells, with_kind
+from quire.clients.jupyter.ports import CellChanged, Missing, NbCell, NbOutput
 from quire.clients.jupyter.rooms.replica import Replica
 from quire.clients.jupyter.rooms.shared_notebook import SharedNotebook
 
@@ -19,7 +19,7 @@ class LiveDocument:
     def __init__(self, replica: Replica, release: Callable[[], Awaitable[None]]) -> None:
         self._replica = replica
         self._release: Callable[[], Awaitable[None]] | None = release
-        self._watched: list[Callable[[], None]] = []
+        self._stop_watching: list[Callable[[], None]] = []
 
     @property
     def path(self) -> str:
@@ -32,37 +32,37 @@ class LiveDocument:
         return self._replica.shared.metadata()
 
     def version(self, cell: str) -> int:
-        return self._replica.shared.versions.of(cell)
+        return self._replica.shared.versions.get(cell)
 
     async def insert(self, at: int, cells: Sequence[NbCell]) -> list[str]:
         def change(shared: SharedNotebook) -> list[str]:
-            made = plain.all_whole(cells, shared.ids())
-            shared.insert(plain.place_for(at, len(shared)), made)
-            names = [cell["id"] for cell in made]
+            made = complete_cells(cells, shared.ids())
+            shared.insert(clamp_index(at, len(shared)), made)
+            ids = [cell["id"] for cell in made]
             for cell in made:
-                self._replica.own.touch(cell)
-            self._replica.own.inserted.update(names)
-            return names
+                self._replica.own_changes.record_source(cell)
+            self._replica.own_changes.inserted.update(ids)
+            return ids
 
-        names = await self._replica.edit(change)
-        if names:
-            await self._replica.show_cursor(names[-1])
-        return names
+        ids = await self._replica.edit(change)
+        if ids:
+            await self._replica.show_cursor(ids[-1])
+        return ids
 
     async def delete(self, cell: str) -> None:
         def change(shared: SharedNotebook) -> None:
-            self._touch(shared, cell)
+            self._record(shared, cell)
             shared.delete(cell)
-            self._replica.own.deleted.add(cell)
-            self._replica.own.inserted.discard(cell)
+            self._replica.own_changes.deleted.add(cell)
+            self._replica.own_changes.inserted.discard(cell)
 
         await self._replica.edit(change)
 
     async def move(self, cell: str, to: int) -> None:
         def change(shared: SharedNotebook) -> None:
-            there = self._touch(shared, cell)
+            current = self._record(shared, cell)
             shared.delete(cell)
-            shared.insert(plain.place_for(to, len(shared)), [there])
+            shared.insert(clamp_index(to, len(shared)), [current])
 
         await self._replica.edit(change)
 
@@ -76,29 +76,29 @@ class LiveDocument:
         expected: int | None = None,
     ) -> None:
         def change(shared: SharedNotebook) -> None:
-            there = self._touch(shared, cell)
-            refuse_stale(there, self.version(cell), expected)
-            if kind is not None and kind != there["cell_type"]:
-                shared.put_in_place(shared.place(cell), plain.as_kind(there, kind))
+            current = self._record(shared, cell)
+            check_version(current, self.version(cell), expected)
+            if kind is not None and kind != current["cell_type"]:
+                shared.replace_cell(shared.index_of(cell), with_kind(current, kind))
             if source is not None:
                 shared.set_source(cell, source)
             if metadata is not None:
                 shared.set_metadata(cell, metadata)
-            self._touch(shared, cell)
+            self._record(shared, cell)
 
         await self._replica.edit(change)
         await self._replica.show_cursor(cell)
 
     async def begin_run(self, cell: str) -> None:
         def change(shared: SharedNotebook) -> None:
-            self._touch(shared, cell)
+            self._record(shared, cell)
             shared.set_outputs(cell, ())
             shared.set_run(cell, state="running", count=None)
 
         await self._replica.edit(change)
         await self._replica.show_cursor(cell)
 
-    async def show(self, cell: str, outputs: Sequence[NbOutput], *, start: int = 0) -> None:
+    async def set_outputs(self, cell: str, outputs: Sequence[NbOutput], *, start: int = 0) -> None:
         await self._replica.edit(lambda shared: shared.set_outputs(cell, outputs, start))
 
     async def end_run(self, cell: str, count: int | None) -> None:
@@ -107,40 +107,40 @@ class LiveDocument:
     async def save(self) -> None:
         await self._replica.save()
 
-    def watch(self, heard: Callable[[], None]) -> Callable[[], None]:
-        def tell() -> None:
-            heard()
+    def watch(self, on_change: Callable[[], None]) -> Callable[[], None]:
+        def notify() -> None:
+            on_change()
 
-        def end() -> None:
-            if tell in self._replica.watchers:
-                self._replica.watchers.remove(tell)
+        def stop() -> None:
+            if notify in self._replica.watchers:
+                self._replica.watchers.remove(notify)
 
-        self._replica.watchers.append(tell)
-        self._watched.append(end)
-        return end
+        self._replica.watchers.append(notify)
+        self._stop_watching.append(stop)
+        return stop
 
     async def close(self) -> None:
         release, self._release = self._release, None
         if release is not None:
-            for end in self._watched:
-                end()
+            for stop in self._stop_watching:
+                stop()
             await release()
 
-    def _touch(self, shared: SharedNotebook, cell: str) -> NbCell:
-        there = shared.cell(cell)
-        if there is None:
-            raise gone(cell)
-        self._replica.own.touch(there)
-        return there
+    def _record(self, shared: SharedNotebook, cell: str) -> NbCell:
+        current = shared.cell(cell)
+        if current is None:
+            raise cell_missing(cell)
+        self._replica.own_changes.record_source(current)
+        return current
 
 
-def gone(cell: str) -> Missing:
+def cell_missing(cell: str) -> Missing:
     return Missing(f"There is no cell {cell!r} any more; read the notebook again.")
 
 
-def refuse_stale(cell: NbCell, version: int, expected: int | None) -> None:
+def check_version(cell: NbCell, version: int, expected: int | None) -> None:
     if expected is not None and expected != version:
-        raise Changed(
+        raise CellChanged(
             f"The cell {cell['id']!r} was changed meanwhile: it is at version {version}, not {expected}. "
             "Nothing was written; look at its source and change it anew.",
             cell,

@@ -6,54 +6,59 @@ import asyncio
 from dataclasses import dataclass
 
 from quire.clients.jupyter.documents.live_document import LiveDocument
-from quire.clients.jupyter.rooms.collaborators import Collaborator, DialRoom
-from quire.clients.jupyter.rooms.protocol import Dial
+from quire.clients.jupyter.rooms.collaborators import Collaborator
+from quire.clients.jupyter.rooms.protocol import Rooms
 from quire.clients.jupyter.rooms.replica import Replica
 
 
 @dataclass(eq=False)
-class Held:
+class OpenReplica:
     replica: Replica
-    holders: int = 0
+    users: int = 0
 
 
 class LiveDocuments:
-    """`dial` makes a line to the room of a path, `dial_collaborators` to the room of the list of collaborators."""
+    """A document is opened through its room. With one open, the agent is in the list of collaborators."""
 
-    def __init__(self, dial: Dial, dial_collaborators: DialRoom, *, where: str, agent: str, timeout: float) -> None:
-        """`where` is what people call the server."""
-        self._dial = dial
-        self._where = where
+    def __init__(self, rooms: Rooms, *, server_name: str, agent: str, timeout: float) -> None:
+        """`server_name` is what people call the server."""
+        self._rooms = rooms
+        self._server_name = server_name
         self._agent = agent
         self._timeout = timeout
-        self._held: list[Held] = []  # a person may rename the file of one
-        self._turn = asyncio.Lock()
-        self._collaborator = Collaborator(dial_collaborators, agent, lambda: [held.replica.path for held in self._held])
+        self._replicas: list[OpenReplica] = []  # a person may rename the file of one
+        self._lock = asyncio.Lock()
+        self._collaborator = Collaborator(
+            rooms.connect_collaborators, agent, lambda: [opened.replica.path for opened in self._replicas]
+        )
 
     async def open(self, path: str) -> LiveDocument:
         """Raises Missing or Unreachable."""
-        async with self._turn:
-            held = next((each for each in self._held if each.replica.path == path and not each.replica.lost), None)
-            if held is None:
-                replica = Replica(path, self._dial, where=self._where, agent=self._agent, timeout=self._timeout)
+        async with self._lock:
+            live = (opened for opened in self._replicas if opened.replica.path == path and not opened.replica.is_lost)
+            opened = next(live, None)
+            if opened is None:
+                replica = Replica(
+                    path, self._rooms.connect, server_name=self._server_name, agent=self._agent, timeout=self._timeout
+                )
                 await replica.start()
-                held = Held(replica)
-                self._held.append(held)
+                opened = OpenReplica(replica)
+                self._replicas.append(opened)
                 self._collaborator.update()
-            held.holders += 1
+            opened.users += 1
 
         async def release() -> None:
-            async with self._turn:
-                held.holders -= 1
-                if held.holders == 0:
-                    if held in self._held:
-                        self._held.remove(held)
+            async with self._lock:
+                opened.users -= 1
+                if opened.users == 0:
+                    if opened in self._replicas:
+                        self._replicas.remove(opened)
                         self._collaborator.update()
-                    await held.replica.close()
+                    await opened.replica.close()
 
-        return LiveDocument(held.replica, release)
+        return LiveDocument(opened.replica, release)
 
     async def close(self) -> None:
-        async with self._turn:
-            held, self._held = self._held, []
-            await asyncio.gather(self._collaborator.close(), *(each.replica.close() for each in held))
+        async with self._lock:
+            replicas, self._replicas = self._replicas, []
+            await asyncio.gather(self._collaborator.close(), *(opened.replica.close() for opened in replicas))

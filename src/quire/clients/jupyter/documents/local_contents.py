@@ -9,11 +9,11 @@ from typing import Any
 from jupyter_server.utils import ensure_async
 from tornado.web import HTTPError
 
-from quire.clients.jupyter.documents.contents import Model, checked, not_there
+from quire.clients.jupyter.documents.contents import Model, not_found_message, validate_model
 from quire.clients.jupyter.ports import JupyterError, Missing
 
 
-class InsideContents:
+class LocalContents:
     def __init__(self, serverapp: Any) -> None:
         self._serverapp = serverapp
 
@@ -22,15 +22,15 @@ class InsideContents:
             await self._refuse_hidden(path)
             model = await ensure_async(self._manager.get(path, content=content))
         except HTTPError as error:
-            raise refusal(path, error) from None
-        return checked(plain(model), path)
+            raise contents_error(path, error) from None
+        return validate_model(to_json(model), path)
 
     async def write(self, path: str, model: Model) -> Model:
         try:
             await self._refuse_hidden(path)
-            return checked(plain(await ensure_async(self._manager.save(model, path))), path)
+            return validate_model(to_json(await ensure_async(self._manager.save(model, path))), path)
         except HTTPError as error:
-            raise refusal(path, error) from None
+            raise contents_error(path, error) from None
 
     @property
     def _manager(self) -> Any:
@@ -41,17 +41,17 @@ class InsideContents:
             raise HTTPError(404)
 
 
-def refusal(path: str, error: HTTPError) -> JupyterError:
+def contents_error(path: str, error: HTTPError) -> JupyterError:
     if error.status_code == 404:
-        return Missing(not_there(path, "this Jupyter server"))
+        return Missing(not_found_message(path, "this Jupyter server"))
     why = error.log_message or error.reason or ""
     return JupyterError(f"This Jupyter server refused {path!r} ({error.status_code}): {why}")
 
 
-def plain(model: Any) -> Any:
+def to_json(model: Any) -> Any:
     """As the API would send it: what a contents manager hands out are its own kinds of objects."""
-    return json.loads(json.dumps(model, default=as_text))
+    return json.loads(json.dumps(model, default=json_default))
 
 
-def as_text(value: Any) -> str:
+def json_default(value: Any) -> str:
     return value.isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else str(value)

@@ -1,39 +1,49 @@
-"""Documents of one Jupyter server, however it is reached: found and made by its contents, then opened."""
+"""Documents of one Jupyter server: found and made by its contents, then opened as shared documents or as files."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
 from quire.clients.jupyter.documents import contents
 from quire.clients.jupyter.documents.contents import Contents
-from quire.clients.jupyter.documents.file_documents import PlainDocuments
-from quire.clients.jupyter.kernels.kernelspecs import SpecsOf, spec_for
+from quire.clients.jupyter.documents.file_documents import FileDocuments
+from quire.clients.jupyter.kernels.models import ListSpecs, find_spec
 from quire.clients.jupyter.ports import Document, Entry, SpecInfo
-from quire.clients.jupyter.server.paths import below_root
+from quire.clients.jupyter.server.paths import normalize_path
+
+if TYPE_CHECKING:  # pycrdt is installed only where documents are shared
+    from quire.clients.jupyter.documents.live_documents import LiveDocuments
+
+FindShared = Callable[[str], Awaitable["LiveDocuments | None"]]
+"""The server's shared documents; None where it has no collaboration. The path is that of a document on it."""
 
 
 class ServerDocuments:
-    """How a document is opened is for those who inherit this."""
+    """`find_shared` decides for each document whether it is opened as a shared one."""
 
-    def __init__(self, found: Contents, specs: SpecsOf) -> None:
-        self._contents = found
-        self._specs = specs
-        self._plain = PlainDocuments(found)
-
-    async def _open(self, place: str) -> Document:
-        """One that is there, at a path that `below_root` gave."""
-        raise NotImplementedError
+    def __init__(self, server_contents: Contents, list_specs: ListSpecs, find_shared: FindShared) -> None:
+        self._contents = server_contents
+        self._list_specs = list_specs
+        self._find_shared = find_shared
+        self._files = FileDocuments(server_contents)
 
     async def open(self, path: str) -> Document:
-        place = below_root(path)
-        await contents.notebook(self._contents, place)
-        return await self._open(place)
+        server_path = normalize_path(path)
+        await contents.check_notebook(self._contents, server_path)
+        return await self._open(server_path)
+
+    async def _open(self, path: str) -> Document:
+        shared = await self._find_shared(path)
+        return await (shared.open(path) if shared is not None else self._files.open(path))
 
     async def create(self, path: str, kernel: str | SpecInfo = "") -> Document:
-        spec = await spec_for(self._specs, kernel) if isinstance(kernel, str) else kernel
-        place = await contents.new_notebook(self._contents, path, spec)
-        document = await self._open(place)
+        spec = await find_spec(self._list_specs, kernel) if isinstance(kernel, str) else kernel
+        server_path = await contents.create_notebook(self._contents, path, spec)
+        document = await self._open(server_path)
         for cell in document.cells():  # the room gives an empty notebook an empty cell
             await document.delete(cell["id"])
         return document
 
-    async def listing(self, path: str = "") -> list[Entry]:
-        return await contents.listing(self._contents, path)
+    async def list_folder(self, path: str = "") -> list[Entry]:
+        return await contents.list_folder(self._contents, path)

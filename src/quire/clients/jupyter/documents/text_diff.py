@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-LONGEST = 4000  # lines; with more, only beginning and end are compared
+MAX_DIFF_LINES = 4000  # lines; with more, only beginning and end are compared
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,39 +18,40 @@ class Replacement:
     text: str
 
 
-def replacements(old: str, new: str) -> list[Replacement]:
+def find_replacements(old: str, new: str) -> list[Replacement]:
     """Last first, so that each is right when those before it in the list are done."""
-    found = []
-    for at, before, after in differing_lines(old, new):
-        start, end = unlike(before, after)
+    changes = []
+    for line_offset, before, after in diff_lines(old, new):
+        start, end = common_ends(before, after)
         if start < len(before) - end or start < len(after) - end:
-            first = at + len(before[:start].encode())
-            last = at + len(before[: len(before) - end].encode())
-            found.append(Replacement(start=first, end=last, text=after[start : len(after) - end]))
-    return found[::-1]
+            start_byte = line_offset + len(before[:start].encode())
+            end_byte = line_offset + len(before[: len(before) - end].encode())
+            changes.append(Replacement(start=start_byte, end=end_byte, text=after[start : len(after) - end]))
+    return changes[::-1]
 
 
-def differing_lines(old: str, new: str) -> Iterator[tuple[int, str, str]]:
+def diff_lines(old: str, new: str) -> Iterator[tuple[int, str, str]]:
     """The offset in bytes, what is there, and what should be."""
-    ours, theirs = old.splitlines(keepends=True), new.splitlines(keepends=True)
-    if len(ours) > LONGEST or len(theirs) > LONGEST:
+    old_lines, new_lines = old.splitlines(keepends=True), new.splitlines(keepends=True)
+    if len(old_lines) > MAX_DIFF_LINES or len(new_lines) > MAX_DIFF_LINES:
         yield 0, old, new
         return
     offsets = [0]
-    for line in ours:
+    for line in old_lines:
         offsets.append(offsets[-1] + len(line.encode()))
-    for tag, a, b, c, d in SequenceMatcher(a=ours, b=theirs, autojunk=False).get_opcodes():
-        if tag == "replace" and b - a == d - c:
-            for place in range(b - a):
-                yield offsets[a + place], ours[a + place], theirs[c + place]
+    matcher = SequenceMatcher(a=old_lines, b=new_lines, autojunk=False)
+    for tag, old_start, old_end, new_start, new_end in matcher.get_opcodes():
+        if tag == "replace" and old_end - old_start == new_end - new_start:
+            for index in range(old_end - old_start):
+                yield offsets[old_start + index], old_lines[old_start + index], new_lines[new_start + index]
         elif tag != "equal":
-            yield offsets[a], "".join(ours[a:b]), "".join(theirs[c:d])
+            yield offsets[old_start], "".join(old_lines[old_start:old_end]), "".join(new_lines[new_start:new_end])
 
 
-def unlike(before: str, after: str) -> tuple[int, int]:
+def common_ends(before: str, after: str) -> tuple[int, int]:
     """How many characters are the same at the beginning, and at the end."""
     shorter = min(len(before), len(after))
-    start = next((place for place in range(shorter) if before[place] != after[place]), shorter)
+    start = next((index for index in range(shorter) if before[index] != after[index]), shorter)
     rest = shorter - start
-    end = next((place for place in range(rest) if before[-1 - place] != after[-1 - place]), rest)
+    end = next((index for index in range(rest) if before[-1 - index] != after[-1 - index]), rest)
     return start, end

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 
-class Versions:
+class SourceVersions:
     """Begin at 1. A cell that is gone keeps its version, should it come back."""
 
     def __init__(self) -> None:
         self._sources: dict[str, str] = {}
         self._versions: dict[str, int] = {}
 
-    def see(self, cell: str, source: str) -> None:
+    def record(self, cell: str, source: str) -> None:
         if self._sources.get(cell) != source:
             self._sources[cell] = source
             self._versions[cell] = self._versions.get(cell, 0) + 1
 
-    def see_all(self, sources: Mapping[str, str]) -> None:
+    def record_all(self, sources: Mapping[str, str]) -> None:
         for cell, source in sources.items():
-            self.see(cell, source)
+            self.record(cell, source)
 
-    def of(self, cell: str) -> int:
+    def get(self, cell: str) -> int:
         return self._versions.get(cell, 1)

@@ -10,16 +10,17 @@ from typing import Any
 from quire.clients.jupyter.kernels.messages import KernelMessage
 from quire.clients.jupyter.ports import JupyterError, KernelDied, Message
 
-RESTARTED = ("restarting", "autorestarting", "dead", "terminating")
+RESTART_STATES = ("restarting", "autorestarting", "dead", "terminating")
+MEMORY_GONE = "What it had in memory is gone"
 
 
 class RunningExecution:
     """The reply is held back until the kernel said that it is idle: outputs come another way and may come later."""
 
-    def __init__(self, request: KernelMessage, answer: Callable[[KernelMessage, str], Awaitable[None]]) -> None:
+    def __init__(self, request: KernelMessage, send_answer: Callable[[KernelMessage, str], Awaitable[None]]) -> None:
         self.request = request
-        self._answer = answer
-        self.answered: str | None = None  # while nothing was heard since
+        self._send_answer = send_answer
+        self.sent_answer: str | None = None  # while nothing was heard since
         self._messages: deque[Message] = deque()
         self._reply: Message | None = None
         self._idle = False
@@ -27,9 +28,9 @@ class RunningExecution:
         self._asking = False
         self._failure: JupyterError | None = None
         self._more = asyncio.Event()
-        self.ended = False
+        self.is_ended = False
 
-    async def next(self) -> Message:
+    async def next_message(self) -> Message:
         while not self._messages:
             if self._failure is not None:
                 raise self._failure
@@ -41,43 +42,45 @@ class RunningExecution:
         if self._question is None or not self._asking:
             raise JupyterError("The kernel asked for nothing that is still to be answered.")
         self._asking = False
-        self.answered = text
-        await self._answer(self._question, text)
+        self.sent_answer = text
+        await self._send_answer(self._question, text)
 
-    async def answer_again(self) -> None:
+    async def resend_answer(self) -> None:
         """The connection broke: the answer may be lost. One too many does no harm, a kernel drops it when it asks."""
-        if self._question is not None and self.answered is not None:
-            await self._answer(self._question, self.answered)
+        if self._question is not None and self.sent_answer is not None:
+            await self._send_answer(self._question, self.sent_answer)
 
-    def hear(self, one: KernelMessage) -> None:
-        if self.ended:
+    def receive(self, message: KernelMessage) -> None:
+        if self.is_ended:
             return
-        self.answered = None
-        told = Message(kind=one.kind, content=one.content, metadata=one.metadata, buffers=one.buffers)
-        if one.kind == "execute_reply":
-            self._reply = told
+        self.sent_answer = None
+        received = Message(
+            kind=message.kind, content=message.content, metadata=message.metadata, buffers=message.buffers
+        )
+        if message.kind == "execute_reply":
+            self._reply = received
         else:
-            if one.kind == "input_request":
-                self._question, self._asking = one, True
-            self._idle = self._idle or is_idle(one)
-            self._put(told)
+            if message.kind == "input_request":
+                self._question, self._asking = message, True
+            self._idle = self._idle or is_idle(message)
+            self._queue(received)
         if self._reply is not None and self._idle:
-            self.ended = True
-            self._put(self._reply)
+            self.is_ended = True
+            self._queue(self._reply)
 
     def fail(self, error: JupyterError) -> None:
         """What was heard before can still be read."""
-        if not self.ended:
-            self.ended = True
+        if not self.is_ended:
+            self.is_ended = True
             self._failure = error
             self._more.set()
 
-    def _put(self, told: Message) -> None:
-        self._messages.append(told)
+    def _queue(self, received: Message) -> None:
+        self._messages.append(received)
         self._more.set()
 
 
-class Question:
+class PendingRequest:
     """A request that is no execution: answered with its reply and, on the other channel, the kernel's being idle."""
 
     def __init__(self) -> None:
@@ -85,27 +88,27 @@ class Question:
         self._reply: dict[str, Any] | None = None
         self._idle = False
 
-    def hear(self, one: KernelMessage) -> None:
-        self._idle = self._idle or is_idle(one)
-        if one.kind.endswith("_reply"):
-            self._reply = one.content
+    def receive(self, message: KernelMessage) -> None:
+        self._idle = self._idle or is_idle(message)
+        if message.kind.endswith("_reply"):
+            self._reply = message.content
         if self._idle and self._reply is not None and not self.future.done():
             self.future.set_result(self._reply)
 
 
-def is_idle(one: KernelMessage) -> bool:
-    return one.kind == "status" and one.content.get("execution_state") == "idle"
+def is_idle(message: KernelMessage) -> bool:
+    return message.kind == "status" and message.content.get("execution_state") == "idle"
 
 
-class Switchboard:
+class MessageRouter:
     """Which message belongs to which execution, and whether the kernel is still the one they were sent to."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, kernel_id: str) -> None:
+        self.kernel_id = kernel_id
         self.state = ""
-        self.lost = False  # whether the kernel died or was restarted, and has not answered since
+        self.needs_ready_check = False  # whether the kernel died or was restarted, and has not answered since
         self._running: dict[str, RunningExecution] = {}
-        self._asked: dict[str, Question] = {}
+        self._requests: dict[str, PendingRequest] = {}
         self._process = ""  # the session that the kernel gave itself; a new process has a new one
 
     @property
@@ -119,57 +122,59 @@ class Switchboard:
     def add(self, execution: RunningExecution) -> None:
         self._running[execution.request.id] = execution
 
-    def forget(self, execution: RunningExecution) -> None:
+    def remove(self, execution: RunningExecution) -> None:
         """It was not sent."""
         self._running.pop(execution.request.id, None)
 
-    def ask(self, request: KernelMessage) -> asyncio.Future[dict[str, Any]]:
+    def add_request(self, request: KernelMessage) -> asyncio.Future[dict[str, Any]]:
         """The content of the reply to a request that is no execution, once all outputs sent before are here, too."""
-        question = self._asked[request.id] = Question()
-        question.future.add_done_callback(lambda _: self._asked.pop(request.id, None))
-        return question.future
+        pending = self._requests[request.id] = PendingRequest()
+        pending.future.add_done_callback(lambda _: self._requests.pop(request.id, None))
+        return pending.future
 
-    def hear(self, one: KernelMessage) -> None:
-        if one.kind == "status":
-            self._heed(one)
-        elif one.kind == "shutdown_reply":
-            self.end(KernelDied(died(self.name, "restarting" if one.content.get("restart") else "ended")))
-        asked = self._asked.get(one.answers)
-        if asked is not None:
-            if one.channel == "shell":
-                self._process = str(one.header.get("session", ""))
-            asked.hear(one)
-        execution = self._running.get(one.answers)
+    def receive(self, message: KernelMessage) -> None:
+        if message.kind == "status":
+            self._update_state(message)
+        elif message.kind == "shutdown_reply":
+            self.fail_all(
+                KernelDied(died_message(self.kernel_id, "restarting" if message.content.get("restart") else "ended"))
+            )
+        request = self._requests.get(message.parent_id)
+        if request is not None:
+            if message.channel == "shell":
+                self._process = str(message.header.get("session", ""))
+            request.receive(message)
+        execution = self._running.get(message.parent_id)
         if execution is not None:
-            execution.hear(one)
-            if execution.ended:
-                del self._running[one.answers]
+            execution.receive(message)
+            if execution.is_ended:
+                del self._running[message.parent_id]
 
-    def _heed(self, one: KernelMessage) -> None:
-        state = str(one.content.get("execution_state", ""))
+    def _update_state(self, message: KernelMessage) -> None:
+        state = str(message.content.get("execution_state", ""))
         self.state = state
-        process = str(one.header.get("session", ""))
-        if state in RESTARTED:
-            self.end(KernelDied(died(self.name, state)))
+        process = str(message.header.get("session", ""))
+        if state in RESTART_STATES:
+            self.fail_all(KernelDied(died_message(self.kernel_id, state)))
         elif state == "starting" and self._process and process != self._process:
             self._process = process
-            self.end(KernelDied(died(self.name, "restarting")))
+            self.fail_all(KernelDied(died_message(self.kernel_id, "restarting")))
 
-    def end(self, error: JupyterError) -> None:
+    def fail_all(self, error: JupyterError) -> None:
         """Nothing more will come of what was sent."""
-        self.lost = True
+        self.needs_ready_check = True
         running, self._running = list(self._running.values()), {}
         for execution in running:
             execution.fail(error)
-        for asked in list(self._asked.values()):
-            if not asked.future.done():
-                asked.future.set_exception(error)
-                asked.future.exception()  # it may be that nobody waits any more
+        for request in list(self._requests.values()):
+            if not request.future.done():
+                request.future.set_exception(error)
+                request.future.exception()  # it may be that nobody waits any more
 
 
-def died(name: str, state: str) -> str:
+def died_message(kernel_id: str, state: str) -> str:
     if state == "dead":
-        return f"The kernel {name} died and could not be started again. What it had in memory is gone; start a new one."
+        return f"The kernel {kernel_id} died and could not be started again. {MEMORY_GONE}; start a new one."
     if state == "ended":
-        return f"The kernel {name} was shut down. What it had in memory is gone; start a new one."
-    return f"The kernel {name} was restarted or died while this ran. What it had in memory is gone."
+        return f"The kernel {kernel_id} was shut down. {MEMORY_GONE}; start a new one."
+    return f"The kernel {kernel_id} was restarted or died while this ran. {MEMORY_GONE}."

@@ -7,54 +7,58 @@ from typing import Any
 from jupyter_server.utils import ensure_async
 from tornado.web import HTTPError
 
-from quire.clients.jupyter.kernels import kernelspecs, models
-from quire.clients.jupyter.kernels.local_kernel import InsideKernel
+from quire.clients.jupyter.kernels import models
+from quire.clients.jupyter.kernels.local_kernel import LocalKernel
 from quire.clients.jupyter.kernels.server_kernels import ServerKernels
 from quire.clients.jupyter.ports import JupyterError, KernelInfo, Missing, SpecInfo
-from quire.clients.jupyter.server.paths import below_root
+from quire.clients.jupyter.server.paths import normalize_path
 
 
-class InsideKernels(ServerKernels[InsideKernel]):
+class LocalKernels(ServerKernels[LocalKernel]):
     def __init__(self, serverapp: Any) -> None:
         super().__init__()
         self._serverapp = serverapp
 
-    async def listing(self) -> list[KernelInfo]:
-        sessions, (_, specs) = await self._sessions(), await self.specs()
-        every = self._kernels.list_kernels()
-        return [models.kernel(each, specs, models.paths_of(sessions, each["id"])) for each in every]
+    async def list_running(self) -> list[KernelInfo]:
+        sessions, (_, specs) = await self._sessions(), await self.list_specs()
+        running = self._kernels.list_kernels()
+        return [
+            models.to_kernel_info(kernel, specs, models.session_paths(sessions, kernel["id"])) for kernel in running
+        ]
 
-    async def specs(self) -> tuple[str, list[SpecInfo]]:
-        found = await ensure_async(self._serverapp.kernel_spec_manager.get_all_specs())
-        return kernelspecs.read({"default": self._kernels.default_kernel_name, "kernelspecs": found})
+    async def list_specs(self) -> tuple[str, list[SpecInfo]]:
+        model = await ensure_async(self._serverapp.kernel_spec_manager.get_all_specs())
+        return models.to_specs({"default": self._kernels.default_kernel_name, "kernelspecs": model})
 
     async def start(self, *, path: str = "", spec: str = "") -> KernelInfo:
-        name, specs = await self._spec(spec)
+        name, specs = await self._find_spec(spec)
         try:
             if path:
-                place = below_root(path)
-                return models.kernel(await self._session(place, kernel_name=name), specs, [place])
+                server_path = normalize_path(path)
+                return models.to_kernel_info(
+                    await self._create_session(server_path, kernel_name=name), specs, [server_path]
+                )
             kernel = await ensure_async(self._kernels.start_kernel(kernel_name=name))
         except (HTTPError, OSError, RuntimeError, ValueError) as error:
             raise JupyterError(f"The kernel {name!r} could not be started: {error}") from None
-        return models.kernel(self._kernels.kernel_model(kernel), specs)
+        return models.to_kernel_info(self._kernels.kernel_model(kernel), specs)
 
-    async def use(self, path: str, kernel: str) -> None:
-        place = below_root(path)
-        if await self._uses(place, kernel):
+    async def assign(self, path: str, kernel: str) -> None:
+        server_path = normalize_path(path)
+        if await self._is_used_by(server_path, kernel):
             return
-        self._model(kernel)
-        await self._session(place, kernel_id=kernel)
+        self._kernel_model(kernel)
+        await self._create_session(server_path, kernel_id=kernel)
 
-    async def connect(self, kernel: str) -> InsideKernel:
-        model = self._model(kernel)
-        _, specs = await self.specs()
-        connection = InsideKernel(self._kernels, models.kernel(model, specs), self._connections.discard)
+    async def connect(self, kernel: str) -> LocalKernel:
+        model = self._kernel_model(kernel)
+        _, specs = await self.list_specs()
+        connection = LocalKernel(self._kernels, models.to_kernel_info(model, specs), self._connections.discard)
         await connection.open()
         self._connections.add(connection)
         return connection
 
-    async def shutdown(self, kernel: str) -> None:
+    async def shut_down(self, kernel: str) -> None:
         if kernel in self._kernels:
             try:
                 await ensure_async(self._kernels.shutdown_kernel(kernel))
@@ -65,7 +69,7 @@ class InsideKernels(ServerKernels[InsideKernel]):
     def _kernels(self) -> Any:
         return self._serverapp.kernel_manager
 
-    def _model(self, kernel: str) -> Any:
+    def _kernel_model(self, kernel: str) -> Any:
         try:
             return self._kernels.kernel_model(kernel)
         except (KeyError, HTTPError):
@@ -74,11 +78,11 @@ class InsideKernels(ServerKernels[InsideKernel]):
     async def _sessions(self) -> Any:
         return await self._serverapp.session_manager.list_sessions()
 
-    async def _session(self, path: str, **how: str) -> Any:
+    async def _create_session(self, path: str, **options: str) -> Any:
         """A session for a document that has none; the kernel of it. One that has is left alone."""
-        found = models.kernel_of(await self._sessions(), path)
-        if found is not None:
-            raise models.in_use(path, found["id"])
+        model = models.find_kernel(await self._sessions(), path)
+        if model is not None:
+            raise models.already_in_use(path, model["id"])
         name = path.rpartition("/")[2]
-        session = await self._serverapp.session_manager.create_session(path=path, name=name, type="notebook", **how)
+        session = await self._serverapp.session_manager.create_session(path=path, name=name, type="notebook", **options)
         return session["kernel"]

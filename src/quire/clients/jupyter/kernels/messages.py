@@ -12,7 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 V1 = "v1.kernel.websocket.jupyter.org"
-VERSION = "5.4"  # of Jupyter's messaging
+PROTOCOL_VERSION = "5.4"  # of Jupyter's messaging
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,58 +33,65 @@ class KernelMessage:
         return str(self.header.get("msg_type", ""))
 
     @property
-    def answers(self) -> str:
+    def parent_id(self) -> str:
         """The id of the message it belongs to."""
         return str(self.parent.get("msg_id", ""))
 
 
-def message(channel: str, kind: str, content: dict[str, Any], session: str, parent: Any = None) -> KernelMessage:
+def create_message(channel: str, kind: str, content: dict[str, Any], session: str, parent: Any = None) -> KernelMessage:
     header = {
         "msg_id": uuid4().hex,
         "msg_type": kind,
         "session": session,
         "username": "quire",
         "date": datetime.now(UTC).isoformat(),
-        "version": VERSION,
+        "version": PROTOCOL_VERSION,
     }
     return KernelMessage(channel=channel, header=header, content=content, parent=parent or {})
 
 
-def encoded(one: KernelMessage, subprotocol: str) -> bytes | str:
+def encode(message: KernelMessage, subprotocol: str) -> bytes | str:
     if subprotocol != V1:
-        parts = {"header": one.header, "parent_header": one.parent, "metadata": one.metadata, "content": one.content}
-        return json.dumps({"channel": one.channel, "buffers": [], **parts})
-    texts = [json.dumps(part).encode() for part in (one.header, one.parent, one.metadata, one.content)]
-    return joined([one.channel.encode(), *texts, *one.buffers])
+        parts = {
+            "header": message.header,
+            "parent_header": message.parent,
+            "metadata": message.metadata,
+            "content": message.content,
+        }
+        return json.dumps({"channel": message.channel, "buffers": [], **parts})
+    objects = [
+        json.dumps(part).encode() for part in (message.header, message.parent, message.metadata, message.content)
+    ]
+    return join_parts([message.channel.encode(), *objects, *message.buffers])
 
 
-def decoded(data: bytes | str, subprotocol: str) -> KernelMessage:
+def decode(data: bytes | str, subprotocol: str) -> KernelMessage:
     """Raises ValueError for what is none."""
     try:
         if subprotocol == V1 and isinstance(data, bytes):
-            channel, header, parent, metadata, content, *buffers = parted(data)
-            texts = [json.loads(part) for part in (header, parent, metadata, content)]
-            return checked(channel.decode(), texts, buffers)
+            channel, header, parent, metadata, content, *buffers = split_parts(data)
+            objects = [json.loads(part) for part in (header, parent, metadata, content)]
+            return validate(channel.decode(), objects, buffers)
         buffers = []
         if isinstance(data, bytes):
-            data, *buffers = older_parts(data)
+            data, *buffers = split_legacy_parts(data)
         body = json.loads(data)
-        texts = [body.get(key) or {} for key in ("header", "parent_header", "metadata", "content")]
-        return checked(str(body.get("channel", "")), texts, buffers)
+        objects = [body.get(key) or {} for key in ("header", "parent_header", "metadata", "content")]
+        return validate(str(body.get("channel", "")), objects, buffers)
     except (struct.error, IndexError, KeyError, AttributeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"no kernel message: {error}") from None
 
 
-def checked(channel: str, texts: list[Any], buffers: Sequence[bytes]) -> KernelMessage:
-    if not all(isinstance(each, dict) for each in texts) or not isinstance(texts[0].get("msg_type"), str):
+def validate(channel: str, objects: list[Any], buffers: Sequence[bytes]) -> KernelMessage:
+    if not all(isinstance(each, dict) for each in objects) or not isinstance(objects[0].get("msg_type"), str):
         raise ValueError("no kernel message: its parts are no objects")
-    header, parent, metadata, content = texts
+    header, parent, metadata, content = objects
     return KernelMessage(
         channel=channel, header=header, parent=parent, metadata=metadata, content=content, buffers=tuple(buffers)
     )
 
 
-def joined(parts: list[bytes]) -> bytes:
+def join_parts(parts: list[bytes]) -> bytes:
     """How many offsets, the offsets, the parts: all numbers of eight bytes, little end first."""
     offsets = [8 * (len(parts) + 2)]
     for part in parts:
@@ -92,7 +99,7 @@ def joined(parts: list[bytes]) -> bytes:
     return b"".join([struct.pack(f"<{len(offsets) + 1}Q", len(offsets), *offsets), *parts])
 
 
-def parted(data: bytes) -> list[bytes]:
+def split_parts(data: bytes) -> list[bytes]:
     (count,) = struct.unpack_from("<Q", data)
     if not 6 <= count <= len(data) // 8:
         raise ValueError("no kernel message: it counts its parts wrongly")
@@ -100,7 +107,7 @@ def parted(data: bytes) -> list[bytes]:
     return [data[start:end] for start, end in pairwise(offsets)]
 
 
-def older_parts(data: bytes) -> list[bytes]:
+def split_legacy_parts(data: bytes) -> list[bytes]:
     (count,) = struct.unpack_from("!I", data)
     if not 1 <= count <= len(data) // 4:
         raise ValueError("no kernel message: it counts its parts wrongly")

@@ -9,46 +9,46 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from quire.clients.jupyter.kernels import models
-from quire.clients.jupyter.kernels.executions import RunningExecution, died
-from quire.clients.jupyter.kernels.messages import V1, KernelMessage, decoded, encoded
-from quire.clients.jupyter.kernels.session import READY, KernelTalk, never_came, uncertain
+from quire.clients.jupyter.kernels.executions import RunningExecution, died_message
+from quire.clients.jupyter.kernels.messages import V1, KernelMessage, decode, encode
+from quire.clients.jupyter.kernels.session import READY_TIMEOUT_S, KernelSession, result_unknown, start_failed
 from quire.clients.jupyter.ports import JupyterError, KernelDied, KernelInfo, Missing, Unreachable
-from quire.clients.jupyter.server.http_client import Server
-from quire.clients.jupyter.server.websocket import Cut, Socket, open_socket
+from quire.clients.jupyter.server.http_client import HttpClient
+from quire.clients.jupyter.server.websocket import ConnectionLost, WebSocket, open_websocket
 
-LOOK = 3.0  # seconds between two looks at a kernel that runs something for us
-LONGEST_PAUSE = 5.0  # seconds between two attempts to reach the kernel again
+POLL_INTERVAL_S = 3.0  # seconds between two looks at a kernel that runs something for us
+MAX_RETRY_DELAY_S = 5.0  # seconds between two attempts to reach the kernel again
 
 log = logging.getLogger(__name__)
 
 
-class RemoteKernel(KernelTalk):
+class RemoteKernel(KernelSession):
     """The session's name stays over all websockets: for it the server keeps what the kernel says while none is open."""
 
-    def __init__(self, server: Server, info: KernelInfo, closed: Callable[[RemoteKernel], None]) -> None:
+    def __init__(self, http: HttpClient, info: KernelInfo, on_close: Callable[[RemoteKernel], None]) -> None:
         super().__init__(info)
-        self._server = server
-        self._closed = closed
-        self._socket: Socket | None = None
-        self._joined = asyncio.Event()
+        self._http = http
+        self._on_close = on_close
+        self._socket: WebSocket | None = None
+        self._socket_ready = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._watchers: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
         """Raises Missing or Unreachable, and JupyterError where the kernel does not come up."""
         try:
-            socket = await self._dial()
+            socket = await self._connect()
         except KernelDied:
-            raise never_came(self._info) from None
-        self._join(socket)
-        self._task = asyncio.create_task(self._keep(socket))
-        self._watchers.add(asyncio.create_task(self._watch()))
+            raise start_failed(self._info) from None
+        self._set_socket(socket)
+        self._task = asyncio.create_task(self._stay_connected(socket))
+        self._watchers.add(asyncio.create_task(self._poll()))
         if self._info.state != "busy":  # one that is busy answers when it is done
             try:
-                await self._ready()
+                await self._wait_ready()
             except KernelDied:
                 await self.close()
-                raise never_came(self._info) from None
+                raise start_failed(self._info) from None
             except BaseException:
                 await self.close()
                 raise
@@ -57,142 +57,146 @@ class RemoteKernel(KernelTalk):
         await self._post("interrupt")
 
     async def restart(self) -> None:
-        self._board.end(KernelDied(died(self._info.id, "restarting")))
-        await self._post("restart", timeout=READY)
-        await self._ready()
+        self._router.fail_all(KernelDied(died_message(self._info.id, "restarting")))
+        await self._post("restart", timeout=READY_TIMEOUT_S)
+        await self._wait_ready()
 
     async def close(self) -> None:
         task, self._task = self._task, None
         if task is None:
             return
         tasks = [task, *self._watchers]
-        for each in tasks:
-            each.cancel()
+        for running in tasks:
+            running.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         socket, self._socket = self._socket, None
-        self._end(JupyterError(f"The connection to the kernel {self._info.id} was closed."))
+        self._mark_closed(JupyterError(f"The connection to the kernel {self._info.id} was closed."))
         if socket is not None:
             await socket.close()
-        self._closed(self)
+        self._on_close(self)
 
-    async def _put(self, one: KernelMessage) -> None:
-        socket = await self._connected()
+    async def _send(self, message: KernelMessage) -> None:
+        socket = await self._wait_connected()
         try:
-            async with asyncio.timeout(self._server.timeout):
-                await socket.send(encoded(one, socket.subprotocol))
+            async with asyncio.timeout(self._http.timeout):
+                await socket.send(encode(message, socket.subprotocol))
         except TimeoutError:
-            raise Cut(why="it takes no more") from None
+            raise ConnectionLost(reason="it takes no more") from None
 
-    async def _dial(self) -> Socket:
+    async def _connect(self) -> WebSocket:
         """It opens when the kernel is up; a kernel that never is, its server gives up in the end."""
         opening = asyncio.ensure_future(
-            open_socket(
-                self._server,
+            open_websocket(
+                self._http,
                 f"api/kernels/{self._info.id}/channels",
-                {"session_id": self._session},
+                {"session_id": self._session_id},
                 subprotocols=(V1,),
-                timeout=max(READY, self._server.timeout),
-                missing=f"There is no kernel {self._info.id!r} any more on the Jupyter server at {self._server.url}.",
+                timeout=max(READY_TIMEOUT_S, self._http.timeout),
+                missing=f"There is no kernel {self._info.id!r} any more on the Jupyter server at {self._http.url}.",
             )
         )
         try:
-            while not (await asyncio.wait((opening,), timeout=LOOK))[0]:
-                await self._look()
-                if self._gone is not None:
-                    raise self._gone
+            while not (await asyncio.wait((opening,), timeout=POLL_INTERVAL_S))[0]:
+                await self._check_exists()
+                if self._closed_error is not None:
+                    raise self._closed_error
             return opening.result()
         finally:
             opening.cancel()
 
-    async def _keep(self, socket: Socket) -> None:
+    async def _stay_connected(self, socket: WebSocket) -> None:
         """Listen; when the websocket is cut, make another, for as long as the kernel lives."""
         while True:
             try:
                 while True:
-                    self._board.hear(decoded(await socket.receive(), socket.subprotocol))
-            except Cut as cut:
-                log.info("the websocket of kernel %s was cut: %s", self._info.id, cut)
+                    self._router.receive(decode(await socket.receive(), socket.subprotocol))
+            except ConnectionLost as lost:
+                log.info("the websocket of kernel %s was lost: %s", self._info.id, lost)
             except ValueError as error:
                 log.warning("the server sent what is no message of kernel %s: %s", self._info.id, error)
             self._socket = None
             await socket.close()
             try:
-                socket = await self._dial_again()
+                socket = await self._reconnect()
             except JupyterError as error:
-                self._end(KernelDied(f"{error} What it had in memory is gone."))
+                self._mark_closed(KernelDied(f"{error} What it had in memory is gone."))
                 return
-            self._join(socket)
-            self._look_after(self._board.running)
+            self._set_socket(socket)
+            self._resolve_pending(self._router.running)
 
-    async def _dial_again(self) -> Socket:
+    async def _reconnect(self) -> WebSocket:
         """Raises Missing where the kernel is gone."""
-        pause = 0.05
+        delay_s = 0.05
         while True:
             with contextlib.suppress(Unreachable):
-                model = await self._server.ask("GET", f"api/kernels/{self._info.id}", missing=self._is_gone())
-                self._info = replace(self._info, state=models.kernel(model).state)
-                return await self._dial()
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
+                model = await self._http.request_json(
+                    "GET", f"api/kernels/{self._info.id}", missing=self._ended_message()
+                )
+                self._info = replace(self._info, state=models.to_kernel_info(model).state)
+                return await self._connect()
+            await asyncio.sleep(delay_s)
+            delay_s = min(delay_s * 2, MAX_RETRY_DELAY_S)
 
-    def _is_gone(self) -> str:
-        return f"The kernel {self._info.id} ended: the Jupyter server at {self._server.url} has none of that id."
+    def _ended_message(self) -> str:
+        return f"The kernel {self._info.id} ended: the Jupyter server at {self._http.url} has none of that id."
 
-    def _join(self, socket: Socket) -> None:
+    def _set_socket(self, socket: WebSocket) -> None:
         self._socket = socket
-        self._joined.set()
+        self._socket_ready.set()
 
-    async def _connected(self) -> Socket:
+    async def _wait_connected(self) -> WebSocket:
         try:
-            async with asyncio.timeout(self._server.timeout):
+            async with asyncio.timeout(self._http.timeout):
                 while self._socket is None:
-                    if self._gone is not None:
-                        raise self._gone
-                    self._joined.clear()
-                    await self._joined.wait()
+                    if self._closed_error is not None:
+                        raise self._closed_error
+                    self._socket_ready.clear()
+                    await self._socket_ready.wait()
                 return self._socket
         except TimeoutError:
             raise Unreachable(
                 f"The connection to the kernel {self._info.id} is broken and could not be made again within "
-                f"{self._server.timeout:g} s; nothing was sent. Check that {self._server.url} runs."
+                f"{self._http.timeout:g} s; nothing was sent. Check that {self._http.url} runs."
             ) from None
 
-    def _look_after(self, pending: list[RunningExecution]) -> None:
+    def _resolve_pending(self, pending: list[RunningExecution]) -> None:
         """With the answer to a question put now, each of those has ended, or was never begun; what then has not come
         of it will not come."""
 
         async def wait() -> None:
             with contextlib.suppress(JupyterError):
-                for each in pending:
-                    await each.answer_again()
-                await (await self._ask_info())
-            for each in pending:
-                each.fail(uncertain(self._info.id))
+                for execution in pending:
+                    await execution.resend_answer()
+                await (await self._request_info())
+            for execution in pending:
+                execution.fail(result_unknown(self._info.id))
 
         if pending:
             watcher = asyncio.create_task(wait())
             self._watchers.add(watcher)
             watcher.add_done_callback(self._watchers.discard)
 
-    async def _watch(self) -> None:
+    async def _poll(self) -> None:
         """The server says nothing of a kernel that is shut down; ipykernel does, not every other one."""
-        while self._gone is None:
-            await asyncio.sleep(LOOK)
-            if self._board.busy:
-                await self._look()
+        while self._closed_error is None:
+            await asyncio.sleep(POLL_INTERVAL_S)
+            if self._router.busy:
+                await self._check_exists()
 
-    async def _look(self) -> None:
+    async def _check_exists(self) -> None:
         try:
-            await self._server.ask("GET", f"api/kernels/{self._info.id}", missing=self._is_gone())
+            await self._http.request_json("GET", f"api/kernels/{self._info.id}", missing=self._ended_message())
         except Missing as error:
-            self._end(KernelDied(f"{error} What it had in memory is gone."))
+            self._mark_closed(KernelDied(f"{error} What it had in memory is gone."))
         except JupyterError:
             return  # of the server, not of the kernel
 
-    def _end(self, error: JupyterError) -> None:
-        self._gone = self._gone or error
-        self._joined.set()
-        self._board.end(error)
+    def _mark_closed(self, error: JupyterError) -> None:
+        self._closed_error = self._closed_error or error
+        self._socket_ready.set()
+        self._router.fail_all(error)
 
-    async def _post(self, what: str, timeout: float | None = None) -> None:
-        await self._server.ask("POST", f"api/kernels/{self._info.id}/{what}", missing=self._is_gone(), timeout=timeout)
+    async def _post(self, action: str, timeout: float | None = None) -> None:
+        await self._http.request_json(
+            "POST", f"api/kernels/{self._info.id}/{action}", missing=self._ended_message(), timeout=timeout
+        )

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Generic, Protocol, TypeVar
 
-from quire.clients.jupyter.kernels import kernelspecs, models
+from quire.clients.jupyter.kernels import models
 from quire.clients.jupyter.ports import KernelInfo, SpecInfo
-from quire.clients.jupyter.server.paths import below_root
+from quire.clients.jupyter.server.paths import normalize_path
 
 
-class Open(Protocol):
+class Closable(Protocol):
     async def close(self) -> None: ...
 
 
-C = TypeVar("C", bound=Open)
+C = TypeVar("C", bound=Closable)
 
 
 class ServerKernels(Generic[C]):
@@ -23,33 +23,33 @@ class ServerKernels(Generic[C]):
     def __init__(self) -> None:
         self._connections: set[C] = set()
 
-    async def specs(self) -> tuple[str, list[SpecInfo]]:
+    async def list_specs(self) -> tuple[str, list[SpecInfo]]:
         raise NotImplementedError
 
     async def _sessions(self) -> Any:
         """As Jupyter's API lists them."""
         raise NotImplementedError
 
-    async def of(self, path: str) -> KernelInfo | None:
-        place = below_root(path)
+    async def find_for_document(self, path: str) -> KernelInfo | None:
+        server_path = normalize_path(path)
         sessions = await self._sessions()
-        found = models.kernel_of(sessions, place)
-        if found is None:
+        model = models.find_kernel(sessions, server_path)
+        if model is None:
             return None
-        _, specs = await self.specs()
-        return models.kernel(found, specs, models.paths_of(sessions, found["id"]))
+        _, specs = await self.list_specs()
+        return models.to_kernel_info(model, specs, models.session_paths(sessions, model["id"]))
 
-    async def _uses(self, path: str, kernel: str) -> bool:
-        found = models.kernel_of(await self._sessions(), path)
-        return found is not None and found["id"] == kernel
+    async def _is_used_by(self, path: str, kernel: str) -> bool:
+        model = models.find_kernel(await self._sessions(), path)
+        return model is not None and model["id"] == kernel
 
-    async def _spec(self, name: str) -> tuple[str, list[SpecInfo]]:
+    async def _find_spec(self, name: str) -> tuple[str, list[SpecInfo]]:
         """The kernelspec that is meant, without a name the default one, and all. Raises Missing."""
-        default, specs = await self.specs()
+        default, specs = await self.list_specs()
         name = name or default
-        if name not in [each.name for each in specs]:
-            raise kernelspecs.no_spec(name, specs)
+        if name not in [spec.name for spec in specs]:
+            raise models.spec_not_found(name, specs)
         return name, specs
 
     async def close(self) -> None:
-        await asyncio.gather(*(each.close() for each in list(self._connections)))
+        await asyncio.gather(*(connection.close() for connection in list(self._connections)))

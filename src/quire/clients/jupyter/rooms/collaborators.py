@@ -10,23 +10,23 @@ from typing import Any
 from pycrdt import Awareness, Doc
 
 from quire.clients.jupyter.ports import JupyterError
-from quire.clients.jupyter.rooms.presence import EVERY, awareness_message, user
-from quire.clients.jupyter.rooms.protocol import Line
-from quire.clients.jupyter.server.websocket import Cut
+from quire.clients.jupyter.rooms.presence import PRESENCE_INTERVAL_S, awareness_message, jupyter_user
+from quire.clients.jupyter.rooms.protocol import RoomConnection
+from quire.clients.jupyter.server.websocket import ConnectionLost
 
 ROOM = "JupyterLab:globalAwareness"  # the room in which JupyterLab's pages tell each other which documents they show
 _RETRY_S = 5.0
-_FAREWELL_S = 1.0
+_LEAVE_TIMEOUT_S = 1.0
 
-DialRoom = Callable[[], Awaitable[Line]]
+ConnectToCollaborators = Callable[[], Awaitable[RoomConnection]]
 """Connects to `ROOM`. Raises JupyterError where it is not there or cannot be reached."""
 
 
 class Collaborator:
     """The agent as pages list it. `open_paths` returns the documents it has open; with none it leaves the list."""
 
-    def __init__(self, dial: DialRoom, agent: str, open_paths: Callable[[], list[str]]) -> None:
-        self._dial = dial
+    def __init__(self, connect: ConnectToCollaborators, agent: str, open_paths: Callable[[], list[str]]) -> None:
+        self._connect = connect
         self._agent = agent
         self._open_paths = open_paths
         self._awareness = Awareness(Doc())
@@ -44,31 +44,31 @@ class Collaborator:
         self._changed.set()
         task = self._task
         if task is not None:
-            await asyncio.wait([task], timeout=_FAREWELL_S)
+            await asyncio.wait([task], timeout=_LEAVE_TIMEOUT_S)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
     async def _stay_listed(self) -> None:
         try:
             while self._open_paths():
-                with contextlib.suppress(Cut, JupyterError):
-                    await self._attend()
+                with contextlib.suppress(ConnectionLost, JupyterError):
+                    await self._stay_connected()
                 await self._wait_for_change(_RETRY_S)
         finally:
             self._task = None
 
-    async def _attend(self) -> None:
-        line = await self._dial()
-        reader = asyncio.create_task(_discard_messages(line))
+    async def _stay_connected(self) -> None:
+        connection = await self._connect()
+        reader = asyncio.create_task(_discard_messages(connection))
         try:
             while self._open_paths():
-                await line.send(self._message())
-                await self._wait_for_change(EVERY)
+                await connection.send(self._message())
+                await self._wait_for_change(PRESENCE_INTERVAL_S)
             self._awareness.set_local_state(None)
-            await line.send(awareness_message(self._awareness))
+            await connection.send(awareness_message(self._awareness))
         finally:
             reader.cancel()
-            await line.close()
+            await connection.close()
 
     async def _wait_for_change(self, timeout: float) -> None:
         if self._open_paths():
@@ -80,7 +80,7 @@ class Collaborator:
     def _message(self) -> bytes:
         paths = self._open_paths()
         state: dict[str, Any] = {
-            "user": user(self._agent),
+            "user": jupyter_user(self._agent),
             "current": f"notebook:{paths[-1]}",
             "documents": paths,
         }
@@ -88,7 +88,7 @@ class Collaborator:
         return awareness_message(self._awareness)
 
 
-async def _discard_messages(line: Line) -> None:
-    with contextlib.suppress(Cut):
+async def _discard_messages(connection: RoomConnection) -> None:
+    with contextlib.suppress(ConnectionLost):
         while True:
-            await line.receive()
+            await connection.receive()

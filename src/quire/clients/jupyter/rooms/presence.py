@@ -7,7 +7,7 @@ from typing import Any
 
 from pycrdt import Awareness, Doc, Text, create_awareness_message
 
-EVERY = 15.0  # seconds; who is silent for 30 is thought to be gone
+PRESENCE_INTERVAL_S = 15.0  # seconds; who is silent for 30 is thought to be gone
 
 
 class Presence:
@@ -16,7 +16,7 @@ class Presence:
         self._agent = agent
         self._cursors: list[dict[str, Any]] = []
 
-    def hear(self, update: bytes) -> bool:
+    def apply_remote(self, update: bytes) -> bool:
         """Of others; whether what we say of ourselves changes by it. Raises ValueError for what is no such update."""
         before = self._autosave()
         try:
@@ -38,16 +38,16 @@ class Presence:
         self._cursors = [{"anchor": position, "head": position, "primary": True, "empty": True}] if position else []
 
     def message(self) -> bytes:
-        state = {"user": user(self._agent), "autosave": self._autosave(), "cursors": self._cursors}
+        state = {"user": jupyter_user(self._agent), "autosave": self._autosave(), "cursors": self._cursors}
         self._awareness.set_local_state(state)
         return awareness_message(self._awareness)
 
-    def farewell(self) -> bytes:
+    def leave_message(self) -> bytes:
         self._awareness.set_local_state(None)
         return awareness_message(self._awareness)
 
 
-def user(agent: str) -> dict[str, str]:
+def jupyter_user(agent: str) -> dict[str, str]:
     """The agent as JupyterLab describes a user."""
     return {
         "username": agent.lower(),

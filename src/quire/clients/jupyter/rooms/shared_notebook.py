@@ -12,78 +12,78 @@ from typing import Any
 
 from pycrdt import Array, Doc, Map, Text
 
-from quire.clients.jupyter.documents import cells as plain
-from quire.clients.jupyter.documents.text_diff import replacements
-from quire.clients.jupyter.documents.versions import Versions
+from quire.clients.jupyter.documents.cells import copy_cell, copy_outputs, join_text, restore_integers
+from quire.clients.jupyter.documents.text_diff import find_replacements
+from quire.clients.jupyter.documents.versions import SourceVersions
 from quire.clients.jupyter.ports import JupyterError, Missing, NbCell, NbOutput
-from quire.clients.jupyter.server.paths import below_root
+from quire.clients.jupyter.server.paths import normalize_path
 
 MAX_PATH_CHARS = 4_096
 
 
 class SharedNotebook:
-    """Not to be used by two threads. `heard` is called after each transaction that is not our own."""
+    """Not to be used by two threads. `on_change` is called after each transaction that is not our own."""
 
-    def __init__(self, doc: Doc[Any], versions: Versions, heard: Callable[[], None]) -> None:
+    def __init__(self, doc: Doc[Any], versions: SourceVersions, on_change: Callable[[], None]) -> None:
         self.doc = doc
         self.versions = versions
-        self.saves = 0  # how often the server said that it wrote the file
-        self.moved_to = ""  # the path that the server gave the file since; "" where it has the one it was opened by
+        self.save_count = 0  # how often the server said that it wrote the file
+        self.new_path = ""  # the path that the server gave the file since; "" where it has the one it was opened by
         self._cells: Any = doc.get("cells", type=Array)
         self._meta: Any = doc.get("meta", type=Map)
         self._state: Any = doc.get("state", type=Map)
-        self._heard = heard
-        self._ours: list[bytes] | None = None  # updates of the edit under way
-        self._read: list[NbCell] | None = None  # the cells as they were read last
-        self._stale: set[int] = set()  # the places of those that changed since
-        self._order: list[str] | None = None  # their ids, until one comes or goes
-        self._look_through()
+        self._on_change = on_change
+        self._edit_updates: list[bytes] | None = None  # updates of the edit under way
+        self._cached_cells: list[NbCell] | None = None  # the cells as they were read last
+        self._changed_indexes: set[int] = set()  # the places of those that changed since
+        self._cell_ids: list[str] | None = None  # their ids, until one comes or goes
+        self._record_versions()
         self._subscriptions = [
             (self._cells, self._cells.observe_deep(self._cells_changed)),
             (self._state, self._state.observe(self._state_changed)),
-            (self.doc, self.doc.observe(self._changed)),
+            (self.doc, self.doc.observe(self._document_changed)),
         ]
 
-    def let_go(self) -> None:
-        for of, subscription in self._subscriptions:
-            of.unobserve(subscription)
+    def close(self) -> None:
+        for target, subscription in self._subscriptions:
+            target.unobserve(subscription)
         self._subscriptions = []
 
     # --- reading
 
     def cells(self) -> list[NbCell]:
         """Only what changed is read anew: a whole document costs milliseconds, and each call asks."""
-        if self._ours is not None:  # an edit is under way, of which nothing was heard yet
-            return [as_nbformat(each) for each in self._cells.to_py() or ()]
-        if self._read is None:
-            self._read = [as_nbformat(each) for each in self._cells.to_py() or ()]
-        for place in self._stale:
-            self._read[place] = as_nbformat(self._cells[place].to_py())
-        self._stale.clear()
-        return [_copied(each) for each in self._read]
+        if self._edit_updates is not None:  # an edit is under way, of which nothing was heard yet
+            return [to_nbformat(cell) for cell in self._cells.to_py() or ()]
+        if self._cached_cells is None:
+            self._cached_cells = [to_nbformat(cell) for cell in self._cells.to_py() or ()]
+        for index in self._changed_indexes:
+            self._cached_cells[index] = to_nbformat(self._cells[index].to_py())
+        self._changed_indexes.clear()
+        return [copy_cell(cell) for cell in self._cached_cells]
 
-    def cell(self, name: str) -> NbCell | None:
-        place = self.find(name)
-        return None if place is None else as_nbformat(self._cells[place].to_py())
+    def cell(self, cell_id: str) -> NbCell | None:
+        index = self.find_index(cell_id)
+        return None if index is None else to_nbformat(self._cells[index].to_py())
 
     def metadata(self) -> dict[str, Any]:
-        found = plain.whole_numbers(self._meta.to_py() or {}).get("metadata")
+        found = restore_integers(self._meta.to_py() or {}).get("metadata")
         return found if isinstance(found, dict) else {}
 
     def ids(self) -> list[str]:
-        if self._order is None:
+        if self._cell_ids is None:
             with self.doc.transaction():
-                self._order = [str(each.get("id", "")) for each in self._cells]
-        return list(self._order)
+                self._cell_ids = [str(cell.get("id", "")) for cell in self._cells]
+        return list(self._cell_ids)
 
-    def find(self, name: str) -> int | None:
+    def find_index(self, cell_id: str) -> int | None:
         ids = self.ids()
-        return ids.index(name) if name in ids else None
+        return ids.index(cell_id) if cell_id in ids else None
 
-    def source(self, name: str) -> Text | None:
+    def source(self, cell_id: str) -> Text | None:
         """The shared text of a cell's source."""
-        place = self.find(name)
-        found = None if place is None else self._cells[place].get("source")
+        index = self.find_index(cell_id)
+        found = None if index is None else self._cells[index].get("source")
         return found if isinstance(found, Text) else None
 
     def __len__(self) -> int:
@@ -95,44 +95,44 @@ class SharedNotebook:
     def edit(self) -> Iterator[list[bytes]]:
         """One transaction; afterwards the list holds what the server is to be sent."""
         updates: list[bytes] = []
-        self._ours = updates
+        self._edit_updates = updates
         try:
             with self.doc.transaction():
                 yield updates
         finally:
-            self._ours = None
+            self._edit_updates = None
 
-    def place(self, name: str) -> int:
-        found = self.find(name)
+    def index_of(self, cell_id: str) -> int:
+        found = self.find_index(cell_id)
         if found is None:
-            raise Missing(f"There is no cell {name!r} any more; read the notebook again.")
+            raise Missing(f"There is no cell {cell_id!r} any more; read the notebook again.")
         return found
 
     def insert(self, at: int, cells: Sequence[NbCell]) -> None:
-        for place, cell in enumerate(cells):
-            self._cells.insert(at + place, as_shared(cell))
-        self._order = None
+        for index, cell in enumerate(cells):
+            self._cells.insert(at + index, to_shared(cell))
+        self._cell_ids = None
 
-    def delete(self, name: str) -> None:
-        del self._cells[self.place(name)]
-        self._order = None
+    def delete(self, cell_id: str) -> None:
+        del self._cells[self.index_of(cell_id)]
+        self._cell_ids = None
 
-    def put_in_place(self, at: int, cell: NbCell) -> None:
+    def replace_cell(self, at: int, cell: NbCell) -> None:
         """Of the one there: Y cannot move what is, nor can a page follow a change of kind."""
         del self._cells[at]
-        self._cells.insert(at, as_shared(cell))
-        self._order = None
+        self._cells.insert(at, to_shared(cell))
+        self._cell_ids = None
 
-    def set_source(self, name: str, source: str) -> None:
-        text = self._cells[self.place(name)]["source"]
-        for each in replacements(str(text), source):
-            if each.end > each.start:
-                del text[each.start : each.end]
-            if each.text:
-                text.insert(each.start, each.text)
+    def set_source(self, cell_id: str, source: str) -> None:
+        text = self._cells[self.index_of(cell_id)]["source"]
+        for change in find_replacements(str(text), source):
+            if change.end > change.start:
+                del text[change.start : change.end]
+            if change.text:
+                text.insert(change.start, change.text)
 
-    def set_metadata(self, name: str, metadata: dict[str, Any]) -> None:
-        cell = self._cells[self.place(name)]
+    def set_metadata(self, cell_id: str, metadata: dict[str, Any]) -> None:
+        cell = self._cells[self.index_of(cell_id)]
         if not isinstance(cell.get("metadata"), Map):
             cell["metadata"] = Map(metadata)
             return
@@ -143,120 +143,116 @@ class SharedNotebook:
             if key not in now or now[key] != value:
                 shared[key] = value
 
-    def set_run(self, name: str, *, state: str, count: int | None) -> None:
-        cell = self._cells[self.place(name)]
+    def set_run(self, cell_id: str, *, state: str, count: int | None) -> None:
+        cell = self._cells[self.index_of(cell_id)]
         if cell.get("cell_type") == "code":
             cell["execution_state"] = state
             cell["execution_count"] = count
 
-    def set_outputs(self, name: str, outputs: Sequence[NbOutput], start: int = 0) -> None:
-        cell = self._cells[self.place(name)]
+    def set_outputs(self, cell_id: str, outputs: Sequence[NbOutput], start: int = 0) -> None:
+        cell = self._cells[self.index_of(cell_id)]
         if cell.get("cell_type") != "code":
             return
         if not isinstance(cell.get("outputs"), Array):
             cell["outputs"] = Array()
         shared = cell["outputs"]
         start = min(start, len(shared))
-        same = 0
-        while same < len(outputs) and start + same < len(shared) and grown(shared[start + same], outputs[same]):
-            same += 1
-        if start + same < len(shared):
-            del shared[start + same :]
-        for output in outputs[same:]:
-            shared.append(shared_output(output))
+        unchanged = 0
+        while (
+            unchanged < len(outputs)
+            and start + unchanged < len(shared)
+            and extend_output(shared[start + unchanged], outputs[unchanged])
+        ):
+            unchanged += 1
+        if start + unchanged < len(shared):
+            del shared[start + unchanged :]
+        for output in outputs[unchanged:]:
+            shared.append(to_shared_output(output))
 
     # --- hearing
 
     def _cells_changed(self, events: Any) -> None:
         paths = [event.path for event in events]
         if not all(paths):  # cells came, went or moved
-            self._read = self._order = None
-            self._stale.clear()
-            self._look_through()
+            self._cached_cells = self._cell_ids = None
+            self._changed_indexes.clear()
+            self._record_versions()
             return
         if any(len(event.path) == 1 and "id" in event.keys for event in events):
-            self._order = None
-        if self._read is not None:
-            self._stale.update(path[0] for path in paths)
-        for place in {path[0] for path in paths if len(path) < 2 or path[1] == "source"}:
-            cell = self._cells[place]
-            self.versions.see(str(cell.get("id", "")), str(cell.get("source", "")))
+            self._cell_ids = None
+        if self._cached_cells is not None:
+            self._changed_indexes.update(path[0] for path in paths)
+        for index in {path[0] for path in paths if len(path) < 2 or path[1] == "source"}:
+            cell = self._cells[index]
+            self.versions.record(str(cell.get("id", "")), str(cell.get("source", "")))
 
-    def _look_through(self) -> None:
+    def _record_versions(self) -> None:
         with self.doc.transaction():
-            self.versions.see_all({str(each.get("id", "")): str(each.get("source", "")) for each in self._cells})
+            self.versions.record_all({str(cell.get("id", "")): str(cell.get("source", "")) for cell in self._cells})
 
     def _state_changed(self, event: Any) -> None:
         if "hash" in event.keys or ("dirty" in event.keys and self._state.get("dirty") is False):
-            self.saves += 1
+            self.save_count += 1
         if "path" in event.keys:
-            self.moved_to = notebook_path(self._state.get("path")) or self.moved_to
+            self.new_path = notebook_path(self._state.get("path")) or self.new_path
 
-    def _changed(self, event: Any) -> None:
-        if self._ours is not None:
-            self._ours.append(event.update)
+    def _document_changed(self, event: Any) -> None:
+        if self._edit_updates is not None:
+            self._edit_updates.append(event.update)
         else:
-            self._heard()
+            self._on_change()
 
 
-def notebook_path(said: Any) -> str:
+def notebook_path(value: Any) -> str:
     """The path of a notebook, as others wrote it into the document; "" for what is none."""
-    if not isinstance(said, str) or not said.endswith(".ipynb") or len(said) > MAX_PATH_CHARS:
+    if not isinstance(value, str) or not value.endswith(".ipynb") or len(value) > MAX_PATH_CHARS:
         return ""
     try:
-        return below_root(said)
+        return normalize_path(value)
     except JupyterError:
         return ""
 
 
-def _copied(cell: NbCell) -> NbCell:
-    """Its texts are not copied; what holds them is."""
-    copied = {**cell, "metadata": {**cell["metadata"]}}
-    if "outputs" in cell:
-        copied["outputs"] = [{**output} for output in cell["outputs"]]
-    return copied
-
-
-def as_nbformat(value: Any) -> NbCell:
-    cell: NbCell = plain.whole_numbers(value)
+def to_nbformat(value: Any) -> NbCell:
+    cell: NbCell = restore_integers(value)
     cell.pop("execution_state", None)
     cell.setdefault("cell_type", "raw")
     cell["id"] = str(cell.get("id", ""))
-    cell["source"] = plain.joined(cell.get("source", ""))
+    cell["source"] = join_text(cell.get("source", ""))
     cell["metadata"] = cell.get("metadata") or {}
     if cell["cell_type"] == "code":
-        cell["outputs"] = plain.plain_outputs(cell.get("outputs") or ())
+        cell["outputs"] = copy_outputs(cell.get("outputs") or ())
         cell.setdefault("execution_count", None)
     return cell
 
 
-def as_shared(cell: NbCell) -> Map[Any]:
+def to_shared(cell: NbCell) -> Map[Any]:
     shared: dict[str, Any] = dict(cell)
     shared["source"] = Text(cell["source"])
     shared["metadata"] = Map(cell["metadata"])
     if cell["cell_type"] == "code":
-        shared["outputs"] = Array([shared_output(each) for each in cell["outputs"]])
+        shared["outputs"] = Array([to_shared_output(output) for output in cell["outputs"]])
         shared["execution_state"] = "idle"
     return Map(shared)
 
 
-def shared_output(output: NbOutput) -> Map[Any]:
+def to_shared_output(output: NbOutput) -> Map[Any]:
     shared: dict[str, Any] = dict(output)
     if shared.get("output_type") == "stream":
-        shared["text"] = Text(plain.joined(shared.get("text", "")))
+        shared["text"] = Text(join_text(shared.get("text", "")))
     return Map(shared)
 
 
-def grown(shared: Any, output: NbOutput) -> bool:
+def extend_output(shared: Any, output: NbOutput) -> bool:
     """Whether what is there is this output now: it was, or its text was appended to in place, which a page shows."""
-    now = plain.whole_numbers(shared.to_py())
+    now = restore_integers(shared.to_py())
     if now == output:
         return True
     text = shared.get("text")
     if output.get("output_type") != "stream" or now.get("name") != output.get("name") or not isinstance(text, Text):
         return False
-    wanted, there = plain.joined(output.get("text", "")), str(text)
-    if not wanted.startswith(there):
+    text_wanted, text_now = join_text(output.get("text", "")), str(text)
+    if not text_wanted.startswith(text_now):
         return False
-    text += wanted[len(there) :]
+    text += text_wanted[len(text_now) :]
     return True

@@ -8,16 +8,16 @@ from urllib.parse import quote, urlsplit
 
 from quire.clients.jupyter.ports import JupyterError, Missing, Unreachable
 
-LONGEST_REASON = 300  # characters quoted of what a server says
+MAX_REASON_CHARS = 300  # characters quoted of what a server says
 
 
-class Server:
+class HttpClient:
     """Every request has a deadline; every failure is a sentence that names the server."""
 
     def __init__(self, url: str, token: str = "", *, timeout: float = 10.0) -> None:
         import httpx2
 
-        self.url = checked(url)
+        self.url = normalize_url(url)
         self.token = token
         self.timeout = timeout
         self._http = httpx2.AsyncClient(
@@ -28,7 +28,7 @@ class Server:
     def headers(self) -> dict[str, str]:
         return {"Authorization": f"token {self.token}"} if self.token else {}
 
-    async def ask(
+    async def request_json(
         self,
         method: str,
         path: str,
@@ -44,8 +44,8 @@ class Server:
         if status == 404 and missing:
             raise Missing(missing)
         if status >= 300:
-            raise self._refusal(status, text, f"{method} {path}")
-        return self._read(text)
+            raise self._error(status, text, f"{method} {path}")
+        return self._parse_json(text)
 
     async def request(
         self,
@@ -59,65 +59,65 @@ class Server:
         """Status and text, whatever they are. Raises Unreachable where nothing came."""
         import httpx2
 
-        wait = timeout or self.timeout
+        timeout_s = timeout or self.timeout
         try:
-            answer = await self._http.request(
-                method, quote(path, safe="/:@"), json=body, params=query, timeout=wait, follow_redirects=False
+            response = await self._http.request(
+                method, quote(path, safe="/:@"), json=body, params=query, timeout=timeout_s, follow_redirects=False
             )
-            return answer.status_code, answer.text
+            return response.status_code, response.text
         except httpx2.TimeoutException:
-            raise Unreachable(self.silent(wait)) from None
+            raise Unreachable(self.timeout_message(timeout_s)) from None
         except (httpx2.TransportError, httpx2.InvalidURL, httpx2.DecodingError, OSError, RuntimeError) as error:
             raise Unreachable(
-                f"The Jupyter server at {self.url} cannot be reached ({reason(str(error) or type(error).__name__)}). "
+                f"The Jupyter server at {self.url} cannot be reached ({shorten(str(error) or type(error).__name__)}). "
                 "Check that it runs and that the url is right."
             ) from None
 
-    def silent(self, seconds: float) -> str:
+    def timeout_message(self, seconds: float) -> str:
         return (
             f"The Jupyter server at {self.url} did not answer within {seconds:g} s. It may be overloaded or stuck: "
             "try again, or restart it."
         )
 
-    def _refusal(self, status: int, text: str, what: str) -> JupyterError:
+    def _error(self, status: int, text: str, request: str) -> JupyterError:
         if status in (301, 302, 303, 307, 308, 401, 403):
-            return Unreachable(self.locked_out(status))
+            return Unreachable(self.access_denied_message(status))
         if status == 404:
             return Unreachable(
-                f"There is no Jupyter server at {self.url} ({what} is not known there). Check the url, its path too."
+                f"There is no Jupyter server at {self.url} ({request} is not known there). Check the url, its path too."
             )
-        return JupyterError(f"The Jupyter server at {self.url} refused {what} ({status}): {said(text)}")
+        return JupyterError(f"The Jupyter server at {self.url} refused {request} ({status}): {error_reason(text)}")
 
-    def locked_out(self, status: int) -> str:
-        given = "the token is wrong or may not do that" if self.token else "it wants a token"
+    def access_denied_message(self, status: int) -> str:
+        token_problem = "the token is wrong or may not do that" if self.token else "it wants a token"
         path = ", or the path of the url is wrong" if 300 <= status < 400 else ""
         return (
-            f"The Jupyter server at {self.url} does not let us in ({status}): {given}{path}. Give the token it prints "
-            "to connect_to_jupyter, or as --jupyter-token."
+            f"The Jupyter server at {self.url} does not let us in ({status}): {token_problem}{path}. Give the token it "
+            "prints to connect_to_jupyter, or as --jupyter-token."
         )
 
-    def _read(self, text: str) -> Any:
+    def _parse_json(self, text: str) -> Any:
         if not text:
             return None
         try:
             return json.loads(text)
         except ValueError:
             raise Unreachable(
-                f"What answers at {self.url} is not a Jupyter server: it says {reason(text)!r} where JSON belongs."
+                f"What answers at {self.url} is not a Jupyter server: it says {shorten(text)!r} where JSON belongs."
             ) from None
 
     async def close(self) -> None:
         await self._http.aclose()
 
 
-def checked(url: str) -> str:
+def normalize_url(url: str) -> str:
     """With a slash at its end. Raises JupyterError for what is no address."""
     try:
         parts = urlsplit(url.strip())
-        right = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
-        right = False
-    if not right:
+        is_valid = False
+    if not is_valid:
         raise JupyterError(f"{url!r} is no address of a Jupyter server; write one such as http://localhost:8888/")
     path = parts.path.rstrip("/")
     for page in ("/lab", "/tree", "/notebooks"):  # copied from a browser
@@ -125,16 +125,16 @@ def checked(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}{path}/"
 
 
-def said(text: str) -> str:
+def error_reason(text: str) -> str:
     """The reason in an error's body."""
     try:
         body = json.loads(text)
-        return reason(str(body.get("message") or body.get("reason") or text))
+        return shorten(str(body.get("message") or body.get("reason") or text))
     except (ValueError, AttributeError):
-        return reason(text)
+        return shorten(text)
 
 
-def reason(text: str) -> str:
+def shorten(text: str) -> str:
     """Of what a server says, what one line holds."""
     line = " ".join(text.split())
-    return line if len(line) <= LONGEST_REASON else line[:LONGEST_REASON] + "…"
+    return line if len(line) <= MAX_REASON_CHARS else line[:MAX_REASON_CHARS] + "…"

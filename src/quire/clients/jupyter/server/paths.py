@@ -5,7 +5,7 @@ from __future__ import annotations
 from quire.clients.jupyter.ports import JupyterError
 
 
-def below_root(path: str) -> str:
+def normalize_path(path: str) -> str:
     """The path as the server names it: `a/b.ipynb`. Raises JupyterError for one that leaves the root."""
     if "\0" in path or "\\" in path:
         raise JupyterError(f"{path!r} is no path of a Jupyter server: it has a character that none may have.")

@@ -8,29 +8,29 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from quire.clients.jupyter.ports import Missing, Unreachable
-from quire.clients.jupyter.server.http_client import Server, reason
+from quire.clients.jupyter.server.http_client import HttpClient, shorten
 
-LARGEST = 1024 * 1024 * 1024  # bytes of one message; Jupyter's own limit
-PING = 20.0  # seconds between pings; without an answer for as long, the connection is given up
+MAX_MESSAGE_BYTES = 1024 * 1024 * 1024  # bytes of one message; Jupyter's own limit
+PING_INTERVAL_S = 20.0  # seconds between pings; without an answer for as long, the connection is given up
 
 
-class Cut(Exception):
+class ConnectionLost(Exception):
     """The connection is gone; `code` is the websocket's."""
 
-    def __init__(self, code: int = 1006, why: str = "") -> None:
-        super().__init__(f"{code} {why}")
+    def __init__(self, code: int = 1006, reason: str = "") -> None:
+        super().__init__(f"{code} {reason}")
         self.code = code
-        self.why = why
+        self.reason = reason
 
 
-class Socket:
+class WebSocket:
     """One websocket. One task receives; any may send."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
-        self._raw: socket.socket | None = connection.transport.get_extra_info("socket")
-        if self._raw is not None and self._raw.family != socket.AF_UNIX:
-            self._raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket: socket.socket | None = connection.transport.get_extra_info("socket")
+        if self._socket is not None and self._socket.family != socket.AF_UNIX:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._acknowledge()
 
     @property
@@ -42,79 +42,79 @@ class Socket:
 
         try:
             await self._connection.send(message)
-        except ConnectionClosed as closed:
-            raise cut(closed) from None
+        except ConnectionClosed as error:
+            raise connection_lost(error) from None
 
     async def receive(self) -> bytes | str:
         from websockets.exceptions import ConnectionClosed
 
         try:
             message: bytes | str = await self._connection.recv()
-        except ConnectionClosed as closed:
-            raise cut(closed) from None
+        except ConnectionClosed as error:
+            raise connection_lost(error) from None
         self._acknowledge()
         return message
 
     def _acknowledge(self) -> None:
         """At once, each time anew: Linux falls back to delaying, and the server waits before its next packet."""
-        quickly = getattr(socket, "TCP_QUICKACK", None)
-        if quickly is not None and self._raw is not None:
+        quick_ack = getattr(socket, "TCP_QUICKACK", None)
+        if quick_ack is not None and self._socket is not None:
             try:
-                self._raw.setsockopt(socket.IPPROTO_TCP, quickly, 1)
+                self._socket.setsockopt(socket.IPPROTO_TCP, quick_ack, 1)
             except OSError:
-                self._raw = None  # closed
+                self._socket = None  # closed
 
     async def close(self) -> None:
         await self._connection.close()
 
 
-async def open_socket(
-    server: Server,
+async def open_websocket(
+    http: HttpClient,
     path: str,
     query: dict[str, str],
     *,
     subprotocols: tuple[str, ...] = (),
     missing: str = "",
     timeout: float | None = None,
-) -> Socket:
+) -> WebSocket:
     """Raises Missing for a 404, Unreachable for everything else that fails."""
     from websockets.asyncio.client import connect
     from websockets.exceptions import InvalidStatus, WebSocketException
 
-    url = "ws" + server.url.removeprefix("http") + quote(path, safe="/:@") + "?" + urlencode(query)
-    wait = timeout or server.timeout
+    url = "ws" + http.url.removeprefix("http") + quote(path, safe="/:@") + "?" + urlencode(query)
+    timeout_s = timeout or http.timeout
     try:
-        async with asyncio.timeout(wait):
-            return Socket(
+        async with asyncio.timeout(timeout_s):
+            return WebSocket(
                 await connect(
                     url,
-                    additional_headers=server.headers,
+                    additional_headers=http.headers,
                     subprotocols=list(subprotocols) or None,  # type: ignore[arg-type]  # a NewType of str
-                    max_size=LARGEST,
+                    max_size=MAX_MESSAGE_BYTES,
                     max_queue=None,
                     compression=None,
                     open_timeout=None,
                     close_timeout=1.0,
-                    ping_interval=PING,
-                    ping_timeout=PING,
+                    ping_interval=PING_INTERVAL_S,
+                    ping_timeout=PING_INTERVAL_S,
                 )
             )
     except TimeoutError:
-        raise Unreachable(server.silent(wait)) from None
+        raise Unreachable(http.timeout_message(timeout_s)) from None
     except InvalidStatus as error:
         status = error.response.status_code
         if status == 404 and missing:
             raise Missing(missing) from None
         if status in (301, 302, 303, 307, 308, 401, 403):
-            raise Unreachable(server.locked_out(status)) from None
-        raise Unreachable(f"The Jupyter server at {server.url} refused a websocket ({status}).") from None
+            raise Unreachable(http.access_denied_message(status)) from None
+        raise Unreachable(f"The Jupyter server at {http.url} refused a websocket ({status}).") from None
     except (OSError, WebSocketException, ValueError) as error:
         raise Unreachable(
-            f"The Jupyter server at {server.url} cannot be reached by websocket ({reason(str(error))}). "
+            f"The Jupyter server at {http.url} cannot be reached by websocket ({shorten(str(error))}). "
             "Check that it runs, and that what stands between lets websockets through."
         ) from None
 
 
-def cut(closed: Any) -> Cut:
-    received = closed.rcvd
-    return Cut(received.code, received.reason) if received is not None else Cut()
+def connection_lost(error: Any) -> ConnectionLost:
+    close_frame = error.rcvd
+    return ConnectionLost(close_frame.code, close_frame.reason) if close_frame is not None else ConnectionLost()
