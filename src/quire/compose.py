@@ -81,8 +81,7 @@ async def app(settings: Settings, *, kernels: bool = True, clients: Clients | No
     rules.check(settings, kernels=kernels)
     async with AsyncExitStack() as stack:
         (kept, blobs, installed, shares), feed = _stores(settings), Feed()
-        jupyter = build_jupyter(settings, stack, kept, blobs, feed, clients)
-        store = jupyter.store
+        store = (jupyter := build_jupyter(settings, stack, kept, blobs, feed, clients)).store
         await store.mark_unfinished()
         place, calls = rules.workspace(settings), records.calls(settings, stack)
         active, approvals, limits = ActiveRuns(), Approvals(rules.approvals(settings)), rules.limits(settings)
@@ -383,7 +382,7 @@ async def _python(settings: Settings, stack: AsyncExitStack, relay: Relay, at_on
 def _mirrored(notebook: Notebook, cells: list[Cell]) -> str:
     from quire.notebook_format import files
 
-    return files.mirrored(notebook, cells)
+    return files.dumps_mirror(notebook, cells)
 
 
 def _start_watching(group: TaskGroup, built: KernelServices, space: Space, quotas: Quotas) -> None:

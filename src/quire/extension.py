@@ -11,11 +11,11 @@ from jupyter_server.extension.application import ExtensionApp
 from traitlets import Dict
 
 from quire.frontends.jupyter_extension import worker_threads
-from quire.frontends.jupyter_extension.background_app import Running
-from quire.frontends.jupyter_extension.handler import PATTERN, ToQuire
+from quire.frontends.jupyter_extension.background_app import BackgroundApp
+from quire.frontends.jupyter_extension.handler import PATTERN, McpHandler
 
 if TYPE_CHECKING:
-    from quire.frontends.jupyter_extension.mounted_app import Mounted
+    from quire.frontends.jupyter_extension.mounted_app import MountedApp
     from quire.settings import Settings
 
 TOOLSETS = "jupyter"
@@ -29,24 +29,24 @@ class QuireExtension(ExtensionApp):
     options = Dict(help="Settings of Quire by their names, as in quire.toml").tag(config=True)
 
     def initialize_handlers(self) -> None:
-        self._running = Running(self._opened)
-        self.handlers.append((PATTERN, ToQuire, {"running": self._running}))
+        self._background_app = BackgroundApp(self._open_app)
+        self.handlers.append((PATTERN, McpHandler, {"background_app": self._background_app}))
 
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:
         worker_threads.stop_with_process()  # from the start: Ctrl-C without a terminal stops no extension
-        self._running.start()
+        self._background_app.start()
 
     async def stop_extension(self) -> None:
-        await self._running.stop()
+        await self._background_app.stop()
 
     @asynccontextmanager
-    async def _opened(self) -> AsyncIterator[Mounted]:
-        compose, local_client, mounted = await _imported()
+    async def _open_app(self) -> AsyncIterator[MountedApp]:
+        compose, local_client, mount = await _import_in_thread()
         settings = self._settings()
         async with compose.app(settings, clients={"jupyter": local_client(self.serverapp)}) as app:
             server = compose.mcp(app, settings)
-            async with mounted(server, app, compose.bounds(settings)) as running:
-                yield running
+            async with mount(server, app, compose.bounds(settings)) as mounted_app:
+                yield mounted_app
                 app.runs.ending = True
 
     def _settings(self) -> Settings:
@@ -58,18 +58,18 @@ class QuireExtension(ExtensionApp):
         return load({**self.options, "toolsets": TOOLSETS})
 
 
-async def _imported() -> tuple[Any, ...]:
+async def _import_in_thread() -> tuple[Any, ...]:
     """Beside the server's other work, which must not wait a second; again in line with it where two imported the same
     modules at once, which Python calls a deadlock."""
     try:
-        return await asyncio.to_thread(_loaded)
+        return await asyncio.to_thread(_import_modules)
     except RuntimeError:
-        return _loaded()
+        return _import_modules()
 
 
-def _loaded() -> tuple[Any, ...]:
+def _import_modules() -> tuple[Any, ...]:
     from quire import compose
     from quire.clients.jupyter.client import local_client
-    from quire.frontends.jupyter_extension.mounted_app import mounted
+    from quire.frontends.jupyter_extension.mounted_app import mount
 
-    return compose, local_client, mounted
+    return compose, local_client, mount

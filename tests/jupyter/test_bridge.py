@@ -14,7 +14,7 @@ from tornado.httpserver import HTTPServer
 from tornado.testing import bind_unused_port
 from tornado.web import Application, RequestHandler, stream_request_body
 
-from quire.frontends.jupyter_extension.asgi_bridge import Exchange
+from quire.frontends.jupyter_extension.asgi_bridge import AsgiExchange
 
 DEADLINE = 60.0
 PIECE = b"x" * 65_536
@@ -25,7 +25,7 @@ class Bridged(RequestHandler):
     """What the extension does, without a Jupyter server around it."""
 
     def initialize(self, app: ASGIApp, timeout: float) -> None:
-        self._exchange = Exchange(self, timeout)
+        self._exchange = AsgiExchange(self, timeout)
         self._app = app
 
     def prepare(self) -> None:
@@ -33,17 +33,17 @@ class Bridged(RequestHandler):
         self._task = asyncio.create_task(self._exchange.run(self._app, scope))
 
     async def data_received(self, chunk: bytes) -> None:
-        await self._exchange.came(chunk)
+        await self._exchange.put_body(chunk)
 
     def on_connection_close(self) -> None:
         super().on_connection_close()
-        self._exchange.left()
+        self._exchange.client_left()
 
     def finish(self, *given: Any, set_content_type: str = "", **named: Any) -> Any:
         return super().finish(*given, **named)
 
     async def post(self) -> None:
-        await self._exchange.came(None)
+        await self._exchange.put_body(None)
         await self._task
 
 

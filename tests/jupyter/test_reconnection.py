@@ -138,7 +138,7 @@ async def test_edit_without_a_server_times_out_and_changes_nothing(
     async with reached(server, timeout=5) as ours:
         document = await ours.documents.open(path)
         await asyncio.to_thread(server.kill)
-        await until(lambda: document._replica._line is None)  # type: ignore[attr-defined]
+        await until(lambda: document._replica._connection is None)  # type: ignore[attr-defined]
         with pytest.raises(Unreachable, match="could not be made again within 5 s"):
             await document.change("cell-0", source="b")
         assert sources(document) == ["a"]

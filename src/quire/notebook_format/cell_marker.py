@@ -8,65 +8,65 @@ from typing import Any
 
 from quire.core.model import CellKind
 
-_ONE = re.compile(r"#[ \t]*%%(%*)(?:\s+(.*?))?\s*$|#[ \t]*(?:In\[[\d ]*\]:?|<codecell>)\s*$")
+_MARKER = re.compile(r"#[ \t]*%%(%*)(?:\s+(.*?))?\s*$|#[ \t]*(?:In\[[\d ]*\]:?|<codecell>)\s*$")
 _KEY = re.compile(r"[A-Za-z_][\w.\-]*", re.ASCII)
 _KINDS = {"markdown": CellKind.MARKDOWN, "md": CellKind.MARKDOWN, "raw": CellKind.RAW}
 _TITLE = re.compile(r"[^\[\]{}=%\s](?: ?[^\[\]{}=%\s])*")
-_TIMES = ("execution", "ExecuteTime")  # metadata that differs with every run
-_DEEPEST = 9  # Spyder's cells inside cells
+_RUN_METADATA = ("execution", "ExecuteTime")  # metadata that differs with every run
+_MAX_DEPTH = 9  # Spyder's cells inside cells
 
 
-def is_one(line: str) -> bool:
-    return _ONE.match(line) is not None
+def is_marker(line: str) -> bool:
+    return _MARKER.match(line) is not None
 
 
-def read(line: str) -> tuple[CellKind, dict[str, Any]]:
+def parse(line: str) -> tuple[CellKind, dict[str, Any]]:
     """The kind and the metadata a marker gives its cell."""
-    found = _ONE.match(line)
+    found = _MARKER.match(line)
     depth, options = (found[1] or "", found[2] or "") if found else ("", "")
-    title, metadata = _options(options)
+    title, metadata = _split_options(options)
     kind = CellKind.CODE
-    for word, each in _KINDS.items():
+    for word, marked_kind in _KINDS.items():
         if f"[{word}]" in title:
-            kind, title = each, title.replace(f"[{word}]", "", 1).strip()
+            kind, title = marked_kind, title.replace(f"[{word}]", "", 1).strip()
             break
     if title:
         metadata = {"title": title, **metadata}
     return kind, {"cell_depth": len(depth), **metadata} if depth else metadata
 
 
-def written(kind: CellKind, metadata: dict[str, Any]) -> str:
-    left = {key: value for key, value in metadata.items() if key not in _TIMES}
+def format_marker(kind: CellKind, metadata: dict[str, Any]) -> str:
+    remaining = {key: value for key, value in metadata.items() if key not in _RUN_METADATA}
     words = []
-    depth = left.get("cell_depth")
-    if isinstance(depth, int) and not isinstance(depth, bool) and 0 < depth <= _DEEPEST:
-        del left["cell_depth"]
+    depth = remaining.get("cell_depth")
+    if isinstance(depth, int) and not isinstance(depth, bool) and 0 < depth <= _MAX_DEPTH:
+        del remaining["cell_depth"]
         words.append("# %%" + "%" * depth)
     else:
         words.append("# %%")
-    title = left.get("title")
+    title = remaining.get("title")
     if isinstance(title, str) and _TITLE.fullmatch(title):
-        words.append(left.pop("title"))
+        words.append(remaining.pop("title"))
     if kind is not CellKind.CODE:
         words.append(f"[{kind.value}]")
-    if all(_KEY.fullmatch(key) for key in left):
-        words += [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in left.items()]
+    if all(_KEY.fullmatch(key) for key in remaining):
+        words += [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in remaining.items()]
     else:
-        words.append(json.dumps(left, ensure_ascii=False))
+        words.append(json.dumps(remaining, ensure_ascii=False))
     return " ".join(words)
 
 
-def _options(text: str) -> tuple[str, dict[str, Any]]:
+def _split_options(text: str) -> tuple[str, dict[str, Any]]:
     """The title and the metadata: key=value, or an object. What is neither is the title's."""
-    place = re.search(r"(?:^|(?<=\s))(?:\{|[A-Za-z_][\w.\-]*=)", text)
-    if place is None:
+    start = re.search(r"(?:^|(?<=\s))(?:\{|[A-Za-z_][\w.\-]*=)", text)
+    if start is None:
         return text, {}
-    title, rest = text[: place.start()].strip(), text[place.start() :]
-    metadata = _object(rest) if rest.startswith("{") else _pairs(rest)
+    title, rest = text[: start.start()].strip(), text[start.start() :]
+    metadata = _parse_object(rest) if rest.startswith("{") else _parse_pairs(rest)
     return (text, {}) if metadata is None else (title, metadata)
 
 
-def _object(text: str) -> dict[str, Any] | None:
+def _parse_object(text: str) -> dict[str, Any] | None:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -74,7 +74,7 @@ def _object(text: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _pairs(text: str) -> dict[str, Any] | None:
+def _parse_pairs(text: str) -> dict[str, Any] | None:
     pairs: dict[str, Any] = {}
     while text:
         key = _KEY.match(text)

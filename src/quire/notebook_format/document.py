@@ -8,8 +8,8 @@ from typing import Any
 from quire.core.errors import InvalidRequest
 from quire.core.model import NewCell
 
-MOST_BYTES = 50_000_000  # of a document
-_SOURCE_BYTES = 1_000_000  # of one cell
+MAX_DOCUMENT_BYTES = 50_000_000  # of a document
+_MAX_SOURCE_BYTES = 1_000_000  # of one cell
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +19,7 @@ class Document:
     notes: tuple[str, ...] = ()  # what the caller should know: "upgraded from nbformat 3"
 
 
-def wrong(kind: str, why: str) -> InvalidRequest:
+def invalid_document(kind: str, why: str) -> InvalidRequest:
     return InvalidRequest(f"This is not a valid {kind}: {why}. Nothing was imported.")
 
 
@@ -28,27 +28,29 @@ def check_text(kind: str, text: str) -> str:
     try:
         size = len(text.encode("utf-8"))
     except UnicodeEncodeError as error:
-        raise wrong(kind, f"it holds a lone surrogate at character {error.start}, which UTF-8 cannot say") from None
-    if size > MOST_BYTES:
+        raise invalid_document(
+            kind, f"it holds a lone surrogate at character {error.start}, which UTF-8 cannot say"
+        ) from None
+    if size > MAX_DOCUMENT_BYTES:
         raise InvalidRequest(
-            f"The document has {size:,} bytes, over the limit of {MOST_BYTES:,}. Nothing was imported."
+            f"The document has {size:,} bytes, over the limit of {MAX_DOCUMENT_BYTES:,}. Nothing was imported."
         )
     return text.removeprefix("\ufeff")
 
 
 def check_source(kind: str, number: int, source: str) -> str:
     if "\x00" in source:
-        raise wrong(kind, f"the source of cell {number} holds a NUL byte")
-    if len(source) > _SOURCE_BYTES // 4 and len(source.encode("utf-8")) > _SOURCE_BYTES:
-        raise wrong(kind, f"the source of cell {number} has more than {_SOURCE_BYTES:,} bytes")
+        raise invalid_document(kind, f"the source of cell {number} holds a NUL byte")
+    if len(source) > _MAX_SOURCE_BYTES // 4 and len(source.encode("utf-8")) > _MAX_SOURCE_BYTES:
+        raise invalid_document(kind, f"the source of cell {number} has more than {_MAX_SOURCE_BYTES:,} bytes")
     return source
 
 
 def language_note(metadata: dict[str, Any]) -> list[str]:
     """What to say where the cells are in another language than Python."""
     for key, field in (("language_info", "name"), ("kernelspec", "language")):
-        part = metadata.get(key)
-        language = part.get(field) if isinstance(part, dict) else None
+        section = metadata.get(key)
+        language = section.get(field) if isinstance(section, dict) else None
         if isinstance(language, str) and language:
             if "python" in language.lower():
                 return []

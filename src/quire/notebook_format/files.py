@@ -36,7 +36,7 @@ def dumps(name: str, notebook: Notebook, cells: list[Cell]) -> str:
 def check_ending(name: str, more: Sequence[str] = ()) -> None:
     """Raises InvalidRequest for an ending of no format; `more`: endings that the caller writes itself."""
     if ending(name) not in _WRITERS:
-        known = [each for each in (*_WRITERS, *more) if each]
+        known = [known for known in (*_WRITERS, *more) if known]
         raise InvalidRequest(
             f"No format of notebooks has the ending {ending(name)!r}; use {', '.join(known)}. Nothing was written."
         )
@@ -46,7 +46,7 @@ def ending(name: str) -> str:
     return PurePath(name).suffix.lower()
 
 
-def mirrored(notebook: Notebook, cells: list[Cell]) -> str:
+def dumps_mirror(notebook: Notebook, cells: list[Cell]) -> str:
     return dumps(notebook.mirror, notebook, cells)
 
 

@@ -25,12 +25,12 @@ def _language(notebook: Notebook) -> str:
 def _cell(cell: Cell, language: str) -> list[str]:
     match cell.kind:
         case CellKind.CODE:
-            code = _fenced(cell.source, language) if cell.source.strip() else ""
+            code = _fence(cell.source, language) if cell.source.strip() else ""
             return [code, *map(_output, cell.outputs)]
         case CellKind.MARKDOWN:
             return [_with_attachments(cell)]
         case _:
-            return [_fenced(cell.source, "")]
+            return [_fence(cell.source, "")]
 
 
 def _with_attachments(cell: Cell) -> str:
@@ -38,7 +38,7 @@ def _with_attachments(cell: Cell) -> str:
     for name, bundle in cell.attachments.items():
         for mime, data in bundle.items():
             if mime in FORMATS:
-                text = text.replace(f"(attachment:{name})", f"({_address(mime, data)})")
+                text = text.replace(f"(attachment:{name})", f"({_data_url(mime, data)})")
     return text
 
 
@@ -46,20 +46,20 @@ def _output(output: Output) -> str:
     if output.type is not OutputType.STREAM:
         for mime in FORMATS:
             if mime in output.bundle:
-                return f"![]({_address(mime, output.bundle[mime])})"
+                return f"![]({_data_url(mime, output.bundle[mime])})"
         if "text/markdown" in output.bundle:
             return text_of(output.bundle["text/markdown"])
     mime = model_text.best(output)
     text = model_text.settled(model_text.as_text(mime, text_of(output.bundle.get(mime, ""))))
-    return _fenced(text.rstrip("\n"), "text") if text.strip() else ""
+    return _fence(text.rstrip("\n"), "text") if text.strip() else ""
 
 
-def _address(mime: str, data: Data) -> str:
-    whole = data if isinstance(data, bytes) else text_of(data).encode()
-    return f"data:{mime};base64,{base64.b64encode(whole).decode('ascii')}"
+def _data_url(mime: str, data: Data) -> str:
+    content = data if isinstance(data, bytes) else text_of(data).encode()
+    return f"data:{mime};base64,{base64.b64encode(content).decode('ascii')}"
 
 
-def _fenced(text: str, language: str) -> str:
+def _fence(text: str, language: str) -> str:
     """In a fence longer than any in the text."""
     longest = max((len(ticks) for ticks in re.findall("`{3,}", text)), default=2)
     fence = "`" * (longest + 1)

@@ -6,48 +6,50 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-_TRANSIENT = ("orig_nbformat", "orig_nbformat_minor", "signature")  # never meant to be in a file
-_INFO = ("file_extension", "mimetype", "pygments_lexer")
+_TRANSIENT_KEYS = ("orig_nbformat", "orig_nbformat_minor", "signature")  # never meant to be in a file
+_TEXT_KEYS = ("file_extension", "mimetype", "pygments_lexer")
 
 
-def notebook_metadata(given: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def notebook_metadata(raw: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """The metadata, and the names of what was left out."""
-    metadata = {key: value for key, value in given.items() if key not in _TRANSIENT}
+    metadata = {key: value for key, value in raw.items() if key not in _TRANSIENT_KEYS}
     for key, repair in (("kernelspec", _kernelspec), ("language_info", _language_info)):
         if key in metadata:
             metadata[key] = repair(metadata[key])
-    bad: list[str] = [key for key in ("kernelspec", "language_info") if key in metadata and metadata[key] is None]
-    bad += [key for key, kind in (("title", str), ("authors", list)) if not isinstance(metadata.get(key, kind()), kind)]
-    return {key: value for key, value in metadata.items() if key not in bad}, bad
+    invalid: list[str] = [key for key in ("kernelspec", "language_info") if key in metadata and metadata[key] is None]
+    invalid += [
+        key for key, kind in (("title", str), ("authors", list)) if not isinstance(metadata.get(key, kind()), kind)
+    ]
+    return {key: value for key, value in metadata.items() if key not in invalid}, invalid
 
 
-def _kernelspec(given: Any) -> dict[str, Any] | None:
-    if not isinstance(given, dict):
+def _kernelspec(raw: Any) -> dict[str, Any] | None:
+    if not isinstance(raw, dict):
         return None
-    name, shown = given.get("name"), given.get("display_name")
-    name = name if isinstance(name, str) else shown
+    name, display_name = raw.get("name"), raw.get("display_name")
+    name = name if isinstance(name, str) else display_name
     if not isinstance(name, str):
         return None
-    return {**given, "name": name, "display_name": shown if isinstance(shown, str) else name}
+    return {**raw, "name": name, "display_name": display_name if isinstance(display_name, str) else name}
 
 
-def _language_info(given: Any) -> dict[str, Any] | None:
-    if not isinstance(given, dict) or not isinstance(given.get("name"), str):
+def _language_info(raw: Any) -> dict[str, Any] | None:
+    if not isinstance(raw, dict) or not isinstance(raw.get("name"), str):
         return None
-    bad = [key for key in _INFO if not isinstance(given.get(key, ""), str)]
-    bad += ["codemirror_mode"] * (not isinstance(given.get("codemirror_mode", ""), (str, dict)))
-    return {key: value for key, value in given.items() if key not in bad}
+    invalid = [key for key in _TEXT_KEYS if not isinstance(raw.get(key, ""), str)]
+    invalid += ["codemirror_mode"] * (not isinstance(raw.get("codemirror_mode", ""), (str, dict)))
+    return {key: value for key, value in raw.items() if key not in invalid}
 
 
-def cell_metadata(kind: str, given: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def cell_metadata(kind: str, raw: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """The metadata, and the names of what was left out."""
-    checks = {**_ANY_CELL, **_OF_KIND[kind]}
-    bad = [key for key, fits in checks.items() if key in given and not fits(given[key])]
-    metadata = {key: value for key, value in given.items() if key not in bad and key != "trusted"}
-    if "tags" in bad and isinstance(given["tags"], list):
-        tags = [tag for tag in given["tags"] if isinstance(tag, str) and re.search(r"^[^,]+$", tag)]
+    checks = {**_CELL_CHECKS, **_CHECKS_OF_KIND[kind]}
+    invalid = [key for key, is_valid in checks.items() if key in raw and not is_valid(raw[key])]
+    metadata = {key: value for key, value in raw.items() if key not in invalid and key != "trusted"}
+    if "tags" in invalid and isinstance(raw["tags"], list):
+        tags = [tag for tag in raw["tags"] if isinstance(tag, str) and re.search(r"^[^,]+$", tag)]
         metadata["tags"] = list(dict.fromkeys(tags))
-    return metadata, bad
+    return metadata, invalid
 
 
 def _is_tags(value: Any) -> bool:
@@ -57,16 +59,16 @@ def _is_tags(value: Any) -> bool:
 
 
 def _is_execution(value: Any) -> bool:
-    return isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
+    return isinstance(value, dict) and all(isinstance(item, str) for item in value.values())
 
 
 _Checks = dict[str, Callable[[Any], bool]]
-_ANY_CELL: _Checks = {
+_CELL_CHECKS: _Checks = {
     "name": lambda value: isinstance(value, str) and re.search(r"^.+$", value) is not None,
     "tags": _is_tags,
     "jupyter": lambda value: isinstance(value, dict),
 }
-_OF_KIND: dict[str, _Checks] = {
+_CHECKS_OF_KIND: dict[str, _Checks] = {
     "code": {
         "execution": _is_execution,
         "collapsed": lambda value: isinstance(value, bool),

@@ -13,8 +13,8 @@ from quire.core.model import Data
 WIDGETS = "application/vnd.quire.widget-state+json"
 """The models behind a widget view, by id: kept by us beside the view, by a document in its metadata."""
 
-_VERBATIM = "application/vnd.quire.verbatim+json"  # {mime: text} that says it is binary and is not
-_WRAPPED = 76  # characters of a line of base64, where there are lines and no other number is said; R has 72
+_INVALID_BASE64 = "application/vnd.quire.verbatim+json"  # {mime: text} that says it is binary and is not
+_DEFAULT_LINE_LENGTH = 76  # characters of a line of base64, where there are lines and no other number is said; R has 72
 
 
 def is_json(mime: str) -> bool:
@@ -26,11 +26,11 @@ def is_private(mime: str) -> bool:
     return "/vnd.quire." in mime
 
 
-def take_in(data: dict[str, Any]) -> tuple[dict[str, Data], dict[str, str]]:
+def from_document(data: dict[str, Any]) -> tuple[dict[str, Data], dict[str, str]]:
     """Our bundle of a document's, and how the base64 of each was laid out where that was not in one line."""
     bundle: dict[str, Data] = {}
     layouts: dict[str, str] = {}
-    verbatim: dict[str, str] = {}
+    invalid: dict[str, str] = {}
     for mime, value in data.items():
         if is_private(mime):
             continue
@@ -38,29 +38,29 @@ def take_in(data: dict[str, Any]) -> tuple[dict[str, Data], dict[str, str]]:
             bundle[mime] = json.dumps(value, ensure_ascii=False)
         elif not is_binary(mime):
             bundle[mime] = as_text(value)
-        elif (found := _decoded(as_text(value))) is None:
-            verbatim[mime] = as_text(value)
+        elif (found := _decode_base64(as_text(value))) is None:
+            invalid[mime] = as_text(value)
         else:
             bundle[mime], layout = found
             if layout:
                 layouts[mime] = layout
-    if verbatim:
-        bundle[_VERBATIM] = json.dumps(verbatim)
+    if invalid:
+        bundle[_INVALID_BASE64] = json.dumps(invalid)
     return bundle, layouts
 
 
-def hand_out(bundle: dict[str, Data], layouts: Any = None) -> dict[str, Any]:
+def to_document(bundle: dict[str, Data], layouts: Any = None) -> dict[str, Any]:
     """A document's bundle of ours."""
     data: dict[str, Any] = {}
-    if _VERBATIM in bundle:
-        data.update(json.loads(text_of(bundle[_VERBATIM])))
+    if _INVALID_BASE64 in bundle:
+        data.update(json.loads(text_of(bundle[_INVALID_BASE64])))
     for mime, value in bundle.items():
         if is_private(mime):
             continue
         if isinstance(value, bytes):
-            data[mime] = _encoded(value, layouts.get(mime, "") if isinstance(layouts, dict) else "")
+            data[mime] = _encode_base64(value, layouts.get(mime, "") if isinstance(layouts, dict) else "")
         else:
-            data[mime] = parsed(text_of(value)) if is_json(mime) else text_of(value)
+            data[mime] = parse_json(text_of(value)) if is_json(mime) else text_of(value)
     return data
 
 
@@ -84,7 +84,7 @@ def text_of(data: Data) -> str:
     return data
 
 
-def parsed(text: str) -> Any:
+def parse_json(text: str) -> Any:
     """What JSON text says; what is no JSON, as the text it is."""
     try:
         return json.loads(text)
@@ -92,7 +92,7 @@ def parsed(text: str) -> Any:
         return text
 
 
-def _decoded(text: str) -> tuple[bytes, str] | None:
+def _decode_base64(text: str) -> tuple[bytes, str] | None:
     """The bytes and the layout that give exactly this text again; None where there are none."""
     if not text:
         return None
@@ -102,16 +102,16 @@ def _decoded(text: str) -> tuple[bytes, str] | None:
         return None
     body = text.removesuffix("\n")
     width = body.find("\n")
-    lines = [] if width < 0 else ["lines" if width == _WRAPPED else f"lines of {width}"]
+    lines = [] if width < 0 else ["lines" if width == _DEFAULT_LINE_LENGTH else f"lines of {width}"]
     layout = ", ".join(lines + ["end"] * (body != text))
-    return (data, layout) if _encoded(data, layout) == text else None
+    return (data, layout) if _encode_base64(data, layout) == text else None
 
 
-def _encoded(data: bytes, layout: str) -> str:
+def _encode_base64(data: bytes, layout: str) -> str:
     """In one line or in several, with or without a line's end after the last."""
     text = base64.b64encode(data).decode("ascii")
     if "lines" in layout:
-        said = re.search(r"lines of (\d+)", layout)
-        width = max(1, int(said[1])) if said else _WRAPPED
-        text = "\n".join(text[place : place + width] for place in range(0, len(text), width))
+        found = re.search(r"lines of (\d+)", layout)
+        width = max(1, int(found[1])) if found else _DEFAULT_LINE_LENGTH
+        text = "\n".join(text[start : start + width] for start in range(0, len(text), width))
     return text + "\n" if "end" in layout else text

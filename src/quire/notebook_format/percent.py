@@ -15,7 +15,7 @@ from quire.notebook_format.document import Document, check_source, check_text, l
 
 _KIND = "script"
 _HEADER = re.compile(r"\A(?:#!.*\n)?(?:#.*coding[:=].*\n)?# ---[ \t]*\n(?:#.*\n)*?# ---[ \t]*(?:\n|\Z)")
-_BLANKS = 2  # lines around a cell that are not the cell's
+_BLANK_LINES = 2  # lines around a cell that are not the cell's
 _MARK = r"%%%*(?:\s|$)|In\[[\d ]*\]:?\s*$|<codecell>\s*$"
 _SHELL = r"!!?[\w.~$\\/{(\"']"
 _NAME = r"%%?(?:[A-Za-z_]\w|R\b)"  # of one letter there is only R's: `%d` in a comment is no magic
@@ -34,7 +34,7 @@ def loads(text: str) -> Document:
     header = found[0] if found else ""
     pieces = _pieces(text[len(header) :])
     marked = any(mark is not None for mark, _ in pieces)
-    read = [_cell(mark, lines, marked) for mark, lines in pieces]
+    read = [_read_cell(mark, lines, marked) for mark, lines in pieces]
     if read and pieces[0][0] is None and marked and not read[0].source:
         read = read[1:]  # nothing stands before the first marker
     cells = [cell for cell in read if marked or cell.source]
@@ -47,13 +47,13 @@ def loads(text: str) -> Document:
 
 def dumps(notebook: Notebook, cells: list[Cell]) -> str:
     """The script. Outputs, ids and attachments are not in it."""
-    ours = notebook.metadata.get("quire")
-    header = ours.get("header") if isinstance(ours, dict) else None
+    own = notebook.metadata.get("quire")
+    header = own.get("header") if isinstance(own, dict) else None
     whole = isinstance(header, str) and _HEADER.fullmatch(header)
     lines = [*header.removesuffix("\n").split("\n"), ""] if isinstance(header, str) and whole else []
     for cell in cells:
-        written = _script(cell.source) if cell.kind is CellKind.CODE else _comments(cell.source)
-        lines += [cell_marker.written(cell.kind, cell.metadata), *written, ""]
+        written = _write_code(cell.source) if cell.kind is CellKind.CODE else _write_comments(cell.source)
+        lines += [cell_marker.format_marker(cell.kind, cell.metadata), *written, ""]
     if lines[-2:] == ["", ""]:  # the last one only ends the line before it
         lines.append("")
     return "\n".join(lines)
@@ -61,7 +61,7 @@ def dumps(notebook: Notebook, cells: list[Cell]) -> str:
 
 def is_marked(text: str) -> bool:
     """Whether it has a marker of cells."""
-    return any(cell_marker.is_one(line.removesuffix("\r")) for line in text.split("\n"))
+    return any(cell_marker.is_marker(line.removesuffix("\r")) for line in text.split("\n"))
 
 
 # Reading
@@ -71,47 +71,47 @@ def _pieces(text: str) -> list[tuple[str | None, list[str]]]:
     """What each marker says with the lines below it; None: what stands before the first."""
     pieces: list[tuple[str | None, list[str]]] = [(None, [])]
     for line in text.removesuffix("\n").split("\n"):
-        if cell_marker.is_one(line):
+        if cell_marker.is_marker(line):
             pieces.append((line, []))
         else:
             pieces[-1][1].append(line)
     return pieces
 
 
-def _cell(mark: str | None, lines: list[str], marked: bool) -> NewCell:
-    lines = _trimmed(lines)
+def _read_cell(mark: str | None, lines: list[str], marked: bool) -> NewCell:
+    lines = _trim(lines)
     if mark is None and (not marked or not lines):
         return NewCell(source="\n".join(lines))
     if mark is None:  # of which the first line may say what runs it
         first = [lines[0]] if lines[0].startswith("#!") else []
-        return NewCell(source="\n".join([*first, _code(lines[len(first) :])]))
-    kind, metadata = cell_marker.read(mark)
+        return NewCell(source="\n".join([*first, _read_code(lines[len(first) :])]))
+    kind, metadata = cell_marker.parse(mark)
     if kind is not CellKind.CODE:
-        return NewCell(source=_text(lines), kind=kind, metadata=metadata)
+        return NewCell(source=_read_text(lines), kind=kind, metadata=metadata)
     language = metadata.get("language")
     if language in _LANGUAGES and all(line.startswith("#") or not line for line in lines):
         magic = f"%%{metadata.pop('language')} {metadata.pop('magic_args', '')}".rstrip()
-        return NewCell(source="\n".join([magic, *map(_uncommented, lines)]), metadata=metadata)
-    return NewCell(source=_code(lines), metadata=metadata)
+        return NewCell(source="\n".join([magic, *map(_uncomment, lines)]), metadata=metadata)
+    return NewCell(source=_read_code(lines), metadata=metadata)
 
 
-def _trimmed(lines: list[str]) -> list[str]:
+def _trim(lines: list[str]) -> list[str]:
     """Without the blank lines around a cell. Only more than the usual are its own."""
     first = next((place for place, line in enumerate(lines) if line), len(lines))
     if first == len(lines):
-        return lines[2 * _BLANKS :]
+        return lines[2 * _BLANK_LINES :]
     last = next(place for place, line in enumerate(reversed(lines)) if line)
-    return lines[min(first, _BLANKS) : len(lines) - min(last, _BLANKS)]
+    return lines[min(first, _BLANK_LINES) : len(lines) - min(last, _BLANK_LINES)]
 
 
-def _code(lines: list[str]) -> str:
+def _read_code(lines: list[str]) -> str:
     magic = re.match(r"# %%(\w+)", lines[0]) if lines else None
     if magic and magic[1] not in _PYTHON_MAGICS and all(line.startswith("#") for line in lines):
-        return "\n".join(map(_uncommented, lines))
-    return "\n".join(map(_unescaped, lines))
+        return "\n".join(map(_uncomment, lines))
+    return "\n".join(map(_unescape, lines))
 
 
-def _unescaped(line: str) -> str:
+def _unescape(line: str) -> str:
     found = _LINE.match(line) or _MARK_LINE.match(line)
     if not found or not found[2]:
         return line
@@ -119,20 +119,20 @@ def _unescaped(line: str) -> str:
     return indent + line[len(indent) :].removeprefix("#").removeprefix(" ")
 
 
-def _uncommented(line: str) -> str:
+def _uncomment(line: str) -> str:
     return line[2:] if line.startswith("# ") else line.removeprefix("#")
 
 
-def _text(lines: list[str]) -> str:
+def _read_text(lines: list[str]) -> str:
     """Of comments, or of a string in three quotes."""
     quoted = re.fullmatch(r'[rR]?("""|\'\'\')\n?(.*?)\n?\1\s*', "\n".join(lines), re.DOTALL)
     if quoted:
         return quoted[2]
-    return "\n".join(_text_line(line) for line in lines)
+    return "\n".join(_read_text_line(line) for line in lines)
 
 
-def _text_line(line: str) -> str:
-    line = _uncommented(line)
+def _read_text_line(line: str) -> str:
+    line = _uncomment(line)
     found = _TEXT_MARK.match(line)
     return found[1] + line[len(found[1]) + 1 :] if found and found[2] else line
 
@@ -142,40 +142,40 @@ def _metadata(header: str) -> dict[str, Any]:
     if not header:
         return {}
     spec = re.search(r"^# +kernelspec:\n((?:#     +\w.*\n)+)", header, re.MULTILINE)
-    said = dict(re.findall(r"^# +(\w+): *(.*?) *$", spec[1], re.MULTILINE)) if spec else {}
-    kernel = {"kernelspec": said} if {"name", "display_name"} <= said.keys() else {}
+    fields = dict(re.findall(r"^# +(\w+): *(.*?) *$", spec[1], re.MULTILINE)) if spec else {}
+    kernel = {"kernelspec": fields} if {"name", "display_name"} <= fields.keys() else {}
     return {**kernel, "quire": {"header": header}}
 
 
 # Writing
 
 
-def _script(source: str) -> list[str]:
+def _write_code(source: str) -> list[str]:
     if not source:
         return []
     lines = source.split("\n")
     magic = re.match(r"%%(\w+)", lines[0])
     if magic and magic[1] not in _PYTHON_MAGICS:
         return [f"# {line}" if line else "#" for line in lines]
-    return _padded([_escaped(line) for line in lines])
+    return _pad([_escape(line) for line in lines])
 
 
-def _padded(lines: list[str]) -> list[str]:
+def _pad(lines: list[str]) -> list[str]:
     """With more blank lines at an end that has some: they are the cell's."""
-    before = [""] * _BLANKS if not lines[0] else []
-    after = [""] * (_BLANKS - 1) if not lines[-1] else []  # and one that is there anyway
+    before = [""] * _BLANK_LINES if not lines[0] else []
+    after = [""] * (_BLANK_LINES - 1) if not lines[-1] else []  # and one that is there anyway
     return [*before, *lines, *after]
 
 
-def _escaped(line: str) -> str:
+def _escape(line: str) -> str:
     found = _LINE.match(line) or _MARK_LINE.match(line)
     return f"{found[1]}# {line[len(found[1]) :]}" if found else line
 
 
-def _comments(source: str) -> list[str]:
-    return [f"# {line}" if line else "#" for line in map(_escaped_text, source.split("\n"))] if source else []
+def _write_comments(source: str) -> list[str]:
+    return [f"# {line}" if line else "#" for line in map(_escape_text, source.split("\n"))] if source else []
 
 
-def _escaped_text(line: str) -> str:
+def _escape_text(line: str) -> str:
     found = _TEXT_MARK.match(line)
     return f"{found[1]}\\{line[len(found[1]) :]}" if found else line

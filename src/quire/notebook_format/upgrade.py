@@ -6,37 +6,39 @@ import logging
 import warnings
 from typing import Any
 
-from quire.notebook_format.document import wrong
+from quire.notebook_format.document import invalid_document
 
 _KIND = "ipynb document"
 
 
-def upgraded(document: dict[str, Any], version: int) -> dict[str, Any]:
+def upgrade(document: dict[str, Any], version: int) -> dict[str, Any]:
     """Raises InvalidRequest if nbformat cannot read it."""
     import nbformat  # takes 90 ms, and old documents are rare
     from nbformat.converter import convert
 
-    _complete(document, version)
-    logging.getLogger("traitlets").addFilter(_is_news)
+    _fill_missing(document, version)
+    logging.getLogger("traitlets").addFilter(_is_not_validation_message)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             node = nbformat.versions[version].to_notebook_json(document, minor=document.get("nbformat_minor", 0))
-            new: dict[str, Any] = convert(node, 4)  # type: ignore[no-untyped-call]  # nbformat is half typed
+            upgraded: dict[str, Any] = convert(node, 4)  # type: ignore[no-untyped-call]  # nbformat is half typed
     except RecursionError:
-        raise wrong(_KIND, "it is nested too deeply") from None
+        raise invalid_document(_KIND, "it is nested too deeply") from None
     except Exception as error:  # nbformat raises many kinds, none of them ours
         reason = str(error).strip().split("\n")[0][:200]
-        raise wrong(_KIND, f"nbformat {version} could not be upgraded ({type(error).__name__}: {reason})") from None
-    return new
+        raise invalid_document(
+            _KIND, f"nbformat {version} could not be upgraded ({type(error).__name__}: {reason})"
+        ) from None
+    return upgraded
 
 
-def _is_news(record: logging.LogRecord) -> bool:
+def _is_not_validation_message(record: logging.LogRecord) -> bool:
     """Not what nbformat says of an old document that is not quite as it should be."""
     return "Notebook JSON is" not in str(record.msg)
 
 
-def _complete(document: dict[str, Any], version: int) -> None:
+def _fill_missing(document: dict[str, Any], version: int) -> None:
     """Fill in what nbformat's conversion takes for granted and old documents often lack."""
     if not isinstance(document.get("metadata"), dict):
         document["metadata"] = {}

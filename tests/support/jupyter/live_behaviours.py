@@ -77,7 +77,7 @@ async def typing_in_the_same_cell_merges_with_an_edit(at: Place) -> None:
 async def send_update(document: object, update: bytes) -> None:
     from pycrdt import create_update_message
 
-    await document._replica._line.send(create_update_message(update))  # type: ignore[attr-defined]  # as a page does
+    await document._replica._connection.send(create_update_message(update))  # type: ignore[attr-defined]  # as a page does
 
 
 async def edits_of_many_at_random_end_the_same_everywhere(at: Place) -> None:
@@ -147,7 +147,7 @@ async def the_cell_that_is_worked_in_is_seen(at: Place) -> None:
     await ours.begin_run("cell-0")
     await until(lambda: has_cursor_in("cell-0") and not has_cursor_in("cell-1"))
     (new,) = await ours.insert(0, [{"cell_type": "code", "source": "new"}])
-    await seen(theirs, lambda: shared.find(new) is not None)
+    await seen(theirs, lambda: shared.find_index(new) is not None)
     await until(lambda: has_cursor_in(new))
     await ours.insert(0, [{"cell_type": "code", "source": ""}])
     await until(lambda: not has_cursor_in(new))

@@ -12,35 +12,35 @@ from tornado.iostream import StreamClosedError
 from tornado.web import RequestHandler
 
 log = logging.getLogger(__name__)
-_PIECES = 16  # of a request's body that wait to be read, 64 KiB each
-_GONE: Message = {"type": "http.disconnect"}
+_MAX_WAITING_PIECES = 16  # of a request's body that wait to be read, 64 KiB each
+_DISCONNECT: Message = {"type": "http.disconnect"}
 
 
-class Exchange:
+class AsgiExchange:
     """A request that an app answers. The tornado side tells what comes; `run` is over when the answer is."""
 
     def __init__(self, request: RequestHandler, timeout: float) -> None:
         """`timeout`: seconds until a client that stopped reading is cut off."""
         self._request = request
         self._timeout = timeout
-        self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue(_PIECES)  # None is the body's end
-        self._over = asyncio.Event()  # answered, or the client left
-        self._whole = False  # the body was read to its end
-        self._begun = self._answered = False
+        self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue(_MAX_WAITING_PIECES)  # None is the body's end
+        self._ended = asyncio.Event()  # answered, or the client left
+        self._body_complete = False  # the body was read to its end
+        self._started = self._answered = False
 
     # What tornado tells
 
-    async def came(self, piece: bytes | None) -> None:
+    async def put_body(self, piece: bytes | None) -> None:
         """A piece of the body, or its end; waits for the app to read those before."""
         if not self._pieces.full():
             self._pieces.put_nowait(piece)
             return
         put = asyncio.ensure_future(self._pieces.put(piece))
-        await self._first(put)
+        await self._wait_first(put)
         put.cancel()
 
-    def left(self) -> None:
-        self._over.set()
+    def client_left(self) -> None:
+        self._ended.set()
 
     # What the app is given
 
@@ -50,46 +50,46 @@ class Exchange:
         except Exception:
             log.exception("a request to %s failed", scope["path"])
         finally:
-            self._end()
+            self._finish()
 
     async def _receive(self) -> Message:
-        if not self._whole:
+        if not self._body_complete:
             if not self._pieces.empty():
-                return self._came(self._pieces.get_nowait())
+                return self._request_message(self._pieces.get_nowait())
             get = asyncio.ensure_future(self._pieces.get())
-            if await self._first(get):
-                return self._came(get.result())
+            if await self._wait_first(get):
+                return self._request_message(get.result())
             get.cancel()
-        await self._over.wait()
-        return _GONE
+        await self._ended.wait()
+        return _DISCONNECT
 
-    def _came(self, piece: bytes | None) -> Message:
-        self._whole = piece is None
-        return {"type": "http.request", "body": piece or b"", "more_body": not self._whole}
+    def _request_message(self, piece: bytes | None) -> Message:
+        self._body_complete = piece is None
+        return {"type": "http.request", "body": piece or b"", "more_body": not self._body_complete}
 
-    async def _first(self, doing: asyncio.Future[Any]) -> bool:
+    async def _wait_first(self, future: asyncio.Future[Any]) -> bool:
         """Whether it was done before all was over."""
-        if doing.done():
+        if future.done():
             return True
-        over = asyncio.ensure_future(self._over.wait())
+        ended = asyncio.ensure_future(self._ended.wait())
         try:
-            await asyncio.wait((doing, over), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((future, ended), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            over.cancel()
-        return doing.done()
+            ended.cancel()
+        return future.done()
 
     async def _send(self, message: Message) -> None:
-        if self._over.is_set():
+        if self._ended.is_set():
             return  # nobody hears it
         if message["type"] == "http.response.start":
-            self._begin(message)
+            self._start_response(message)
             if not any(name.lower() == b"content-length" for name, _ in message["headers"]):
                 await self._flush()  # the first piece may be long in coming
         elif message["type"] == "http.response.body":
-            await self._write(message.get("body", b""), more=message.get("more_body", False))
+            await self._write_body(message.get("body", b""), more=message.get("more_body", False))
 
-    def _begin(self, message: Message) -> None:
-        self._begun = True
+    def _start_response(self, message: Message) -> None:
+        self._started = True
         request, status = self._request, message["status"]
         request.set_status(status, responses.get(status, "Unknown"))
         request.clear_header("Content-Type")
@@ -99,7 +99,7 @@ class Exchange:
         if stream is not None and not stream.closed():
             stream.set_nodelay(True)  # tornado leaves it off: 40 ms a piece otherwise
 
-    async def _write(self, body: bytes, *, more: bool) -> None:
+    async def _write_body(self, body: bytes, *, more: bool) -> None:
         if body and self._request.request.method != "HEAD":
             self._request.write(body)
         if more:
@@ -107,34 +107,34 @@ class Exchange:
                 await self._flush()
             return
         self._answered = True
-        kind = self._request._headers.get("Content-Type", "application/json")
-        done = self._request.finish(set_content_type=kind)  # type: ignore[call-arg]  # jupyter_server's own word
-        self._over.set()
-        await self._within(done)
+        content_type = self._request._headers.get("Content-Type", "application/json")
+        written = self._request.finish(set_content_type=content_type)  # type: ignore[call-arg]  # jupyter_server's own word
+        self._ended.set()
+        await self._with_timeout(written)
 
     async def _flush(self) -> None:
-        await self._within(self._request.flush())
+        await self._with_timeout(self._request.flush())
 
-    async def _within(self, written: asyncio.Future[None]) -> None:
+    async def _with_timeout(self, written: asyncio.Future[None]) -> None:
         try:
             async with asyncio.timeout(self._timeout):
                 await written
         except StreamClosedError:
-            self._over.set()
+            self._ended.set()
         except TimeoutError:
-            self._cut()
+            self._close_connection()
 
-    def _end(self) -> None:
+    def _finish(self) -> None:
         """The app is through with it; where it did not answer to the end, the client must not take it for one."""
-        if not self._over.is_set() and not self._answered:
-            if self._begun:
-                self._cut()
+        if not self._ended.is_set() and not self._answered:
+            if self._started:
+                self._close_connection()
             else:
                 self._request.send_error(500)
-        self._over.set()
+        self._ended.set()
 
-    def _cut(self) -> None:
-        self._over.set()
+    def _close_connection(self) -> None:
+        self._ended.set()
         stream = getattr(self._request.request.connection, "stream", None)
         if stream is not None:
             stream.close()

@@ -11,41 +11,41 @@ from typing import TYPE_CHECKING
 from quire.core.errors import OperationFailed
 
 if TYPE_CHECKING:  # what it holds takes long to load
-    from quire.frontends.jupyter_extension.mounted_app import Mounted
+    from quire.frontends.jupyter_extension.mounted_app import MountedApp
 
-    Opened = AbstractAsyncContextManager[Mounted]
+    AppContext = AbstractAsyncContextManager[MountedApp]
 
 log = logging.getLogger(__name__)
-_GRACE = 3.0  # seconds open requests have when the server ends
+_REQUEST_GRACE_S = 3.0  # seconds open requests have when the server ends
 
 
-class Running:
-    def __init__(self, opened: Callable[[], Opened], patience: float = 60) -> None:
-        """`opened` is entered and left in one task; `patience`: seconds a request waits for that."""
-        self._opened = opened
-        self._patience = patience
-        self._app: asyncio.Future[Mounted] | None = None
+class BackgroundApp:
+    def __init__(self, open_app: Callable[[], AppContext], start_timeout: float = 60) -> None:
+        """`open_app` is entered and left in one task; `start_timeout`: seconds a request waits for that."""
+        self._open_app = open_app
+        self._start_timeout = start_timeout
+        self._app: asyncio.Future[MountedApp] | None = None
         self._ending = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._requests: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
         self._app = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._live(self._app))
+        self._task = asyncio.create_task(self._run_app(self._app))
 
-    async def app(self) -> Mounted:
+    async def wait_ready(self) -> MountedApp:
         """Raises OperationFailed where it cannot be had, with the reason."""
         if self._app is None or self._ending.is_set():
             raise OperationFailed(
                 "Quire does not run: the Jupyter server has not started it, or is ending. Call again later."
             )
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._start_timeout):
                 return await asyncio.shield(self._app)
         except TimeoutError:
             raise OperationFailed("Quire is still starting. Call again in a few seconds.") from None
 
-    def follow(self, request: asyncio.Task[None]) -> None:
+    def add_request(self, request: asyncio.Task[None]) -> None:
         """A request that must not outlive the server."""
         self._requests.add(request)
         request.add_done_callback(self._requests.discard)
@@ -56,26 +56,26 @@ class Running:
         if self._task is not None:
             await self._task
 
-    async def _live(self, told: asyncio.Future[Mounted]) -> None:
+    async def _run_app(self, started: asyncio.Future[MountedApp]) -> None:
         try:
-            async with self._opened() as app:
-                told.set_result(app)
+            async with self._open_app() as app:
+                started.set_result(app)
                 await self._ending.wait()
         except Exception as error:
-            if told.done():
+            if started.done():
                 log.exception("Quire did not end well")
             else:
                 log.error("Quire could not be started: %s", error)
-                told.set_exception(
+                started.set_exception(
                     OperationFailed(f"Quire could not be started: {error} The Jupyter server's log says more.")
                 )
-                told.exception()  # seen, should nobody ever ask
+                started.exception()  # seen, should nobody ever ask
         finally:
-            await self._let_go()
+            await self._end_requests()
 
-    async def _let_go(self) -> None:
-        left = list(self._requests)
-        if left:
-            await asyncio.wait(left, timeout=_GRACE)
-        for request in left:
+    async def _end_requests(self) -> None:
+        requests = list(self._requests)
+        if requests:
+            await asyncio.wait(requests, timeout=_REQUEST_GRACE_S)
+        for request in requests:
             request.cancel()

@@ -15,74 +15,74 @@ from tornado.web import HTTPError, stream_request_body
 from quire.core.errors import InvalidRequest, OperationFailed
 from quire.core.notebooks.access import Caller
 from quire.frontends.jupyter_extension import identity
-from quire.frontends.jupyter_extension.asgi_bridge import Exchange
-from quire.frontends.jupyter_extension.background_app import Running
+from quire.frontends.jupyter_extension.asgi_bridge import AsgiExchange
+from quire.frontends.jupyter_extension.background_app import BackgroundApp
 
 PATTERN = r"/mcp(|/healthz|/tools/list|/tools/call)/?"
 _METHODS = ("GET", "POST", "DELETE")
-_SECRETS = ("authorization", "cookie")  # which prove who calls to the server, and are nobody else's
-_NEEDED = (("execute", "kernels"), ("write", "contents"))  # what tools do
+_SECRET_HEADERS = ("authorization", "cookie")  # which prove who calls to the server, and are nobody else's
+_NEEDED_RIGHTS = (("execute", "kernels"), ("write", "contents"))  # what tools do
 
 
 @stream_request_body
-class ToQuire(APIHandler):
+class McpHandler(APIHandler):
     """Below `/mcp`. Token, cookie with XSRF, Host and Origin are checked by the Jupyter server's own code."""
 
-    def initialize(self, running: Running) -> None:
-        self._running = running
-        self._exchange: Exchange | None = None  # None: what comes of a body is dropped
-        self._refused: HTTPError | None = None
-        self._answer: asyncio.Task[None] | None = None
+    def initialize(self, background_app: BackgroundApp) -> None:
+        self._background_app = background_app
+        self._exchange: AsgiExchange | None = None  # None: what comes of a body is dropped
+        self._refusal: HTTPError | None = None
+        self._answer_task: asyncio.Task[None] | None = None
 
     async def prepare(self) -> None:  # type: ignore[override]  # as APIHandler has it
         try:
             await super().prepare()
             if self.request.method in _METHODS:
-                await self._check_may()
-                await self._begin()
+                await self._check_rights()
+                await self._prepare_exchange()
         except HTTPError as error:
-            self._refused = error  # said after the body: tornado would cut the connection off, unread
+            self._refusal = error  # said after the body: tornado would cut the connection off, unread
 
-    async def _begin(self) -> None:
+    async def _prepare_exchange(self) -> None:
         try:
-            mounted = await self._running.app()
+            mounted = await self._background_app.wait_ready()
             scope = self._scope()  # after it: what it takes is loaded by then, and not twice at once
         except InvalidRequest as error:
             raise HTTPError(403, str(error)) from None
         except OperationFailed as error:
             raise HTTPError(503, str(error)) from None
-        self._exchange = Exchange(self, mounted.timeout)
+        self._exchange = AsgiExchange(self, mounted.timeout)
         self._run = partial(self._exchange.run, mounted.app, scope)
         if _has_body(self.request.headers):
-            self._start()
+            self._start_answer()
 
-    def _start(self) -> asyncio.Task[None]:
+    def _start_answer(self) -> asyncio.Task[None]:
         """Once. Without a body not before tornado has read to the end: it would cut off who is answered sooner."""
-        if self._answer is None:
-            self._answer = asyncio.create_task(self._run())
-            self._running.follow(self._answer)
-        return self._answer
+        if self._answer_task is None:
+            self._answer_task = asyncio.create_task(self._run())
+            self._background_app.add_request(self._answer_task)
+        return self._answer_task
 
-    async def _check_may(self) -> None:
-        self._check_known()  # unless asked, the server lets strangers in
-        for action, resource in _NEEDED:
-            may = self.authorizer.is_authorized(self, self.current_user, action, resource)
-            if not await ensure_async(may):
+    async def _check_rights(self) -> None:
+        self._check_authenticated()  # unless asked, the server lets strangers in
+        for action, resource in _NEEDED_RIGHTS:
+            is_allowed = self.authorizer.is_authorized(self, self.current_user, action, resource)
+            if not await ensure_async(is_allowed):
                 raise HTTPError(403, f"{self.current_user.username} may not {action} {resource} here.")
 
     def check_xsrf_cookie(self) -> None:
         """Of a stranger no XSRF token is asked for, but the one that is missing."""
         if hasattr(self, "_jupyter_current_user"):
-            self._check_known()
+            self._check_authenticated()
         super().check_xsrf_cookie()
 
-    def _check_known(self) -> None:
+    def _check_authenticated(self) -> None:
         if not self.current_user:
             raise HTTPError(403, "Bring the Jupyter server's token, as in the header Authorization: token …")
 
     async def data_received(self, chunk: bytes) -> None:
         if self._exchange is not None:
-            await self._exchange.came(chunk)
+            await self._exchange.put_body(chunk)
 
     def on_connection_close(self) -> None:
         super().on_connection_close()
@@ -90,22 +90,22 @@ class ToQuire(APIHandler):
 
     def on_finish(self) -> None:
         if self._exchange is not None:
-            self._exchange.left()
+            self._exchange.client_left()
 
     def compute_etag(self) -> None:
         """Answers are not cached: nothing to be counted over each."""
 
     async def get(self, path: str) -> None:
-        if self._refused is not None or self._exchange is None:
-            raise self._refused or HTTPError(500)
-        await self._exchange.came(None)
-        await self._start()
+        if self._refusal is not None or self._exchange is None:
+            raise self._refusal or HTTPError(500)
+        await self._exchange.put_body(None)
+        await self._start_answer()
 
     post = delete = get
 
     def _scope(self) -> Scope:
         request = self.request
-        given = request.headers.get_all()
+        headers = request.headers.get_all()
         scope: Scope = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.4"},
@@ -118,13 +118,13 @@ class ToQuire(APIHandler):
             "root_path": "",
             "headers": [
                 (name.lower().encode("latin-1"), value.encode("latin-1"))
-                for name, value in given
-                if name.lower() not in _SECRETS
+                for name, value in headers
+                if name.lower() not in _SECRET_HEADERS
             ],
             "client": (request.remote_ip, 0),
             "server": None,
         }
-        caller = identity.caller(self.identity_provider, self.current_user)
+        caller = identity.find_caller(self.identity_provider, self.current_user)
         if caller is not None:
             scope["user"] = _user(caller)
         return scope
@@ -140,5 +140,5 @@ def _user(caller: Caller) -> Any:
     from quire.frontends.mcp.callers import Proven
 
     name = str(caller.principal)
-    scopes = [str(each) for each in caller.scopes]
+    scopes = [str(scope) for scope in caller.scopes]
     return AuthenticatedUser(Proven(token="", client_id=name, scopes=scopes, subject=name, caller=caller))

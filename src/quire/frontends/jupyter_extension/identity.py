@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _ISSUER = "jupyter"
 
 
-def caller(provider: IdentityProvider, user: User) -> Caller | None:
+def find_caller(provider: IdentityProvider, user: User) -> Caller | None:
     """None: the local user, who runs the server. So is everybody where the server has one token or password for all,
     and JupyterHub's owner of the server."""
     if type(provider).__module__.startswith("jupyter_server.") or user.username == os.environ.get("JUPYTERHUB_USER"):

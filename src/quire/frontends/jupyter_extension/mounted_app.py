@@ -17,7 +17,7 @@ from quire.frontends.jupyter_extension import plain_http
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mounted:
+class MountedApp:
     """An app that runs, and the seconds until a client that stopped reading is cut off."""
 
     app: ASGIApp
@@ -25,9 +25,9 @@ class Mounted:
 
 
 @asynccontextmanager
-async def mounted(server: FastMCP[Any], app: App, bounds: Bounds) -> AsyncIterator[Mounted]:
+async def mount(server: FastMCP[Any], app: App, bounds: Bounds) -> AsyncIterator[MountedApp]:
     server.custom_route(f"{PATH}/healthz", methods=["GET"])(Probes(app).healthz)
     plain_http.register(server, PATH)
     running = asgi(server, bounds, host_origin_protection=False)
     async with running.router.lifespan_context(running):
-        yield Mounted(app=running, timeout=bounds.timeout)
+        yield MountedApp(app=running, timeout=bounds.timeout)

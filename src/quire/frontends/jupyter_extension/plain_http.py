@@ -11,70 +11,72 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Message
 
-_ERA = "2026-07-28"  # which needs no session
-_META = {
-    "io.modelcontextprotocol/protocolVersion": _ERA,
+_PROTOCOL_VERSION = "2026-07-28"  # which needs no session
+_REQUEST_META = {
+    "io.modelcontextprotocol/protocolVersion": _PROTOCOL_VERSION,
     "io.modelcontextprotocol/clientInfo": {"name": "quire-http", "version": "1"},
     "io.modelcontextprotocol/clientCapabilities": {},
 }
-_WANTED = 'A call is {"name": "…", "arguments": {…}}. Nothing was done.'
+_USAGE = 'A call is {"name": "…", "arguments": {…}}. Nothing was done.'
 
 
 def register(server: FastMCP[Any], path: str) -> None:
     """Below `path`, which is the MCP endpoint's."""
 
-    async def listed(request: Request) -> Response:
+    async def list_tools(request: Request) -> Response:
         return await _ask(request, path, "tools/list", {})
 
-    async def called(request: Request) -> Response:
+    async def call_tool(request: Request) -> Response:
         try:
-            given = json.loads(await request.body())
-            name, arguments = given.get("name") or given["tool_name"], given.get("arguments") or {}
+            call = json.loads(await request.body())
+            name, arguments = call.get("name") or call["tool_name"], call.get("arguments") or {}
             name.encode("ascii")
         except (ValueError, KeyError, AttributeError):
-            return JSONResponse({"error": _WANTED}, 400)
+            return JSONResponse({"error": _USAGE}, 400)
         return await _ask(request, path, "tools/call", {"name": name, "arguments": arguments})
 
-    server.custom_route(f"{path}/tools/list", methods=["GET"])(listed)
-    server.custom_route(f"{path}/tools/call", methods=["POST"])(called)
+    server.custom_route(f"{path}/tools/list", methods=["GET"])(list_tools)
+    server.custom_route(f"{path}/tools/call", methods=["POST"])(call_tool)
 
 
 async def _ask(request: Request, path: str, method: str, params: dict[str, Any]) -> Response:
     """What the endpoint answers: a result as it is, an error with its status."""
-    asked = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": _META}}).encode()
-    answer = _Answer(asked, request)
+    request_body = json.dumps(
+        {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": _REQUEST_META}}
+    ).encode()
+    response = _AsgiClient(request_body, request)
     headers = {
         "content-type": "application/json",
-        "content-length": str(len(asked)),
+        "content-length": str(len(request_body)),
         "accept": "application/json, text/event-stream",
-        "mcp-protocol-version": _ERA,
+        "mcp-protocol-version": _PROTOCOL_VERSION,
         "mcp-method": method,
         **({"mcp-name": params["name"]} if "name" in params else {}),
     }
     raw = [(name.encode(), value.encode()) for name, value in headers.items()]
     scope = {**request.scope, "method": "POST", "path": path, "raw_path": path.encode(), "headers": raw}
-    await request.app(scope, answer.receive, answer.send)
-    said = answer.message()
-    if "result" in said:
-        return JSONResponse(said["result"])
-    status = answer.status if answer.status >= HTTPStatus.BAD_REQUEST else HTTPStatus.BAD_REQUEST
-    return JSONResponse({"error": said.get("error", {}).get("message", "There was no answer.")}, status)
+    await request.app(scope, response.receive, response.send)
+    answer = response.message()
+    if "result" in answer:
+        return JSONResponse(answer["result"])
+    status = response.status if response.status >= HTTPStatus.BAD_REQUEST else HTTPStatus.BAD_REQUEST
+    return JSONResponse({"error": answer.get("error", {}).get("message", "There was no answer.")}, status)
 
 
-class _Answer:
+class _AsgiClient:
     """The other end of a request that comes from here; ends with the one it is made for."""
 
-    def __init__(self, asked: bytes, request: Request) -> None:
-        self._asked: bytes | None = asked
+    def __init__(self, request_body: bytes, request: Request) -> None:
+        self._request_body: bytes | None = request_body
         self._request = request
         self._body = bytearray()
         self._streamed = False
         self.status = 500
 
     async def receive(self) -> Message:
-        if self._asked is None:
+        if self._request_body is None:
             return await self._request.receive()
-        body, self._asked = self._asked, None
+        body, self._request_body = self._request_body, None
         return {"type": "http.request", "body": body, "more_body": False}
 
     async def send(self, message: Message) -> None:
@@ -89,5 +91,5 @@ class _Answer:
         text = self._body.decode()
         if self._streamed:
             text = [line.removeprefix("data:") for line in text.splitlines() if line.startswith("data:")][-1]
-        found: dict[str, Any] = json.loads(text)
-        return found
+        parsed: dict[str, Any] = json.loads(text)
+        return parsed

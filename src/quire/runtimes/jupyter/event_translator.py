@@ -51,13 +51,13 @@ class EventTranslator:
 
     def _displayed(self, message: Message) -> Displayed:
         content, result = message.content, message.kind == "execute_result"
-        all_data, _ = mime_bundles.take_in(_object(content.get("data")))
+        all_data, _ = mime_bundles.from_document(_object(content.get("data")))
         bundle: Bundle = {mime: data for mime, data in all_data.items() if isinstance(data, (str, bytes))}
         metadata = _object(content.get("metadata"))
         if result:
             self._value = _literal(bundle) if self._python else []
         return Displayed(
-            kind=ipynb_reader.kind_of(all_data).value,
+            kind=ipynb_reader.output_type_of(all_data).value,
             bundle=bundle,
             metadata=metadata if is_shallow(metadata) else {},
             result=result,

@@ -59,7 +59,7 @@ async def list_folder(contents: Contents, path: str) -> list[Entry]:
     model = await contents.read(folder)
     if model["type"] != "directory" or not isinstance(model.get("content"), list):
         raise Missing(f"{folder!r} is no folder but a {model['type']}.")
-    return sorted((file_entry(each) for each in model["content"]), key=lambda each: each.path)
+    return sorted(map(file_entry, model["content"]), key=lambda entry: entry.path)
 
 
 def file_entry(model: Model) -> Entry:

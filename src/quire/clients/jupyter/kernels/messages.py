@@ -83,7 +83,7 @@ def decode(data: bytes | str, subprotocol: str) -> KernelMessage:
 
 
 def validate(channel: str, objects: list[Any], buffers: Sequence[bytes]) -> KernelMessage:
-    if not all(isinstance(each, dict) for each in objects) or not isinstance(objects[0].get("msg_type"), str):
+    if not all(isinstance(part, dict) for part in objects) or not isinstance(objects[0].get("msg_type"), str):
         raise ValueError("no kernel message: its parts are no objects")
     header, parent, metadata, content = objects
     return KernelMessage(

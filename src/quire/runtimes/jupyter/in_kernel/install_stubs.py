@@ -25,7 +25,7 @@ class Sources(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     ) -> importlib.machinery.ModuleSpec | None:
         if name in self.sources:
             return importlib.util.spec_from_loader(name, self)
-        inside = name == PACKAGE or any(each.startswith(name + ".") for each in self.sources)
+        inside = name == PACKAGE or any(source.startswith(name + ".") for source in self.sources)
         return importlib.util.spec_from_loader(name, self, is_package=True) if inside else None
 
     def exec_module(self, module: ModuleType) -> None:
