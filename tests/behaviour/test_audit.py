@@ -286,6 +286,16 @@ async def test_quire_audit_shows_the_calls_that_are_asked_for(data_dir: Path) ->
     assert [json.loads(line)["tool"] for line in shown(data_dir, "--json", "--limit", "2")] == ["execute", "list_cells"]
 
 
+async def test_call_over_the_rate_limit_leaves_a_line(data_dir: Path) -> None:
+    with http_server(data_dir, requests_per_minute=1, requests_burst=10) as (url, _):
+        async with http_client(url) as client:
+            with pytest.raises(MCPError, match="Too many requests"):
+                for _ in range(11):
+                    await call(client, "list_notebooks")
+    (*answered, refused) = [(entry["tool"], entry["outcome"]) for entry in lines(data_dir)]
+    assert refused == ("list_notebooks", "refused") and {*answered} <= {("list_notebooks", "ok")}
+
+
 async def test_quire_audit_follows_what_comes(client: Client[Any], book: Book, log: Log) -> None:
     await call(client, "execute", code="1")
     filters = ["--tool", "execute", "--notebook", str(book.name)]

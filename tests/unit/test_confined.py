@@ -52,8 +52,7 @@ async def test_an_answer_reaches_a_question_of_its_own_notebook_only() -> None:
         return Notebook(id=NotebookId(id_), name="x", owner=Principal(id_), runtime="python", created_at=0)
 
     def ctx(state: str | None) -> Any:
-        request = SimpleNamespace(protocol_version="2026-07-28")
-        return cast(Any, SimpleNamespace(request_state=state, input_responses=None, request_context=request))
+        return cast(Any, SimpleNamespace(state=state, input_responses=None, is_modern=True))
 
     mine, theirs, asking = book("alice"), book("bob"), Asking()
     active = ActiveRun(

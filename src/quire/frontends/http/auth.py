@@ -20,7 +20,7 @@ from quire.core.errors import InvalidRequest, OperationFailed
 from quire.core.notebooks import access
 from quire.core.notebooks.access import EVERY_SCOPE, LOCAL_CALLER, Caller
 from quire.core.ports.store import Tokens
-from quire.frontends.mcp.callers import Proven
+from quire.frontends.mcp.callers import VerifiedToken
 
 log = logging.getLogger(__name__)
 _CACHED = 10_000  # tokens whose check is remembered
@@ -35,7 +35,7 @@ class ByTokens(TokenVerifier):
     def __init__(self, tokens: Tokens) -> None:
         super().__init__()
         self._tokens = tokens
-        self._known: dict[Caller, Proven] = {}  # made once: each request asks
+        self._known: dict[Caller, VerifiedToken] = {}  # made once: each request asks
 
     async def verify_token(self, token: str) -> AccessToken | None:
         caller = self._tokens.whose(token)
@@ -44,11 +44,11 @@ class ByTokens(TokenVerifier):
         known = self._known.get(caller)
         if known is None or known.token != token:
             name, scopes = str(caller.principal), [str(each) for each in caller.scopes]
-            known = Proven(token=token, client_id=name, scopes=scopes, subject=name, caller=caller)
+            known = VerifiedToken(token=token, client_id=name, scopes=scopes, subject=name, caller=caller)
             self._known[caller] = known
         return known
 
-    def holds(self, proven: Proven) -> bool:
+    def holds(self, proven: VerifiedToken) -> bool:
         return self._tokens.whose(proven.token) is not None
 
 
@@ -59,7 +59,7 @@ class OneToken(TokenVerifier):
         super().__init__()
         self._token = token.encode("utf-8", "surrogatepass")
         name, scopes = str(LOCAL_CALLER.principal), [str(each) for each in LOCAL_CALLER.scopes]
-        self._proven = Proven(token=token, client_id=name, scopes=scopes, subject=name, caller=LOCAL_CALLER)
+        self._proven = VerifiedToken(token=token, client_id=name, scopes=scopes, subject=name, caller=LOCAL_CALLER)
 
     async def verify_token(self, token: str) -> AccessToken | None:
         same = hmac.compare_digest(token.encode("utf-8", "surrogatepass"), self._token)
@@ -112,9 +112,9 @@ class Naming:
         self._label = access.issuer_label(address)
         self._admin_scope = admin_scope
         self._seconds = seconds
-        self._known: OrderedDict[bytes, tuple[float, Proven]] = OrderedDict()
+        self._known: OrderedDict[bytes, tuple[float, VerifiedToken]] = OrderedDict()
 
-    async def named(self, token: str, check: Callable[[str], Awaitable[AccessToken | None]]) -> Proven | None:
+    async def named(self, token: str, check: Callable[[str], Awaitable[AccessToken | None]]) -> VerifiedToken | None:
         digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
         until, proven = self._known.get(digest, (0.0, None))
         if proven is not None and time.time() < until:
@@ -125,7 +125,7 @@ class Naming:
             self._remember(digest, proven)
         return proven
 
-    def _proven(self, checked: AccessToken) -> Proven | None:
+    def _proven(self, checked: AccessToken) -> VerifiedToken | None:
         claims, now = checked.claims or {}, time.time()
         subject = checked.subject or claims.get("sub")
         principal = access.issued(subject, self._label)
@@ -137,9 +137,9 @@ class Naming:
             return None
         admin = self._admin_scope in checked.scopes
         caller = Caller(principal=principal, scopes=EVERY_SCOPE) if admin else Caller(principal=principal)
-        return Proven(**{**checked.model_dump(), "subject": subject}, caller=caller)
+        return VerifiedToken(**{**checked.model_dump(), "subject": subject}, caller=caller)
 
-    def _remember(self, digest: bytes, proven: Proven) -> None:
+    def _remember(self, digest: bytes, proven: VerifiedToken) -> None:
         until = min(time.time() + self._seconds, float(proven.expires_at or 0))
         self._known[digest] = (until, proven)
         while len(self._known) > _CACHED:
@@ -210,7 +210,7 @@ class UntilRevoked:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         user = scope.get("user")
-        if not isinstance(user, AuthenticatedUser) or not isinstance(user.access_token, Proven):
+        if not isinstance(user, AuthenticatedUser) or not isinstance(user.access_token, VerifiedToken):
             await self._app(scope, receive, send)
             return
         proven, over = user.access_token, False
@@ -225,7 +225,7 @@ class UntilRevoked:
 
         await self._app(scope, receive, guarded)
 
-    def _holds(self, proven: Proven) -> bool:
+    def _holds(self, proven: VerifiedToken) -> bool:
         if isinstance(self._auth, ByTokens):
             return self._auth.holds(proven)
         return proven.expires_at is None or proven.expires_at > time.time()

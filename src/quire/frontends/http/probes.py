@@ -14,7 +14,7 @@ from quire.core.app import App
 from quire.core.errors import InvalidRequest, OperationFailed
 from quire.core.model import LOCAL
 from quire.frontends.http import metrics
-from quire.frontends.mcp import callers
+from quire.frontends.mcp.callers import caller_from_request
 
 _PATIENCE = 5.0  # seconds a part has to say that it is well
 _FRESH = 1.0  # seconds a look counts for, however many ask
@@ -32,7 +32,7 @@ def may_see_metrics(request: Request) -> bool:
     """An admin; where nobody is asked who they are, whoever is on this machine."""
     try:
         if request.app.state.fastmcp_auth is not None:
-            return callers.of(request).trusted
+            return caller_from_request(request).trusted
         return request.client is None or ipaddress.ip_address(request.client.host).is_loopback
     except (InvalidRequest, ValueError):
         return False

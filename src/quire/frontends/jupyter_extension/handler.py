@@ -137,8 +137,8 @@ def _has_body(headers: HTTPHeaders) -> bool:
 def _user(caller: Caller) -> Any:
     from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser  # there by now: the app has loaded it
 
-    from quire.frontends.mcp.callers import Proven
+    from quire.frontends.mcp.callers import VerifiedToken
 
     name = str(caller.principal)
     scopes = [str(scope) for scope in caller.scopes]
-    return AuthenticatedUser(Proven(token="", client_id=name, scopes=scopes, subject=name, caller=caller))
+    return AuthenticatedUser(VerifiedToken(token="", client_id=name, scopes=scopes, subject=name, caller=caller))

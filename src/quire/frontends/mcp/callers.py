@@ -1,78 +1,62 @@
-"""Who makes a request: the principal with its scopes, and the client it comes through."""
+"""Who makes a request, and through which client."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from fastmcp import Context
 from fastmcp.server.auth import AccessToken
-from fastmcp.server.dependencies import get_http_request, get_server
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.context import ServerRequestContext
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.requests import Request
 
 from quire.core.errors import InvalidRequest
-from quire.core.model import Principal
 from quire.core.notebooks.access import LOCAL_CALLER, Caller
 from quire.core.notebooks.current import Client
 
-
-class Proven(AccessToken):
-    """A token that was checked, and whom it proves."""
-
-    caller: Any  # Caller; checked where it was made, and not again
+_UNKNOWN = "It cannot be told whose request this is. Nothing was done."
 
 
-def principal() -> Principal:
-    """Whose request is being answered now."""
-    return caller().principal
+class VerifiedToken(AccessToken):
+    """A token that was checked, and the caller whom it proves."""
+
+    caller: Any  # Caller; Any, so that pydantic does not check it again
 
 
-def caller() -> Caller:
-    """Who makes the request that is being answered now."""
-    try:
-        return of(get_http_request())
-    except RuntimeError:  # not over HTTP
-        return of(None)
+def caller_of(request: ServerRequestContext[Any, Any]) -> Caller:
+    """Who makes this request: the local user over stdio and without authentication.
 
-
-def of(request: Request | None) -> Caller:
-    """Who makes this request. Where nobody is asked who they are, the local user; where somebody is, and it cannot be
-    told, nobody."""
-    if request is None:
-        if _asks_everybody():
-            raise InvalidRequest("It cannot be told whose request this is. Nothing was done.")
-        return LOCAL_CALLER
-    user = request.scope.get("user")
-    if isinstance(user, AuthenticatedUser) and isinstance(user.access_token, Proven):
-        proven: Caller = user.access_token.caller
-        return proven
-    if request.app.state.fastmcp_auth is not None:
-        raise InvalidRequest("It cannot be told whose request this is. Nothing was done.")
+    Raises InvalidRequest if the server authenticates callers and this request has no verified token.
+    """
+    if request.request is not None:
+        return caller_from_request(request.request)
+    if request.lifespan_context["has_auth"]:
+        raise InvalidRequest(_UNKNOWN)
     return LOCAL_CALLER
 
 
-def client(ctx: Context) -> Client:
-    """One stdio process is one client; over HTTP a session is one. Without sessions all of a user are one."""
-    request = ctx.request_context
-    if request is None or request.request is None:
-        who = caller()
-        return Client(principal=who.principal, scopes=who.scopes)
-    who = of(request.request)
-    if is_modern(ctx):
-        return Client(principal=who.principal, scopes=who.scopes, is_shared=True)
+def caller_from_request(request: Request) -> Caller:
+    """Who makes this HTTP request. Raises InvalidRequest as `caller_of`."""
+    user = request.scope.get("user")
+    if isinstance(user, AuthenticatedUser) and isinstance(user.access_token, VerifiedToken):
+        caller: Caller = user.access_token.caller
+        return caller
+    if request.app.state.fastmcp_auth is not None:
+        raise InvalidRequest(_UNKNOWN)
+    return LOCAL_CALLER
+
+
+def client_of(request: ServerRequestContext[Any, Any]) -> Client:
+    """The client: one per stdio process, and over HTTP one per session, or per user in a protocol without sessions."""
+    caller = caller_of(request)
+    if request.request is None:
+        return Client(principal=caller.principal, scopes=caller.scopes)
+    if is_modern(request):
+        return Client(principal=caller.principal, scopes=caller.scopes, is_shared=True)
     session = request.request.headers.get("mcp-session-id")
-    return Client(principal=who.principal, scopes=who.scopes, session=session)
+    return Client(principal=caller.principal, scopes=caller.scopes, session=session)
 
 
-def is_modern(ctx: Context) -> bool:
+def is_modern(request: ServerRequestContext[Any, Any]) -> bool:
     """Whether the request is of protocol 2026-07-28 or newer, which has no sessions."""
-    request = ctx.request_context
-    return request is not None and request.protocol_version in MODERN_PROTOCOL_VERSIONS
-
-
-def _asks_everybody() -> bool:
-    try:
-        return get_server().auth is not None
-    except RuntimeError:
-        return False
+    return request.protocol_version in MODERN_PROTOCOL_VERSIONS

@@ -13,15 +13,13 @@ from typing import Any
 from uuid import uuid4
 
 import anyio
-from fastmcp import Context
-from fastmcp.tools import InputRequiredToolResult
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult
 
 from quire.core.errors import NotFound
 from quire.core.model import Notebook
 from quire.core.runs.active_run import ActiveRun, Question
-from quire.frontends.mcp.callers import is_modern
+from quire.frontends.mcp.client_request import ClientRequest
 
 _LINE: dict[str, Any] = {"type": "object", "properties": {"value": {"type": "string", "title": "Input"}}}
 _YES: dict[str, Any] = {"type": "object", "properties": {"approve": {"type": "boolean", "title": "Allow the call"}}}
@@ -31,18 +29,18 @@ _NO = "the person gave no answer. Put the value into the code instead."
 class ClientMustAsk(Exception):
     """The call ends here, with a question that the client brings the answer to."""
 
-    def __init__(self, result: InputRequiredToolResult) -> None:
+    def __init__(self, result: InputRequiredResult) -> None:
         super().__init__("input required")
         self.result = result
 
 
-def possible(ctx: Context) -> bool:
+def possible(request: ClientRequest) -> bool:
     """Whether this client can ask a person for a line of text, now."""
-    capabilities = ctx.session.client_capabilities
+    capabilities = request.session.client_capabilities
     given = capabilities.elicitation if capabilities is not None else None
     if given is None or (given.form is None and given.url is not None):
         return False
-    return is_modern(ctx) or ctx.session.can_send_request
+    return request.is_modern or request.session.can_send_request
 
 
 @dataclass(frozen=True)
@@ -65,45 +63,43 @@ class Asking:
     def __init__(self) -> None:
         self._waiting: dict[str, tuple[ActiveRun, Question]] = {}
 
-    def notebook(self, ctx: Context) -> str | None:
+    def notebook(self, request: ClientRequest) -> str | None:
         """The name of the notebook whose run waits for what this call brings; None where it brings nothing."""
         with suppress(ValueError, KeyError, TypeError):
-            if ctx.request_state is not None:
-                return self._waiting[json.loads(ctx.request_state)["question"]][0].notebook.title
+            if request.state is not None:
+                return self._waiting[json.loads(request.state)["question"]][0].notebook.title
         return None
 
-    def reply(self, ctx: Context, notebook: Notebook) -> Reply | None:
+    def reply(self, request: ClientRequest, notebook: Notebook) -> Reply | None:
         """What this call brings to a run of this notebook that waits; None where it is a call like any other."""
-        if ctx.request_state is None:
+        if request.state is None:
             return None
         try:
-            key = json.loads(ctx.request_state)["question"]
+            key = json.loads(request.state)["question"]
             if self._waiting[key][0].notebook.id != notebook.id:
                 raise KeyError(key)
             active, question = self._waiting.pop(key)
         except (ValueError, KeyError, TypeError):
             raise NotFound("The question this answers is closed: its run went on without it, or is over.") from None
-        return Reply(active, question, (ctx.input_responses or {}).get("input"))
+        return Reply(active, question, (request.input_responses or {}).get("input"))
 
-    async def ask(self, ctx: Context, active: ActiveRun, question: Question) -> None:
+    async def ask(self, request: ClientRequest, active: ActiveRun, question: Question) -> None:
         """Have the question answered, or the call ended with it."""
-        if not is_modern(ctx):
-            await self._within(ctx, active, question)
+        if not request.is_modern:
+            await self._within(request, active, question)
             return
         self._waiting = {key: each for key, each in self._waiting.items() if not each[0].done.is_set()}
         key = uuid4().hex
         self._waiting[key] = (active, question)
         form = ElicitRequestFormParams(message=_message(question), requested_schema=_form(question))
         raise ClientMustAsk(
-            InputRequiredToolResult(
-                InputRequiredResult(
-                    input_requests={"input": ElicitRequest(params=form)},
-                    request_state=json.dumps({"question": key}),
-                )
+            InputRequiredResult(
+                input_requests={"input": ElicitRequest(params=form)},
+                request_state=json.dumps({"question": key}),
             )
         )
 
-    async def _within(self, ctx: Context, active: ActiveRun, question: Question) -> None:
+    async def _within(self, request: ClientRequest, active: ActiveRun, question: Question) -> None:
         async def withdraw() -> None:
             await question.answered.wait()
             group.cancel_scope.cancel()
@@ -116,8 +112,8 @@ class Asking:
             group.start_soon(withdraw)
             group.start_soon(over)
             try:
-                reply = await ctx.session.elicit_form(
-                    _message(question), _form(question), related_request_id=ctx.request_id
+                reply = await request.session.elicit_form(
+                    _message(question), _form(question), related_request_id=request.id
                 )
                 active.answer(question, *_answer(question, reply))
             except (MCPError, ValueError) as error:  # ValueError: a reply that is none

@@ -33,7 +33,8 @@ from quire.core.model import Principal
 from quire.core.notebooks.access import Caller
 from quire.core.notebooks.sharing import Sharing
 from quire.core.ops.change_bus import Change, Feed
-from quire.frontends.mcp import callers
+from quire.frontends.mcp.callers import caller_of
+from quire.frontends.mcp.fastmcp_internals import connection_of, low_level
 
 log = logging.getLogger(__name__)
 _SAY = 1.0  # seconds a notification may take to send
@@ -48,7 +49,7 @@ class Notices:
     """Who wants to know of which resource, and the sending; a bus for the SDK's listen handler. Nobody hears of a
     notebook that is neither theirs nor shared with them."""
 
-    def __init__(self, server: FastMCP[Any], sharing: Sharing) -> None:
+    def __init__(self, sharing: Sharing) -> None:
         self._sharing = sharing
         self._streams: dict[object, tuple[Caller, Callable[[ServerEvent], None]]] = {}
         self._sessions: dict[str, dict[int, tuple[Caller, ServerSession]]] = {}  # uri to connections that asked for it
@@ -57,7 +58,10 @@ class Notices:
         self._waiting: asyncio.Queue[tuple[str, int, ServerSession] | Change] = asyncio.Queue(_BACKLOG)
         self._asked: Counter[Principal] = Counter()  # subscriptions of each
         self._listen = ListenHandler(self, max_subscriptions=_STREAMS)
-        low = server._mcp_server  # fastmcp has no subscriptions of its own yet
+
+    def register(self, server: FastMCP[Any]) -> None:
+        """Answer the requests to subscribe. fastmcp has no subscriptions of its own yet."""
+        low = low_level(server)
         low.add_request_handler("subscriptions/listen", SubscriptionsListenRequestParams, self._listening)
         low.add_request_handler("resources/subscribe", SubscribeRequestParams, self._subscribe)
         low.add_request_handler("resources/unsubscribe", UnsubscribeRequestParams, self._unsubscribe)
@@ -92,7 +96,7 @@ class Notices:
     async def _listening(
         self, ctx: ServerRequestContext[Any, Any], params: SubscriptionsListenRequestParams
     ) -> SubscriptionsListenResult:
-        caller = _caller(ctx)
+        caller = caller_of(ctx)
         if sum(other.principal == caller.principal for other, _ in self._streams.values()) >= _LISTENING:
             raise MCPError(INTERNAL_ERROR, f"You listen {_LISTENING:,} times already. End one of them first.")
         token = _listener.set(caller)
@@ -103,7 +107,7 @@ class Notices:
 
     def seen(self, session: ServerSession, caller: Caller) -> None:
         """A client is there: it is to hear when the list of its tools changes."""
-        self._seen[session._connection] = caller.principal
+        self._seen[connection_of(session)] = caller.principal
 
     def tools_changed(self, whose: Principal) -> None:
         for caller, deliver in list(self._streams.values()):
@@ -162,7 +166,7 @@ class Notices:
                         self._forget(uri, key)
 
     async def _subscribe(self, ctx: ServerRequestContext[Any, Any], params: SubscribeRequestParams) -> EmptyResult:
-        caller, key = _caller(ctx), _connection(ctx.session)
+        caller, key = caller_of(ctx), _connection_key(ctx.session)
         if self._asked[caller.principal] < _SUBSCRIPTIONS:
             asked = self._sessions.setdefault(str(params.uri), {})
             self._asked[caller.principal] += key not in asked
@@ -170,7 +174,7 @@ class Notices:
         return EmptyResult()
 
     async def _unsubscribe(self, ctx: ServerRequestContext[Any, Any], params: UnsubscribeRequestParams) -> EmptyResult:
-        self._forget(str(params.uri), _connection(ctx.session))
+        self._forget(str(params.uri), _connection_key(ctx.session))
         return EmptyResult()
 
     def _forget(self, uri: str, key: int) -> None:
@@ -187,13 +191,9 @@ async def _tell(connection: Connection) -> None:
             await connection.send_tool_list_changed()
 
 
-def _connection(session: ServerSession) -> int:
+def _connection_key(session: ServerSession) -> int:
     # the SDK makes a session per request over one lasting connection
-    return id(session._connection)
-
-
-def _caller(ctx: ServerRequestContext[Any, Any]) -> Caller:
-    return callers.of(ctx.request) if ctx.request is not None else callers.caller()
+    return id(connection_of(session))
 
 
 def addresses(change: Change, *, others: bool = False) -> list[str]:

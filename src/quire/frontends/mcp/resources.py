@@ -1,13 +1,12 @@
 """Notebooks, cells, outputs, pictures and files as resources, addressed under notebook://."""
 
-import functools
 import json
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from fastmcp import Context, FastMCP
-from fastmcp.exceptions import ResourceError
+from fastmcp import FastMCP
+from fastmcp.exceptions import FastMCPError, ResourceError
 from fastmcp.resources import ResourceContent, ResourceResult
 from mcp_types import CompletionArgument, CompletionContext, PromptReference, ResourceTemplateReference
 
@@ -16,8 +15,12 @@ from quire.core.model import Notebook
 from quire.core.notebooks.access import Access
 from quire.core.notebooks.files import as_text
 from quire.core.ports.files import Piece
-from quire.frontends.mcp import callers, recorded, render
-from quire.frontends.mcp.desk import Desk
+from quire.frontends.mcp import fastmcp_internals, render
+from quire.frontends.mcp.audit_middleware import AuditedRequest
+from quire.frontends.mcp.callers import caller_of, client_of
+from quire.frontends.mcp.client_request import ClientRequest
+from quire.frontends.mcp.tool_context import ToolContext, ToolServices
+from quire.frontends.mcp.tool_registry import without_context
 from quire.frontends.mcp.toolsets.files import mime_of
 from quire.frontends.mcp.toolsets.notebook import document
 
@@ -28,23 +31,23 @@ _JSON = "application/json"
 _ROWS = 100
 
 
-def register(server: FastMCP[Any], desk: Desk, *, files: bool) -> None:
-    async def book(ctx: Context, name: str = CURRENT) -> Notebook:
-        return await desk.notebook(ctx, None if name == CURRENT else name, Access.READ)
+def register(server: FastMCP[Any], services: ToolServices, *, files: bool) -> None:
+    async def book(ctx: ToolContext, name: str = CURRENT) -> Notebook:
+        return await ctx.notebook(None if name == CURRENT else name, Access.READ)
 
     def offer(uri: str, read: Callable[..., Awaitable[Any]], name: str, mime: str = _JSON) -> None:
-        server.resource(uri, name=name, mime_type=mime)(_translated(read))
+        server.resource(uri, name=name, mime_type=mime)(in_context(services, read, ResourceError))
 
     if files:
-        _files(desk, book, offer)
-    _notebooks(desk, book, offer)
-    _cells(desk, book, offer)
+        _files(book, offer)
+    _notebooks(book, offer)
+    _cells(book, offer)
 
 
-def _files(desk: Desk, book: Book, offer: Offer) -> None:
-    async def file(ctx: Context, path: str, name: str = CURRENT) -> ResourceResult:
+def _files(book: Book, offer: Offer) -> None:
+    async def file(ctx: ToolContext, path: str, name: str = CURRENT) -> ResourceResult:
         """A file of the workspace, whole: text as text, anything else binary."""
-        found = await desk.app.files.whole(await book(ctx, name), path)
+        found = await ctx.app.files.whole(await book(ctx, name), path)
         text = as_text(Piece(data=found, start=0, total=len(found)))
         mime = mime_of(path, text is not None)
         return ResourceResult([ResourceContent(text[0] if text else found, mime_type=mime)])
@@ -53,25 +56,25 @@ def _files(desk: Desk, book: Book, offer: Offer) -> None:
     offer("notebook://{name}/files/{path*}", file, "file of a notebook", "application/octet-stream")
 
 
-def _notebooks(desk: Desk, book: Book, offer: Offer) -> None:
-    async def notebooks(ctx: Context) -> str:
+def _notebooks(book: Book, offer: Offer) -> None:
+    async def notebooks(ctx: ToolContext) -> str:
         """All notebooks."""
-        found = await desk.app.sharing.all(desk.client(ctx))
-        return json.dumps([await desk.info(ctx, each) for each, _ in found])
+        found = await ctx.app.sharing.all(ctx.client)
+        return json.dumps([await ctx.info(each) for each, _ in found])
 
-    async def cells(ctx: Context, name: str = CURRENT) -> str:
+    async def cells(ctx: ToolContext, name: str = CURRENT) -> str:
         """The cells of a notebook, without outputs."""
         notebook = await book(ctx, name)
-        found = await desk.app.notebooks.cells(notebook)
+        found = await ctx.app.notebooks.cells(notebook)
         return json.dumps([{**render.describe(notebook, cell), "code": cell.source} for cell in found])
 
-    async def info(ctx: Context, name: str = CURRENT) -> str:
+    async def info(ctx: ToolContext, name: str = CURRENT) -> str:
         """A notebook: runtime, kernel, workspace, counts."""
-        return json.dumps(await desk.info(ctx, await book(ctx, name)))
+        return json.dumps(await ctx.info(await book(ctx, name)))
 
-    async def ipynb(ctx: Context, name: str = CURRENT) -> str:
+    async def ipynb(ctx: ToolContext, name: str = CURRENT) -> str:
         """A notebook as Jupyter's ipynb."""
-        return await document(desk, await book(ctx, name))
+        return await document(ctx, await book(ctx, name))
 
     offer("notebook://notebooks", notebooks, "notebooks")
     for place, of in (("current", "current notebook"), ("{name}", "a notebook")):
@@ -80,37 +83,37 @@ def _notebooks(desk: Desk, book: Book, offer: Offer) -> None:
         offer(f"notebook://{place}/ipynb", ipynb if place != "current" else _here(ipynb), f"ipynb of {of}")
 
 
-def _cells(desk: Desk, book: Book, offer: Offer) -> None:
-    async def cell(ctx: Context, which: str, name: str = CURRENT) -> str:
+def _cells(book: Book, offer: Offer) -> None:
+    async def cell(ctx: ToolContext, which: str, name: str = CURRENT) -> str:
         """A cell with its source and outputs."""
         notebook = await book(ctx, name)
-        found = await desk.cell(notebook, which)
-        shown = (await desk.render.cell(notebook, found)).structured_content or {}
+        found = await ctx.cell(notebook, which)
+        shown = (await ctx.render.cell(notebook, found)).structured_content or {}
         return json.dumps({**shown, "code": found.source})
 
-    async def image(ctx: Context, which: str, index: int, name: str = CURRENT) -> ResourceResult:
+    async def image(ctx: ToolContext, which: str, index: int, name: str = CURRENT) -> ResourceResult:
         """A cell's picture, binary."""
-        found = await desk.app.notebooks.image(await desk.cell(await book(ctx, name), which), index)
+        found = await ctx.app.notebooks.image(await ctx.cell(await book(ctx, name), which), index)
         return ResourceResult([ResourceContent(found.data, mime_type=found.mime)])
 
-    async def output(ctx: Context, which: str, index: int, name: str = CURRENT) -> ResourceResult:
+    async def output(ctx: ToolContext, which: str, index: int, name: str = CURRENT) -> ResourceResult:
         """One output of a cell, whole: every form it has."""
         notebook = await book(ctx, name)
-        found = await desk.cell(notebook, which)
+        found = await ctx.cell(notebook, which)
         if not 0 <= index < len(found.outputs):
             raise NotFound(f"Cell {found.number} has {len(found.outputs)} outputs; there is no output {index}.")
-        whole = (await desk.app.notebooks.loaded(found)).outputs[index]
+        whole = (await ctx.app.notebooks.loaded(found)).outputs[index]
         return ResourceResult([ResourceContent(data, mime_type=mime) for mime, data in whole.bundle.items()])
 
-    async def rows(ctx: Context, which: str, index: int, start: int, name: str = CURRENT) -> str:
+    async def rows(ctx: ToolContext, which: str, index: int, start: int, name: str = CURRENT) -> str:
         """A hundred rows of a data frame that a cell showed, from `start` on, as CSV."""
         notebook = await book(ctx, name)
-        found = await desk.cell(notebook, which)
+        found = await ctx.cell(notebook, which)
         table = found.outputs[index].about.get("table") if 0 <= index < len(found.outputs) else None
         if not isinstance(table, str):
             raise NotFound(f"Output {index} of cell {found.number} is no table.")
         start = max(0, start)
-        paged = await desk.app.inspector.read_rows(notebook, table, start, _ROWS)
+        paged = await ctx.app.inspector.read_rows(notebook, table, start, _ROWS)
         if start >= paged.total:
             return f"[no rows from {start:,} on: there are {paged.total:,}]"
         return f"{paged.text}\n[rows {start:,} to {min(start + _ROWS, paged.total) - 1:,} of {paged.total:,}]"
@@ -122,48 +125,60 @@ def _cells(desk: Desk, book: Book, offer: Offer) -> None:
         offer(f"notebook://{place}/{{which}}/output/{{index}}/rows/{{start}}", rows, f"table rows{of}", "text/csv")
 
 
-def register_completions(server: FastMCP[Any], desk: Desk) -> None:
+def register_completions(server: FastMCP[Any], services: ToolServices) -> None:
     @server.completion
     async def complete(
         reference: PromptReference | ResourceTemplateReference,
         argument: CompletionArgument,
         context: CompletionContext | None,
     ) -> list[str] | None:
-        books = [book for book, _ in await desk.app.sharing.all(callers.caller())]
+        app, request = services.app, fastmcp_internals.current_request()
+        caller = caller_of(request)
+        books = [book for book, _ in await app.sharing.all(caller)]
         if argument.name in ("name", "notebook"):
             return [book.title for book in books if book.title.startswith(argument.value)]
         if argument.name in ("which", "cell"):
             given = (context.arguments or {}) if context else {}
             wanted = given.get("name") or given.get("notebook") or CURRENT
             if wanted == CURRENT:
-                wanted = desk.app.current.peek(callers.client(Context(server)))
+                wanted = app.current.peek(client_of(request))
             cells = [
                 cell
                 for book in books
                 if book.title == wanted
-                for cell in await desk.app.notebooks.cells(book, max(0, book.cells - 100))
+                for cell in await app.notebooks.cells(book, max(0, book.cells - 100))
             ]
             offered = [each for cell in reversed(cells) for each in (cell.id, str(cell.number))]
             return [each for each in offered if each.startswith(argument.value)]
         return None
 
 
-def _translated(read: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    @functools.wraps(read)
-    async def translated(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return await read(*args, **kwargs)
-        except QuireError as error:
-            recorded.current().failed(error)
-            raise ResourceError(str(error), log_level=logging.DEBUG) from error
+def in_context(
+    services: ToolServices, read: Callable[..., Awaitable[Any]], raises: type[FastMCPError] | None = None
+) -> Callable[..., Awaitable[Any]]:
+    """`read` as fastmcp calls it: without its first parameter, the ToolContext of the request being answered.
 
-    return translated
+    `raises`: what fastmcp takes as an error for the client, in place of a QuireError.
+    """
+
+    async def called(**arguments: Any) -> Any:
+        request = fastmcp_internals.current_request()
+        assert isinstance(request, AuditedRequest)
+        try:
+            return await read(ToolContext(services, ClientRequest.of(request), request.record), **arguments)
+        except QuireError as error:
+            request.record.set_error(error)
+            if raises is None:
+                raise
+            raise raises(str(error), log_level=logging.DEBUG) from error
+
+    return without_context(read, called)
 
 
 def _here(read: Callable[..., Awaitable[str]]) -> Callable[..., Awaitable[str]]:
     """The same reading, of the current notebook: a fixed address takes no parameters."""
 
-    async def here(ctx: Context) -> str:
+    async def here(ctx: ToolContext) -> str:
         return await read(ctx)
 
     here.__name__, here.__doc__ = f"current_{read.__name__}", read.__doc__

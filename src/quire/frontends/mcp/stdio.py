@@ -24,6 +24,7 @@ from fastmcp.server.context import reset_transport, set_transport
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
+from quire.frontends.mcp.fastmcp_internals import low_level
 from quire.frontends.mcp.lines import LineReader, LongLine, refusal
 
 _log = logging.getLogger(__name__)
@@ -35,9 +36,9 @@ _FLUSH_S = 1.0  # for the last answers to be written
 async def serve(server: FastMCP[Any], max_bytes: int) -> None:
     """Serve until the client closes stdin. A message of more than `max_bytes` is refused; 0 means 64 MiB."""
     token = set_transport("stdio")
-    low = server._mcp_server  # run_stdio_async takes no streams
+    low = low_level(server)  # fastmcp's run_stdio_async takes no streams
     try:
-        async with server._lifespan_manager(), _streams(max_bytes or _MAX_LINE_BYTES) as (incoming, outgoing):
+        async with _streams(max_bytes or _MAX_LINE_BYTES) as (incoming, outgoing):
             await low.run(incoming, outgoing, low.create_initialization_options())
     finally:
         reset_transport(token)

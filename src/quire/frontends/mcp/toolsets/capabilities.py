@@ -2,21 +2,20 @@
 
 from typing import Any
 
-from fastmcp import Context
 from fastmcp.tools import ToolResult
 
 from quire.core.capabilities import description
 from quire.core.capabilities.request import plain_secrets
 from quire.core.notebooks.access import Access
-from quire.frontends.mcp.desk import Desk
 from quire.frontends.mcp.results import CapabilityInfo, Described, FoundMethods, Uninstalled
-from quire.frontends.mcp.toolsets import Shelf
+from quire.frontends.mcp.tool_context import ToolContext
+from quire.frontends.mcp.tool_registry import ToolRegistry
 from quire.tool_descriptions import tools
 
 
-def register(shelf: Shelf, desk: Desk) -> None:
+def register(registry: ToolRegistry) -> None:
     async def install_capability(
-        ctx: Context,
+        ctx: ToolContext,
         name: str,
         server_command: str | None = None,
         url: str | None = None,
@@ -29,10 +28,10 @@ def register(shelf: Shelf, desk: Desk) -> None:
         and headers as "env:NAME" or "file:/path"."""
         given = {"command": server_command, "url": url, "env": env, "headers": headers, "config": config}
         given = {key: value for key, value in given.items() if value is not None}
-        caller = desk.client(ctx)
-        backend, owner = desk.app.confines.backend(caller, name, given, desk.app.backends.described), caller.principal
-        capability = await desk.app.capabilities.install(owner, name, backend)
-        entry = next(each for each in (await desk.app.capabilities.catalog(owner)).entries if each["name"] == name)
+        caller = ctx.client
+        backend, owner = ctx.app.confines.backend(caller, name, given, ctx.app.backends.described), caller.principal
+        capability = await ctx.app.capabilities.install(owner, name, backend)
+        entry = next(each for each in (await ctx.app.capabilities.catalog(owner)).entries if each["name"] == name)
         said = [
             f"Installed {name} ({capability.offered.server or backend.how}).",
             description.summary(entry),
@@ -49,26 +48,28 @@ def register(shelf: Shelf, desk: Desk) -> None:
         }
         return ToolResult(content="\n".join(said), structured_content=dict(info))
 
-    async def uninstall_capability(ctx: Context, name: str) -> ToolResult:
+    async def uninstall_capability(ctx: ToolContext, name: str) -> ToolResult:
         """Remove a capability and end its server."""
-        await desk.app.capabilities.uninstall(desk.client(ctx).principal, name)
+        await ctx.app.capabilities.uninstall(ctx.client.principal, name)
         gone: Uninstalled = {"name": name}
         return ToolResult(content=f"Uninstalled {name}; its server is ended.", structured_content=dict(gone))
 
-    shelf.put(install_capability, "Install capability", CapabilityInfo, runs=True)
-    shelf.put(uninstall_capability, "Uninstall capability", Uninstalled, destroys=True)
-    _register_reading(shelf, desk)
+    registry.add(install_capability, "Install capability", CapabilityInfo, open_world=True)
+    registry.add(uninstall_capability, "Uninstall capability", Uninstalled, destructive=True)
+    _register_reading(registry)
 
 
-def _register_reading(shelf: Shelf, desk: Desk) -> None:
+def _register_reading(registry: ToolRegistry) -> None:
     async def describe_capability(
-        ctx: Context, name: str, method: str | None = None, notebook: str | None = None
+        ctx: ToolContext, name: str, method: str | None = None, notebook: str | None = None
     ) -> ToolResult:
         """A capability's methods in full, or in a line each where there are many; or one method."""
         described: Described = {"text": description.describe(await every(ctx, notebook), name, method)}
         return ToolResult(content=described["text"], structured_content=dict(described))
 
-    async def search_capabilities(ctx: Context, query: str, limit: int = 5, notebook: str | None = None) -> ToolResult:
+    async def search_capabilities(
+        ctx: ToolContext, query: str, limit: int = 5, notebook: str | None = None
+    ) -> ToolResult:
         """Find methods of any capability by what they do: signature and one line."""
         known = await every(ctx, notebook)
         found: FoundMethods = {"methods": description.search(known, query, max(1, min(limit, 50)))}
@@ -79,8 +80,8 @@ def _register_reading(shelf: Shelf, desk: Desk) -> None:
         )
         return ToolResult(content="\n".join(found["methods"]) or nothing, structured_content=dict(found))
 
-    async def every(ctx: Context, name: str | None) -> list[dict[str, Any]]:
-        return await desk.entries(ctx, await desk.notebook(ctx, name, Access.READ))
+    async def every(ctx: ToolContext, name: str | None) -> list[dict[str, Any]]:
+        return await ctx.entries(await ctx.notebook(name, Access.READ))
 
-    shelf.put(describe_capability, "Describe capability", Described, reads=True)
-    shelf.put(search_capabilities, "Search capabilities", FoundMethods, reads=True)
+    registry.add(describe_capability, "Describe capability", Described, read_only=True)
+    registry.add(search_capabilities, "Search capabilities", FoundMethods, read_only=True)

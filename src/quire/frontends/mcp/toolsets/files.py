@@ -6,7 +6,6 @@ import mimetypes
 import time
 from dataclasses import replace
 
-from fastmcp import Context
 from fastmcp.tools import ToolResult
 from mcp_types import BlobResourceContents, ContentBlock, EmbeddedResource, ImageContent, TextContent
 
@@ -18,40 +17,40 @@ from quire.core.notebooks.files import as_text
 from quire.core.notebooks.images import FORMATS, dimensions
 from quire.core.ports.files import Entry, Listing, Piece
 from quire.frontends.mcp import render
-from quire.frontends.mcp.desk import Desk
 from quire.frontends.mcp.results import FileInfo, FileList, FilePart, FileWritten
-from quire.frontends.mcp.toolsets import Shelf
+from quire.frontends.mcp.tool_context import ToolContext
+from quire.frontends.mcp.tool_registry import ToolRegistry
 
 _PICTURE_BYTES = 700_000  # of a picture that is shown though nobody said how many bytes
 
 
-def register(shelf: Shelf, desk: Desk) -> None:
-    async def list_files(ctx: Context, path: str = ".", notebook: str | None = None) -> ToolResult:
+def register(registry: ToolRegistry) -> None:
+    async def list_files(ctx: ToolContext, path: str = ".", notebook: str | None = None) -> ToolResult:
         """What a folder of the notebook's workspace holds: names, sizes, when they were changed."""
-        book = await desk.notebook(ctx, notebook, Access.READ)
-        path = desk.app.files.path(book, path)
-        found = await desk.app.files.list(book, path)
+        book = await ctx.notebook(notebook, Access.READ)
+        path = ctx.app.files.path(book, path)
+        found = await ctx.app.files.list(book, path)
         listed: FileList = {
             "notebook": book.title,
             "path": path,
             "files": [_info(each) for each in found.entries],
             "more": found.more,
         }
-        return ToolResult(content=_table(found, desk.app.files.warning(book)), structured_content=dict(listed))
+        return ToolResult(content=_table(found, ctx.app.files.warning(book)), structured_content=dict(listed))
 
     async def read_file(
-        ctx: Context, path: str, start: int = 0, limit: int | None = None, notebook: str | None = None
+        ctx: ToolContext, path: str, start: int = 0, limit: int | None = None, notebook: str | None = None
     ) -> ToolResult:
         """A file of the workspace: text as text, a picture as a picture, anything else as base64. start and limit are
         in bytes; a long file comes in parts, and the answer says where to go on."""
-        book = await desk.notebook(ctx, notebook, Access.READ)
-        path = desk.app.files.path(book, path)
-        most = min(_PICTURE_BYTES, desk.app.files.most)
-        piece = await desk.app.files.read(book, path, start, most if limit is None else limit)
-        return _shown(book, path, piece, desk.result_chars if limit is None else limit)
+        book = await ctx.notebook(notebook, Access.READ)
+        path = ctx.app.files.path(book, path)
+        most = min(_PICTURE_BYTES, ctx.app.files.most)
+        piece = await ctx.app.files.read(book, path, start, most if limit is None else limit)
+        return _shown(book, path, piece, ctx.result_chars if limit is None else limit)
 
     async def write_file(
-        ctx: Context,
+        ctx: ToolContext,
         path: str,
         text: str | None = None,
         base64: str | None = None,
@@ -61,16 +60,16 @@ def register(shelf: Shelf, desk: Desk) -> None:
         """Write text, or the bytes that base64 says, to a file of the workspace: in place of what it holds, or (append)
         after that. All of it or nothing; folders on the way are made."""
         data = _data(text, base64)
-        book = await desk.notebook(ctx, notebook)
-        path = desk.app.files.path(book, path)
-        size = await desk.app.files.write(book, path, data, append=append)
+        book = await ctx.notebook(notebook)
+        path = ctx.app.files.path(book, path)
+        size = await ctx.app.files.write(book, path, data, append=append)
         done: FileWritten = {"notebook": book.title, "path": path, "uri": render.file_uri(book, path), "bytes": size}
         said = f"Wrote {len(data):,} bytes; {paths.plain(path)} has {size:,} bytes."
         return ToolResult(content=said, structured_content=dict(done))
 
-    shelf.put(list_files, "List files", FileList, reads=True)
-    shelf.put(read_file, "Read file", FilePart, reads=True)
-    shelf.put(write_file, "Write file", FileWritten, destroys=True)
+    registry.add(list_files, "List files", FileList, read_only=True)
+    registry.add(read_file, "Read file", FilePart, read_only=True)
+    registry.add(write_file, "Write file", FileWritten, destructive=True)
 
 
 def mime_of(path: str, text: bool) -> str:

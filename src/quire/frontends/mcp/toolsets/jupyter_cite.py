@@ -4,33 +4,32 @@ from __future__ import annotations
 
 import re
 
-from fastmcp import Context
-
 from quire.core.errors import InvalidRequest, NotFound
 from quire.core.notebooks.access import Access
 from quire.core.runs.model_text import visible
-from quire.frontends.mcp.desk import Desk
-from quire.frontends.mcp.toolsets import Shelf, jupyter_texts
+from quire.frontends.mcp.tool_context import ToolContext
+from quire.frontends.mcp.tool_registry import ToolRegistry
+from quire.frontends.mcp.toolsets import jupyter_texts
 from quire.frontends.mcp.toolsets.jupyter_cells import Books
 
 _PART = re.compile(r"(\d{1,9})(?:\s*(-)\s*(\d{1,9})?)?")  # 4, 0-2, or 3- for all from 3 on
 END = "=====End of Cited Cells====="
 
 
-def register(shelf: Shelf, desk: Desk, books: Books) -> None:
-    async def jupyter_cite(ctx: Context, prompt: str, cell_indices: str, notebook_name: str = "") -> str:
+def register(registry: ToolRegistry, books: Books) -> None:
+    async def jupyter_cite(ctx: ToolContext, prompt: str, cell_indices: str, notebook_name: str = "") -> str:
         """Cite cells of a notebook, as in 0-2,4, before a prompt."""
         book = await books.named(ctx, notebook_name or None, Access.READ)
-        cells = await desk.app.notebooks.cells(book)
+        cells = await ctx.app.notebooks.cells(book)
         cited = numbers(cell_indices, len(cells))
         books.shown(ctx, book, *(cells[number] for number in cited))
         lines = [f"USER Cite cells {cited} from notebook {book.title}."]
         for number in cited:
             lines.append(jupyter_texts.head(cells[number]))
-            lines.append(jupyter_texts.clipped(visible(cells[number].source), 2 * desk.result_chars))
+            lines.append(jupyter_texts.clipped(visible(cells[number].source), 2 * ctx.result_chars))
         return "\n".join([*lines, END, prompt])
 
-    shelf.put_prompt(jupyter_cite, "Cite cells")
+    registry.add_prompt(jupyter_cite, "Cite cells")
 
 
 def numbers(text: str, total: int) -> list[int]:

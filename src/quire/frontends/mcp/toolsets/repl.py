@@ -2,7 +2,6 @@
 
 from typing import Literal
 
-from fastmcp import Context
 from fastmcp.tools import ToolResult
 
 from quire.core.checkpoints import restore_report
@@ -11,26 +10,28 @@ from quire.core.model import Notebook
 from quire.core.notebooks.access import Access
 from quire.core.phrases import count
 from quire.frontends.mcp import render
-from quire.frontends.mcp.desk import Desk, kernel_state, on_disk, protection
 from quire.frontends.mcp.results import CellInfo, Done, ExecutionResult, RolledBack, SavedState, StateInfo
-from quire.frontends.mcp.toolsets import Shelf
+from quire.frontends.mcp.tool_context import ToolContext, kernel_state, on_disk, protection
+from quire.frontends.mcp.tool_registry import ToolRegistry
 
 Replay = Literal["never", "ask", "always"]
 
 
-def register(shelf: Shelf, desk: Desk) -> None:
-    async def execute(ctx: Context, code: str, timeout: float | None = None, notebook: str | None = None) -> ToolResult:
+def register(registry: ToolRegistry) -> None:
+    async def execute(
+        ctx: ToolContext, code: str, timeout: float | None = None, notebook: str | None = None
+    ) -> ToolResult:
         """Run Python in a namespace that stays; the last expression's value comes back. Adds a cell.
         Plots show by themselves; top-level await works. timeout is in seconds."""
-        book = await desk.notebook(ctx, notebook)
-        cell, notice = await desk.run(ctx, book, code, timeout=timeout, answers=True)
-        return await desk.render.execution(book, cell, notice)
+        book = await ctx.notebook(notebook)
+        cell, notice = await ctx.run(book, code, timeout=timeout, answers=True)
+        return await ctx.render.execution(book, cell, notice)
 
-    async def state(ctx: Context, notebook: str | None = None) -> ToolResult:
+    async def state(ctx: ToolContext, notebook: str | None = None) -> ToolResult:
         """What the namespace holds now: variables with type and size, functions, capabilities; how the kernel is."""
-        book = await desk.notebook(ctx, notebook, Access.READ)
-        kernel, asleep = await kernel_state(desk.app, book)
-        found = asleep if asleep is not None else await desk.app.inspector.inspect(book)
+        book = await ctx.notebook(notebook, Access.READ)
+        kernel, asleep = await kernel_state(ctx.app, book)
+        found = asleep if asleep is not None else await ctx.app.inspector.inspect(book)
         info: StateInfo = {
             "notebook": book.title,
             "kernel": kernel,
@@ -39,47 +40,47 @@ def register(shelf: Shelf, desk: Desk) -> None:
                 for each in (found.functions if found else [])
             ],
             "variables": found.variables if found else {},
-            "capabilities": await _capabilities(desk, ctx, book),
+            "capabilities": await _capabilities(ctx, book),
             "history_length": book.runs,
             "runtime": book.runtime,
-            "sandbox": sandbox_layers.sentence((await desk.app.kernels.runtimes.describe(book.runtime)).layers),
-            "protection": protection(desk.app, book) if asleep is None else on_disk(asleep),
+            "sandbox": sandbox_layers.sentence((await ctx.app.kernels.runtimes.describe(book.runtime)).layers),
+            "protection": protection(ctx.app, book) if asleep is None else on_disk(asleep),
         }
         lost = [restore_report.describe_lost([(each, None)]) for each in asleep.lost] if asleep is not None else []
         listed = found is not None or kernel == "not started"
         return ToolResult(content=_state_text(info, lost, listed=listed), structured_content=dict(info))
 
-    async def reset(ctx: Context, notebook: str | None = None) -> ToolResult:
+    async def reset(ctx: ToolContext, notebook: str | None = None) -> ToolResult:
         """Start over with an empty namespace; cells and capabilities stay."""
-        book = await desk.notebook(ctx, notebook)
-        await desk.app.kernels.reset(book)
+        book = await ctx.notebook(notebook)
+        await ctx.app.kernels.reset(book)
         done: Done = {
             "notebook": book.title,
             "message": f"Notebook {book.title!r} has an empty namespace; its cells are kept.",
         }
         return ToolResult(content=done["message"], structured_content=dict(done))
 
-    async def interrupt(ctx: Context, notebook: str | None = None) -> ToolResult:
+    async def interrupt(ctx: ToolContext, notebook: str | None = None) -> ToolResult:
         """Stop the cell that runs now; variables are kept."""
-        book = await desk.notebook(ctx, notebook)
-        cell = await desk.app.runs.interrupt(book)
+        book = await ctx.notebook(notebook)
+        cell = await ctx.app.runs.interrupt(book)
         info = render.describe(book, cell)
         return ToolResult(content=f"Stopped. {render.footer(book, cell)}", structured_content=dict(info))
 
-    shelf.put(execute, "Execute code", ExecutionResult, runs=True)
-    shelf.put(state, "Show state", StateInfo, reads=True)
-    _register_saving(shelf, desk)
-    shelf.put(reset, "Reset namespace", Done, destroys=True, repeats=True)
-    shelf.put(interrupt, "Interrupt", CellInfo)
+    registry.add(execute, "Execute code", ExecutionResult, open_world=True)
+    registry.add(state, "Show state", StateInfo, read_only=True)
+    _register_saving(registry)
+    registry.add(reset, "Reset namespace", Done, destructive=True, idempotent=True)
+    registry.add(interrupt, "Interrupt", CellInfo)
 
 
-def _register_saving(shelf: Shelf, desk: Desk) -> None:
-    async def save_state(ctx: Context, name: str = "default", notebook: str | None = None) -> ToolResult:
+def _register_saving(registry: ToolRegistry) -> None:
+    async def save_state(ctx: ToolContext, name: str = "default", notebook: str | None = None) -> ToolResult:
         """Save the namespace to disk under a name, to be restored at any time, after a restart too. It is saved by
         itself after runs as well; a name keeps it."""
-        book = await desk.notebook(ctx, notebook)
-        snapshot, file = await desk.saving().save(book, name)
-        lost = [(each, await desk.cell_of(book, each.run)) for each in snapshot.lost]
+        book = await ctx.notebook(notebook)
+        snapshot, file = await ctx.saving().save(book, name)
+        lost = [(each, await ctx.cell_of(book, each.run)) for each in snapshot.lost]
         saved: SavedState = {
             "notebook": book.title,
             "name": name,
@@ -95,17 +96,17 @@ def _register_saving(shelf: Shelf, desk: Desk) -> None:
         return ToolResult(content=said, structured_content=dict(saved))
 
     async def restore_state(
-        ctx: Context, name: str = "default", replay: Replay | None = None, notebook: str | None = None
+        ctx: ToolContext, name: str = "default", replay: Replay | None = None, notebook: str | None = None
     ) -> ToolResult:
         """Put the namespace back to a state saved by save_state; later cells stay, marked stale. replay="always" runs
         the cells again that make what could not be saved."""
-        book = await desk.notebook(ctx, notebook)
-        moved = await desk.app.timeline.restore(book, name)
+        book = await ctx.notebook(notebook)
+        moved = await ctx.app.timeline.restore(book, name)
         said = render.moved(moved)
         if moved.back is not None:
             said = f"{restore_report.describe_restore(moved.back, replay or 'ask')}{render.stale(moved)}"
             if replay == "always":
-                said += await desk.run_again(ctx, book, moved.back.again)
+                said += await ctx.run_again(book, moved.back.again)
         restored: RolledBack = {
             "notebook": book.title,
             "checkpoint": name,
@@ -114,15 +115,15 @@ def _register_saving(shelf: Shelf, desk: Desk) -> None:
         }
         return ToolResult(content=said, structured_content=dict(restored))
 
-    shelf.put(save_state, "Save state", SavedState, repeats=True)
-    shelf.put(restore_state, "Restore state", RolledBack, destroys=True)
+    registry.add(save_state, "Save state", SavedState, idempotent=True)
+    registry.add(restore_state, "Restore state", RolledBack, destructive=True)
 
 
-async def _capabilities(desk: Desk, ctx: Context, book: Notebook) -> list[str]:
-    seen = await desk.app.sharing.may(desk.client(ctx), book, Access.WRITE)
-    relayed = await desk.app.capabilities.all(book.owner) if seen else []
+async def _capabilities(ctx: ToolContext, book: Notebook) -> list[str]:
+    seen = await ctx.app.sharing.may(ctx.client, book, Access.WRITE)
+    relayed = await ctx.app.capabilities.all(book.owner) if seen else []
     said = [f"{each.name}: {count(len(each.offered.tools), 'method')}, {health}" for each, health in relayed]
-    return said + [f"{each['name']}: made here" for each in desk.app.relay.native_of(book.id)]
+    return said + [f"{each['name']}: made here" for each in ctx.app.relay.native_of(book.id)]
 
 
 def _state_text(info: StateInfo, lost: list[str], *, listed: bool) -> str:

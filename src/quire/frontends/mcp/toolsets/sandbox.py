@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Literal, cast
 
-from fastmcp import Context
 from fastmcp.tools import ToolResult
 from mcp_types import ContentBlock, TextContent
 from pydantic import Field
@@ -16,8 +15,7 @@ from quire.core.model import RuntimeInfo as Runtime
 from quire.core.notebooks.access import Access
 from quire.core.notebooks.sandbox_sessions import RUNTIMES
 from quire.core.phrases import count
-from quire.frontends.mcp import recorded, render
-from quire.frontends.mcp.desk import Desk, kernel_state, protection
+from quire.frontends.mcp import render
 from quire.frontends.mcp.results import (
     Done,
     ExecutionResult,
@@ -28,7 +26,8 @@ from quire.frontends.mcp.results import (
     SessionList,
     WorkspaceInfo,
 )
-from quire.frontends.mcp.toolsets import Shelf
+from quire.frontends.mcp.tool_context import ToolContext, kernel_state, protection
+from quire.frontends.mcp.tool_registry import ToolRegistry
 
 Language = Literal["python", "javascript"]
 _NONE = "none"  # as a session's id: run in one that is gone afterwards
@@ -62,14 +61,14 @@ _GUIDANCE = {
 }
 
 
-def register(shelf: Shelf, desk: Desk) -> None:
-    _code(shelf, desk)
-    _sessions(shelf, desk)
+def register(registry: ToolRegistry) -> None:
+    _code(registry)
+    _sessions(registry)
 
 
-def _code(shelf: Shelf, desk: Desk) -> None:
+def _code(registry: ToolRegistry) -> None:
     async def execute_code(
-        ctx: Context,
+        ctx: ToolContext,
         code: str,
         language: Language | None = None,
         session_id: str | None = None,
@@ -81,51 +80,51 @@ def _code(shelf: Shelf, desk: Desk) -> None:
         stays = session_id != _NONE
         its: str = language or "python"
         try:
-            async with _session(desk, ctx, language, session_id) as session:
-                recorded.current().notebook, its = session.name, _LANGUAGES[session.runtime]
-                before = await desk.app.sandboxes.seen(session)
-                cell, notice = await desk.run(ctx, session, code, timeout=timeout, asks=stays, answers=stays)
-                changed, why_not = await _changed(desk, session, before)
+            async with _session(ctx, language, session_id) as session:
+                ctx.record.notebook, its = session.name, _LANGUAGES[session.runtime]
+                before = await ctx.app.sandboxes.seen(session)
+                cell, notice = await ctx.run(session, code, timeout=timeout, asks=stays, answers=stays)
+                changed, why_not = await _changed(ctx, session, before)
                 notice = " ".join(filter(None, (notice, why_not)))
-                content, ran = await desk.render.executed(session, cell, notice)
+                content, ran = await ctx.render.executed(session, cell, notice)
                 answer = _answered(content, ran, session, changed, failed=cell.state.failed, stays=stays)
                 return ToolResult(content=content, structured_content=dict(answer), is_error=cell.state.failed)
         except QuireError as error:
-            recorded.current().failed(error)
+            ctx.record.set_error(error)
             return _refused(error, its, session_id if stays else None)
 
-    async def list_runtimes(ctx: Context) -> ToolResult:
+    async def list_runtimes(ctx: ToolContext) -> ToolResult:
         """The ways to run code here: version, packages loaded ahead, what walls code in, or why one cannot start."""
-        found: RuntimeList = {"runtimes": [_info(each) for each in await desk.app.kernels.runtimes.describe_all()]}
+        found: RuntimeList = {"runtimes": [_info(each) for each in await ctx.app.kernels.runtimes.describe_all()]}
         text = "\n".join(_line(each) for each in found["runtimes"]) or "no runtimes: nothing can be run here"
         return ToolResult(content=text, structured_content=dict(found))
 
-    shelf.put(execute_code, "Execute code in a sandbox", SandboxResult, runs=True)
-    shelf.put(list_runtimes, "List runtimes", RuntimeList, reads=True)
+    registry.add(execute_code, "Execute code in a sandbox", SandboxResult, open_world=True)
+    registry.add(list_runtimes, "List runtimes", RuntimeList, read_only=True)
 
 
-def _sessions(shelf: Shelf, desk: Desk) -> None:
+def _sessions(registry: ToolRegistry) -> None:
     async def create_session(
-        ctx: Context,
+        ctx: ToolContext,
         language: Language = "python",
         session_id: str | None = None,
         memory_bytes: Annotated[int, Field(ge=2**26, le=2**32)] | None = None,
         fuel: Annotated[int, Field(ge=0)] | None = None,
     ) -> ToolResult:
         """Make a sandbox session with its own variables and folder; fuel is how many instructions a run may take."""
-        caller = desk.client(ctx)
+        caller = ctx.client
         if session_id in (_NONE, ""):
             raise InvalidRequest(f"A session cannot be called {session_id!r}: leave it out, or give a name.")
-        policy = desk.app.confines.policy(caller, Policy(memory=memory_bytes, fuel=fuel), RUNTIMES[language])
-        session = await desk.app.sandboxes.create(caller, language, session_id, policy)
-        await desk.app.runs.begin(session)
+        policy = ctx.app.confines.policy(caller, Policy(memory=memory_bytes, fuel=fuel), RUNTIMES[language])
+        session = await ctx.app.sandboxes.create(caller, language, session_id, policy)
+        await ctx.app.runs.begin(session)
         said = f"Made session {session.name!r} ({language}). Name it as session_id in execute_code."
-        return ToolResult(content=said, structured_content=dict(await _described(desk, ctx, session)))
+        return ToolResult(content=said, structured_content=dict(await _described(ctx, session)))
 
-    async def list_sessions(ctx: Context) -> ToolResult:
+    async def list_sessions(ctx: ToolContext) -> ToolResult:
         """Your sandbox sessions, each with how it is and where its files are."""
-        every = await desk.app.sandboxes.all(desk.client(ctx))
-        found: SessionList = {"sessions": [await _described(desk, ctx, each) for each in every]}
+        every = await ctx.app.sandboxes.all(ctx.client)
+        found: SessionList = {"sessions": [await _described(ctx, each) for each in every]}
         lines = [
             f"{each['session_id']}: {each['language']}, {each['state']}, {count(each['runs'], 'run')}"
             + (", used unless another is named" if each["own"] else "")
@@ -133,20 +132,20 @@ def _sessions(shelf: Shelf, desk: Desk) -> None:
         ]
         return ToolResult(content="\n".join(lines) or "no sessions yet", structured_content=dict(found))
 
-    async def destroy_session(ctx: Context, session_id: str) -> ToolResult:
+    async def destroy_session(ctx: ToolContext, session_id: str) -> ToolResult:
         """End a sandbox session and delete it, with its variables, its cells and its files."""
-        session = await desk.app.sandboxes.named(desk.client(ctx), session_id)
-        files = "with its files" if await desk.app.sandboxes.destroy(session) else "its files stay: others work there"
+        session = await ctx.app.sandboxes.named(ctx.client, session_id)
+        files = "with its files" if await ctx.app.sandboxes.destroy(session) else "its files stay: others work there"
         done: Done = {"notebook": session.name, "message": f"Session {session.name!r} is gone, {files}."}
         return ToolResult(content=done["message"], structured_content=dict(done))
 
-    async def get_workspace_info(ctx: Context, session_id: str) -> ToolResult:
+    async def get_workspace_info(ctx: ToolContext, session_id: str) -> ToolResult:
         """Where a session's files are, how many, how much they take, and the largest of them."""
-        session = await desk.app.sandboxes.named(desk.client(ctx), session_id, Access.READ)
-        use, largest = await desk.app.sandboxes.use(session)
+        session = await ctx.app.sandboxes.named(ctx.client, session_id, Access.READ)
+        use, largest = await ctx.app.sandboxes.use(session)
         info: WorkspaceInfo = {
             "session_id": session.name,
-            "workspace": desk.app.workspace(session),
+            "workspace": ctx.app.workspace(session),
             "bytes": use.bytes,
             "files": use.files,
             "largest": list(largest),
@@ -154,17 +153,15 @@ def _sessions(shelf: Shelf, desk: Desk) -> None:
         said = f"{info['workspace']}: {count(use.files, 'file')}, {render.size(use.bytes)}"
         return ToolResult(content="\n".join([said, *largest]), structured_content=dict(info))
 
-    shelf.put(create_session, "Create session", SessionInfo)
-    shelf.put(list_sessions, "List sessions", SessionList, reads=True)
-    shelf.put(destroy_session, "Destroy session", Done, destroys=True)
-    shelf.put(get_workspace_info, "Workspace of a session", WorkspaceInfo, reads=True)
+    registry.add(create_session, "Create session", SessionInfo)
+    registry.add(list_sessions, "List sessions", SessionList, read_only=True)
+    registry.add(destroy_session, "Destroy session", Done, destructive=True)
+    registry.add(get_workspace_info, "Workspace of a session", WorkspaceInfo, read_only=True)
 
 
 @asynccontextmanager
-async def _session(
-    desk: Desk, ctx: Context, language: Language | None, session_id: str | None
-) -> AsyncIterator[Notebook]:
-    sandboxes, client = desk.app.sandboxes, desk.client(ctx)
+async def _session(ctx: ToolContext, language: Language | None, session_id: str | None) -> AsyncIterator[Notebook]:
+    sandboxes, client = ctx.app.sandboxes, ctx.client
     if session_id == _NONE:
         async with sandboxes.once(client, language or "python") as session:
             yield session
@@ -180,10 +177,10 @@ async def _session(
         yield session
 
 
-async def _changed(desk: Desk, session: Notebook, before: dict[str, tuple[int, int]]) -> tuple[list[str], str]:
+async def _changed(ctx: ToolContext, session: Notebook, before: dict[str, tuple[int, int]]) -> tuple[list[str], str]:
     """The files a run has changed, or why they are not known: it ran all the same."""
     try:
-        return await desk.app.sandboxes.changed(session, before), ""
+        return await ctx.app.sandboxes.changed(session, before), ""
     except QuireError as error:
         return [], f"Which files it changed is not known: {error}"
 
@@ -236,19 +233,19 @@ def _refused(error: QuireError, language: str, session_id: str | None) -> ToolRe
     return ToolResult(content=str(error), structured_content=dict(result), is_error=True)
 
 
-async def _described(desk: Desk, ctx: Context, session: Notebook) -> SessionInfo:
+async def _described(ctx: ToolContext, session: Notebook) -> SessionInfo:
     language = _LANGUAGES[session.runtime]
-    state, _ = await kernel_state(desk.app, session)
-    idle = {status.id: status.idle for status in desk.app.kernels.slots.list_live()}.get(session.id)
+    state, _ = await kernel_state(ctx.app, session)
+    idle = {status.id: status.idle for status in ctx.app.kernels.slots.list_live()}.get(session.id)
     return {
         "session_id": session.name,
         "language": language,
         "runtime": session.runtime,
-        "own": session.name == desk.app.sandboxes.name_of(desk.client(ctx), language),
+        "own": session.name == ctx.app.sandboxes.name_of(ctx.client, language),
         "runs": session.runs,
         "state": state,
-        "protection": protection(desk.app, session),
-        "workspace": desk.app.workspace(session),
+        "protection": protection(ctx.app, session),
+        "workspace": ctx.app.workspace(session),
         "idle_seconds": round(idle, 1) if idle is not None else None,
     }
 
