@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fastmcp import FastMCP
 
     from quire.core.app import App
-    from quire.frontends.http.serve import Doors
+    from quire.frontends.http.serve import HttpAccess
 
     Serve = Callable[[App, FastMCP[Any]], Awaitable[None]]
 
@@ -166,7 +166,7 @@ def _jupyter_mcp_server(parsed: argparse.Namespace) -> int:
         from quire import compose
 
         http = settings.transport == "http"
-        serve = _over_http(settings, start.doors(compose.doors(settings))) if http else _over_stdio(settings)
+        serve = _over_http(settings, start.with_token(compose.http_access(settings))) if http else _over_stdio(settings)
 
         async def serve_document(app: App, server: FastMCP[Any]) -> None:
             await start.open_document(app, server)
@@ -219,13 +219,13 @@ def _over_stdio(settings: Settings) -> Serve:
     return serve
 
 
-def _over_http(settings: Settings, doors: Doors | None = None) -> Serve:
+def _over_http(settings: Settings, access: HttpAccess | None = None) -> Serve:
     from quire import compose
     from quire.frontends.http import probes
     from quire.frontends.http.serve import serve as serve_http
     from quire.frontends.terminal import greeting
 
-    doors = doors or compose.doors(settings)
+    access = access or compose.http_access(settings)
 
     async def serve(app: App, server: FastMCP[Any]) -> None:
         probes.register(server, app)
@@ -233,9 +233,9 @@ def _over_http(settings: Settings, doors: Doors | None = None) -> Serve:
             server,
             host=settings.host,
             port=settings.port,
-            doors=doors,
+            access=access,
             log_level=settings.log_level,
-            bounds=compose.bounds(settings),
+            limits=compose.http_limits(settings),
             listening=lambda url: greeting.show(url, app.about),
         )
 

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from fastmcp.server.auth import AuthProvider
 
     from quire.clients.jupyter.server.registry import Clients
-    from quire.frontends.http.serve import Bounds, Doors
+    from quire.frontends.http.serve import HttpAccess, HttpLimits
     from quire.frontends.python import Quire
 
 
@@ -158,20 +158,20 @@ def _toolsets(settings: Settings) -> tuple[str, ...]:
     return (*settings.toolsets, "users") if unasked else settings.toolsets
 
 
-def doors(settings: Settings) -> Doors:
+def http_access(settings: Settings) -> HttpAccess:
     """Who is let in over HTTP."""
-    from quire.frontends.http.serve import Doors
+    from quire.frontends.http.serve import HttpAccess
 
     named = urlsplit(settings.public_url or "").hostname
     hosts = (*settings.allowed_hosts, *([named] if named else []))
-    return Doors(auth=_auth(settings), insecure=settings.insecure, hosts=hosts)
+    return HttpAccess(auth=_auth(settings), insecure=settings.insecure, hosts=hosts)
 
 
-def bounds(settings: Settings) -> Bounds:
+def http_limits(settings: Settings) -> HttpLimits:
     """What a client may send over HTTP."""
-    from quire.frontends.http.serve import Bounds
+    from quire.frontends.http.serve import HttpLimits
 
-    return Bounds(
+    return HttpLimits(
         request_bytes=settings.max_request_bytes,
         connections=settings.max_connections,
         sessions=settings.max_sessions,
@@ -185,7 +185,7 @@ def _auth(settings: Settings) -> AuthProvider | None:
     from quire.frontends.http import auth
 
     if settings.auth == "tokens":
-        return auth.ByTokens(tokens(settings))
+        return auth.TokenFileVerifier(tokens(settings))
     from quire.capabilities.secrets import Secrets
 
     secrets = Secrets(os.environ)

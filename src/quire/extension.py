@@ -45,7 +45,7 @@ class QuireExtension(ExtensionApp):
         settings = self._settings()
         async with compose.app(settings, clients={"jupyter": local_client(self.serverapp)}) as app:
             server = compose.mcp(app, settings)
-            async with mount(server, app, compose.bounds(settings)) as mounted_app:
+            async with mount(server, app, compose.http_limits(settings)) as mounted_app:
                 yield mounted_app
                 app.runs.ending = True
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fastmcp import FastMCP
 
     from quire.core.app import App
-    from quire.frontends.http.serve import Doors
+    from quire.frontends.http.serve import HttpAccess
 
 _JUPYTER = "http://localhost:8888"
 _PORT = "4040"
@@ -77,12 +77,12 @@ class Start:
     kernel: str = ""  # the id of the one that the document runs in
     starts_kernel: bool = True
 
-    def doors(self, doors: Doors) -> Doors:
+    def with_token(self, access: HttpAccess) -> HttpAccess:
         if not self.token:
-            return doors
-        from quire.frontends.http.auth import OneToken
+            return access
+        from quire.frontends.http.auth import SharedTokenVerifier
 
-        return replace(doors, auth=OneToken(self.token))
+        return replace(access, auth=SharedTokenVerifier(self.token))
 
     async def open_document(self, app: App, server: FastMCP[Any]) -> None:
         """Open the document that is named and start its kernel; where that fails, clients can still open others."""

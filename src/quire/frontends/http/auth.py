@@ -29,7 +29,7 @@ _LOGIN_REMEMBERED = 30.0  # seconds a login's is: it may be ended at the issuer
 _SKEW = 30  # seconds another machine's clock may be ahead
 
 
-class ByTokens(TokenVerifier):
+class TokenFileVerifier(TokenVerifier):
     """The operator's own tokens."""
 
     def __init__(self, tokens: Tokens) -> None:
@@ -52,7 +52,7 @@ class ByTokens(TokenVerifier):
         return self._tokens.whose(proven.token) is not None
 
 
-class OneToken(TokenVerifier):
+class SharedTokenVerifier(TokenVerifier):
     """One token for all: who sends it is the local user."""
 
     def __init__(self, token: str) -> None:
@@ -90,7 +90,7 @@ def by_issuer(kind: str, issuer: Issuer, folder: Path) -> AuthProvider:
     address = _needed(kind, auth_issuer=issuer.issuer)
     if kind == "oidc":
         return _by_login(issuer, address, folder)
-    verifier = ByJwt(issuer, address)
+    verifier = JwtVerifier(issuer, address)
     if issuer.public_url is None:
         return verifier
     scopes = [*issuer.required, issuer.admin_scope]  # told to clients, with where tokens are had (RFC 9728)
@@ -104,7 +104,7 @@ def _needed(kind: str, **setting: str | None) -> str:
     return value
 
 
-class Naming:
+class PrincipalResolver:
     """Tokens of an issuer, each with the principal it proves; what was checked a moment ago is not checked again."""
 
     def __init__(self, address: str, admin_scope: str, seconds: float) -> None:
@@ -146,14 +146,14 @@ class Naming:
             self._known.popitem(last=False)
 
 
-class ByJwt(TokenVerifier):
+class JwtVerifier(TokenVerifier):
     """JWTs of one issuer, checked here. What they lack in scopes is answered as MCP wants it: 403, not 401."""
 
     def __init__(self, issuer: Issuer, address: str) -> None:
         from fastmcp.server.auth.providers.jwt import JWTVerifier
 
         super().__init__(required_scopes=issuer.required)
-        self._naming = Naming(address, issuer.admin_scope, _REMEMBERED)
+        self._naming = PrincipalResolver(address, issuer.admin_scope, _REMEMBERED)
         keys = _needed("jwt", auth_keys=issuer.keys)
         fetched = keys.startswith(("http://", "https://"))
         try:
@@ -176,7 +176,7 @@ def _by_login(issuer: Issuer, address: str, folder: Path) -> AuthProvider:
     import fastmcp
     from fastmcp.server.auth.oidc_proxy import OIDCProxy
 
-    naming = Naming(address, issuer.admin_scope, _LOGIN_REMEMBERED)
+    naming = PrincipalResolver(address, issuer.admin_scope, _LOGIN_REMEMBERED)
 
     class ByLogin(OIDCProxy):
         async def verify_token(self, token: str) -> AccessToken | None:
@@ -201,7 +201,7 @@ def _by_login(issuer: Issuer, address: str, folder: Path) -> AuthProvider:
         raise OperationFailed(f"The OpenID Connect issuer {address} cannot be used: {error}") from error
 
 
-class UntilRevoked:
+class RevocationMiddleware:
     """Ends an answer that is still being sent when the token that asked for it is no longer taken."""
 
     def __init__(self, app: ASGIApp, auth: AuthProvider) -> None:
@@ -226,6 +226,6 @@ class UntilRevoked:
         await self._app(scope, receive, guarded)
 
     def _holds(self, proven: VerifiedToken) -> bool:
-        if isinstance(self._auth, ByTokens):
+        if isinstance(self._auth, TokenFileVerifier):
             return self._auth.holds(proven)
         return proven.expires_at is None or proven.expires_at > time.time()

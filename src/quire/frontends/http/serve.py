@@ -20,8 +20,8 @@ from starlette.middleware import Middleware
 
 from quire.core.errors import InvalidRequest, OperationFailed
 from quire.frontends.http import sessions
+from quire.frontends.http.body_limit import BodyLimitMiddleware
 from quire.frontends.http.connections import be_quiet, bounded
-from quire.frontends.http.guard import Guard
 from quire.frontends.http.origins import LoopbackOriginGuard
 
 PATH = "/mcp"
@@ -29,7 +29,7 @@ _GRACE = 3  # seconds open requests have when the server ends
 
 
 @dataclass(frozen=True, kw_only=True)
-class Doors:
+class HttpAccess:
     """Who is let in, and by which names the server goes."""
 
     auth: AuthProvider | None = None  # None: whoever reaches it is the local user
@@ -38,7 +38,7 @@ class Doors:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bounds:
+class HttpLimits:
     """What a client may send, and how slowly."""
 
     request_bytes: int  # of one request; 0 no limit
@@ -46,8 +46,8 @@ class Bounds:
     sessions: int  # of the older era; 0 no limit
     timeout: float  # seconds to send a request, and to read an answer on
 
-    def guard(self) -> Middleware:
-        return Middleware(Guard, path=PATH, most_bytes=self.request_bytes, timeout=self.timeout)
+    def body_limit(self) -> Middleware:
+        return Middleware(BodyLimitMiddleware, path=PATH, most_bytes=self.request_bytes, timeout=self.timeout)
 
 
 async def serve(
@@ -55,26 +55,26 @@ async def serve(
     *,
     host: str,
     port: int,
-    doors: Doors,
+    access: HttpAccess,
     log_level: str,
-    bounds: Bounds,
+    limits: HttpLimits,
     listening: Callable[[str], None],
 ) -> None:
     """Serve until cancelled; open requests then have a moment to finish. `listening` is called with the address once
     connections are accepted."""
-    check_doors(host, doors)
-    server.auth = doors.auth
+    check_access(host, access)
+    server.auth = access.auth
     with _bind(host, port) as sock:
         address = _url(host, sock.getsockname()[1])
         # behind a proxy that speaks TLS the server does not see under which scheme it is called
-        origins = [f"{scheme}://{name}" for name in doors.hosts for scheme in ("http", "https")]
+        origins = [f"{scheme}://{name}" for name in access.hosts for scheme in ("http", "https")]
         app = asgi(
             server,
-            bounds,
+            limits,
             Middleware(LoopbackOriginGuard, allowed=origins),
-            *_middleware(doors),
+            *_middleware(access),
             host_origin_protection=True,
-            allowed_hosts=[host, *doors.hosts],
+            allowed_hosts=[host, *access.hosts],
             allowed_origins=origins,
         )
         config = uvicorn.Config(
@@ -83,7 +83,7 @@ async def serve(
             lifespan="on",
             timeout_graceful_shutdown=_GRACE,
             ws="none",
-            http=bounded(bounds.connections, bounds.timeout),
+            http=bounded(limits.connections, limits.timeout),
         )
         be_quiet()  # after the configuration, which sets it up
         listening(address)
@@ -101,10 +101,10 @@ async def _run_until_cancelled(server: uvicorn.Server, sock: socket.socket) -> N
         raise
 
 
-def asgi(server: FastMCP[Any], bounds: Bounds, *middleware: Middleware, **protection: Any) -> Starlette:
+def asgi(server: FastMCP[Any], limits: HttpLimits, *middleware: Middleware, **protection: Any) -> Starlette:
     """The app: MCP at PATH, beside it what was registered. Whoever runs it runs its lifespan."""
-    app = server.http_app(path=PATH, middleware=[*middleware, bounds.guard()], **protection)
-    sessions.bound(app, bounds.sessions)
+    app = server.http_app(path=PATH, middleware=[*middleware, limits.body_limit()], **protection)
+    sessions.bound(app, limits.sessions)
     return app
 
 
@@ -114,15 +114,15 @@ class _Server(uvicorn.Server):
         return contextlib.nullcontext()
 
 
-def check_doors(host: str, doors: Doors) -> None:
+def check_access(host: str, access: HttpAccess) -> None:
     """Where nobody is asked who they are, only this machine may reach the server."""
     try:
         alone = host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         alone = False
-    if alone or doors.auth is not None:
+    if alone or access.auth is not None:
         return
-    if not doors.insecure:
+    if not access.insecure:
         raise InvalidRequest(
             f"host {host!r} is not this machine alone, and nobody is asked who they are: whoever reaches it can run "
             "code. Set auth, as in --auth tokens; or use 127.0.0.1, and a tunnel to reach it from elsewhere; "
@@ -135,12 +135,12 @@ def check_doors(host: str, doors: Doors) -> None:
     )
 
 
-def _middleware(doors: Doors) -> list[Middleware]:
-    if doors.auth is None:
+def _middleware(access: HttpAccess) -> list[Middleware]:
+    if access.auth is None:
         return []
-    from quire.frontends.http.auth import UntilRevoked
+    from quire.frontends.http.auth import RevocationMiddleware
 
-    return [Middleware(UntilRevoked, auth=doors.auth)]
+    return [Middleware(RevocationMiddleware, auth=access.auth)]
 
 
 def _bind(host: str, port: int) -> socket.socket:

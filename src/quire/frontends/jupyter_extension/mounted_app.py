@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 
 from quire.core.app import App
 from quire.frontends.http.probes import Probes
-from quire.frontends.http.serve import PATH, Bounds, asgi
+from quire.frontends.http.serve import PATH, HttpLimits, asgi
 from quire.frontends.jupyter_extension import plain_http
 
 
@@ -25,9 +25,9 @@ class MountedApp:
 
 
 @asynccontextmanager
-async def mount(server: FastMCP[Any], app: App, bounds: Bounds) -> AsyncIterator[MountedApp]:
+async def mount(server: FastMCP[Any], app: App, limits: HttpLimits) -> AsyncIterator[MountedApp]:
     server.custom_route(f"{PATH}/healthz", methods=["GET"])(Probes(app).healthz)
     plain_http.register(server, PATH)
-    running = asgi(server, bounds, host_origin_protection=False)
+    running = asgi(server, limits, host_origin_protection=False)
     async with running.router.lifespan_context(running):
-        yield MountedApp(app=running, timeout=bounds.timeout)
+        yield MountedApp(app=running, timeout=limits.timeout)

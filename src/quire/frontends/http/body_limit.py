@@ -47,7 +47,7 @@ def _finite(value: Any) -> bool:
     return True
 
 
-class Guard:
+class BodyLimitMiddleware:
     def __init__(self, app: ASGIApp, *, path: str, most_bytes: int, timeout: float) -> None:
         """`path` is where JSON is spoken; `most_bytes` 0 is no limit; `timeout` is in seconds."""
         self._app = app
