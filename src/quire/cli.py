@@ -346,7 +346,7 @@ def _token(parsed: argparse.Namespace) -> int:
 
 
 def _audit(parsed: argparse.Namespace) -> int:
-    from quire import records
+    from quire import audit_setup
     from quire.core.ops.audit import Wanted
     from quire.frontends.terminal import audit
 
@@ -358,7 +358,7 @@ def _audit(parsed: argparse.Namespace) -> int:
         kind=parsed.kind,
         since=audit.moment(parsed.since),
     )
-    log = records.files(_settings(parsed))
+    log = audit_setup.files(_settings(parsed))
     _interrupt_on_ctrl_c()
     return audit.show(log, wanted, limit=parsed.limit, follow=parsed.follow, as_json=parsed.json)
 
@@ -385,14 +385,14 @@ def _assets(parsed: argparse.Namespace) -> int:
 
 
 def _doctor(parsed: argparse.Namespace) -> int:
-    from quire import examining
-    from quire.frontends.terminal import doctor
+    from quire.doctor import examine
+    from quire.frontends.terminal.doctor import show
 
     settings = _settings(parsed)
     config = config_file(parsed.config)
     where = f"{config}{'' if config.exists() else ' (not there)'}"
 
     async def main() -> int:
-        return doctor.show([*await examining.examine(settings), ("settings file", None, where)])
+        return show([*await examine(settings), ("settings file", None, where)])
 
     return int(Shutdown().run(main))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from quire import __version__, records, rules
+from quire import __version__, audit_setup, limits_from_settings
 from quire.core.app import App
 from quire.core.capabilities.approvals import Approvals
 from quire.core.capabilities.gateway import CallLimits, CapabilityGateway
@@ -78,13 +78,13 @@ def runtimes(settings: Settings) -> list[str]:
 async def app(settings: Settings, *, kernels: bool = True, clients: Clients | None = None) -> AsyncIterator[App]:
     """Everything a frontend needs, started; leaving it ends every process and closes every file. Without `kernels`
     nothing is started: it can read and edit but not run. `clients`: of Jupyter servers, by name."""
-    rules.check(settings, kernels=kernels)
+    limits_from_settings.check(settings, kernels=kernels)
     async with AsyncExitStack() as stack:
         (kept, blobs, installed, shares), feed = _stores(settings), Feed()
         store = (jupyter := build_jupyter(settings, stack, kept, blobs, feed, clients)).store
         await store.mark_unfinished()
-        place, calls = rules.workspace(settings), records.calls(settings, stack)
-        active, approvals, limits = ActiveRuns(), Approvals(rules.approvals(settings)), rules.limits(settings)
+        place, calls = limits_from_settings.workspace(settings), audit_setup.calls(settings, stack)
+        active, approvals, limits = ActiveRuns(), Approvals(limits_from_settings.approvals(settings)), limits_from_settings.limits(settings)
         notebooks = Notebooks(store, blobs, feed, limits, runtimes(settings), jupyter.directory.place)
         sharing, confines = Sharing(shares, notebooks), _confines(settings)
         backends, capabilities, relay = await _capabilities(
@@ -93,8 +93,8 @@ async def app(settings: Settings, *, kernels: bool = True, clients: Clients | No
         by_name = await _runtimes(settings, stack, relay, jupyter, at_once=not clients) if kernels else {}
         built = await _kernel_services(settings, stack, store, notebooks, feed, installed, by_name)
         slots, pool, restorer = built.slots, built.pool, built.restorer
-        folders, quotas, made = _folders(), rules.quotas(settings), settings.data_dir / "workspaces"
-        space = Space(folders, active, slots, built.recovery, place, rules.space(settings))
+        folders, quotas, made = _folders(), limits_from_settings.quotas(settings), settings.data_dir / "workspaces"
+        space = Space(folders, active, slots, built.recovery, place, limits_from_settings.space(settings))
         queue = Queue(Places(quotas.runs, quotas.runs_each), store, feed, limits.max_cells)
         runs = Runs(store, blobs, pool, feed, limits, active, relay, space, queue, calls.tally.run)
         documents = Documents(store, blobs, notebooks, feed, runs.live)
@@ -129,7 +129,7 @@ async def app(settings: Settings, *, kernels: bool = True, clients: Clients | No
             jupyter=jupyter.directory,
             feed=feed,
             calls=calls,
-            disk=records.disk(settings),
+            disk=audit_setup.disk(settings),
             limits=limits,
             rates=Rates(quotas.requests, quotas.burst, time.monotonic),
             workspace=place,
@@ -269,8 +269,8 @@ async def _kernel_services(
     installed: Installed,
     by_name: dict[str, Runtime],
 ) -> KernelServices:
-    by_notebook, snapshots = Runtimes(by_name, rules.spec(settings)), _snapshots(settings, stack)
-    built = services.build(store, notebooks, feed, installed, by_notebook, snapshots, rules.kernels(settings))
+    by_notebook, snapshots = Runtimes(by_name, limits_from_settings.spec(settings)), _snapshots(settings, stack)
+    built = services.build(store, notebooks, feed, installed, by_notebook, snapshots, limits_from_settings.kernels(settings))
     stack.push_async_callback(built.slots.close)
     if built.autosaver is not None:
         await stack.enter_async_context(built.autosaver.open())
@@ -321,7 +321,7 @@ async def _runtimes(
     from quire.runtimes.wasm.runtime import WasmRuntime
 
     below = tuple(filter(None, (settings.data_dir / "workspaces", settings.workspace)))
-    reach = Reach(sandbox=settings.sandbox, workspaces=below, mounts=rules.mounts(settings))
+    reach = Reach(sandbox=settings.sandbox, workspaces=below, mounts=limits_from_settings.mounts(settings))
     found: dict[str, Runtime] = {"python": await _python(settings, stack, relay, at_once)}
     for name in RUNTIMES[1:]:
         wasm = WasmRuntime(

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
-from quire import systems
+from quire import platform_compat
 from quire.core.limits import network_rules, sandbox_layers
 from quire.core.phrases import suggestion
 
@@ -117,7 +117,7 @@ class Settings(BaseModel):
     )
     spare_kernels: int = Field(1, ge=0, le=16, description="Kernels kept ready for new notebooks")
     max_memory_bytes: int = Field(
-        default_factory=lambda: systems.memory() * 3 // 4,
+        default_factory=lambda: platform_compat.memory() * 3 // 4,
         ge=0,
         description="Bytes of data each process of a notebook may have, three quarters of the machine's; 0 no limit",
     )
@@ -173,12 +173,12 @@ class Settings(BaseModel):
     max_runs_per_user: int = Field(100, ge=0, description="The same of one user; 0 no limit")
     max_notebooks_per_user: int = Field(10_000, ge=0, description="Notebooks a user may have; 0 no limit")
     max_memory_bytes_per_user: int = Field(
-        default_factory=lambda: systems.memory() * 3 // 4,
+        default_factory=lambda: platform_compat.memory() * 3 // 4,
         ge=0,
         description="Bytes a user's kernels may hold together for one more to start; 0 no limit",
     )
     min_free_bytes: int = Field(
-        default_factory=lambda: systems.memory() // 10,
+        default_factory=lambda: platform_compat.memory() // 10,
         ge=0,
         description="Bytes of memory to stay available: below it checkpoints go, then idle kernels sleep; 0 never",
     )

@@ -27,10 +27,10 @@ JUPYTER = frozenset(
 
 FOLDERS = {
     "clients": Allowed(ours=("quire.clients",), libraries=JUPYTER),
-    "snapshot_format": Allowed(ours=("quire.snapshot_format", "quire.systems")),
+    "snapshot_format": Allowed(ours=("quire.snapshot_format", "quire.platform_compat")),
     "tool_descriptions": Allowed(ours=("quire.tool_descriptions",)),
     "wire": Allowed(ours=("quire.wire",)),
-    "safe_open": Allowed(ours=("quire.safe_open", "quire.systems")),
+    "safe_open": Allowed(ours=("quire.safe_open", "quire.platform_compat")),
     "os_sandbox": Allowed(ours=("quire.os_sandbox",)),
     "worker": Allowed(
         ours=("quire.os_sandbox", "quire.snapshot_format", "quire.tool_descriptions", "quire.wire", "quire.worker"),
@@ -43,7 +43,7 @@ FOLDERS = {
         ours=(
             "quire.core",
             "quire.safe_open",
-            "quire.systems",
+            "quire.platform_compat",
             "quire.tool_descriptions.tools",
             "quire.wire.messages",
             "quire.wire.relay",

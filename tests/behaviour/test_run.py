@@ -25,7 +25,7 @@ import pytest
 from quire.core.model import LOCAL, NewCell, Notebook, NotebookId
 from quire.core.runs.active_run import ActiveRun, Stop
 from quire.core.runs.transcript import Transcript
-from quire.frontends.terminal.performance import Stopping
+from quire.frontends.terminal.notebook_runner import Stopping
 from tests.support import preloaded
 from tests.support.disks import with_mount
 from tests.support.processes import alive, processes_of

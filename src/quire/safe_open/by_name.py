@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from quire import systems
+from quire import platform_compat
 
 
 class NoName(OSError):
@@ -47,7 +47,7 @@ class PathFolder:
         path = self._path_of_file(steps)
         seen = os.lstat(path)
         _check_no_link(seen, path)
-        found = os.open(path, flags | systems.BYTES)
+        found = os.open(path, flags | platform_compat.BYTES)
         try:
             there = os.fstat(found)
             if (there.st_dev, there.st_ino) != (seen.st_dev, seen.st_ino):
@@ -71,7 +71,7 @@ class PathFolder:
         os.mkdir(self._path_of_file((name,)))
 
     def create(self, name: str) -> int:
-        return os.open(self._path_of_file((name,)), os.O_WRONLY | os.O_CREAT | os.O_EXCL | systems.BYTES, 0o666)
+        return os.open(self._path_of_file((name,)), os.O_WRONLY | os.O_CREAT | os.O_EXCL | platform_compat.BYTES, 0o666)
 
     def rename(self, name: str, to: str) -> None:
         os.replace(self._path_of_file((name,)), self._path_of_file((to,)))
@@ -83,7 +83,7 @@ class PathFolder:
         os.rmdir(self._path_of_file((name,)))
 
     def sync(self) -> None:
-        systems.sync_folder(Path(self._path))
+        platform_compat.sync_folder(Path(self._path))
 
     def _path_of_file(self, steps: tuple[str, ...]) -> str:
         """Return the path of a file, after a check of the folders on the way."""
@@ -105,7 +105,7 @@ class PathFolder:
 
 
 def _check_name(step: str) -> None:
-    if not systems.is_name(step):
+    if not platform_compat.is_name(step):
         raise NoName(errno.EINVAL, os.strerror(errno.EINVAL), step)
 
 

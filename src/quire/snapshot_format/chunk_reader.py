@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from quire import systems
+from quire import platform_compat
 from quire.snapshot_format import chunks
 from quire.snapshot_format.chunk_writer import read_and_close
 from quire.snapshot_format.chunks import BadSnapshot, Manifest, Place, Whole
@@ -55,7 +55,7 @@ def _read(packs: Sequence[int], places: list[Place], view: memoryview, at: int) 
     for place in places:
         target = view[at : at + place.length]
         if place.compressed:
-            target[:] = zlib.decompress(systems.pread(packs[place.pack], place.stored, place.offset))
+            target[:] = zlib.decompress(platform_compat.pread(packs[place.pack], place.stored, place.offset))
         elif _read_into(packs[place.pack], target, place.offset) != place.length:
             raise BadSnapshot("a piece of it is cut off")
         if chunks.chunk_name(target) != place.name:
@@ -67,6 +67,6 @@ def _read_into(file: int, target: memoryview, offset: int) -> int:
     """How much of it was there."""
     if hasattr(os, "preadv"):
         return os.preadv(file, [target], offset)
-    data = systems.pread(file, len(target), offset)
+    data = platform_compat.pread(file, len(target), offset)
     target[: len(data)] = data
     return len(data)

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from quire import systems
+from quire import platform_compat
 from quire.snapshot_format import chunks
 from quire.snapshot_format.chunks import Entry, Manifest, Whole
 
@@ -79,7 +79,7 @@ class ChunkWriter:
         return name
 
     def _flush(self) -> None:
-        total, free = systems.disk_of(self._file)
+        total, free = platform_compat.disk_of(self._file)
         if free < self._size + min(_RESERVED_DISK_BYTES, total // 10):
             raise OSError(errno.ENOSPC, "the disk is nearly full")  # the last bytes are for cells
         for part in self._waiting:
@@ -129,7 +129,7 @@ def read_and_close(descriptor: int) -> bytes:
     """A file that was handed over, from its beginning; it is closed."""
     try:
         size, data = os.fstat(descriptor).st_size, bytearray()
-        while len(data) < size and (part := systems.pread(descriptor, size - len(data), len(data))):
+        while len(data) < size and (part := platform_compat.pread(descriptor, size - len(data), len(data))):
             data += part
         return bytes(data)
     finally:

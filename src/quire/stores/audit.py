@@ -17,7 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from quire import systems
+from quire import platform_compat
 from quire.core.ops import audit
 from quire.core.ops.audit import Record
 
@@ -78,7 +78,7 @@ class FileAudit:
 
     def _open(self) -> None:
         self.close()
-        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | systems.BYTES, 0o600)
+        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | platform_compat.BYTES, 0o600)
         self._inode = os.fstat(self._file).st_ino
 
     def _put_beside(self, length: int) -> None:
@@ -87,11 +87,11 @@ class FileAudit:
             with contextlib.suppress(FileNotFoundError):
                 if 0 < self._path.stat().st_size > self._most_bytes - length:
                     self.close()
-                    with contextlib.suppress(*systems.IN_USE):  # by another server: the file grows on
+                    with contextlib.suppress(*platform_compat.IN_USE):  # by another server: the file grows on
                         self._path.rename(_beside(self._path))
             kept = _rotated(self._path)
             for old in kept[: max(0, len(kept) - self._files + 1)]:
-                with contextlib.suppress(*systems.IN_USE):
+                with contextlib.suppress(*platform_compat.IN_USE):
                     old.unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -102,9 +102,9 @@ class FileAudit:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | systems.BYTES, 0o600)
+    lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | platform_compat.BYTES, 0o600)
     try:
-        systems.lock(lock)
+        platform_compat.lock(lock)
         yield
     finally:
         os.close(lock)

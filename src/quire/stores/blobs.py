@@ -9,7 +9,7 @@ from pathlib import Path
 
 import anyio.to_thread
 
-from quire import systems
+from quire import platform_compat
 from quire.core.errors import NotFound, OperationFailed
 from quire.core.model import Blob
 from quire.stores import wording
@@ -34,7 +34,7 @@ class FileBlobs:
                 path.parent.mkdir(exist_ok=True)
                 write_whole(path, data)
             except OSError as error:
-                if isinstance(error, systems.IN_USE) and path.exists():  # meanwhile, and somebody reads it
+                if isinstance(error, platform_compat.IN_USE) and path.exists():  # meanwhile, and somebody reads it
                     return Blob(digest=digest, size=len(data))
                 raise OperationFailed(
                     f"An output of {len(data):,} bytes could not be kept: {error.strerror}. "
@@ -64,7 +64,7 @@ def write_whole(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         Path(name).replace(path)
-        systems.sync_folder(path.parent)
+        platform_compat.sync_folder(path.parent)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise

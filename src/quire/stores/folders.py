@@ -16,7 +16,7 @@ from uuid import uuid4
 import anyio
 import anyio.to_thread
 
-from quire import systems
+from quire import platform_compat
 from quire.core.errors import InvalidRequest, NotFound, OperationFailed, QuireError
 from quire.core.notebooks.paths import shown
 from quire.core.ports.files import Entry, Listing, Piece, Use
@@ -108,9 +108,9 @@ class DiskFolders:
             _check(top.status(steps), steps)
             with top.open_file(steps, os.O_RDONLY | _OPEN) as file:
                 there = _check(os.fstat(file), steps)  # it may be another one by now
-                head = systems.pread(file, _HEAD, 0) if start else b""
+                head = platform_compat.pread(file, _HEAD, 0) if start else b""
                 data = bytearray()
-                while len(data) < limit and (part := systems.pread(file, limit - len(data), start + len(data))):
+                while len(data) < limit and (part := platform_compat.pread(file, limit - len(data), start + len(data))):
                     data += part
         total = max(there.st_size, start + len(data) if data else 0)
         return Piece(data=bytes(data), start=start, total=total, head=head)

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from quire import systems
+from quire import platform_compat
 from quire.core.errors import OperationFailed
 from quire.stores.sqlite import connect
 
@@ -43,7 +43,7 @@ def migrate(path: Path, migrations: Path = _MIGRATIONS) -> None:
 def alone(path: Path) -> Iterator[None]:
     """One store at a time: SQLite does not wait for another that turns a new database to WAL, or closes it."""
     with path.open("wb") as lock:
-        systems.lock(lock.fileno())
+        platform_compat.lock(lock.fileno())
         yield
 
 

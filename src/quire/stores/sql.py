@@ -14,7 +14,7 @@ from typing import Any
 
 import anyio.to_thread
 
-from quire import systems
+from quire import platform_compat
 from quire.core.errors import InvalidRequest, NotFound, OperationFailed
 from quire.core.model import (
     Cell,
@@ -256,10 +256,10 @@ class SqlStore:
         if notebook in self._held:
             return True
         try:
-            lock = os.open(self._locks / notebook, os.O_CREAT | os.O_RDWR | systems.BYTES, 0o600)
+            lock = os.open(self._locks / notebook, os.O_CREAT | os.O_RDWR | platform_compat.BYTES, 0o600)
         except OSError as error:
             raise OperationFailed(f"The data directory cannot be written: {error.strerror}.") from error
-        if not systems.try_lock(lock):
+        if not platform_compat.try_lock(lock):
             os.close(lock)
             return False
         self._held[notebook] = lock

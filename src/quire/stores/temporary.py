@@ -9,7 +9,7 @@ import stat
 import tempfile
 from pathlib import Path
 
-from quire import systems
+from quire import platform_compat
 from quire.stores.sql import SqlStore
 
 _PREFIX = "quire-memory-"
@@ -61,8 +61,8 @@ def _create_locked_folder() -> tuple[Path, int]:
     while True:  # again where another process took the new folder for an abandoned one, before it was locked
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
         with contextlib.suppress(FileNotFoundError):
-            lock = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR | systems.BYTES, 0o600)
-            if systems.try_lock(lock) and (folder / _LOCK).exists():
+            lock = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR | platform_compat.BYTES, 0o600)
+            if platform_compat.try_lock(lock) and (folder / _LOCK).exists():
                 return folder, lock
             os.close(lock)
 
@@ -77,12 +77,12 @@ def _is_ours(folder: Path) -> bool:
 
 def _remove_if_abandoned(folder: Path) -> None:
     try:
-        lock = os.open(folder / _LOCK, os.O_RDWR | systems.BYTES)
+        lock = os.open(folder / _LOCK, os.O_RDWR | platform_compat.BYTES)
     except OSError:
         with contextlib.suppress(OSError):
             folder.rmdir()  # its process was killed before it made the lock; fails where there is more in it
         return
-    if systems.try_lock(lock):
+    if platform_compat.try_lock(lock):
         _remove(folder, lock)
     else:
         os.close(lock)

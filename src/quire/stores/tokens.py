@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from quire import systems
+from quire import platform_compat
 from quire.core.errors import InvalidRequest, NotFound, OperationFailed, QuireError
 from quire.core.model import Principal
 from quire.core.notebooks.access import EVERY_SCOPE, Caller, Scope, check_given
@@ -103,7 +103,7 @@ class FileTokens:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             with self._path.with_suffix(".lock").open("wb") as lock:
-                systems.lock(lock.fileno())
+                platform_compat.lock(lock.fileno())
                 kept = self._read()
                 yield kept
                 self._write(json.dumps(kept, indent=2, sort_keys=True))
@@ -115,7 +115,7 @@ class FileTokens:
     def _write(self, text: str) -> None:
         new = self._path.with_suffix(".new")
         new.unlink(missing_ok=True)
-        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | systems.BYTES, 0o600)
+        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | platform_compat.BYTES, 0o600)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()

@@ -17,7 +17,7 @@ from uuid import uuid4
 
 import anyio.to_thread
 
-from quire import systems
+from quire import platform_compat
 from quire.core.errors import InvalidRequest, NotFound, OperationFailed
 from quire.safe_open.folder import open_or_make
 from quire.safe_open.walkers import new_walker
@@ -102,7 +102,7 @@ def overwrite(path: Path, data: bytes) -> os.stat_result:
     """Beside its place, synced, then renamed into it, with the rights of what was there; how the file is then."""
     before = _there(path)
     left = path.with_name(f".{path.name[:150]}.{uuid4().hex[:8]}{_LEFT}")
-    handle = os.open(left, os.O_WRONLY | os.O_CREAT | os.O_EXCL | systems.BYTES, 0o666)
+    handle = os.open(left, os.O_WRONLY | os.O_CREAT | os.O_EXCL | platform_compat.BYTES, 0o666)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -118,7 +118,7 @@ def overwrite(path: Path, data: bytes) -> os.stat_result:
     except BaseException:
         left.unlink(missing_ok=True)
         raise
-    systems.sync_folder(path.parent)
+    platform_compat.sync_folder(path.parent)
     return written
 
 
@@ -207,7 +207,7 @@ def _read(path: Path, name: str, *, alone: bool = False) -> str:
 def _bytes(path: Path, name: str, alone: bool) -> bytes:
     if alone and not _NOFOLLOW and path.is_symlink():
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
-    handle = os.open(path, os.O_RDONLY | systems.BYTES | _PLAIN | (_NOFOLLOW if alone else 0))
+    handle = os.open(path, os.O_RDONLY | platform_compat.BYTES | _PLAIN | (_NOFOLLOW if alone else 0))
     there = os.fstat(handle)
     if alone and there.st_nlink > 1 and stat.S_ISREG(there.st_mode):
         os.close(handle)

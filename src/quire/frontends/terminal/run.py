@@ -16,7 +16,7 @@ from quire.core.model import LOCAL, Cell, CellKind, CellState, NewCell
 from quire.core.ops.task_groups import background
 from quire.core.phrases import count
 from quire.frontends.terminal import documents, parameters, progress, saved
-from quire.frontends.terminal.performance import READ_ENOUGH, Performance, Stopping
+from quire.frontends.terminal.notebook_runner import READ_ENOUGH, NotebookRunner, Stopping
 
 if TYPE_CHECKING:
     from quire.notebook_format.document import Document
@@ -106,12 +106,12 @@ async def _run(app: App, job: Job, stopping: Stopping) -> int:
     with closing(_watching(job, len(todo), stopping)) as watching:
         for doubt in doubts:
             watching.say(f"quire: {doubt}")
-        performance = Performance(app, notebook, watching, stopping, output=job.output, allow_errors=job.allow_errors)
+        runner = NotebookRunner(app, notebook, watching, stopping, output=job.output, allow_errors=job.allow_errors)
         async with background() as group:
             group.start_soon(watching.keep)
-            await performance.run_all(todo)
+            await runner.run_all(todo)
         watching.close()
-        return _conclude(performance, len(todo), job, watching, stopping)
+        return _conclude(runner, len(todo), job, watching, stopping)
 
 
 def _document(job: Job) -> Document:
@@ -145,7 +145,7 @@ def _watching(job: Job, total: int, stopping: Stopping) -> progress.Watching:
     return progress.Bar(total) if sys.stderr.isatty() else progress.Lines(total)
 
 
-def _conclude(done: Performance, total: int, job: Job, watching: progress.Watching, stopping: Stopping) -> int:
+def _conclude(done: NotebookRunner, total: int, job: Job, watching: progress.Watching, stopping: Stopping) -> int:
     """The last words, and the exit code."""
     if stopping.unwritable is not None and not isinstance(stopping.unwritable, BrokenPipeError):
         raise OperationFailed(f"Standard output cannot be written: {stopping.unwritable.strerror}.")

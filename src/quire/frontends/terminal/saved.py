@@ -13,7 +13,7 @@ from typing import IO
 
 import anyio
 
-from quire import systems
+from quire import platform_compat
 from quire.core.errors import InvalidRequest, OperationFailed
 
 _LONG = 2.0  # seconds between two savings while one cell runs
@@ -119,7 +119,7 @@ def send(to: IO[str], data: bytes) -> None:
 def _replace(path: Path, text: str) -> None:
     beside = path.parent / f".quire-{secrets.token_hex(8)}"
     try:
-        handle = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY | systems.BYTES, 0o666)
+        handle = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY | platform_compat.BYTES, 0o666)
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
             with contextlib.suppress(FileNotFoundError, AttributeError):  # no file before, or no such thing on Windows
                 os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))

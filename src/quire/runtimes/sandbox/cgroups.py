@@ -19,7 +19,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from quire import systems
+from quire import platform_compat
 from quire.core.errors import OperationFailed
 
 _PREFIX = "quire_"
@@ -221,7 +221,7 @@ def _locked(folder: Path) -> int:
         folder.mkdir(exist_ok=True)
         with contextlib.suppress(FileNotFoundError):  # another starting server removed it
             lock = _open(folder)
-            if systems.try_lock(lock) and _is_open_folder(folder, lock):
+            if platform_compat.try_lock(lock) and _is_open_folder(folder, lock):
                 return lock
             os.close(lock)
         time.sleep(_LOCK_PAUSE_S)
@@ -246,7 +246,7 @@ def _remove_abandoned(parent: Path) -> None:
         with contextlib.suppress(OSError):
             lock = _open(group)
             try:
-                if systems.try_lock(lock):
+                if platform_compat.try_lock(lock):
                     _remove(group)
             finally:
                 os.close(lock)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from quire import systems
+from quire import platform_compat
 
 
 @contextmanager
@@ -22,7 +22,7 @@ def shelf(parent: Path) -> Iterator[Path]:
         if _taken(left):
             shutil.rmtree(left, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(dir=parent))
-    held = os.open(folder / "held", os.O_CREAT | os.O_RDWR | systems.BYTES, 0o600)
+    held = os.open(folder / "held", os.O_CREAT | os.O_RDWR | platform_compat.BYTES, 0o600)
     try:
         _hold(held)
         yield folder
@@ -39,7 +39,7 @@ def images_of(shelf: Path, owner: str) -> Path:
 def _taken(folder: Path) -> bool:
     """Whether nobody else holds it: then it may go."""
     try:
-        held = os.open(folder / "held", os.O_RDWR | systems.BYTES)
+        held = os.open(folder / "held", os.O_RDWR | platform_compat.BYTES)
     except OSError:
         return False  # it is just being made, or is none of ours
     try:
@@ -51,5 +51,5 @@ def _taken(folder: Path) -> bool:
 def _hold(held: int) -> bool:
     """By a lock that the system lets go of when the process ends, however it ends; not every file system has them."""
     with contextlib.suppress(OSError):
-        return systems.try_lock(held)
+        return platform_compat.try_lock(held)
     return False

@@ -19,14 +19,14 @@ from uuid import uuid4
 
 import anyio
 
-from quire import systems
+from quire import platform_compat
 from quire.core.errors import OperationFailed
 from quire.snapshot_format.chunks import BadSnapshot, chunk_name
 
 _PAUSE = 0.01  # seconds between two looks whether it is our turn
 _PATIENCE = 60.0  # seconds to wait for it
 _COPIED = 1 << 20  # bytes at once
-_WRITE, _READ = os.O_RDWR | systems.BYTES, os.O_RDONLY | systems.BYTES
+_WRITE, _READ = os.O_RDWR | platform_compat.BYTES, os.O_RDONLY | platform_compat.BYTES
 
 
 class Pack(NamedTuple):
@@ -73,7 +73,7 @@ class Tail:
     def append(self, data: bytes | memoryview) -> None:
         view = memoryview(data)
         while view:
-            done = systems.pwrite(self._handle, view, self.end)
+            done = platform_compat.pwrite(self._handle, view, self.end)
             self.end += done
             view = view[done:]
 
@@ -105,8 +105,8 @@ class Packs:
         file = f"{uuid4().hex}.pack"
         handle = os.open(self._folder / file, _WRITE | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            systems.try_lock(handle)  # nobody else knows its name yet
-            systems.sync_folder(self._folder)
+            platform_compat.try_lock(handle)  # nobody else knows its name yet
+            platform_compat.sync_folder(self._folder)
         except BaseException:
             os.close(handle)
             raise
@@ -120,7 +120,7 @@ class Packs:
             return None
         ours = False
         try:
-            ours = systems.try_lock(handle)
+            ours = platform_compat.try_lock(handle)
         finally:
             if not ours:
                 os.close(handle)
@@ -190,11 +190,11 @@ class Packs:
         freed = 0
         for file in files:
             path = self._folder / file
-            with contextlib.suppress(FileNotFoundError, *systems.IN_USE):  # a later sweep finds it
+            with contextlib.suppress(FileNotFoundError, *platform_compat.IN_USE):  # a later sweep finds it
                 size = path.stat().st_size
                 path.unlink()
                 freed += size
-        systems.sync_folder(self._folder)
+        platform_compat.sync_folder(self._folder)
         return freed
 
     def files(self) -> set[str]:
@@ -202,12 +202,12 @@ class Packs:
 
 
 def read_exactly(handle: int, length: int, offset: int) -> bytes:
-    data = systems.pread(handle, length, offset)
+    data = platform_compat.pread(handle, length, offset)
     if len(data) == length:
         return data
     pieces = [data]
     while data and (missing := length - sum(map(len, pieces))):
-        data = systems.pread(handle, missing, offset + length - missing)
+        data = platform_compat.pread(handle, missing, offset + length - missing)
         pieces.append(data)
     whole = b"".join(pieces)
     if len(whole) != length:
@@ -245,7 +245,7 @@ async def turn(path: Path, *, alone: bool) -> AsyncIterator[None]:
         raise full(error) from error
     try:
         with anyio.move_on_after(_PATIENCE) as waited:
-            while not systems.try_lock(lock, shared=not alone):  # noqa: ASYNC110  # nobody would tell us
+            while not platform_compat.try_lock(lock, shared=not alone):  # noqa: ASYNC110  # nobody would tell us
                 await anyio.sleep(_PAUSE)
         if waited.cancelled_caught:
             raise OperationFailed("The snapshots are busy in this or another server: nothing was changed. Call again.")
@@ -263,9 +263,9 @@ def full(error: OSError) -> OperationFailed:
 
 def _copy(source: int, offset: int, target: int, at: int, length: int) -> None:
     while length:
-        data = systems.pread(source, min(length, _COPIED), offset)
+        data = platform_compat.pread(source, min(length, _COPIED), offset)
         if not data:
             raise OSError(errno.EIO, "a pack ends too early")
-        at += systems.pwrite(target, data, at)
+        at += platform_compat.pwrite(target, data, at)
         offset += len(data)
         length -= len(data)

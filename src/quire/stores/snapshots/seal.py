@@ -10,7 +10,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from quire import systems
+from quire import platform_compat
 from quire.core.errors import OperationFailed
 
 _KEY = 32  # bytes
@@ -38,7 +38,7 @@ def _make(path: Path) -> None:
             os.link(name, path)
     finally:
         Path(name).unlink(missing_ok=True)
-    systems.sync_folder(path.parent)
+    platform_compat.sync_folder(path.parent)
 
 
 def signature(key: bytes, id_: str, notebook: str, run: str | None, manifest: bytes) -> bytes:

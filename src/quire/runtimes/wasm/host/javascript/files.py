@@ -13,7 +13,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from quire import systems
+from quire import platform_compat
 from quire.runtimes.wasm.host.guest import Place
 from quire.safe_open.folder import Folder, open_or_make
 from quire.safe_open.walkers import new_walker
@@ -116,7 +116,7 @@ class Files:
         whole = posixpath.normpath(said)
         if whole == ".." or whole.startswith(("../", "/")):
             raise NotAllowed(f"{path} is outside of the workspace and the mounts")
-        if os.name == "nt" and whole != "." and not all(map(systems.is_name, whole.split("/"))):
+        if os.name == "nt" and whole != "." and not all(map(platform_compat.is_name, whole.split("/"))):
             raise NotAllowed(f"{path} cannot be a name of a file on this system")
         if writes and not may:
             raise NotAllowed(f"{path} is in a mount that is read-only")

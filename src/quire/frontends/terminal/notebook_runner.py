@@ -28,7 +28,7 @@ READ_ENOUGH = getattr(signal, "SIGPIPE", signal.SIGTERM)  # Windows has none
 _OVER = (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM))
 
 
-class Performance:
+class NotebookRunner:
     """One document, cell by cell."""
 
     def __init__(
