@@ -84,7 +84,11 @@ async def app(settings: Settings, *, kernels: bool = True, clients: Clients | No
         store = (jupyter := build_jupyter(settings, stack, kept, blobs, feed, clients)).store
         await store.mark_unfinished()
         place, calls = limits_from_settings.workspace(settings), audit_setup.calls(settings, stack)
-        active, approvals, limits = ActiveRuns(), Approvals(limits_from_settings.approvals(settings)), limits_from_settings.limits(settings)
+        active, approvals, limits = (
+            ActiveRuns(),
+            Approvals(limits_from_settings.approvals(settings)),
+            limits_from_settings.limits(settings),
+        )
         notebooks = Notebooks(store, blobs, feed, limits, runtimes(settings), jupyter.directory.place)
         sharing, confines = Sharing(shares, notebooks), _confines(settings)
         backends, capabilities, relay = await _capabilities(
@@ -270,7 +274,9 @@ async def _kernel_services(
     by_name: dict[str, Runtime],
 ) -> KernelServices:
     by_notebook, snapshots = Runtimes(by_name, limits_from_settings.spec(settings)), _snapshots(settings, stack)
-    built = services.build(store, notebooks, feed, installed, by_notebook, snapshots, limits_from_settings.kernels(settings))
+    built = services.build(
+        store, notebooks, feed, installed, by_notebook, snapshots, limits_from_settings.kernels(settings)
+    )
     stack.push_async_callback(built.slots.close)
     if built.autosaver is not None:
         await stack.enter_async_context(built.autosaver.open())

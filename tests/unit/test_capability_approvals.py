@@ -9,7 +9,7 @@ from quire.core.capabilities.approvals import ApprovalRules, Approvals
 from quire.core.capabilities.model import Approve
 from quire.core.errors import NotFound
 
-NEVER, ASK, ALWAYS = Approve.NEVER, Approve.ASK, Approve.ALWAYS
+NEVER, ASK, ALWAYS = Approve.ALLOW, Approve.ASK, Approve.ASK_OR_DENY
 
 
 def approvals(rules: dict[str, Approve] | None = None, *, unasked: bool = False, timeout: float = 30) -> Approvals:
@@ -48,6 +48,18 @@ async def test_where_nobody_can_be_asked(needed: Approve, unasked: bool, allowed
     why = await approvals(unasked=unasked).obtain(needed, None, "main", "mail.send", {})
     assert (why == "") is allowed
     assert allowed or ("mail.send" in why and "quire.toml" in why)
+
+
+async def test_deny_denies_without_asking() -> None:
+    asking = approvals(unasked=True)
+    with asking.watching():
+        why = await asking.obtain(Approve.DENY, None, "main", "mail.send", {})
+    assert "mail.send" in why and asking.pending() == []
+    assert asking.needed("mail", ["send"], {"send": Approve.DENY}, ALWAYS) is Approve.DENY
+
+
+def test_words_of_0_1_are_understood() -> None:
+    assert [Approve(word) for word in ("never", "ask", "always")] == [NEVER, ASK, ALWAYS]
 
 
 async def test_who_watches_is_asked_and_the_first_word_counts() -> None:

@@ -75,8 +75,8 @@ def test_anything_else_is_refused_with_what_to_say(given: dict[str, Any], words:
     ("said", "approve"),
     [
         (None, {}),
-        ("always", {"*": Approve.ALWAYS}),
-        ({"send": "ask", "*": "never"}, {"send": Approve.ASK, "*": Approve.NEVER}),
+        ("always", {"*": Approve.ASK_OR_DENY}),
+        ({"send": "ask", "*": "never"}, {"send": Approve.ASK, "*": Approve.ALLOW}),
     ],
 )
 def test_approval_is_one_word_or_one_for_each_method(said: Any, approve: dict[str, Approve]) -> None:

@@ -18,7 +18,7 @@ from quire.core.runs.active_run import ActiveRun, Question
 
 _MAX_NAME_CHARS = 200  # characters of a method's name
 _MAX_ARGUMENTS_CHARS = 1_500  # characters of a call's arguments that a person is shown
-_ORDER = (Approve.NEVER, Approve.ASK, Approve.ALWAYS)
+_ORDER = tuple(Approve)  # from the least strict to the strictest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,14 +62,16 @@ class Approvals:
         self, needed: Approve, active: ActiveRun | None, notebook: str, what: str, arguments: Mapping[str, Any]
     ) -> str:
         """ "" where it may be called, else why not, as a sentence."""
-        if needed is Approve.NEVER:
+        if needed is Approve.ALLOW:
             return ""
+        if needed is Approve.DENY:
+            return f"The rule for {what} is deny: it was not called."
         if not self._watchers and (active is None or not active.can_ask):
             if needed is Approve.ASK and self._rules.unasked:
                 return ""
             return (
                 f"{what} needs a person's approval, and nobody can be asked here: it was not called. The operator can "
-                f'allow it in quire.toml: approve = {{"{what}" = "never"}}.'
+                f'allow it in quire.toml, below [capabilities]: approve = {{"{what}" = "allow"}}.'
             )
         what, shown = _printable(what)[:_MAX_NAME_CHARS], _shown(arguments)
         question = Question(

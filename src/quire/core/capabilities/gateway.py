@@ -172,8 +172,8 @@ class CapabilityGateway:
         active.calls += called.do not in _UNCOUNTED
         if active.calls > self._limits.per_run:
             raise CallLimitReached(
-                f"The run has made {self._limits.per_run:,} calls, as many as one may (setting max_calls). "
-                "Go on in another cell."
+                f"The run has made {self._limits.per_run:,} calls, as many as one may "
+                "(setting capabilities.max_calls_per_run). Go on in another cell."
             )
         scopes = self._under_way.setdefault(active, set())
         with anyio.CancelScope() as scope:
@@ -196,7 +196,7 @@ class CapabilityGateway:
                 await self._capabilities.refresh(owner)
             case "approve":
                 await self._check_native(owner, called.capability, called.method)
-                await self._approve(active, spec, called, Approve(called.declared or Approve.ALWAYS))
+                await self._approve(active, spec, called, Approve(called.declared or Approve.ASK_OR_DENY))
                 return {}
             case "install":
                 await self._approve(active, spec, called, Approve.ASK)
@@ -220,13 +220,13 @@ class CapabilityGateway:
         if called.do == "tool":
             tool = _find_tool(link.capability, called.method)
             _check_arguments(connection, link, tool, called.given)
-            default = Approve.ASK if tool.hints.get("destructiveHint") is True else Approve.NEVER
+            default = Approve.ASK if tool.hints.get("destructiveHint") is True else Approve.ALLOW
             await self._approve(active, spec, called, default, link)
             result = await self._call_tool(connection, link, active, called, timeout)
             if result.is_error:
                 raise OperationFailed(_error_text(result)[: self._limits.result])
             return self._truncated.fit(spec.notebook, result)
-        await self._approve(active, spec, called, Approve.NEVER, link)
+        await self._approve(active, spec, called, Approve.ALLOW, link)
         match called.do:
             case "resources":
                 return await connection.resources(timeout=timeout)

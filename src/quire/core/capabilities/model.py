@@ -86,11 +86,17 @@ class Offered:
 
 
 class Approve(StrEnum):
-    """Whether a person is asked before a call."""
+    """Whether a call is made, and whether a person is asked first."""
 
-    NEVER = "never"
-    ASK = "ask"  # where one can be asked; else as the setting approve_unasked says
-    ALWAYS = "always"  # and where nobody can be asked, it is denied
+    ALLOW = "allow"
+    ASK = "ask"  # if no person can be asked, the setting capabilities.allow_unattended decides
+    ASK_OR_DENY = "ask_or_deny"  # denied if no person can be asked
+    DENY = "deny"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Approve | None:
+        """The words of version 0.1, which stored data and notebooks may have."""
+        return {"never": cls.ALLOW, "always": cls.ASK_OR_DENY}.get(value) if isinstance(value, str) else None
 
 
 @dataclass(frozen=True, kw_only=True)

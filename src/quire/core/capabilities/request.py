@@ -49,9 +49,10 @@ def parse_approve(given: Mapping[str, Any]) -> dict[str, Approve]:
     """One word for all methods, or one for each."""
     rules = given.get("approve") or {}
     rules = {"*": rules} if isinstance(rules, str) else rules
-    if not isinstance(rules, dict) or not all(rule in tuple(Approve) for rule in rules.values()):
-        raise InvalidRequest(f"approve is one of {', '.join(Approve)}, or a dict of them by method.")
-    return {str(method): Approve(rule) for method, rule in rules.items()}
+    try:
+        return {str(method): Approve(rule) for method, rule in rules.items()}
+    except (AttributeError, TypeError, ValueError):
+        raise InvalidRequest(f"approve is one of {', '.join(Approve)}, or a dict of them by method.") from None
 
 
 def describe_backend(backend: Backend) -> dict[str, Any]:
