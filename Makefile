@@ -24,7 +24,7 @@ help: ## list the targets
 setup: $(READY) ## create .venv with every pinned package (done by the others when needed)
 
 run: $(RUN_READY) ## serve over HTTP; installs only what a server needs
-	$(BIN)/quire serve --transport http $(ARGS)
+	$(BIN)/quire serve --server-transport http $(ARGS)
 
 test: $(READY) ## run the tests: all behaviour
 	tools/install-node-programs

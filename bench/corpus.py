@@ -42,7 +42,7 @@ async def notebooks() -> tuple[float, float]:
     theirs: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
         begun = time.perf_counter()
-        async with compose.app(load({"data_dir": folder}, environ={})) as app:
+        async with compose.app(load({"store_data_dir": folder}, environ={})) as app:
             around = time.perf_counter() - begun
             for name in corpus.NAMES:
                 cells = corpus.read(name)

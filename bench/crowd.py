@@ -20,6 +20,7 @@ from typing import Any
 
 from fastmcp import Client
 from fastmcp.client.transports import StreamableHttpTransport
+from tests.support.servers import variables
 
 from bench.servers import p, timed
 
@@ -59,9 +60,9 @@ async def look(client: Client[Any], seconds: float) -> list[float]:
 async def server(data_dir: Path, **settings: object) -> AsyncIterator[str]:
     """Over HTTP, in a session of its own, as a service is: where Linux shares processors among sessions, it then has
     its own share beside its clients'."""
-    env = {**os.environ, **{f"QUIRE_{name.upper()}": str(value) for name, value in settings.items()}}
-    env["QUIRE_DATA_DIR"] = str(data_dir)
-    command = [sys.executable, "-m", "quire", "serve", "--transport", "http", "--port", "0"]
+    env = {**os.environ, **variables(settings)}
+    env["QUIRE_STORE_DATA_DIR"] = str(data_dir)
+    command = [sys.executable, "-m", "quire", "serve", "--server-transport", "http", "--server-port", "0"]
     process = await asyncio.create_subprocess_exec(
         *command, env=env, stderr=asyncio.subprocess.PIPE, start_new_session=True
     )

@@ -23,6 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.support.servers import variables
+
 from bench.fuzz import Wire
 from bench.hostile_requests import MODERN, Sent
 from bench.servers import p
@@ -129,14 +131,14 @@ class User:
 @asynccontextmanager
 async def server(folder: Path) -> AsyncIterator[tuple[int, list[str]]]:
     """Its port, and a token of each user."""
-    env = {**os.environ, **{f"QUIRE_{name.upper()}": str(value) for name, value in _LIMITS.items()}}
-    env["QUIRE_DATA_DIR"] = str(folder / "data")
+    env = {**os.environ, **variables(_LIMITS)}
+    env["QUIRE_STORE_DATA_DIR"] = str(folder / "data")
     add = [sys.executable, "-m", "quire", "token", "add"]
     tokens = [
         subprocess.check_output([*add, f"user-{n}"], env=env, text=True, stderr=subprocess.DEVNULL).strip()
         for n in range(USERS)
     ]
-    command = [sys.executable, "-m", "quire", "serve", "--transport", "http", "--port", "0"]
+    command = [sys.executable, "-m", "quire", "serve", "--server-transport", "http", "--server-port", "0"]
     log = folder / "log"
     with log.open("wb") as file:
         process = await asyncio.create_subprocess_exec(*command, env=env, stderr=file)

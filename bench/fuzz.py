@@ -19,6 +19,7 @@ from typing import Any
 
 from fastmcp import Client
 from fastmcp.client.transports import StreamableHttpTransport
+from tests.support.servers import variables
 
 from bench.hostile_requests import LEGACY, Hostile, Sent
 from bench.processes import resident
@@ -135,8 +136,8 @@ async def pelt(url: str, count: int, seed: int, seen: Seen) -> None:
 async def server(data_dir: Path, log: Path) -> AsyncIterator[tuple[str, int]]:
     """Its address and its process; what it says goes to a file, so that a full pipe does not stop it."""
     settings = {"data_dir": data_dir, "requests_per_minute": 0, "preload": "", **_SMALL}
-    env = {**os.environ, **{f"QUIRE_{name.upper()}": str(value) for name, value in settings.items()}}
-    command = [sys.executable, "-m", "quire", "serve", "--transport", "http", "--port", "0"]
+    env = {**os.environ, **variables(settings)}
+    command = [sys.executable, "-m", "quire", "serve", "--server-transport", "http", "--server-port", "0"]
     with log.open("wb") as file:
         process = await asyncio.create_subprocess_exec(*command, env=env, stderr=file)
     try:

@@ -23,6 +23,7 @@ from fastmcp import Client
 from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
 from tests.support.jupyter.lab import Lab, chromium, lab
 from tests.support.jupyter.servers import JupyterServer, jupyter
+from tests.support.servers import variables
 
 from bench.servers import bare_http, timed
 from quire.clients.jupyter.client import remote_client
@@ -38,7 +39,11 @@ async def main() -> Found:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         python = _peer_python(place)
-        environment = {"QUIRE_DATA_DIR": str(place / "inside"), "QUIRE_SPARE_KERNELS": "0", "QUIRE_PRELOAD": ""}
+        environment = {
+            "QUIRE_STORE_DATA_DIR": str(place / "inside"),
+            "QUIRE_KERNEL_SPARE_KERNELS": "0",
+            "QUIRE_KERNEL_PRELOAD": "",
+        }
         with jupyter(place / "jupyter", quire=True, lab=True, environment=environment) as server:
             return await _compare(server, place, python)
 
@@ -88,8 +93,8 @@ def _say(what: str, **seconds: float) -> None:
 @asynccontextmanager
 async def _beside(server: JupyterServer, folder: Path) -> AsyncIterator[Client[Any]]:
     settings = {"data_dir": folder / "beside", "jupyter_url": server.url, "jupyter_token": server.token}
-    env = {**os.environ, **{f"QUIRE_{name.upper()}": str(value) for name, value in settings.items()}}
-    env |= {"QUIRE_TOOLSETS": "jupyter", "QUIRE_SPARE_KERNELS": "0", "QUIRE_PRELOAD": ""}
+    env = {**os.environ, **variables(settings)}
+    env |= {"QUIRE_SERVER_TOOLSETS": "jupyter", "QUIRE_KERNEL_SPARE_KERNELS": "0", "QUIRE_KERNEL_PRELOAD": ""}
     async with Client(StdioTransport(sys.executable, ["-m", "quire"], env=env, keep_alive=False)) as client:
         yield client
 

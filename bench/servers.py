@@ -15,6 +15,7 @@ from typing import Any
 
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
+from tests.support.servers import variables
 
 _BARE = """
 import sys
@@ -30,8 +31,8 @@ server.run(show_banner=False, log_level="ERROR", **how)
 
 
 def quire(data_dir: Path, mode: str = "auto", **settings: object) -> Client[Any]:
-    env = {**os.environ, **{f"QUIRE_{name.upper()}": str(value) for name, value in settings.items()}}
-    env["QUIRE_DATA_DIR"] = str(data_dir)
+    env = {**os.environ, **variables(settings)}
+    env["QUIRE_STORE_DATA_DIR"] = str(data_dir)
     return Client(StdioTransport(sys.executable, ["-m", "quire"], env=env, keep_alive=False), mode=mode)
 
 

@@ -50,7 +50,7 @@ async def main() -> list[tuple[str, float, float]]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         dump, load, size = dilled(folder / "session")
-        async with quire.open(folder / "data", snapshot_interval=0) as q:
+        async with quire.open(folder / "data", checkpoints_snapshot_interval_seconds=0) as q:
             notebook = await q.notebook()
             await run(notebook, _BUILD)
             await notebook.save("whole")  # the first writes it all
@@ -123,7 +123,7 @@ async def restored(data: Path, name: str) -> float:
     """Seconds the first call takes longer than one in a notebook that has nothing to bring back."""
     times = []
     for _ in range(3):
-        async with quire.open(data, snapshot_interval=0) as q:
+        async with quire.open(data, checkpoints_snapshot_interval_seconds=0) as q:
             fresh = await q.create()
             await run(fresh, "1")
             notebook = await q.notebook(name)

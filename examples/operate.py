@@ -18,7 +18,7 @@ QUIRE = [sys.executable, "-m", "quire"]
 
 @contextmanager
 def server(env: dict[str, str]) -> Iterator[str]:
-    command = [*QUIRE, "serve", "--transport", "http", "--port", "0"]
+    command = [*QUIRE, "serve", "--server-transport", "http", "--server-port", "0"]
     with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         yield process.stderr.readline().split()[-1].removesuffix("/mcp")  # Quire listens at …
@@ -52,7 +52,7 @@ def read_log(env: dict[str, str]) -> None:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as data_dir:
-        env = {**os.environ, "QUIRE_DATA_DIR": str(Path(data_dir)), "QUIRE_PRELOAD": ""}
+        env = {**os.environ, "QUIRE_STORE_DATA_DIR": str(Path(data_dir)), "QUIRE_KERNEL_PRELOAD": ""}
         with server(env) as url:
             asyncio.run(work(url))
             look(url)

@@ -93,7 +93,9 @@ def data_dir(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def app(data_dir: Path) -> AsyncIterator[App]:
-    async with compose.app(load({"data_dir": data_dir, "mounts": granted(data_dir)}, environ={})) as running:
+    async with compose.app(
+        load({"store_data_dir": data_dir, "sandbox_mounts": granted(data_dir)}, environ={})
+    ) as running:
         yield running
 
 

@@ -16,21 +16,21 @@ def calls(settings: Settings, stack: AsyncExitStack) -> Calls:
     from quire.stores.audit import FileAudit, MemoryAudit
 
     audit: Audit = MemoryAudit()
-    if settings.store == "sql":
-        path = settings.data_dir / _NAME
-        audit = file = FileAudit(path, most_bytes=settings.audit_bytes, files=settings.audit_files)
+    if settings.store.kind == "sql":
+        path = settings.store.data_dir / _NAME
+        audit = file = FileAudit(path, most_bytes=settings.store.audit_file_bytes, files=settings.store.audit_files)
         stack.callback(file.close)
-    return Calls(audit, required=settings.audit_required)
+    return Calls(audit, required=settings.store.audit_required)
 
 
 def disk(settings: Settings) -> Disk | None:
     from quire.stores.disk import DataDirectory
 
-    return DataDirectory(settings.data_dir) if settings.store == "sql" else None
+    return DataDirectory(settings.store.data_dir) if settings.store.kind == "sql" else None
 
 
 def files(settings: Settings) -> AuditFiles:
     """The audit log on disk, for people to read."""
     from quire.stores.audit import ReadFiles
 
-    return ReadFiles(settings.data_dir / _NAME)
+    return ReadFiles(settings.store.data_dir / _NAME)

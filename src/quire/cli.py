@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quire import __version__, jupyter_mcp_server
+from quire import __version__, config_command, jupyter_mcp_server
 from quire.core.errors import QuireError
 from quire.frontends.terminal.usage import Parser
 from quire.settings import BadSetting, Settings, config_file, load
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     Serve = Callable[[App, FastMCP[Any]], Awaitable[None]]
 
 _ARENA_MAX = -8  # M_ARENA_MAX of malloc.h
-_SERVE_FLAGS = [name for name in Settings.model_fields if name != "data_dir"]  # which every command has
 
 
 _PEER = "Serve MCP with the options and variables of jupyter-mcp-server"
@@ -37,10 +36,10 @@ _RUN = "Run a notebook or a script from the first cell to the last"
 
 
 def main(argv: list[str] | None = None) -> None:
-    """`quire` alone serves MCP over stdio: what a client's configuration starts."""
+    """Run the command line. `quire` without a command serves MCP over stdio: client configurations start it."""
     arguments = sys.argv[1:] if argv is None else argv
     try:
-        parsed = parser().parse(arguments or ["serve", "--transport", "stdio"])
+        parsed = parser().parse(arguments or ["serve", "--server-transport", "stdio"])
         code = parsed.command(parsed)
     except (BadSetting, QuireError) as error:
         print(f"quire: {error.for_person if isinstance(error, QuireError) else error}", file=sys.stderr)
@@ -51,25 +50,19 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def parser() -> Parser:
-    top = Parser(prog="quire", description="A place for AI agents to run code that is never lost.")
+    top = Parser(prog="quire", description="MCP server that runs code of AI agents in notebooks.")
     top.add_argument("--version", action="version", version=f"quire {__version__}")
     commands = top.add_subparsers(metavar="COMMAND")
     common = Parser(add_help=False)
-    common.add_argument("--data-dir", type=Path, metavar="DIR", help=_help("data_dir"))
-    common.add_argument("--config", type=Path, metavar="FILE", help="Settings file instead of the default one")
+    config_command.add_common_flags(common)
 
-    def command(name: str, run: Callable[[argparse.Namespace], int | None], text: str) -> argparse.ArgumentParser:
+    def command(name: str, run: Callable[[argparse.Namespace], int | None], text: str) -> Parser:
         each = commands.add_parser(name, help=text, description=text, parents=[common])
         each.set_defaults(command=run, parser=each)
         return each
 
-    serve = command("serve", _serve, "Serve MCP, over stdio or HTTP")
-    for flag in _SERVE_FLAGS:
-        alone: dict[str, Any] = (
-            {"nargs": "?", "const": "true"} if Settings.model_fields[flag].annotation is bool else {}
-        )
-        serve.add_argument(f"--{flag.replace('_', '-')}", metavar=flag.upper(), help=_help(flag), **alone)
-    demo = commands.add_parser("demo", help="A tour in the terminal, through a real MCP client")
+    config_command.add_flags(command("serve", _serve, "Serve MCP over stdio or HTTP"))
+    demo = commands.add_parser("demo", help="Show a tour in the terminal, through a real MCP client")
     demo.set_defaults(command=_demo, parser=demo)
     execute = command("exec", _exec, "Run code in a notebook")
     execute.add_argument("code", help="Python source, or - to read it from standard input")
@@ -77,37 +70,46 @@ def parser() -> Parser:
     execute.add_argument("--timeout", type=float, metavar="SECONDS")
     run = commands.add_parser("run", help=_RUN, description=_RUN)
     run.set_defaults(command=_run_file, parser=run)
-    run.add_argument("file", metavar="NOTEBOOK.ipynb|SCRIPT.py", help="What to run; - reads it from standard input")
-    run.add_argument("-o", "--output", metavar="OUT", help="File to write, saved as it goes; - for standard output")
+    run.add_argument("file", metavar="NOTEBOOK.ipynb|SCRIPT.py", help="Document to run; - reads it from standard input")
+    run.add_argument(
+        "-o", "--output", metavar="OUT", help="File to write, saved while cells run; - for standard output"
+    )
     run.add_argument("-p", "--parameter", action="append", default=[], metavar="NAME=VALUE", help="Set a parameter")
-    run.add_argument("--timeout", type=float, metavar="SECONDS", help="What each cell may take; no limit unless set")
-    run.add_argument("--allow-errors", action="store_true", help="Go on after a cell that raised an exception")
+    run.add_argument("--timeout", type=float, metavar="SECONDS", help="Timeout of each cell; no limit by default")
+    run.add_argument("--allow-errors", action="store_true", help="Continue after a cell that raises an exception")
     command("list", _list, "List notebooks")
     export = command("export", _export, "Write a notebook as ipynb, script, Markdown or HTML")
     export.add_argument("name")
-    written = "File to write; its ending names the format: .ipynb, .py, .md or .html. Unset, ipynb to standard output"
+    written = (
+        "File to write; its ending selects the format: .ipynb, .py, .md or .html. Default: ipynb to standard output"
+    )
     export.add_argument("-o", "--output", type=Path, metavar="FILE", help=written)
-    state = command("state", _state, "Show what of a notebook is on disk")
+    state = command("state", _state, "Show what is on disk of a notebook")
     state.add_argument("name")
     save = command("save", _save, "Save a notebook's namespace under a name")
     save.add_argument("name")
     save.add_argument("--as", dest="state", default="default", metavar="STATE")
-    restore = command("restore", _restore, "Put a notebook's namespace back to a saved state")
+    restore = command("restore", _restore, "Restore a notebook's namespace to a saved state")
     restore.add_argument("name")
     restore.add_argument("--state", default="default", metavar="STATE")
-    restore.add_argument("--file", type=Path, metavar="FILE", help="A readable state file instead: its code is run")
-    restore.add_argument("--trust", action="store_true", help="Run what --file says")
-    gc_ = command("gc", _gc, "Free what no snapshot needs any more")
-    gc_.add_argument("--dry-run", action="store_true", help="Only say how much that is")
-    _capability_arguments(command("capability", _capability, "MCP servers that code in notebooks calls"))
-    _token_arguments(command("token", _token, "Who may call a server over HTTP: add, list and remove tokens"))
-    install = command("install", _install, "Write a client's configuration, leaving its other servers alone")
+    restore.add_argument("--file", type=Path, metavar="FILE", help="Run a readable state file instead")
+    restore.add_argument("--trust", action="store_true", help="Allow the code of --file to run")
+    gc_ = command("gc", _gc, "Delete chunks that no snapshot uses")
+    gc_.add_argument("--dry-run", action="store_true", help="Only report their size")
+    _capability_arguments(
+        command("capability", _capability, "List, add, import and remove MCP servers that code calls")
+    )
+    _token_arguments(command("token", _token, "Add, list and remove tokens of users over HTTP"))
+    install = command("install", _install, "Add Quire to a client's configuration; other servers in it stay")
     install.add_argument("client")
-    install.add_argument("--print", action="store_true", dest="only_print", help="Print it instead")
-    install.add_argument("--name", default="quire", help="What the client calls the server")
-    _audit_command(command("audit", _audit, "Show calls that were made, from the audit log"))
-    command("assets", _assets, "Make and compile what runs in WebAssembly, before it is first wanted")
-    command("doctor", _doctor, "Say what this machine gives")
+    install.add_argument(
+        "--print", action="store_true", dest="only_print", help="Print the configuration instead of writing it"
+    )
+    install.add_argument("--name", default="quire", help="Name of the server in the client")
+    _audit_command(command("audit", _audit, "Show calls from the audit log"))
+    config_command.add_arguments(command("config", config_command.run, "Show and change settings"))
+    command("assets", _assets, "Build and compile the WebAssembly programs before their first use")
+    command("doctor", _doctor, "Check the environment and report problems")
     jupyter_mcp_server.add_arguments(command("jupyter-mcp-server", _jupyter_mcp_server, _PEER))
     return top
 
@@ -115,57 +117,63 @@ def parser() -> Parser:
 def _capability_arguments(capability: argparse.ArgumentParser) -> None:
     capability.add_argument("action", choices=("list", "add", "import", "remove"), help="What to do")
     capability.add_argument(
-        "names", nargs="*", metavar="NAME", help="Of the capability; of import: CLIENT|FILE SERVER…"
+        "names", nargs="*", metavar="NAME", help="Name of the capability; for import: CLIENT|FILE SERVER…"
     )
-    capability.add_argument("--command", dest="server_command", metavar="LINE", help="What starts the server")
-    capability.add_argument("--url", help="Where it listens")
-    capability.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="env:NAME refers to ours")
+    capability.add_argument("--command", dest="server_command", metavar="LINE", help="Command that starts the server")
+    capability.add_argument("--url", help="Address of the server")
+    capability.add_argument(
+        "--env",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="For --command; env:NAME takes the variable NAME of Quire",
+    )
     capability.add_argument("--header", action="append", default=[], metavar="NAME=VALUE", help="For --url")
 
 
 def _token_arguments(token: argparse.ArgumentParser) -> None:
     token.add_argument("action", choices=("add", "list", "remove"), help="What to do")
-    token.add_argument("name", nargs="?", metavar="NAME", help="Of the user, as others know them")
-    token.add_argument("--admin", action="store_true", help="They may do whatever this user may")
+    token.add_argument("name", nargs="?", metavar="NAME", help="Name of the user")
+    token.add_argument("--admin", action="store_true", help="The user may do what the local user may")
 
 
 def _audit_command(audit: argparse.ArgumentParser) -> None:
     audit.add_argument("--who", metavar="PRINCIPAL")
-    audit.add_argument("--tool", metavar="TOOL", help="Its name; * stands for anything")
+    audit.add_argument("--tool", metavar="TOOL", help="Name of the tool; * matches anything")
     audit.add_argument("--notebook", metavar="NAME")
     audit.add_argument("--outcome", metavar="OUTCOME", help="ok, error, refused, …")
-    audit.add_argument("--kind", choices=("call", "capability"), help="Of clients, or of cells to capabilities")
+    audit.add_argument("--kind", choices=("call", "capability"), help="Calls of clients, or of cells to capabilities")
     audit.add_argument("--since", metavar="WHEN", help="90s, 10m, 2h, 7d, or 2026-11-16T08:00")
-    audit.add_argument("--limit", type=int, default=50, metavar="N", help="The last so many, 50 unless set; 0 all")
-    audit.add_argument("--follow", action="store_true", help="Go on with those that come")
-    audit.add_argument("--json", action="store_true", help="Lines as they are in the log")
-
-
-def _help(name: str) -> str:
-    return (Settings.model_fields[name].description or "").replace("%", "%%")
+    audit.add_argument(
+        "--limit",
+        type=int,
+        default=50,
+        metavar="N",
+        help="Number of calls to show, the last ones; default 50, 0 shows all",
+    )
+    audit.add_argument("--follow", action="store_true", help="Also show new calls until Ctrl-C")
+    audit.add_argument("--json", action="store_true", help="Print the lines of the log")
 
 
 def _settings(parsed: argparse.Namespace) -> Settings:
-    given = vars(parsed)
-    flags = {name: given[name] for name in Settings.model_fields if given.get(name) is not None}
-    return load(flags, config=parsed.config)
+    return load(config_command.given_flags(parsed), config=parsed.config)
 
 
 def _serve(parsed: argparse.Namespace) -> int:
     settings = _settings(parsed)
     return _run_server(
-        settings, lambda: _over_http(settings) if settings.transport == "http" else _over_stdio(settings)
+        settings, lambda: _over_http(settings) if settings.server.transport == "http" else _over_stdio(settings)
     )
 
 
 def _jupyter_mcp_server(parsed: argparse.Namespace) -> int:
     start = jupyter_mcp_server.start(vars(parsed), os.environ)
-    settings = load({**start.settings, "data_dir": parsed.data_dir}, config=parsed.config)
+    settings = load({**start.settings, **config_command.given_flags(parsed)}, config=parsed.config)
 
     def ready() -> Serve:
         from quire import compose
 
-        http = settings.transport == "http"
+        http = settings.server.transport == "http"
         serve = _over_http(settings, start.with_token(compose.http_access(settings))) if http else _over_stdio(settings)
 
         async def serve_document(app: App, server: FastMCP[Any]) -> None:
@@ -178,11 +186,11 @@ def _jupyter_mcp_server(parsed: argparse.Namespace) -> int:
 
 
 def _run_server(settings: Settings, ready: Callable[[], Serve]) -> int:
-    """Open an App and serve it as `ready` says, until a signal or the end of stdin."""
+    """Open an App and serve it with what `ready` returns, until a signal or the end of stdin."""
     _share_memory_among_threads()
-    logging.basicConfig(level=settings.log_level.upper(), stream=sys.stderr)
-    gc.disable()  # modules stay: looking for garbage among them takes a tenth of the time to load them
-    # loaded before anything is opened: until then a signal ends the process at once
+    logging.basicConfig(level=settings.server.log_level.upper(), stream=sys.stderr)
+    gc.disable()  # modules stay loaded: collecting garbage among them takes a tenth of the time to load them
+    # imported before anything is opened: until then a signal ends the process immediately
     from quire import compose
 
     serve = ready()
@@ -192,13 +200,13 @@ def _run_server(settings: Settings, ready: Callable[[], Serve]) -> int:
         for app in running:
             app.runs.ending = True
 
-    shutdown = Shutdown(announce_end, settings.auto_save)
+    shutdown = Shutdown(announce_end, settings.server.shutdown_stall_seconds)
 
     async def main() -> int:
         async with compose.app(settings) as app:
             running.append(app)
             server = compose.mcp(app, settings)
-            gc.freeze()  # what is loaded by now stays: collections need not look at it again
+            gc.freeze()  # modules stay loaded: collections can skip them
             gc.enable()
             await serve(app, server)
             shutdown.begin()  # the client closed stdin
@@ -214,7 +222,7 @@ def _over_stdio(settings: Settings) -> Serve:
     async def serve(app: App, server: FastMCP[Any]) -> None:
         if sys.stdin.isatty():
             greeting.show_stdio()
-        await stdio.serve(server, settings.max_request_bytes)
+        await stdio.serve(server, settings.limits.max_request_bytes)
 
     return serve
 
@@ -231,10 +239,10 @@ def _over_http(settings: Settings, access: HttpAccess | None = None) -> Serve:
         probes.register(server, app)
         await serve_http(
             server,
-            host=settings.host,
-            port=settings.port,
+            host=settings.server.host,
+            port=settings.server.port,
             access=access,
-            log_level=settings.log_level,
+            log_level=settings.server.log_level,
             limits=compose.http_limits(settings),
             listening=lambda url: greeting.show(url, app.about),
         )
@@ -243,10 +251,10 @@ def _over_http(settings: Settings, access: HttpAccess | None = None) -> Serve:
 
 
 def _share_memory_among_threads() -> None:
-    """glibc gives each thread an arena of its own, and each keeps what the largest request it served once took."""
+    """Use one memory arena. By default glibc gives each thread its own, which keeps the memory of its largest request."""
     if sys.platform == "linux":
         libc = ctypes.CDLL(None)
-        if hasattr(libc, "mallopt"):  # not everywhere
+        if hasattr(libc, "mallopt"):  # musl has none
             libc.mallopt(_ARENA_MAX, 1)
 
 
@@ -257,7 +265,7 @@ def _demo(parsed: argparse.Namespace) -> int:
 
 
 def _with_app(parsed: argparse.Namespace, work: Callable[[App], Awaitable[int | None]], *, kernels: bool = True) -> int:
-    """Do this with a running Quire; without `kernels` nothing is started."""
+    """Run `work` with an open App; without `kernels` no kernel can start."""
     from quire import compose
 
     settings = _settings(parsed)
@@ -266,7 +274,7 @@ def _with_app(parsed: argparse.Namespace, work: Callable[[App], Awaitable[int | 
         async with compose.app(settings, kernels=kernels) as app:
             return await work(app)
 
-    return int(Shutdown(saving_s=settings.auto_save).run(main) or 0)
+    return int(Shutdown(saving_s=settings.server.shutdown_stall_seconds).run(main) or 0)
 
 
 def _exec(parsed: argparse.Namespace) -> int:
@@ -372,7 +380,7 @@ def _interrupt_on_ctrl_c() -> None:
 def _install(parsed: argparse.Namespace) -> int:
     from quire.frontends.terminal import commands
 
-    return commands.install(parsed.client, parsed.name, parsed.data_dir, only_print=parsed.only_print)
+    return commands.install(parsed.client, parsed.name, config_command.data_dir(parsed), only_print=parsed.only_print)
 
 
 def _assets(parsed: argparse.Namespace) -> int:

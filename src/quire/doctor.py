@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from quire import __version__
 from quire.compose import RUNTIMES, app, runtimes
@@ -22,16 +23,16 @@ async def examine(settings: Settings) -> list[Finding]:
     found: list[Finding] = [("quire", None, f"{__version__} on Python {sys.version.split()[0]}")]
     try:
         async with app(settings) as running:
-            found.append(("data directory", True, str(settings.data_dir)))
+            found.append(("data directory", True, str(settings.store.data_dir)))
             usual = runtimes(settings)[0]
             said = await running.kernels.runtimes.describe(usual)
             if said.why_not:
                 raise OperationFailed(said.why_not)
             loaded = ", ".join(said.packages) or "nothing"
-            found.append(("kernels", True, f"Python {said.version} ({settings.python})"))
-            found.append(("preloaded", None, f"{loaded} (of {', '.join(settings.preload)})"))
-            found += [_wall(layer, settings.sandbox) for layer in said.layers]
-            found += [await _guests(running, name, settings.sandbox) for name in RUNTIMES[1:] if name != usual]
+            found.append(("kernels", True, f"Python {said.version} ({settings.kernel.python})"))
+            found.append(("preloaded", None, f"{loaded} (of {', '.join(settings.kernel.preload)})"))
+            found += [_wall(layer, settings.sandbox.mode) for layer in said.layers]
+            found += [await _guests(running, name, settings.sandbox.mode) for name in RUNTIMES[1:] if name != usual]
         found.append(("recovery", *await _recovers(settings)))
     except (OperationFailed, InvalidRequest) as error:
         found.append(("start", False, str(error)))
@@ -56,8 +57,13 @@ async def _guests(running: App, name: str, wanted: str) -> Finding:
 async def _recovers(settings: Settings) -> tuple[bool, str]:
     """Crash a cell, in a notebook nobody keeps, and look for what it must not cost."""
     with tempfile.TemporaryDirectory(prefix="quire-doctor-") as folder:
-        apart = {"store": "memory", "spare_kernels": 0, "auth": "none", "workspace": Path(folder)}
-        async with app(settings.model_copy(update=apart)) as running:
+        changes: dict[str, dict[str, Any]] = {
+            "store": {"kind": "memory"},
+            "kernel": {"spare_kernels": 0, "workspace": Path(folder)},
+            "auth": {"method": "none"},
+        }
+        sections = {name: getattr(settings, name).model_copy(update=keys) for name, keys in changes.items()}
+        async with app(settings.model_copy(update=sections)) as running:
             notebook = await running.notebooks.create(LOCAL)
             for code in ("kept = (n for n in [41])", "import os; os._exit(1)", "next(kept)"):
                 active = await running.runs.start(notebook, code)

@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from quire.frontends.jupyter_extension.mounted_app import MountedApp
     from quire.settings import Settings
 
-TOOLSETS = "jupyter"
+TOOLSETS = ("jupyter",)
 
 
 class QuireExtension(ExtensionApp):
-    """`c.QuireExtension.options = {"toolsets": "jupyter,repl"}` in jupyter_server_config.py: settings by their names,
-    over those of quire.toml and the environment."""
+    """`c.QuireExtension.options = {"server": {"toolsets": "jupyter,repl"}}` in jupyter_server_config.py.
+
+    These settings override those of quire.toml and the environment."""
 
     name = "quire"
     options = Dict(help="Settings of Quire by their names, as in quire.toml").tag(config=True)
@@ -53,9 +54,10 @@ class QuireExtension(ExtensionApp):
         from quire.settings import load
 
         settings = load(self.options)
-        if "toolsets" in settings.model_fields_set:
+        if "toolsets" in settings.server.model_fields_set:
             return settings
-        return load({**self.options, "toolsets": TOOLSETS})
+        server = settings.server.model_copy(update={"toolsets": TOOLSETS})
+        return settings.model_copy(update={"server": server})
 
 
 async def _import_in_thread() -> tuple[Any, ...]:

@@ -49,7 +49,7 @@ def build_jupyter(
         servers,
         blobs,
         lambda notebook: feed.tell(Change(notebook=notebook)),
-        trust_outputs=settings.jupyter_trust_outputs,
+        trust_outputs=settings.jupyter.trust_outputs,
     )
     store = PlacedStore(own_store, documents, open_temporary)
     stack.push_async_callback(store.close)
@@ -58,7 +58,7 @@ def build_jupyter(
     for name, address in addresses(settings).items():
         servers.add(servers.create(name, address))
     stack.push_async_callback(servers.close)
-    directory = JupyterDirectory(servers, live, settings.jupyter_document or "")
+    directory = JupyterDirectory(servers, live, settings.jupyter.document or "")
     return Jupyter(servers=servers, live=live, store=store, directory=directory)
 
 
@@ -90,10 +90,10 @@ def resolve_secret(value: str) -> str:
 def addresses(settings: Settings) -> dict[str, Address]:
     """By name; the first without one is `jupyter`."""
     found: dict[str, Address] = {}
-    for index, entry in enumerate(settings.jupyter_url):
+    for index, entry in enumerate(settings.jupyter.url):
         name, url = _split_name(entry, NAME if not index else f"{NAME}-{index + 1}")
-        kernel_url = _split_name(_value_at(settings.jupyter_kernel_url, index), "")[1]
-        token, kernel_token = _value_at(settings.jupyter_token, index), _value_at(settings.jupyter_kernel_token, index)
+        kernel_url = _split_name(_value_at(settings.jupyter.kernel_url, index), "")[1]
+        token, kernel_token = _value_at(settings.jupyter.token, index), _value_at(settings.jupyter.kernel_token, index)
         found[name] = Address.parse(url, token, kernel_url, kernel_token)
     return found
 

@@ -117,12 +117,12 @@ def start(given: Mapping[str, Any], environ: Mapping[str, str]) -> Start:
             "with --insecure-mcp-noauth. Nothing was started."
         )
     settings = {
-        "transport": "http" if http else "stdio",
-        "host": values["host"],
-        "port": values["port"] or _PORT,
-        "toolsets": "jupyter",
-        "cell_timeout": values["execution_timeout"] or _CELL_TIMEOUT,
-        "max_timeout": values["max_execution_timeout"],
+        "server_transport": "http" if http else "stdio",
+        "server_host": values["host"],
+        "server_port": values["port"] or _PORT,
+        "server_toolsets": "jupyter",
+        "kernel_cell_timeout_seconds": values["execution_timeout"] or _CELL_TIMEOUT,
+        "kernel_max_timeout_seconds": values["max_execution_timeout"],
         "jupyter_document": values["document_id"],
         **_servers(values),
     }

@@ -10,12 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from quire.core.capabilities.approvals import ApprovalRules
+from quire.core.capabilities.gateway import CallLimits
 from quire.core.capabilities.model import Approve
 from quire.core.checkpoints.autosave import AutosaveRules
 from quire.core.errors import InvalidRequest
 from quire.core.kernels.idle import IdleRules
 from quire.core.kernels.pool import KernelRules
 from quire.core.kernels.services import KernelConfig
+from quire.core.limits.caller_policy import Confines
 from quire.core.limits.network_rules import still_granted
 from quire.core.limits.quotas import Quotas
 from quire.core.limits.validation import Limits
@@ -34,9 +36,9 @@ def check(settings: Settings, *, kernels: bool) -> None:
         return
     for mount in mounts(settings):
         if not os.path.lexists(mount.path):
-            raise InvalidRequest(f"Setting 'mounts' cannot name {mount.path!r}: there is no such folder.")
-    if "python" in settings.model_fields_set and (why_not := _why_no_interpreter(settings.python)):
-        raise InvalidRequest(f"Setting 'python' cannot be {settings.python!r}: {why_not}.")
+            raise InvalidRequest(f"Setting 'sandbox.mounts' cannot name {mount.path!r}: there is no such folder.")
+    if "python" in settings.kernel.model_fields_set and (why_not := _why_no_interpreter(settings.kernel.python)):
+        raise InvalidRequest(f"Setting 'kernel.python' cannot be {settings.kernel.python!r}: {why_not}.")
 
 
 def _why_no_interpreter(named: str) -> str:
@@ -62,60 +64,90 @@ def _why_no_interpreter(named: str) -> str:
 
 def limits(settings: Settings) -> Limits:
     return Limits(
-        max_notebooks=settings.max_notebooks_per_user,
-        cell_timeout=settings.cell_timeout,
-        max_timeout=settings.max_timeout,
-        max_cells=settings.max_cells,
-        max_code_bytes=settings.max_code_bytes,
-        max_output_bytes=settings.max_output_bytes,
-        grace=settings.grace,
-        patience=settings.patience,
-        network=settings.network,
+        max_notebooks=settings.limits.max_notebooks_per_user,
+        cell_timeout=settings.kernel.cell_timeout_seconds,
+        max_timeout=settings.kernel.max_timeout_seconds,
+        max_cells=settings.limits.max_cells,
+        max_code_bytes=settings.limits.max_code_bytes,
+        max_output_bytes=settings.limits.max_output_bytes,
+        grace=settings.kernel.interrupt_grace_seconds,
+        patience=settings.server.call_wait_seconds,
+        network=settings.sandbox.network,
     )
 
 
 def quotas(settings: Settings) -> Quotas:
     return Quotas(
-        kernels=settings.max_kernels,
-        kernels_each=settings.max_kernels_per_user,
-        runs=settings.max_runs,
-        runs_each=settings.max_runs_per_user,
-        memory_each=settings.max_memory_bytes_per_user,
-        free=settings.min_free_bytes,
-        requests=settings.requests_per_minute,
-        burst=settings.requests_burst,
+        kernels=settings.limits.max_kernels,
+        kernels_each=settings.limits.max_kernels_per_user,
+        runs=settings.limits.max_runs,
+        runs_each=settings.limits.max_runs_per_user,
+        memory_each=settings.limits.max_memory_bytes_per_user,
+        free=settings.limits.min_free_memory_bytes,
+        requests=settings.limits.requests_per_minute,
+        burst=settings.limits.requests_burst,
     )
 
 
 def kernels(settings: Settings) -> KernelConfig:
+    kernel = settings.kernel
     return KernelConfig(
         quotas=quotas(settings),
-        rules=KernelRules(restore=settings.auto_restore, replay=settings.replay),
-        idle=IdleRules(hibernate_after=settings.hibernate_after, timeout=settings.idle_timeout),
+        rules=KernelRules(restore=settings.checkpoints.auto_restore, replay=settings.checkpoints.replay),
+        idle=IdleRules(hibernate_after=kernel.hibernate_after_seconds, timeout=kernel.idle_timeout_seconds),
         autosave=AutosaveRules(
-            interval=settings.snapshot_interval, max_bytes=settings.snapshot_bytes, shutdown_timeout=settings.auto_save
+            interval=settings.checkpoints.snapshot_interval_seconds,
+            max_bytes=settings.checkpoints.max_snapshot_bytes,
+            shutdown_timeout=settings.server.shutdown_stall_seconds,
         ),
     )
 
 
 def space(settings: Settings) -> SpaceRules:
     """A folder that the operator named is not counted unless they say so: what lies there may be theirs."""
-    said = {"workspace_bytes", "workspace_files"} & settings.model_fields_set
-    if settings.workspace is not None and not said:
+    is_limited = {"max_workspace_bytes", "max_workspace_files"} & settings.limits.model_fields_set
+    if settings.kernel.workspace is not None and not is_limited:
         return SpaceRules(bytes=0, files=0)
-    return SpaceRules(bytes=settings.workspace_bytes, files=settings.workspace_files)
+    return SpaceRules(bytes=settings.limits.max_workspace_bytes, files=settings.limits.max_workspace_files)
+
+
+def calls(settings: Settings) -> CallLimits:
+    """Of capabilities, by code in cells."""
+    given = settings.capabilities
+    return CallLimits(
+        timeout=given.call_timeout_seconds,
+        max_timeout=settings.kernel.max_timeout_seconds,
+        per_run=given.max_calls_per_run,
+        result=given.max_result_chars,
+    )
+
+
+def untrusted_callers(settings: Settings) -> Confines:
+    limits = KernelLimits(
+        memory=settings.limits.max_memory_bytes,
+        cpu=settings.limits.max_cpu_seconds,
+        processes=settings.limits.max_processes,
+        fuel=settings.wasm.fuel,
+    )
+    output, memory = settings.limits.max_output_bytes, settings.wasm.memory_bytes
+    return Confines(hosts=settings.capabilities.private_hosts, limits=limits, output=output, wasm_memory=memory)
 
 
 def approvals(settings: Settings) -> ApprovalRules:
-    rules = {what: Approve(word) for what, word in settings.approve.items()}
-    return ApprovalRules(rules=rules, unasked=settings.approve_unasked, timeout=settings.approve_timeout)
+    given = settings.capabilities
+    return ApprovalRules(
+        rules={what: Approve(word) for what, word in given.approve.items()},
+        unasked=given.allow_unattended,
+        timeout=given.approve_timeout_seconds,
+    )
 
 
 def workspace(settings: Settings) -> Callable[[Notebook], str]:
-    if settings.auth != "none" and settings.workspace is not None:
-        raise InvalidRequest("With auth every notebook needs a folder of its own: unset the setting workspace.")
+    if settings.auth.method != "none" and settings.kernel.workspace is not None:
+        raise InvalidRequest("With authentication every notebook needs its own folder: unset kernel.workspace.")
 
-    one, made = settings.workspace, str(settings.data_dir / "workspaces")  # asked for several times in each call
+    one = settings.kernel.workspace
+    made = str(settings.store.data_dir / "workspaces")  # computed once: `path` is called several times in each call
 
     def path(notebook: Notebook) -> str:
         if one is not None and notebook.owner == LOCAL:  # nobody else works in the local user's folder
@@ -128,8 +160,8 @@ def workspace(settings: Settings) -> Callable[[Notebook], str]:
 def spec(settings: Settings) -> Callable[[Notebook], KernelSpec]:
     """What a notebook's own policy says, over the settings."""
     place = workspace(settings)
-    granted = mounts(settings)
-    usual = settings.max_memory_bytes, settings.wasm_memory_bytes
+    granted, network = mounts(settings), settings.sandbox.network
+    usual = settings.limits.max_memory_bytes, settings.wasm.memory_bytes
 
     def of(notebook: Notebook) -> KernelSpec:
         own = notebook.policy
@@ -140,16 +172,16 @@ def spec(settings: Settings) -> Callable[[Notebook], KernelSpec]:
             workspace=place(notebook),
             python=own.python,
             ipython=own.shell == "ipython",
-            network=settings.network if own.network is None else still_granted(own.network, settings.network),
+            network=network if own.network is None else still_granted(own.network, network),
             mounts=granted,
             limits=KernelLimits(
                 memory=own.memory if own.memory is not None else usual[notebook.runtime != "python"],
-                fuel=settings.wasm_fuel if own.fuel is None else own.fuel,
-                cpu=settings.max_cpu_seconds if own.cpu is None else own.cpu,
-                processes=settings.max_processes if own.processes is None else own.processes,
-                file=settings.workspace_bytes,
+                fuel=settings.wasm.fuel if own.fuel is None else own.fuel,
+                cpu=settings.limits.max_cpu_seconds if own.cpu is None else own.cpu,
+                processes=settings.limits.max_processes if own.processes is None else own.processes,
+                file=settings.limits.max_workspace_bytes,
             ),
-            checkpoint_bytes=settings.checkpoint_bytes,
+            checkpoint_bytes=settings.checkpoints.max_memory_bytes,
             document=notebook.document,
         )
 
@@ -157,7 +189,7 @@ def spec(settings: Settings) -> Callable[[Notebook], KernelSpec]:
 
 
 def mounts(settings: Settings) -> tuple[Mount, ...]:
-    return tuple(_mount(entry) for entry in settings.mounts)
+    return tuple(_mount(entry) for entry in settings.sandbox.mounts)
 
 
 def _mount(entry: str) -> Mount:

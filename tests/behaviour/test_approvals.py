@@ -355,7 +355,7 @@ async def test_without_a_person_it_is_denied_with_how_to_allow_it(
         found = (await call(client, "execute", code=WIPE, notebook="main")).structured_content
         assert (found["state"], found["error_type"]) == ("ERROR", "ApprovalDenied")
         assert "nobody can be asked here" in found["error_message"]
-        assert 'approve = {"quick.wipe" = "never"}' in found["error_message"]
+        assert 'approve = {"quick.wipe" = "allow"}' in found["error_message"]
         assert len(quick.calls("wipe")) == before
 
 

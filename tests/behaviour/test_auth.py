@@ -148,20 +148,20 @@ def test_the_commands_add_list_and_remove_tokens_of_a_running_server(users: User
 
 
 def serve(data_dir: Path, *arguments: str) -> subprocess.Popen[str]:
-    command = preloaded.quire("serve", "--transport", "http", "--port", "0", *arguments)
+    command = preloaded.quire("serve", "--server-transport", "http", "--server-port", "0", *arguments)
     env = server_environment(data_dir, **QUICK)
     return subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
 
 
 def test_without_auth_other_machines_are_kept_out_unless_told_otherwise(data_dir: Path) -> None:
-    with serve(data_dir, "--host", "0.0.0.0") as refused:
+    with serve(data_dir, "--server-host", "0.0.0.0") as refused:
         _, said = refused.communicate(timeout=DEADLINE)
     assert refused.returncode == 2
-    assert "whoever reaches it can run code" in said and "--auth tokens" in said and "Traceback" not in said
-    with serve(data_dir, "--host", "0.0.0.0", "--insecure") as server:
+    assert "everyone who reaches it can run code" in said and "--auth-method tokens" in said and "Traceback" not in said
+    with serve(data_dir, "--server-host", "0.0.0.0", "--auth-insecure") as server:
         assert server.stderr is not None
         warned, listens = server.stderr.readline(), server.stderr.readline()
-        assert warned.startswith("Warning: whoever reaches 0.0.0.0 can run code") and "listens at" in listens
+        assert warned.startswith("Warning: everyone who reaches 0.0.0.0 can run code") and "listens at" in listens
         url = listens.split()[-1].replace("0.0.0.0", "127.0.0.1")
         assert post(url).status_code == 200
         assert post(url, Host="evil.test").status_code == 421
@@ -169,7 +169,7 @@ def test_without_auth_other_machines_are_kept_out_unless_told_otherwise(data_dir
 
 
 def test_with_auth_other_machines_may_call(data_dir: Path) -> None:
-    with serve(data_dir, "--host", "0.0.0.0", "--auth", "tokens") as server:
+    with serve(data_dir, "--server-host", "0.0.0.0", "--auth-method", "tokens") as server:
         assert server.stderr is not None
         listens = server.stderr.readline()
         assert listens.startswith("Quire listens at"), listens
@@ -180,16 +180,16 @@ def test_with_auth_other_machines_may_call(data_dir: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        (["--auth", "jwt"], "auth jwt needs the setting auth_issuer"),
-        (["--auth", "jwt", "--auth-issuer", "https://id.test"], "auth jwt needs the setting auth_keys"),
+        (["--auth-method", "jwt"], "jwt needs the setting auth.issuer"),
+        (["--auth-method", "jwt", "--auth-issuer", "https://id.test"], "jwt needs the setting auth.keys"),
         (
-            ["--auth", "jwt", "--auth-issuer", "nonsense", "--auth-keys", "https://id.test/keys"],
+            ["--auth-method", "jwt", "--auth-issuer", "nonsense", "--auth-keys", "https://id.test/keys"],
             "The issuer 'nonsense'",
         ),
-        (["--auth", "jwt", "--auth-issuer", "https://id.test", "--auth-keys", "file:/nowhere"], "/nowhere"),
-        (["--auth", "oidc", "--auth-issuer", "https://id.test"], "auth oidc needs the setting auth_client_id"),
-        (["--auth", "oidc", "--auth-client-secret", "hunter2"], "a secret is referred to"),
-        (["--auth", "everybody"], "Setting 'auth' cannot be 'everybody'"),
+        (["--auth-method", "jwt", "--auth-issuer", "https://id.test", "--auth-keys", "file:/nowhere"], "/nowhere"),
+        (["--auth-method", "oidc", "--auth-issuer", "https://id.test"], "oidc needs the setting auth.client_id"),
+        (["--auth-method", "oidc", "--auth-client-secret", "hunter2"], "a secret is referred to"),
+        (["--auth-method", "everybody"], "Setting 'auth.method' cannot be 'everybody'"),
     ],
 )
 def test_incomplete_authentication_settings_are_refused(data_dir: Path, settings: list[str], says: str) -> None:

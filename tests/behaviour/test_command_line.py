@@ -145,7 +145,7 @@ def test_doctor_tries_every_part(data_dir: Path) -> None:
     fine = quire(data_dir, "doctor")
     assert fine.returncode == 0 and "kernels" in fine.stdout and "sandbox" in fine.stdout
     assert "wasm-python" in fine.stdout and "wasm-javascript" in fine.stdout
-    broken = quire(data_dir, "doctor", QUIRE_PYTHON="/nonexistent/python")
+    broken = quire(data_dir, "doctor", QUIRE_KERNEL_PYTHON="/nonexistent/python")
     assert broken.returncode == 1 and "QUIRE" not in broken.stderr and "/nonexistent/python" in broken.stdout
 
 
@@ -171,31 +171,47 @@ def test_version_and_help(data_dir: Path) -> None:
 @pytest.mark.parametrize(
     ("environment", "arguments", "says"),
     [
-        ({"QUIRE_COLOUR": "red"}, ["list"], "There is no setting 'colour'"),
-        ({"QUIRE_CELL_TIMEOT": "3"}, ["list"], "The nearest is 'cell_timeout'. `quire serve --help` lists all."),
-        ({"QUIRE_PORT": "many"}, ["list"], "Setting 'port' cannot be 'many'"),
-        ({"QUIRE_CELL_TIMEOUT": "-1"}, ["list"], "Setting 'cell_timeout'"),
-        ({"QUIRE_MAX_CODE_BYTES": "x", "QUIRE_PORT": "y"}, ["list"], "Setting 'port' cannot be 'y'"),
-        ({"QUIRE_WORKSPACE": "/nonexistent/folder"}, ["serve"], "'/nonexistent/folder': there is no such folder."),
-        ({}, ["serve", "--python", "/usr/bin/nopy"], "'/usr/bin/nopy': there is no such program."),
-        ({}, ["serve", "--python", "/bin/ls"], "'/bin/ls': it is not a Python interpreter."),
-        ({}, ["serve", "--python", "/etc/passwd"], "'/etc/passwd': it is not an executable file."),
+        ({"QUIRE_COLOUR": "red"}, ["list"], "There is no setting 'QUIRE_COLOUR'"),
+        (
+            {"QUIRE_CELL_TIMEOT": "3"},
+            ["list"],
+            "The nearest is QUIRE_KERNEL_CELL_TIMEOUT_SECONDS. `quire config show` lists all.",
+        ),
+        ({"QUIRE_SERVER_PORT": "many"}, ["list"], "Setting 'server.port' cannot be 'many'"),
+        ({"QUIRE_KERNEL_CELL_TIMEOUT_SECONDS": "-1"}, ["list"], "Setting 'kernel.cell_timeout_seconds'"),
+        (
+            {"QUIRE_LIMITS_MAX_CODE_BYTES": "x", "QUIRE_SERVER_PORT": "y"},
+            ["list"],
+            "Setting 'server.port' cannot be 'y'",
+        ),
+        (
+            {"QUIRE_KERNEL_WORKSPACE": "/nonexistent/folder"},
+            ["serve"],
+            "'/nonexistent/folder': there is no such folder.",
+        ),
+        ({}, ["serve", "--kernel-python", "/usr/bin/nopy"], "'/usr/bin/nopy': there is no such program."),
+        ({}, ["serve", "--kernel-python", "/bin/ls"], "'/bin/ls': it is not a Python interpreter."),
+        ({}, ["serve", "--kernel-python", "/etc/passwd"], "'/etc/passwd': it is not an executable file."),
         ({}, ["exec", "1", "--data-di", "x"], "'quire exec' has no option --data-di. The nearest is '--data-dir'."),
         (
             {},
-            ["serve", "--max-request-byte", "5"],
-            "no option --max-request-byte. The nearest is '--max-request-bytes'.",
+            ["serve", "--limits-max-request-byte", "5"],
+            "no option --limits-max-request-byte. The nearest is '--limits-max-request-bytes'.",
         ),
         ({}, ["jupyter-mcp-server", "--jupyter-ur", "x"], "no option --jupyter-ur. The nearest is '--jupyter-url'."),
-        ({}, ["serve", "--capability-hosts", "x y"], "Setting 'capability_hosts' cannot be 'x y': 'x y' is no host"),
-        ({}, ["serve", "--allowed-hosts", "https://a.org"], "'https://a.org' is no host: write example.org"),
-        ({"QUIRE_ALLOWED_HOSTS": "a.org:99999"}, ["list"], "'a.org:99999' is no host"),
-        ({}, ["serve", "--environment", "HOME,A B"], "'A B' is no name of a variable: write HF_TOKEN."),
-        ({"QUIRE_MOUNTS": "/nonexistent/data"}, ["serve"], "'/nonexistent/data': there is no such folder."),
+        (
+            {},
+            ["serve", "--capabilities-private-hosts", "x y"],
+            "Setting 'capabilities.private_hosts' cannot be 'x y': 'x y' is no host",
+        ),
+        ({}, ["serve", "--server-allowed-hosts", "https://a.org"], "'https://a.org' is no host: write example.org"),
+        ({"QUIRE_SERVER_ALLOWED_HOSTS": "a.org:99999"}, ["list"], "'a.org:99999' is no host"),
+        ({}, ["serve", "--sandbox-environment", "HOME,A B"], "'A B' is no name of a variable: write HF_TOKEN."),
+        ({"QUIRE_SANDBOX_MOUNTS": "/nonexistent/data"}, ["serve"], "'/nonexistent/data': there is no such folder."),
         (
             {},
             ["serve", "--cell-timeot", "3"],
-            "'quire serve' has no option --cell-timeot. The nearest is '--cell-timeout'.",
+            "'quire serve' has no option --cell-timeot. The nearest is '--kernel-cell-timeout-seconds'.",
         ),
         ({}, ["lsit"], "'lsit' is no command. The nearest is 'list'."),
         ({}, ["capability", "describe"], "'quire capability' has no 'describe'. There are: list, add, import, remove."),
@@ -203,9 +219,9 @@ def test_version_and_help(data_dir: Path) -> None:
         ({}, ["list", "main"], "'quire list' does not take 'main'."),
         ({}, ["exec"], "the following arguments are required: code. `quire exec --help`"),
         ({"QUIRE_CONFIG": "/nonexistent.toml"}, ["list"], "/nonexistent.toml cannot be read"),
-        ({}, ["serve", "--toolsets", "notebook,poetry"], "there is no tool set 'poetry'"),
-        ({}, ["serve", "--transport", "http", "--host", "0.0.0.0"], "not this machine alone"),
-        ({"QUIRE_PYTHON": "/nonexistent/python"}, ["exec", "1"], "/nonexistent/python"),
+        ({}, ["serve", "--server-toolsets", "notebook,poetry"], "there is no tool set 'poetry'"),
+        ({}, ["serve", "--server-transport", "http", "--server-host", "0.0.0.0"], "Other machines can reach the host"),
+        ({"QUIRE_KERNEL_PYTHON": "/nonexistent/python"}, ["exec", "1"], "/nonexistent/python"),
         ({}, ["exec", ""], "empty"),
         ({}, ["exec", "1", "--notebook", "a/b"], "cannot name a notebook"),
     ],
@@ -232,13 +248,16 @@ def test_a_program_that_is_no_interpreter_is_refused(data_dir: Path, tmp_path: P
     program = tmp_path / "python"
     program.write_text(script)
     program.chmod(0o755)
-    refused = quire(data_dir, "serve", "--python", str(program))
-    assert refused.returncode == 2 and refused.stderr == f"quire: Setting 'python' cannot be {str(program)!r}: {says}\n"
+    refused = quire(data_dir, "serve", "--kernel-python", str(program))
+    assert (
+        refused.returncode == 2
+        and refused.stderr == f"quire: Setting 'kernel.python' cannot be {str(program)!r}: {says}\n"
+    )
 
 
 def test_flags_win_over_the_environment_and_that_over_the_file(data_dir: Path, tmp_path: Path) -> None:
     file = tmp_path / "quire.toml"
-    file.write_text(f'data_dir = "{tmp_path / "other"}"\ncell_timeout = 0.5\n')
+    file.write_text(f'[store]\ndata_dir = "{tmp_path / "other"}"\n[kernel]\ncell_timeout_seconds = 0.5\n')
     slow = quire(data_dir, "exec", "import time; time.sleep(5)", "--config", str(file))
     assert slow.returncode == 1 and "0.5 s, its timeout" in slow.stderr
     assert (data_dir / "quire.db").exists() and not (tmp_path / "other").exists()
@@ -257,7 +276,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def test_a_port_that_is_taken_is_named(data_dir: Path, url: str) -> None:
     port = url.split(":")[2].split("/")[0]
-    second = quire(data_dir, "serve", "--transport", "http", "--port", port)
+    second = quire(data_dir, "serve", "--server-transport", "http", "--server-port", port)
     assert second.returncode == 2 and f"Port {port}" in second.stderr
 
 
@@ -273,7 +292,7 @@ def test_http_answers_its_own_machine_only_by_its_own_name(url: str) -> None:
 
 def test_the_greeting_has_the_address_the_sandbox_and_what_to_paste(data_dir: Path) -> None:
     port = free_port()
-    command = [sys.executable, "-m", "quire", "serve", "--transport", "http", "--port", str(port)]
+    command = [sys.executable, "-m", "quire", "serve", "--server-transport", "http", "--server-port", str(port)]
     with subprocess.Popen(command, env=server_environment(data_dir), stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         seen = ""

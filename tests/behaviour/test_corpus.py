@@ -21,7 +21,7 @@ SAMPLE = {"last_expression", "display_updates", "errors", "history_variables", "
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BlockingPortal, App]]:
     """One Quire for all notebooks, on a loop of its own."""
-    settings = load({"data_dir": tmp_path_factory.mktemp("corpus")}, environ={})
+    settings = load({"store_data_dir": tmp_path_factory.mktemp("corpus")}, environ={})
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(compose.app(settings)) as app:
         yield portal, app
 

@@ -348,7 +348,7 @@ async def test_two_servers_on_one_mirror_make_no_conflict_copies(data_dir: Path,
 
 async def test_documents_in_a_python_program(data_dir: Path, tmp_path: Path) -> None:
     (tmp_path / "in.ipynb").write_text("\ufeff" + json.dumps(PERSONS))
-    async with quire.open(data_dir=data_dir, preload="") as q:
+    async with quire.open(data_dir=data_dir, kernel_preload="") as q:
         book = await q.notebook()
         cells = await book.load(tmp_path / "in.ipynb")
         assert [cell.number for cell in cells] == [0, 1, 2, 3]

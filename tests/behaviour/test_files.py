@@ -198,7 +198,7 @@ async def test_an_old_notebook_called_files_is_found_and_a_new_one_refused(app: 
 
 
 async def test_python_has_the_files_of_a_notebook(data_dir: Path) -> None:
-    async with quire.open(data_dir, preload="") as q:
+    async with quire.open(data_dir, kernel_preload="") as q:
         book = await q.notebook()
         assert await book.files.write("a/x.bin", BINARY) == len(BINARY)
         assert await book.files.write("a/t.txt", "täxt") == 5

@@ -68,7 +68,7 @@ def pages(address: list[str], keys: RSAKeyPair, subject: str) -> dict[str, Any]:
 
 @contextmanager
 def server(data_dir: Path, port: int, **settings: Any) -> Iterator[None]:
-    command = [sys.executable, "-m", "quire", "serve", "--transport", "http", "--port", str(port)]
+    command = [sys.executable, "-m", "quire", "serve", "--server-transport", "http", "--server-port", str(port)]
     env = server_environment(data_dir, preload="", spare_kernels=0, **settings)
     with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as process:
         try:

@@ -38,7 +38,7 @@ async def test_a_missing_module_is_answered_with_its_package(shared_servers: Sha
     [
         ("exekute", "Did you mean execute?"),
         ("quire_execute", "Did you mean execute?"),
-        ("read_file", "read_file is in the tool set files, not offered by this server (setting toolsets)."),
+        ("read_file", "read_file is in the tool set files, not offered by this server (setting server.toolsets)."),
         ("execute_code", "execute_code is in the tool sets sandbox and jupyter, not offered by this server"),
         ("execute_code", "execute runs code."),
         ("run_python", "execute runs code."),

@@ -37,14 +37,14 @@ async def test_a_value_that_json_cannot_say_or_is_not_there_is_refused(data_dir:
 
 
 async def test_an_error_shows_its_line_where_ipython_is_not_loaded(data_dir: Path) -> None:
-    async with quire.open(data_dir=data_dir, preload="") as q:
+    async with quire.open(data_dir=data_dir, kernel_preload="") as q:
         failed = await (await q.notebook()).add_cell("x = 1\ndef f(): raise ValueError('why')\nf()")
         assert 'run 1>", line 2, in f' in str(failed.outputs[-1].bundle["text/plain"])
 
 
 @pytest.mark.parametrize("shell", ["", "ipython"])
 async def test_imports_and_functions_are_known_in_either_shell(data_dir: Path, shell: str) -> None:
-    async with quire.open(data_dir=data_dir, preload="") as q:
+    async with quire.open(data_dir=data_dir, kernel_preload="") as q:
         book = await q.create("x", shell=shell)
         await book.add_cell("import json\n%time 1\ndef f():\n    return 1")
         await book.add_cell("from os import path as place\n1 / 0")  # fails later
@@ -57,7 +57,7 @@ async def test_imports_and_functions_are_known_in_either_shell(data_dir: Path, s
 
 async def test_a_decorated_function_is_tracked_whole_and_each_once(data_dir: Path) -> None:
     source = "import functools\n@functools.cache\ndef f(n):\n    return n"
-    async with quire.open(data_dir=data_dir, store="memory") as q:
+    async with quire.open(data_dir=data_dir, store_kind="memory") as q:
         book = await q.notebook()
         await book.add_cell(source)
         await book.add_cell(source)
@@ -82,7 +82,7 @@ async def test_another_interpreter_may_run_the_kernels(data_dir: Path, tmp_path:
     import sys
 
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True)
-    async with quire.open(data_dir=data_dir, python=str(tmp_path / "venv" / "bin" / "python")) as q:
+    async with quire.open(data_dir=data_dir, kernel_python=str(tmp_path / "venv" / "bin" / "python")) as q:
         book = await q.notebook()
         await book.add_cell(
             "import sys, importlib.util\nprefix = sys.prefix\nfound = importlib.util.find_spec('fastmcp')"
@@ -94,7 +94,7 @@ async def test_another_interpreter_may_run_the_kernels(data_dir: Path, tmp_path:
 
 
 async def test_the_state_furthest_on_comes_back_whichever_was_saved_last(data_dir: Path) -> None:
-    async with quire.open(data_dir=data_dir, snapshot_interval=0) as q:
+    async with quire.open(data_dir=data_dir, checkpoints_snapshot_interval_seconds=0) as q:
         book = await q.notebook("x")
         await book.add_cell("x = 1")
         await book.add_cell("x = 2")
@@ -111,7 +111,7 @@ async def test_the_state_furthest_on_comes_back_whichever_was_saved_last(data_di
 
 @pytest.mark.parametrize("store", ["sql", "memory"])
 async def test_a_notebook_is_shared_and_anothers_is_found_by_its_owner(data_dir: Path, store: str) -> None:
-    async with quire.open(data_dir=data_dir, store=store) as q:
+    async with quire.open(data_dir=data_dir, store_kind=store) as q:
         book = await q.notebook("x")
         assert await book.share("bob") == {"bob": "read"}
         assert await book.share("carol@id.test", "write") == await book.shares()

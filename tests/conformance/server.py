@@ -48,4 +48,6 @@ def _changes(server: FastMCP[Any], app: App) -> None:
 
 if __name__ == "__main__":
     compose.mcp = with_fixtures  # all else is as `quire serve` does it
-    cli.main(["serve", "--transport", "http", "--port", "0", "--preload", "", "--data-dir", sys.argv[1]])
+    cli.main(
+        ["serve", "--server-transport", "http", "--server-port", "0", "--kernel-preload", "", "--data-dir", sys.argv[1]]
+    )

@@ -31,7 +31,7 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 async def opened(data_dir: Path) -> AsyncIterator[Quire]:
-    async with quire.open(data_dir, preload="", auto_save=0) as opened:
+    async with quire.open(data_dir, kernel_preload="", server_shutdown_stall_seconds=0) as opened:
         yield opened
 
 
@@ -100,5 +100,10 @@ def test_audit_log_is_read(tmp_path: Path) -> None:
 
 def test_settings_file_is_read() -> None:
     settings = load(config=FIXTURE / "quire.toml", environ={})
-    assert (settings.cell_timeout, settings.patience, settings.auto_save) == (45, 20, 10)
-    assert settings.network == ("pypi.org", "*.pythonhosted.org")
+    server = settings.server
+    assert (settings.kernel.cell_timeout_seconds, server.call_wait_seconds, server.shutdown_stall_seconds) == (
+        45,
+        20,
+        10,
+    )
+    assert settings.sandbox.network == ("pypi.org", "*.pythonhosted.org")

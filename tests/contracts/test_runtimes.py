@@ -14,6 +14,7 @@ import pytest
 import quire
 from quire.core.errors import InvalidRequest, OperationFailed
 from quire.frontends.python import Notebook, Quire
+from tests.support.servers import keywords
 from tests.support.wasm.assets import assets_dir, science_assets_dir
 
 CLOSURE = """
@@ -93,7 +94,7 @@ def words(request: pytest.FixtureRequest) -> Dialect:
 @pytest.fixture(scope="module")
 async def opened(tmp_path_factory: pytest.TempPathFactory, words: Dialect) -> AsyncIterator[Quire]:
     """One app for all tests of a runtime."""
-    async with quire.open(tmp_path_factory.mktemp("runtimes") / "data", **_settings(words)) as found:
+    async with quire.open(tmp_path_factory.mktemp("runtimes") / "data", **keywords(_settings(words))) as found:
         yield found
 
 
@@ -192,12 +193,12 @@ async def test_memory_without_end_is_an_error_or_costs_its_cell(opened: Quire, w
 
 async def test_the_namespace_is_there_after_a_restart(tmp_path: Path, words: Dialect) -> None:
     settings = _settings(words)
-    async with quire.open(tmp_path / "data", **settings) as first:
+    async with quire.open(tmp_path / "data", **keywords(settings)) as first:
         book = await first.create("book", runtime=words.runtime)
         await book.add_cell(words.define)
         await book.save("named")
         await book.add_cell(words.change)
-    async with quire.open(tmp_path / "data", **settings) as second:
+    async with quire.open(tmp_path / "data", **keywords(settings)) as second:
         book = await second.notebook("book")
         assert await (await book.add_cell(words.value)).text() == "43"
         await book.restore("named")
@@ -219,16 +220,16 @@ async def test_elsewhere_than_on_linux_notebooks_are_in_webassembly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = {"preload": "", "spare_kernels": 0, "assets_dir": assets_dir(), "wasm_python": "plain"}
-    async with quire.open(tmp_path / "data", **settings) as opened:
+    async with quire.open(tmp_path / "data", **keywords(settings)) as opened:
         await opened.create("old")
     monkeypatch.setattr(sys, "platform", "darwin")  # of which no test runner is
-    async with quire.open(tmp_path / "data", **settings) as opened:
+    async with quire.open(tmp_path / "data", **keywords(settings)) as opened:
         book = await opened.create("new")
         assert await (await book.add_cell("import sys\nsys.platform")).text() == "'wasi'"
         with pytest.raises(InvalidRequest, match="no runtime 'python'; there is wasm-python, wasm-javascript"):
             await opened.create("another", runtime="python")
         with pytest.raises(OperationFailed, match="one of the runtime python: it needs Linux"):
             await (await opened.notebook("old")).add_cell("1")
-    with pytest.raises(InvalidRequest, match="The setting runtime is python: it needs Linux"):
-        async with quire.open(tmp_path / "data", runtime="python", **settings):
+    with pytest.raises(InvalidRequest, match=r"The setting kernel\.runtime is python: it needs Linux"):
+        async with quire.open(tmp_path / "data", kernel_runtime="python", **keywords(settings)):
             pass

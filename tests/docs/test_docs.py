@@ -27,6 +27,7 @@ from quire.frontends import python as python_api
 from quire.frontends.http import metrics
 from quire.frontends.terminal.demo import STEPS
 from quire.settings import Settings, load
+from quire.settings.names import FLAGS, SETTINGS, Setting
 from tests.support import preloaded, survival_table
 from tests.support.security.attacks import ATTACKS
 from tests.support.servers import server_environment, stdio_client
@@ -98,7 +99,7 @@ def test_a_program_in_a_document_runs(program: str, data_dir: Path, tmp_path: Pa
 
 def _made(text: str) -> dict[str, Path]:
     """Where what runs in WebAssembly is, for a document that speaks of it."""
-    if "wasm_python = science" in text:
+    if "wasm.python = science" in text:
         return {"assets_dir": science_assets_dir()}
     return {"assets_dir": assets_dir()} if "wasm-" in text else {}
 
@@ -120,8 +121,8 @@ def test_the_commands_of_a_document_run_and_print_what_is_shown(path: Path, data
     for command, output in commands(path):
         if " install " in command:
             env["HOME"] = str(tmp_path)
-        if "--transport http" in command:
-            _listens(f"{command} --port 0", env, tmp_path)
+        if "--server-transport http" in command:
+            _listens(f"{command} --server-port 0", env, tmp_path)
             continue
         done = subprocess.run(
             command, shell=True, env=env, cwd=tmp_path, input="", capture_output=True, text=True, timeout=DEADLINE
@@ -156,7 +157,7 @@ def test_readme_has_at_most_150_lines() -> None:
 
 def _with_calls(path: Path) -> Any:
     """The page on the second WebAssembly Python is in the soak."""
-    marks = [pytest.mark.soak(sample=True)] if "wasm_python = science" in calls(path) else []
+    marks = [pytest.mark.soak(sample=True)] if "wasm.python = science" in calls(path) else []
     return pytest.param(path, id=name_of(path), marks=marks)
 
 
@@ -166,7 +167,8 @@ async def test_the_calls_of_a_document_are_answered_as_shown(path: Path, data_di
     there are would depend on the moment."""
     for part in re.split(rf"^{RESTART}", f"\n{calls(path)}", flags=re.MULTILINE):
         how, _, shown = part.partition("\n")
-        settings = {**dict(re.findall(r"(\w+) = (\w+)", how)), **_made(calls(path))}
+        given = {name.replace(".", "_"): value for name, value in re.findall(r"([\w.]+) = (\w+)", how)}
+        settings = {**given, **_made(calls(path))}
         async with stdio_client(data_dir, snapshot_interval=0, auto_save=DEADLINE, **settings) as client:
             for step in re.split(r"^> ", shown, flags=re.MULTILINE)[1:]:
                 await _is_answered(client, step, data_dir)
@@ -208,7 +210,7 @@ def test_every_example_is_linked_from_its_page(path: Path) -> None:
 
 async def test_the_state_file_on_the_page_is_what_is_saved(data_dir: Path) -> None:
     (shown,) = (json.loads(block) for block in blocks(read("docs/howto/state.md"), "json"))
-    async with quire.open(data_dir, preload="") as q:
+    async with quire.open(data_dir, kernel_preload="") as q:
         book = await q.notebook(shown["notebook"])
         for source in shown["history"]:
             await book.add_cell(source)
@@ -254,34 +256,34 @@ def test_no_document_names_a_place_of_the_machine_it_was_written_on() -> None:
 
 def test_the_page_of_settings_equals_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
-    documented = [(code(name), default, meaning) for name, default, _, meaning in rows(read("docs/settings.md"))]
-    real = [(name, _default(name), field.description) for name, field in Settings.model_fields.items()]
-    assert documented == real
-    takes = {code(name): takes for name, _, takes, _ in rows(read("docs/settings.md"))}
-    for name, field in Settings.model_fields.items():
-        for choice in get_args(field.annotation):
-            assert not isinstance(choice, str) or f"`{choice}`" in takes[name]
+    page = rows(read("docs/settings.md"))
+    documented = [(code(name), default, meaning, code(old)) for name, default, _, meaning, old in page]
+    assert documented == [(each.name, _default(each), each.description, each.old) for each in SETTINGS]
+    takes = {code(name): takes for name, _, takes, _, _ in page}
+    for setting in SETTINGS:
+        for choice in get_args(setting.field.annotation):
+            assert not isinstance(choice, str) or f"`{choice}`" in takes[setting.name]
 
 
-def _default(name: str) -> str:
-    field = Settings.model_fields[name]
-    if name == "python":
+def _default(setting: Setting) -> str:
+    field, name = setting.field, setting.name
+    if name == "kernel.python":
         assert field.get_default(call_default_factory=True) == sys.executable
         return "the Python that runs Quire"
-    if name == "max_memory_bytes":
+    if name == "limits.max_memory_bytes":
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         assert field.get_default(call_default_factory=True) == memory * 3 // 4
         return "three quarters of the machine's memory"
-    if name == "max_memory_bytes_per_user":
-        assert field.get_default(call_default_factory=True) == Settings().max_memory_bytes
+    if name == "limits.max_memory_bytes_per_user":
+        assert field.get_default(call_default_factory=True) == Settings().limits.max_memory_bytes
         return "three quarters of the machine's memory"
-    if name == "min_free_bytes":
+    if name == "limits.min_free_memory_bytes":
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         assert field.get_default(call_default_factory=True) == memory // 10
         return "a tenth of the machine's memory"
-    if name == "max_request_bytes":
-        assert load({"max_code_bytes": 5}, environ={}).max_request_bytes == 15 + 2**20
-        return "three times `max_code_bytes`, and 1 MiB"
+    if name == "limits.max_request_bytes":
+        assert load({"limits_max_code_bytes": 5}, environ={}).limits.max_request_bytes == 15 + 2**20
+        return "three times `limits.max_code_bytes`, and 1 MiB"
     value = field.get_default(call_default_factory=True)
     assert value is not PydanticUndefined
     match value:
@@ -299,14 +301,15 @@ def test_the_settings_file_on_the_page_is_taken(tmp_path: Path) -> None:
     (text,) = blocks(read("docs/settings.md"), "toml")
     (tmp_path / "quire.toml").write_text(text)
     taken = load(environ={}, config=tmp_path / "quire.toml")
-    assert (taken.toolsets, taken.preload, taken.cell_timeout, taken.idle_timeout) == (("repl",), ("numpy",), 120, 0)
+    assert (taken.server.toolsets, taken.kernel.preload) == (("repl",), ("numpy",))
+    assert (taken.kernel.cell_timeout_seconds, taken.kernel.idle_timeout_seconds) == (120, 0)
 
 
 def test_the_settings_files_on_the_page_of_users_are_taken(tmp_path: Path) -> None:
     ways = []
     for text in blocks(read("docs/howto/users.md"), "toml"):
         (tmp_path / "quire.toml").write_text(text)
-        ways.append(load(environ={}, config=tmp_path / "quire.toml").auth)
+        ways.append(load(environ={}, config=tmp_path / "quire.toml").auth.method)
     assert ways == ["tokens", "jwt", "oidc"]
 
 
@@ -314,7 +317,8 @@ def test_the_limits_on_the_page_are_taken(tmp_path: Path) -> None:
     (text,) = blocks(read("docs/howto/limits.md"), "toml")
     (tmp_path / "quire.toml").write_text(text)
     taken = load(environ={}, config=tmp_path / "quire.toml")
-    assert (taken.max_kernels_per_user, taken.max_runs, taken.requests_burst) == (10, 16, 100)
+    limits = taken.limits
+    assert (limits.max_kernels_per_user, limits.max_runs, limits.requests_burst) == (10, 16, 100)
 
 
 def _commands() -> dict[str, argparse.ArgumentParser]:
@@ -329,7 +333,8 @@ def test_page_of_commands_names_every_command_and_no_other() -> None:
 
 def test_every_setting_is_a_flag_of_serve() -> None:
     flags = {flag for action in _commands()["serve"]._actions for flag in action.option_strings}
-    assert [name for name in Settings.model_fields if f"--{name.replace('_', '-')}" not in flags] == []
+    names = {FLAGS.new(setting) for setting in SETTINGS} | {FLAGS.old(setting) for setting in SETTINGS}
+    assert names - flags == set()
 
 
 # Tools, resources, prompts
@@ -337,7 +342,9 @@ def test_every_setting_is_a_flag_of_serve() -> None:
 
 @pytest.fixture(scope="module")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Client[Any]]:
-    settings = load({"data_dir": tmp_path_factory.mktemp("server") / "data", "toolsets": "all"}, environ={})
+    settings = load(
+        {"store_data_dir": tmp_path_factory.mktemp("server") / "data", "server_toolsets": "all"}, environ={}
+    )
     async with compose.app(settings, kernels=False) as app, Client(compose.mcp(app, settings)) as client:
         yield client
 

@@ -23,7 +23,7 @@ from tests.support.waiting import DEADLINE, until
 def small_server(data_dir: Path, **settings: Any) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """One over HTTP whose data directory has two megabytes."""
     data_dir.mkdir()
-    serve = (sys.executable, "-m", "quire", "serve", "--transport", "http", "--port", "0")
+    serve = (sys.executable, "-m", "quire", "serve", "--server-transport", "http", "--server-port", "0")
     command = with_mount('mount -t tmpfs -o size=2m,mode=700 quire "$0"', data_dir, *serve)
     env = server_environment(data_dir, **QUICK, **settings)
     process = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
@@ -85,7 +85,7 @@ async def test_a_required_log_refuses_calls_until_it_can_be_written(data_dir: Pa
                     refused = str(error)
                     break
             assert refused is not None and "The audit log cannot be written" in refused
-            assert "setting audit_required" in refused and "Nothing was done" in refused
+            assert "setting store.audit_required" in refused and "Nothing was done" in refused
             (folder / "filler").unlink()
             with pytest.raises(MCPError, match="audit log"):  # this one finds that it can be written again
                 await call(client, "list_cells")

@@ -33,7 +33,7 @@ from tests.support.waiting import until
 @asynccontextmanager
 async def running(data_dir: Path) -> AsyncIterator[tuple[App, Notebook]]:
     """Without kernels: what mirrors do needs none."""
-    settings = load({"data_dir": data_dir, "preload": ""}, environ={})
+    settings = load({"store_data_dir": data_dir, "kernel_preload": ""}, environ={})
     async with compose.app(settings, kernels=False) as app:
         yield app, await app.notebooks.get_or_create(LOCAL, "main")
 

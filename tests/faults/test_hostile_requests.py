@@ -45,7 +45,7 @@ def post(body: bytes, more: bytes = JSON + ERA, path: bytes = b"/mcp", method: b
 @contextlib.contextmanager
 def server(data_dir: Path, **settings: Any) -> Iterator[tuple[str, int, int]]:
     """Its address, its port and its process; what it logs goes to a file beside the data."""
-    command = [sys.executable, "-m", "quire", "serve", "--transport", "http", "--port", "0"]
+    command = [sys.executable, "-m", "quire", "serve", "--server-transport", "http", "--server-port", "0"]
     log = data_dir.parent / "log"
     env = server_environment(data_dir, **{**QUICK, **settings})
     with log.open("wb") as file, subprocess.Popen(command, env=env, stderr=file) as process:
@@ -321,7 +321,7 @@ def test_stdio_answers_a_message_that_is_too_long_with_the_limit(data_dir: Path)
         for what, message in CUT.items():
             [answer] = answers_to(process, json.dumps(message).encode())
             assert answer["id"] == message["id"] and answer["error"]["code"] == -32600, (what, answer)
-            assert "4,048,576 bytes (setting max_request_bytes)" in answer["error"]["message"]
+            assert "4,048,576 bytes (setting limits.max_request_bytes)" in answer["error"]["message"]
         [answer] = answers_to(process, LONG.encode())
         assert answer["id"] is None and "max_request_bytes" in answer["error"]["message"]
         silent = {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"message": LONG}}

@@ -45,7 +45,7 @@ async def test_where_no_kernel_can_sleep_one_more_is_refused_until_one_ends(data
         third = await made(client, "c")
         refused = await third.run("1")
         assert refused.is_error
-        assert "2 live on this server" in text(refused) and "setting max_kernels)" in text(refused)
+        assert "2 live on this server" in text(refused) and "setting limits.max_kernels)" in text(refused)
         assert "End one with reset" in text(refused)
         assert [await book.value("next(g)") for book in books] == [2, 2]
         await books[0].ask("reset")
@@ -148,7 +148,7 @@ async def test_notebooks_are_counted_for_each_user(data_dir: Path) -> None:
             for name in "ab":
                 await made(ann, name)
             refused = await call(ann, "create_notebook", name="c")
-            assert refused.is_error and "may have 2 (setting max_notebooks_per_user)" in text(refused)
+            assert refused.is_error and "may have 2 (setting limits.max_notebooks_per_user)" in text(refused)
             await made(ben, "c")
             listed = (await call(ann, "list_notebooks")).structured_content["notebooks"]
             assert [each["name"] for each in listed] == ["a", "b"]

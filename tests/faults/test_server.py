@@ -342,7 +342,7 @@ def test_stores_opened_at_once_on_a_new_folder_all_open(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rounds", [1, pytest.param(10, marks=pytest.mark.soak)])
 async def test_servers_whose_first_calls_meet_each_get_a_notebook(tmp_path: Path, rounds: int) -> None:
     for round_ in range(rounds):
-        settings = load({"data_dir": tmp_path / str(round_), "preload": ()}, environ={})
+        settings = load({"store_data_dir": tmp_path / str(round_), "kernel_preload": ()}, environ={})
         async with contextlib.AsyncExitStack() as stack:
             apps = [await stack.enter_async_context(compose.app(settings)) for _ in range(3)]
             names: list[str] = []

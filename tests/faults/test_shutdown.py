@@ -208,7 +208,7 @@ def test_server_ends_at_any_moment(number: int, tmp_path: Path, busy: None) -> N
     script = tmp_path / "script.py"
     script.write_text("import time\ntime.sleep(1000)\n")
     command = {
-        "http": [*SERVER, "serve", "--transport", "http", "--port", "0"],
+        "http": [*SERVER, "serve", "--server-transport", "http", "--server-port", "0"],
         "exec": [*SERVER, "exec", "import time; time.sleep(1000)"],
         "run": [*SERVER, "run", str(script)],
     }.get(kind, SERVER)

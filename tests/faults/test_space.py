@@ -26,7 +26,10 @@ def server_settings() -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("code", "limit"),
-    [(FILL, "over its quota of 4.8 MiB (setting workspace_bytes)"), (MANY, "2,000 (setting workspace_files)")],
+    [
+        (FILL, "over its quota of 4.8 MiB (setting limits.max_workspace_bytes)"),
+        (MANY, "2,000 (setting limits.max_workspace_files)"),
+    ],
     ids=["bytes", "files"],
 )
 async def test_a_cell_that_fills_the_workspace_is_stopped_and_that_is_said(book: Book, code: str, limit: str) -> None:

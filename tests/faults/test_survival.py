@@ -42,11 +42,11 @@ async def test_what_survives_a_run_and_what_survives_a_restore(book: Book, row: 
 async def restarted(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Quire]:
     """A notebook for each row, set up by one Quire, in another."""
     folder = tmp_path_factory.mktemp("restarted") / "data"
-    async with quire.open(folder, preload="", auto_save=60) as first:
+    async with quire.open(folder, kernel_preload="", server_shutdown_stall_seconds=60) as first:
         for row in filter(_tried, ROWS):
             made = await (await first.notebook(row.what)).add_cell(row.setup, timeout=120)
             assert made.state == "SUCCESS", await made.text()
-    async with quire.open(folder, preload="") as second:
+    async with quire.open(folder, kernel_preload="") as second:
         yield second
 
 

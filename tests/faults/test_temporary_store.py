@@ -1,4 +1,4 @@
-"""Setting store = "memory": the temporary folder is deleted at the server's end; after a kill, by the next server."""
+"""`store.kind = "memory"`: the temporary folder is deleted at the server's end; after a kill, by the next server."""
 
 from __future__ import annotations
 

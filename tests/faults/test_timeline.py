@@ -20,7 +20,7 @@ from quire.runtimes.python import checkpoint_budget
 from tests.support.crash_state import AS_BEFORE
 from tests.support.notebooks import Book, new_book, waits_for
 from tests.support.processes import alive, here, parent, processes_of
-from tests.support.servers import IN_MEMORY, call, roomy_client, text
+from tests.support.servers import IN_MEMORY, call, keywords, roomy_client, text
 from tests.support.waiting import until, wait_until
 
 LARGE = "large = b'x' * (16 * 2**20)"
@@ -48,7 +48,7 @@ async def embedded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Qu
         patch.setattr(
             checkpoint_budget, "machine_memory", lambda: checkpoint_budget.MachineMemory(total=2**37, available=2**37)
         )
-        async with quire.open(tmp_path_factory.mktemp("embedded") / "data", **settings) as q:
+        async with quire.open(tmp_path_factory.mktemp("embedded") / "data", **keywords(settings)) as q:
             yield q
 
 
@@ -569,7 +569,9 @@ async def test_without_checkpoints_lost_cells_are_named_and_marked(unkept: Clien
         await book.run("x = 1")
         await book.run("y = 1")
         state = text(await book.ask("state"))
-        assert "unprotected since run 1: checkpoints are turned off by the setting checkpoint_bytes" in state
+        assert (
+            "unprotected since run 1: checkpoints are turned off by the setting checkpoints.max_memory_bytes" in state
+        )
         assert await book.checkpoints() == []
         crash = await book.run("import os\nos.abort()")
         assert AS_BEFORE not in text(crash) and "Run again: cells 0, 1." in text(crash)

@@ -27,7 +27,7 @@ from tests.support.jupyter.places import REPOSITORY, beside, run_inside
 from tests.support.jupyter.quires import kernel_for, kernels, said
 from tests.support.jupyter.servers import DEADLINE, JupyterServer, jupyter
 from tests.support.processes import alive, processes_of
-from tests.support.servers import call, text
+from tests.support.servers import call, text, variables
 from tests.support.waiting import wait_until
 
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
@@ -45,7 +45,7 @@ ENDPOINTS += (("GET", "mcp/tools/list"), ("POST", "mcp/tools/call"))
 def quick(folder: Path, **settings: str) -> dict[str, str]:
     """The environment of a server whose Quire starts fast, with tools that need no document."""
     given = {"toolsets": "notebook,repl", "preload": "", "spare_kernels": "0", "snapshot_interval": "0", **settings}
-    return {"QUIRE_DATA_DIR": str(folder), **{f"QUIRE_{name.upper()}": value for name, value in given.items()}}
+    return {"QUIRE_STORE_DATA_DIR": str(folder), **variables(given)}
 
 
 @pytest.fixture(scope="module")

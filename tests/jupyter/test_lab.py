@@ -16,7 +16,7 @@ from playwright.async_api import BrowserContext, expect
 from tests.support.jupyter.lab import chromium, lab
 from tests.support.jupyter.quires import release_notebooks, said
 from tests.support.jupyter.servers import JupyterServer, jupyter
-from tests.support.servers import http_server
+from tests.support.servers import http_server, variables
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.soak]
 QUICK = {"preload": "", "spare_kernels": "0", "snapshot_interval": "0"}
@@ -30,7 +30,7 @@ class Way:
     jupyter: JupyterServer
     url: str
     headers: dict[str, str]
-    trusts: bool  # the setting jupyter_trust_outputs
+    trusts: bool  # the setting jupyter.trust_outputs
 
     def agent(self) -> Client[Any]:
         return Client(StreamableHttpTransport(self.url, headers=self.headers))
@@ -40,8 +40,8 @@ class Way:
 def lab_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
     """A Jupyter server with JupyterLab and the Quire extension."""
     folder = tmp_path_factory.mktemp("lab")
-    settings = {f"QUIRE_{name.upper()}": value for name, value in QUICK.items()}
-    environment = {**settings, "QUIRE_DATA_DIR": str(folder / "quire")}
+    settings = variables(QUICK)
+    environment = {**settings, "QUIRE_STORE_DATA_DIR": str(folder / "quire")}
     with jupyter(folder / "jupyter", lab=True, quire=True, environment=environment) as server:
         yield server
 

@@ -14,7 +14,7 @@ from fastmcp.client.transports import StreamableHttpTransport
 
 from tests.support.jupyter.quires import TOOLSETS, kernels, quire, refused, release_notebooks, said, saved_when
 from tests.support.jupyter.servers import JupyterServer, jupyter
-from tests.support.servers import call, text
+from tests.support.servers import call, text, variables
 from tests.support.waiting import DEADLINE, wait_until
 
 BASH = ("bash", "bash", sys.executable, "-m", "bash_kernel", "-f")
@@ -25,7 +25,7 @@ def bash_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterSer
     """A Jupyter server with the Quire extension and a kernelspec of bash. It notices kernels that die at once."""
     folder = tmp_path_factory.mktemp("bash")
     settings = {"data_dir": folder / "quire", "toolsets": TOOLSETS, "preload": "", "spare_kernels": "0"}
-    environment = {f"QUIRE_{name.upper()}": str(value) for name, value in settings.items()}
+    environment = variables(settings)
     options = ("--KernelRestarter.time_to_dead=0.2",)
     with jupyter(folder / "jupyter", quire=True, environment=environment, options=options) as server:
         server.kernelspec(*BASH)

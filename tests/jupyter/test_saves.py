@@ -15,7 +15,7 @@ from fastmcp.client.transports import StreamableHttpTransport
 from tests.support.jupyter.places import REPOSITORY
 from tests.support.jupyter.quires import TOOLSETS, quire, refused, said, saved_when
 from tests.support.jupyter.servers import JupyterServer, jupyter
-from tests.support.servers import call, text
+from tests.support.servers import call, text, variables
 from tests.support.waiting import DEADLINE
 
 REFUSING = "--ServerApp.contents_manager_class=tests.support.jupyter.refusing.Refusing"
@@ -37,7 +37,7 @@ def full_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     """A Jupyter server with the Quire extension, whose disk can be full."""
     folder = tmp_path_factory.mktemp("saves")
     settings = {"data_dir": folder / "quire", "toolsets": TOOLSETS, "preload": "", "spare_kernels": "0"}
-    environment = {f"QUIRE_{name.upper()}": str(value) for name, value in settings.items()}
+    environment = variables(settings)
     how: dict[str, Any] = {"environment": {"PYTHONPATH": str(REPOSITORY), **environment}, "options": (REFUSING,)}
     with jupyter(folder / "jupyter", quire=True, collaboration=request.param, **how) as server:
         yield server

@@ -74,7 +74,11 @@ async def opened(outside: Outside) -> AsyncIterator[Quire]:
         patch.setenv("A_SECRET_TOKEN", guests.SECRET)
         settings: dict[str, Any] = {"preload": "", "spare_kernels": 0, "mounts": str(outside.mount), "max_calls": 50}
         async with quire.open(
-            outside.data, assets_dir=assets_dir(), workspace_bytes=30_000_000, wasm_python="plain", **settings
+            outside.data,
+            store_assets_dir=assets_dir(),
+            limits_max_workspace_bytes=30_000_000,
+            wasm_python="plain",
+            **settings,
         ) as found:
             yield found
 

@@ -53,9 +53,9 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clie
     env = {
         **{name: value for name, value in os.environ.items() if not name.startswith("QUIRE_")},
         "PYTHONPATH": str(program),
-        "QUIRE_DATA_DIR": str(folder / "data"),
-        "QUIRE_PRELOAD": "",
-        "QUIRE_SANDBOX": "require:user,mount,uid",
+        "QUIRE_STORE_DATA_DIR": str(folder / "data"),
+        "QUIRE_KERNEL_PRELOAD": "",
+        "QUIRE_SANDBOX_MODE": "require:user,mount,uid",
     }
     command = ["--mount", "--propagation", "private", *script]
     async with Client(StdioTransport("unshare", command, env=env, keep_alive=False)) as client:

@@ -78,8 +78,8 @@ async def test_with_nothing_granted_nothing_is_reached_and_each_attempt_is_named
         assert value == [403] * 4
         lines = [line for line in words.splitlines() if line.startswith("[quire]")]
         assert lines == [
-            "[quire] Not connected to example.org:80: this notebook was not granted it (setting network).",
-            f"[quire] Not connected to 127.0.0.1:{web}: this notebook was not granted it (setting network).",
+            "[quire] Not connected to example.org:80: this notebook was not granted it (setting sandbox.network).",
+            f"[quire] Not connected to 127.0.0.1:{web}: this notebook was not granted it (setting sandbox.network).",
         ]
 
 

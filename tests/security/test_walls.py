@@ -55,7 +55,7 @@ def test_doctor_lists_every_layer(user: str, folder: Path) -> None:
         if name not in NOT_ORDINARY or user == "root":
             assert line.rstrip().endswith("on"), line
     off = [line for line in doctor(user, folder, sandbox="off").splitlines() if line.strip().startswith("sandbox: ")]
-    assert len(off) == len(LAYERS) and all("the setting sandbox is off" in line for line in off)
+    assert len(off) == len(LAYERS) and all("the setting sandbox.mode is off" in line for line in off)
 
 
 async def test_requiring_what_this_user_cannot_have_refuses_by_name(user: str, folder: Path) -> None:
@@ -65,7 +65,7 @@ async def test_requiring_what_this_user_cannot_have_refuses_by_name(user: str, f
         refused = await call(client, "execute", code="1")
         assert refused.is_error
         assert (
-            "No kernel was started: the setting sandbox requires what this machine does not give: uid (only root"
+            "No kernel was started: the setting sandbox.mode requires what this machine does not give: uid (only root"
             in (text(refused))
         )
         assert "`quire doctor` shows every layer" in text(refused) and "net (" not in text(refused)
@@ -84,7 +84,7 @@ async def test_off_is_said_in_the_state(user: str, folder: Path) -> None:
     async with walled(user, folder, sandbox="off") as client:
         book = await named(client, "open")
         assert (await book.ask("state")).structured_content["sandbox"] == (
-            "none: cells run with the rights of the server's user (the setting sandbox is off)"
+            "none: cells run with the rights of the server's user (the setting sandbox.mode is off)"
         )
         own = [os.readlink(f"/proc/self/ns/{name}") for name in ("user", "pid", "net", "ipc")]
         user_, _, pid, net, ipc = await book.value(INSIDE)
@@ -255,14 +255,16 @@ async def test_pip_installs_into_the_workspace_where_the_index_is_granted(user: 
 
 async def test_pip_without_a_grant_names_what_to_grant(book: Book) -> None:
     installed = await book.run("%pip install iniconfig==2.0.0", timeout=120)
-    assert "Not connected to pypi.org:443: this notebook was not granted it (setting network)." in text(installed)
+    assert "Not connected to pypi.org:443: this notebook was not granted it (setting sandbox.network)." in text(
+        installed
+    )
 
 
 async def test_missing_module_names_the_hosts_to_grant(book: Book) -> None:
     missing = text(await book.run("import MySQLdb"))
     assert (
         "It is in the package mysqlclient. %pip install needs pypi.org and files.pythonhosted.org, which this notebook "
-        "is not granted (setting network)." in missing
+        "is not granted (setting sandbox.network)." in missing
     )
 
 

@@ -11,6 +11,7 @@ import pytest
 
 import quire
 from tests.support.security.guests import RAW, SECRET, TRY, Book, Outside
+from tests.support.servers import keywords
 from tests.support.wasm.assets import assets_dir
 
 REFUSED = ("FileNotFoundError", "PermissionError", "OSError", "AttributeError", "NotADirectoryError")
@@ -246,7 +247,7 @@ async def test_two_that_race_in_one_folder_see_whole_files(outside: Outside, run
     (tmp_path / "one").mkdir()
     settings = {"preload": "", "spare_kernels": 0, "workspace": tmp_path / "one"}
     settings |= {"assets_dir": assets_dir(), "wasm_python": "plain"}
-    async with quire.open(tmp_path / "data", **settings) as both:
+    async with quire.open(tmp_path / "data", **keywords(settings)) as both:
         one = Book(notebook=await both.create("one", runtime=runtime), workspace=tmp_path / "one", runtime=runtime)
         await one.run("kept = 41")
         await one.notebook.keep("before")
@@ -274,10 +275,10 @@ async def test_open_files_are_few_even_where_the_guest_counts_wrong(attacker: Bo
         await neighbour.was_not_disturbed()
         return
     greedy = f"import os\nopen('f', 'w').close()\nheld = [os.open('f', os.O_RDONLY) for n in range({many})]"
-    assert "wasm_open_files" in await (await attacker.run(greedy)).text()
+    assert "wasm.open_files" in await (await attacker.run(greedy)).text()
     await attacker.is_as_before()
     ended = await attacker.run(f"{RAW}kernel._files.most = 0\n{greedy}")
-    assert ended.state == "CRASHED" and "wasm_open_files" in await ended.text(), await ended.text()
+    assert ended.state == "CRASHED" and "wasm.open_files" in await ended.text(), await ended.text()
     assert await neighbour.text("open('g', 'w').write('here')") == "4"
     await attacker.is_as_before()
     await neighbour.was_not_disturbed()

@@ -19,7 +19,7 @@ from tests.support.http_users import Users
 from tests.support.processes import processes_of
 from tests.support.security import children
 from tests.support.security.guests import PYTHON, RUNTIMES, SECRET, Book, Outside
-from tests.support.servers import call, http_server, text
+from tests.support.servers import call, http_server, keywords, text
 from tests.support.waiting import until
 from tests.support.wasm.assets import assets_dir
 
@@ -166,7 +166,9 @@ async def test_a_program_that_is_not_compiled_is_so_before_there_is_a_host(tmp_p
     assets.mkdir(mode=0o700)
     for file in assets_dir().glob("quickjs.wasm"):  # unless the package carries it
         shutil.copy(file, assets)
-    async with quire.open(tmp_path / "data", preload="", spare_kernels=0, assets_dir=assets) as opened:
+    async with quire.open(
+        tmp_path / "data", kernel_preload="", kernel_spare_kernels=0, store_assets_dir=assets
+    ) as opened:
         book = await opened.create("book", runtime="wasm-javascript", fuel=10**9)
         assert await (await book.add_cell("40 + 2")).text() == "42"
     assert len(list((assets / "javascript").glob("*.cwasm"))) == 2, "with fuel and without"
@@ -174,14 +176,14 @@ async def test_a_program_that_is_not_compiled_is_so_before_there_is_a_host(tmp_p
 
 async def test_without_the_sandbox_hosts_run_as_they_are(tmp_path: Path) -> None:
     settings = {"preload": "", "spare_kernels": 0, "assets_dir": assets_dir(), "sandbox": "off"}
-    async with quire.open(tmp_path / "data", **settings) as opened:
+    async with quire.open(tmp_path / "data", **keywords(settings)) as opened:
         book = await opened.create("book", runtime="wasm-javascript")
         assert await (await book.add_cell("40 + 2")).text() == "42"
         said = {
             layer.name: layer.why_not
             for layer in (await opened._app.kernels.runtimes.describe("wasm-javascript")).layers
         }
-        assert {said[name] for name in LAYERS} == {"the setting sandbox is off"} and said["wasm"] == ""
+        assert {said[name] for name in LAYERS} == {"the setting sandbox.mode is off"} and said["wasm"] == ""
 
 
 def test_a_wall_that_is_insisted_on_and_does_not_stand_is_a_refusal(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ REPORT = (
 async def write(data_dir: Path) -> None:
     await _write_kinds(data_dir)
     await _write_notebooks(data_dir)
-    async with quire.open(data_dir, preload="") as opened:
+    async with quire.open(data_dir, kernel_preload="") as opened:
         report = await opened.notebook("report")
         await report.share("alice", "write")
         await report.export(FIXTURE / "report.ipynb")
@@ -54,7 +54,7 @@ async def write(data_dir: Path) -> None:
 
 
 async def _write_kinds(data_dir: Path) -> None:
-    async with quire.open(data_dir, preload="", auto_save=60) as opened:
+    async with quire.open(data_dir, kernel_preload="", server_shutdown_stall_seconds=60) as opened:
         for kind in KINDS_0_1:
             made = await (await opened.notebook(kind.name)).add_cell(kind.make, timeout=60)
             assert made.state == "SUCCESS", (kind.name, await made.text())
@@ -85,7 +85,7 @@ async def _write_notebooks(data_dir: Path) -> None:
 
 async def describe(data_dir: Path) -> dict[str, Any]:
     """What users find in a data directory: compared with what 0.1 found in its own."""
-    async with quire.open(data_dir, preload="") as opened:
+    async with quire.open(data_dir, kernel_preload="") as opened:
         notebooks = {name: await _describe_notebook(opened, name) for name in sorted(await opened.notebooks())}
         return {
             "tree": dict(sorted((await opened.tree()).items())),

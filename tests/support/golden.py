@@ -19,7 +19,8 @@ from typing import Any
 import httpx2
 
 from quire import cli
-from quire.settings import TOOLSETS, Settings
+from quire.settings import TOOLSETS
+from quire.settings.names import SETTINGS
 from tests.support.data_0_1 import unpack
 from tests.support.servers import call, http_client, http_server, in_process_client
 from tests.support.waiting import DEADLINE
@@ -42,8 +43,9 @@ async def tools() -> dict[str, Any]:
     }
 
 
-def settings() -> list[str]:
-    return sorted(Settings.model_fields)
+def settings() -> dict[str, str]:
+    """Each setting with its name in version 0.1."""
+    return {setting.name: setting.old for setting in SETTINGS}
 
 
 def commands() -> dict[str, list[str]]:

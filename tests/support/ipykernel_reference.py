@@ -252,7 +252,7 @@ async def _all(names: list[str], twice: bool) -> int:
 
         references = {name: run(name) for name in names}
         again = {name: run(name) for name in names if twice}
-        async with compose.app(load({"data_dir": folder}, environ={})) as app:
+        async with compose.app(load({"store_data_dir": folder}, environ={})) as app:
             for name in names:
                 cells = corpus.read(name)
                 ours = await (again[name] if twice else through_quire(app, name, cells))

@@ -83,7 +83,7 @@ def here(number: int, namespace: str) -> int:
 
 def left_over(data_dir: Path) -> list[int]:
     """Every process that was started with this data directory in its environment or has its database open."""
-    mark = f"QUIRE_DATA_DIR={data_dir}".encode()
+    mark = f"QUIRE_STORE_DATA_DIR={data_dir}".encode()
     found = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):

@@ -18,6 +18,7 @@ from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
 
 from quire import compose
 from quire.settings import load
+from quire.settings.names import SETTINGS, VARIABLES
 from tests.support import preloaded
 from tests.support.processes import alive, left_over, servers_of
 from tests.support.waiting import DEADLINE, wait_until
@@ -29,12 +30,23 @@ def granted(folder: Path) -> str:
     return f"{next((each for each in folder.parents if each.name.startswith('pytest-')), folder.parent)}:rw"
 
 
+_BY_NAME = {name: setting for setting in SETTINGS for name in (setting.old, setting.keyword)}
+
+
+def keywords(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings for `load` and `quire.open`, which tests may name as version 0.1 did: without a section."""
+    return {_BY_NAME[name].keyword: value for name, value in settings.items()}
+
+
+def variables(settings: dict[str, Any]) -> dict[str, str]:
+    """The same as environment variables."""
+    return {VARIABLES.new(_BY_NAME[name]): str(value) for name, value in settings.items()}
+
+
 def server_environment(data_dir: Path, **settings: Any) -> dict[str, str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("QUIRE_")}
     settings = {"wasm_python": "plain", "preload": "", **settings}  # a preloaded numpy is half a second of each server
-    given = {f"QUIRE_{name.upper()}": str(value) for name, value in settings.items()}
-    given = {"QUIRE_MOUNTS": granted(data_dir), **given}
-    return {**clean, "QUIRE_DATA_DIR": str(data_dir), **given}
+    return {**clean, **variables({"mounts": granted(data_dir), "data_dir": data_dir, **settings})}
 
 
 def stdio_client(
@@ -58,7 +70,7 @@ def stdio_client(
 def http_server(
     data_dir: Path,
     *,
-    command: tuple[str, ...] = ("serve", "--transport", "http", "--port", "0"),
+    command: tuple[str, ...] = ("serve", "--server-transport", "http", "--server-port", "0"),
     environment: dict[str, str] | None = None,
     own_child: bool = False,
     **settings: Any,
@@ -178,7 +190,7 @@ class SharedServers:
 @contextlib.asynccontextmanager
 async def in_process_client(data_dir: Path, **given: Any) -> AsyncIterator[Client[Any]]:
     """A client of a server in this process, for tests of what a server offers with these settings."""
-    settings = load({"data_dir": data_dir, "preload": "", **given}, environ={})
+    settings = load({"store_data_dir": data_dir, "kernel_preload": "", **keywords(given)}, environ={})
     async with compose.app(settings) as app, Client(compose.mcp(app, settings)) as client:
         yield client
 

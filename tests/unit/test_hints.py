@@ -154,7 +154,7 @@ def test_a_column_of_a_table_is_proposed_before_a_method(code: str, says: str) -
             ["pypi.org"],
             True,
             "It is in the package mysqlclient. %pip install needs pypi.org, which this notebook is not granted "
-            "(setting network).",
+            "(setting sandbox.network).",
         ),
         ("MySQLdb", [], False, "It is in the package mysqlclient. This Python has neither uv nor pip"),
     ],

@@ -48,16 +48,16 @@ def test_urls_and_tokens_become_settings(line: str, variables: dict[str, str], e
 
 def test_timeouts_port_and_kernel_have_the_defaults_of_the_peer() -> None:
     assert started().settings == {
-        "transport": "stdio",
-        "port": "4040",
-        "toolsets": "jupyter",
-        "cell_timeout": "120",
+        "server_transport": "stdio",
+        "server_port": "4040",
+        "server_toolsets": "jupyter",
+        "kernel_cell_timeout_seconds": "120",
         "jupyter_url": "http://localhost:8888",
     }
     assert started().starts_kernel
     given = started(START_NEW_RUNTIME="False", RUNTIME_ID="k", JUPYTER_MCP_EXECUTION_TIMEOUT="9", PORT="1")
     assert (given.starts_kernel, given.kernel) == (False, "k")
-    assert (given.settings["cell_timeout"], given.settings["port"]) == ("9", "1")
+    assert (given.settings["kernel_cell_timeout_seconds"], given.settings["server_port"]) == ("9", "1")
 
 
 def test_token_is_asked_for_over_http_only() -> None:

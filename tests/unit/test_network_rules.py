@@ -175,7 +175,9 @@ def test_a_notebook_is_refused_a_wider_network_with_the_way_to_get_it() -> None:
         network=("pypi.org",),
     )  # fmt: skip
     assert check_policy(Policy(network=()), limits).network == ()
-    with pytest.raises(InvalidRequest, match=r"no wider than what was granted here: pypi\.org\. .*setting `network`"):
+    with pytest.raises(
+        InvalidRequest, match=r"no wider than what was granted here: pypi\.org\. .*setting `sandbox.network`"
+    ):
         check_policy(Policy(network=("example.org",)), limits)
     with pytest.raises(InvalidRequest, match="network: 'http://x' is no host"):
         check_policy(Policy(network=("http://x",)), limits)

@@ -124,7 +124,11 @@ async def test_tunnel_to_granted_destination(web: int) -> None:
 async def test_destination_not_granted_is_refused_by_name(web: int, request_line: str) -> None:
     async with opened(f"127.0.0.1:{web}") as door:
         answer = await door.ask(f"{request_line.format(web=web)}\r\nHost: 127.0.0.1:{web}\r\n\r\n")
-        assert answer.startswith("HTTP/1.1 403 ") and "may not connect to" in answer and "setting `network`" in answer
+        assert (
+            answer.startswith("HTTP/1.1 403 ")
+            and "may not connect to" in answer
+            and "setting `sandbox.network`" in answer
+        )
         assert len(door.refused) == 1 and f"may not connect to {door.refused[0]}." in answer
 
 

@@ -61,9 +61,9 @@ def test_rates_of_principals_who_rested_are_forgotten() -> None:
 def test_which_limit_keeps_from_one_more_kernel() -> None:
     quotas = Quotas(kernels=3, kernels_each=2)
     assert quotas.over_kernels(Counter(), ANN) == ""
-    assert quotas.over_kernels(Counter({ANN: 2}), ANN) == "max_kernels_per_user"
+    assert quotas.over_kernels(Counter({ANN: 2}), ANN) == "limits.max_kernels_per_user"
     assert quotas.over_kernels(Counter({ANN: 2}), BEN) == ""
-    assert quotas.over_kernels(Counter({ANN: 2, BEN: 1}), BEN) == "max_kernels"
+    assert quotas.over_kernels(Counter({ANN: 2, BEN: 1}), BEN) == "limits.max_kernels"
     assert Quotas().over_kernels(Counter({ANN: 1000}), ANN) == ""
 
 

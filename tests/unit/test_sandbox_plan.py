@@ -66,7 +66,7 @@ def test_requiring_all_names_all_that_is_missing_and_only_that() -> None:
 
 def test_off_is_off_whatever_the_machine_can_do() -> None:
     found = plan_layers(ABLE, "off")
-    assert off(found) == dict.fromkeys(LAYERS, "the setting sandbox is off")
+    assert off(found) == dict.fromkeys(LAYERS, "the setting sandbox.mode is off")
     assert not found.any_active and found.worker_layers == [] and found.landlock == 0
 
 
@@ -108,6 +108,6 @@ def test_the_sentence_about_layers() -> None:
         "pid; off: uid, cgroup (only root); net (no)"
     )
     assert sentence(plan_layers(ABLE, "off").layers) == (
-        "none: cells run with the rights of the server's user (the setting sandbox is off)"
+        "none: cells run with the rights of the server's user (the setting sandbox.mode is off)"
     )
     assert sentence([]) == "none: cells run with the rights of the server's user"

@@ -21,9 +21,9 @@ RULES = SpaceRules(bytes=10 * 2**30, files=1_000)
         (Use(), ""),
         (Use(bytes=10 * 2**30, files=1_000), ""),
         (Use(bytes=10 * 2**30, files=1_000, whole=False), ""),
-        (Use(bytes=11 * 2**30), "holds 11.0 GiB, over its quota of 10.0 GiB (setting workspace_bytes)"),
+        (Use(bytes=11 * 2**30), "holds 11.0 GiB, over its quota of 10.0 GiB (setting limits.max_workspace_bytes)"),
         (Use(bytes=11 * 2**30, whole=False), "holds at least 11.0 GiB"),
-        (Use(files=1_001), "holds 1,001 files, over its quota of 1,000 (setting workspace_files)"),
+        (Use(files=1_001), "holds 1,001 files, over its quota of 1,000 (setting limits.max_workspace_files)"),
         (Use(deep=True), "nested too deeply"),
     ],
 )
@@ -64,10 +64,10 @@ def test_one_that_had_to_be_killed_says_why_too() -> None:
     ],
 )
 def test_default_stands_for_the_sets_offered_unless_set(said: str, sets: tuple[str, ...]) -> None:
-    assert load({"toolsets": said}, environ={}).toolsets == sets
-    assert "files" not in load(environ={}).toolsets
+    assert load({"server_toolsets": said}, environ={}).server.toolsets == sets
+    assert "files" not in load(environ={}).server.toolsets
 
 
 def test_a_set_that_is_not_there_is_named() -> None:
     with pytest.raises(BadSetting, match="poetry"):
-        load({"toolsets": "default,poetry"}, environ={})
+        load({"server_toolsets": "default,poetry"}, environ={})

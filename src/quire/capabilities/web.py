@@ -144,7 +144,8 @@ async def _pin(request: httpx2.Request) -> None:
     addresses = [str(place[0]) for *_, place in found]
     if not addresses or any(map(is_internal, addresses)):
         raise httpx2.ConnectError(
-            "it is inside the server's own network; hosts the operator allows (setting capability_hosts) are reached"
+            "it is inside the server's own network; hosts the operator allows (setting capabilities.private_hosts) are "
+            "reached"
         )
     request.extensions = {**request.extensions, "sni_hostname": url.host}
     request.url = url.copy_with(host=addresses[0])  # the Host header stays

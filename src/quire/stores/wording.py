@@ -18,7 +18,7 @@ def name_taken(name: str) -> str:
 
 def too_many_notebooks(limit: int) -> OverLimit:
     return OverLimit(
-        f"No notebook was made: a user may have {limit:,} (setting max_notebooks_per_user).",
+        f"No notebook was made: a user may have {limit:,} (setting limits.max_notebooks_per_user).",
         agent="Go on in one there is (list_notebooks shows them), emptied by clear_notebook where its cells are not "
         "needed.",
         person="Go on in one there is; `quire list` shows them.",
@@ -27,7 +27,7 @@ def too_many_notebooks(limit: int) -> OverLimit:
 
 def too_many_cells(there: int, limit: int) -> InvalidRequest:
     return InvalidRequest(
-        f"The notebook has {count(there, 'cell')} and may have {limit:,} (setting max_cells).",
+        f"The notebook has {count(there, 'cell')} and may have {limit:,} (setting limits.max_cells).",
         agent="Delete some, clear_notebook, or go on in a new one (create_notebook).",
         person="Go on in another one: `quire exec --notebook NAME`.",
     )

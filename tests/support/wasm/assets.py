@@ -30,7 +30,7 @@ def science_assets_dir() -> Path:
 
 
 def _made(python: str) -> Path:
-    folder = load({}).assets_dir
+    folder = load({}).store.assets_dir
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -207,7 +207,7 @@ def test_one_guests_loop_does_not_hold_up_another(make: Make) -> None:
 def test_open_files_are_bounded(make: Make) -> None:
     notebook = make(Bounds(files=20))
     ran = notebook.run("held = []\nfor n in range(30): held.append(open(f'{n}.txt', 'w'))")
-    assert "20 are the most (wasm_open_files)" in ran.raised
+    assert "20 are the most (wasm.open_files)" in ran.raised
     assert 15 <= notebook.run("len(held)").value <= 20
     notebook.run("for each in held: each.close()")
     assert notebook.run("for n in range(100): open('0.txt').close()\nn").value == 99

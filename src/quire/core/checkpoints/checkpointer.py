@@ -116,7 +116,7 @@ class Checkpointer:
             return False
         if requires_checkpoints(slot.notebook.policy) or self._runtimes.spec(slot.notebook).checkpoint_bytes:
             return True
-        slot.lineage.why_unprotected = "checkpoints are turned off by the setting checkpoint_bytes"
+        slot.lineage.why_unprotected = "checkpoints are turned off by the setting checkpoints.max_memory_bytes"
         return False
 
     async def _replace_process(self, slot: KernelSlot, kernel: Kernel) -> None:

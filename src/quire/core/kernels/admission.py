@@ -65,7 +65,7 @@ class KernelAdmission:
         limit = self._quotas.over_kernels(Counter(owners.values()), notebook.owner)
         if limit or not self._quotas.memory_each:
             return limit
-        return "max_memory_bytes_per_user" if self._memory_of(notebook.owner) >= self._quotas.memory_each else ""
+        return "limits.max_memory_bytes_per_user" if self._memory_of(notebook.owner) >= self._quotas.memory_each else ""
 
     def _memory_of(self, owner: Principal) -> int:
         return sum(status.kernel.memory() for status in self._slots.list_live() if status.notebook.owner == owner)
@@ -74,7 +74,7 @@ class KernelAdmission:
         """Kernels that could make room: of this user if the limit is per user, else of the user with the most first;
         those idle longest first."""
         live = self._slots.list_live()
-        if limit != "max_kernels":
+        if limit != "limits.max_kernels":
             live = [status for status in live if status.notebook.owner == owner]
         counts = Counter(status.notebook.owner for status in live)
         return sorted(live, key=lambda status: (-counts[status.notebook.owner], -(status.idle or 0.0)))
@@ -82,10 +82,12 @@ class KernelAdmission:
     def _refusal(self, notebook: Notebook, limit: str) -> str:
         quotas = self._quotas
         state = {
-            "max_kernels": f"{quotas.kernels:,} live on this server",
-            "max_kernels_per_user": f"{quotas.kernels_each:,} of this user live",
-            "max_memory_bytes_per_user": f"those of this user hold {self._memory_of(notebook.owner) / 2**20:,.0f} MiB "
-            f"together, of {quotas.memory_each / 2**20:,.0f}",
+            "limits.max_kernels": f"{quotas.kernels:,} live on this server",
+            "limits.max_kernels_per_user": f"{quotas.kernels_each:,} of this user live",
+            "limits.max_memory_bytes_per_user": (
+                f"those of this user hold {self._memory_of(notebook.owner) / 2**20:,.0f} MiB together, "
+                f"of {quotas.memory_each / 2**20:,.0f}"
+            ),
         }[limit]
         return (
             f"No kernel was started for notebook {notebook.name!r}, nothing was run: {state}, the most there may be "

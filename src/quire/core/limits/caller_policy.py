@@ -60,7 +60,7 @@ class Confines:
         if not allowed(url, self.hosts) and (is_local_name(host) or is_internal(host)):
             raise InvalidRequest(
                 f"{host} is an address inside the server's own network: only admins, and hosts the operator allows "
-                "(setting capability_hosts), are reached there."
+                "(setting capabilities.private_hosts), are reached there."
             )
 
     def policy(self, caller: Caller, policy: Policy, runtime: str | None = None) -> Policy:

@@ -27,8 +27,8 @@ class Quotas:
     def over_kernels(self, live: Counter[Principal], who: Principal) -> str:
         """The setting that keeps `who` from one more kernel; "" where none does."""
         if self.kernels_each and live[who] >= self.kernels_each:
-            return "max_kernels_per_user"
-        return "max_kernels" if self.kernels and live.total() >= self.kernels else ""
+            return "limits.max_kernels_per_user"
+        return "limits.max_kernels" if self.kernels and live.total() >= self.kernels else ""
 
 
 class Rates:
@@ -52,8 +52,8 @@ class Rates:
             wait = math.ceil((1 - left) * 60 / self._per_minute * 10) / 10
             raise OverLimit(
                 f"Too many requests: {self._per_minute:g} a minute may come from one user, {self._burst:,} at once "
-                f"after a rest (settings requests_per_minute, requests_burst). Nothing was done. Call again in "
-                f"{wait:g} s."
+                "after a rest (settings limits.requests_per_minute, limits.requests_burst). Nothing was done. "
+                f"Call again in {wait:g} s."
             )
         if len(self._buckets) >= _BUCKETS:
             self._forget(now)

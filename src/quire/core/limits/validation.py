@@ -40,7 +40,7 @@ class Limits:
         if size > self.max_code_bytes:
             raise InvalidRequest(
                 f"The code has {size:,} bytes, over the limit of {self.max_code_bytes:,} a cell "
-                "(setting max_code_bytes). Put data into a file of the workspace and read it from there."
+                "(setting limits.max_code_bytes). Put data into a file of the workspace and read it from there."
             )
         return code
 
@@ -49,8 +49,9 @@ class Limits:
             return self.cell_timeout
         if not math.isfinite(timeout) or not 0 < timeout <= self.max_timeout:
             raise InvalidRequest(
-                f"timeout must be above 0 and at most {self.max_timeout:g} seconds (setting max_timeout); "
-                f"got {timeout:g}. Leave it out for the default of {self.cell_timeout:g}."
+                f"timeout must be above 0 and at most {self.max_timeout:g} seconds "
+                f"(setting kernel.max_timeout_seconds); got {timeout:g}. "
+                f"Leave it out for the default of {self.cell_timeout:g}."
             )
         return timeout
 

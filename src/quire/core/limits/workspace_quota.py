@@ -44,12 +44,12 @@ class SpaceRules:
         if self.bytes and use.bytes > self.bytes:
             return (
                 f"the workspace holds {least}{_size(use.bytes)}, over its quota of {_size(self.bytes)} "
-                "(setting workspace_bytes). Delete files there"
+                "(setting limits.max_workspace_bytes). Delete files there"
             )
         if self.files and use.files > self.files:
             return (
                 f"the workspace holds {least}{use.files:,} files, over its quota of {self.files:,} "
-                "(setting workspace_files). Delete some"
+                "(setting limits.max_workspace_files). Delete some"
             )
         if use.deep:
             return "the workspace has folders nested too deeply to be counted. Delete them (shutil.rmtree)"

@@ -33,7 +33,7 @@ class Files:
         """Its bytes from `start` on, all that are left or at most `limit`."""
         if start < 0 or (limit is not None and not 0 < limit <= self.most):
             raise InvalidRequest(
-                f"start must be 0 or more, and limit 1 to {self.most:,} bytes (setting max_file_bytes)."
+                f"start must be 0 or more, and limit 1 to {self.most:,} bytes (setting limits.max_file_bytes)."
             )
         root, steps = self._file(notebook, path)
         piece = await self._folders.read(root, steps, start, self.most if limit is None else limit)
@@ -46,7 +46,7 @@ class Files:
         if len(piece.data) < piece.total:
             raise InvalidRequest(
                 f"{paths.shown(path)} has {piece.total:,} bytes, over the limit of {self.most:,} at once (setting "
-                "max_file_bytes). Read it in parts, with start and limit."
+                "limits.max_file_bytes). Read it in parts, with start and limit."
             )
         return piece.data
 
@@ -54,8 +54,9 @@ class Files:
         """All of it or nothing; the bytes the file has then. Folders on the way are made."""
         if len(data) > self.most:
             raise InvalidRequest(
-                f"These are {len(data):,} bytes, over the limit of {self.most:,} at once (setting max_file_bytes). "
-                "Nothing was written. Write the file in parts, all but the first with append=true."
+                f"These are {len(data):,} bytes, over the limit of {self.most:,} at once "
+                "(setting limits.max_file_bytes). Nothing was written. "
+                "Write the file in parts, all but the first with append=true."
             )
         root, steps = self._file(notebook, path)
         async with self._writing.setdefault(root, anyio.Lock()):

@@ -106,7 +106,8 @@ class Calls:
         if self._required and self._audit.trouble:
             raise OperationFailed(
                 f"The audit log cannot be written ({self._audit.trouble}), and calls that are not recorded are not "
-                "made here (setting audit_required). Nothing was done. Call again when the operator has made room."
+                "made here (setting store.audit_required). Nothing was done. "
+                "Call again when the operator has made room."
             )
 
     def over(self, record: Record, label: str = "") -> None:

@@ -62,11 +62,11 @@ class Places:
         if self._most_each and self._taken[who] >= self._most_each:
             return (
                 f"It waits for its turn: this user has {count(self._taken[who], 'run')} under way, as many as may be "
-                "at once (setting max_runs_per_user). It begins when one of them ends."
+                "at once (setting limits.max_runs_per_user). It begins when one of them ends."
             )
         return (
             f"It waits for its turn: {count(self._taken.total(), 'run')} under way on this server, as many as may be "
-            "at once (setting max_runs). Users take turns; it begins when its own comes."
+            "at once (setting limits.max_runs). Users take turns; it begins when its own comes."
         )
 
     def _free(self, who: Principal) -> bool:

@@ -87,7 +87,7 @@ class Issuer:
 
 def by_issuer(kind: str, issuer: Issuer, folder: Path) -> AuthProvider:
     """`jwt`: tokens that clients bring; `oidc`: a login. Raises InvalidRequest where a setting is missing."""
-    address = _needed(kind, auth_issuer=issuer.issuer)
+    address = _needed(kind, "auth.issuer", issuer.issuer)
     if kind == "oidc":
         return _by_login(issuer, address, folder)
     verifier = JwtVerifier(issuer, address)
@@ -97,10 +97,9 @@ def by_issuer(kind: str, issuer: Issuer, folder: Path) -> AuthProvider:
     return RemoteAuthProvider(verifier, [AnyHttpUrl(address)], issuer.public_url, scopes, resource_name="Quire")
 
 
-def _needed(kind: str, **setting: str | None) -> str:
-    ((name, value),) = setting.items()
+def _needed(method: str, setting: str, value: str | None) -> str:
     if not value:
-        raise InvalidRequest(f"auth {kind} needs the setting {name}.")
+        raise InvalidRequest(f"The authentication method {method} needs the setting {setting}.")
     return value
 
 
@@ -154,14 +153,14 @@ class JwtVerifier(TokenVerifier):
 
         super().__init__(required_scopes=issuer.required)
         self._naming = PrincipalResolver(address, issuer.admin_scope, _REMEMBERED)
-        keys = _needed("jwt", auth_keys=issuer.keys)
+        keys = _needed("jwt", "auth.keys", issuer.keys)
         fetched = keys.startswith(("http://", "https://"))
         try:
             self._inner = JWTVerifier(
                 public_key=None if fetched else keys,
                 jwks_uri=keys if fetched else None,
                 issuer=address,
-                audience=_needed("jwt", auth_audience=issuer.audience),
+                audience=_needed("jwt", "auth.audience", issuer.audience),
                 algorithm=issuer.algorithm,
             )
         except ValueError as error:
@@ -183,9 +182,9 @@ def _by_login(issuer: Issuer, address: str, folder: Path) -> AuthProvider:
             return await naming.named(token, super().verify_token)
 
     fastmcp.settings.home = folder
-    client_id = _needed("oidc", auth_client_id=issuer.client_id)
-    secret = _needed("oidc", auth_client_secret=issuer.secret)
-    public_url = _needed("oidc", public_url=issuer.public_url)
+    client_id = _needed("oidc", "auth.client_id", issuer.client_id)
+    secret = _needed("oidc", "auth.client_secret", issuer.secret)
+    public_url = _needed("oidc", "server.public_url", issuer.public_url)
     try:
         return ByLogin(
             config_url=f"{address.rstrip('/')}/.well-known/openid-configuration",

@@ -101,7 +101,8 @@ class BodyLimitMiddleware:
         return (
             408,
             INVALID_REQUEST,
-            f"The request was not sent within {self._timeout:g} s (setting request_timeout). Nothing was done.",
+            f"The request was not sent within {self._timeout:g} s (setting limits.request_timeout_seconds). "
+            "Nothing was done.",
         )
 
 

@@ -46,7 +46,7 @@ class _Timed(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
         if self._most and len(self.connections) > self._most:
-            why = b"%d connections are open, the most there may be (setting max_connections)." % self._most
+            why = b"%d connections are open, the most there may be (setting limits.max_connections)." % self._most
             transport.write(_FULL % (len(why), why))
             transport.close()
             return

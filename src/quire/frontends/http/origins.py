@@ -22,7 +22,8 @@ class LoopbackOriginGuard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and not self._is_allowed(Headers(scope=scope)):
             answer = PlainTextResponse(
-                "This page's origin may not call Quire (setting allowed_hosts). Nothing was done.", status_code=403
+                "This page's origin may not call Quire (setting server.allowed_hosts). Nothing was done.",
+                status_code=403,
             )
             await answer(scope, receive, send)
         else:

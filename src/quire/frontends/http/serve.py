@@ -124,12 +124,12 @@ def check_access(host: str, access: HttpAccess) -> None:
         return
     if not access.insecure:
         raise InvalidRequest(
-            f"host {host!r} is not this machine alone, and nobody is asked who they are: whoever reaches it can run "
-            "code. Set auth, as in --auth tokens; or use 127.0.0.1, and a tunnel to reach it from elsewhere; "
-            "--insecure takes the risk."
+            f"Other machines can reach the host {host!r}, and without authentication everyone who reaches it can run "
+            "code. Set auth.method, as in --auth-method tokens, or use 127.0.0.1 and a tunnel. "
+            "--auth-insecure allows it."
         )
     print(
-        f"Warning: whoever reaches {host} can run code here as this user (--insecure). Nobody is asked who they are.",
+        f"Warning: everyone who reaches {host} can run code as this user, without authentication (--auth-insecure).",
         file=sys.stderr,
         flush=True,
     )
@@ -154,7 +154,7 @@ def _bind(host: str, port: int) -> socket.socket:
     except OSError as error:
         sock.close()
         raise OperationFailed(
-            f"Port {port} of {host} cannot be taken: {error.strerror}. Choose another with --port."
+            f"Port {port} of {host} cannot be taken: {error.strerror}. Choose another with --server-port."
         ) from error
     return sock
 

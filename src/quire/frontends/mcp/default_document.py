@@ -1,4 +1,4 @@
-"""The document of the setting `jupyter_document`: in use as `default` until a client uses another notebook."""
+"""The document of the setting `jupyter.document`: in use as `default` until a client uses another notebook."""
 
 from __future__ import annotations
 

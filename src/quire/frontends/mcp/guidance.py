@@ -82,7 +82,9 @@ def unknown_tool(name: str, offered: Collection[str], elsewhere: Mapping[str, Co
         if tool in elsewhere:
             sets = " and ".join(elsewhere[tool])
             many = "s" if len(elsewhere[tool]) > 1 else ""
-            said.append(f"{tool} is in the tool set{many} {sets}, not offered by this server (setting toolsets).")
+            said.append(
+                f"{tool} is in the tool set{many} {sets}, not offered by this server (setting server.toolsets)."
+            )
     if len(said) == 1:
         said.append(f"There are: {', '.join(offered)}.")
     return " ".join(said)

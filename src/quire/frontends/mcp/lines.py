@@ -47,8 +47,8 @@ class LineReader:
 
 def too_long(max_bytes: int) -> str:
     return (
-        f"The request has more than {max_bytes:,} bytes (setting max_request_bytes). Nothing was done. Put data into a "
-        "file of the workspace and read it from there."
+        f"The request has more than {max_bytes:,} bytes (setting limits.max_request_bytes). Nothing was done. Put data "
+        "into a file of the workspace and read it from there."
     )
 
 

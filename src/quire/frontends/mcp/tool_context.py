@@ -166,7 +166,7 @@ class ToolContext:
     def saving(self) -> SavedStates:
         """Raises InvalidRequest if nothing is kept on disk."""
         if self.app.saved_states is None:
-            raise InvalidRequest("Nothing is kept here: the setting store is `memory`. Nothing was saved.")
+            raise InvalidRequest("Nothing is kept here: the setting store.kind is `memory`. Nothing was saved.")
         return self.app.saved_states
 
     async def cell_of(self, notebook: Notebook, run: RunId | None) -> Cell | None:

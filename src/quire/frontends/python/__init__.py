@@ -182,7 +182,7 @@ class Notebook:
 
     def _saving(self) -> SavedStates:
         if self._app.saved_states is None:
-            raise InvalidRequest("Nothing is kept: the setting store is `memory`.")
+            raise InvalidRequest("Nothing is kept: the setting store.kind is `memory`.")
         return self._app.saved_states
 
     async def share(self, with_whom: str, access: str = "read") -> dict[str, str]:

@@ -7,10 +7,10 @@ import sys
 
 STDIO = """Quire waits for an MCP client on standard input. A client starts it by itself:
 
-  quire install claude-code          writes the client's configuration; other clients: quire install --help
-  claude mcp add quire -- quire      does the same by hand
-  quire serve --transport http       serves over HTTP instead, for clients that connect to an address
-  quire exec 'print(1 + 1)'          runs code without a client
+  quire install claude-code            writes the client's configuration; other clients: quire install --help
+  claude mcp add quire -- quire        does the same by hand
+  quire serve --server-transport http  serves over HTTP instead, for clients that connect to an address
+  quire exec 'print(1 + 1)'            runs code without a client
 
 Ctrl-C ends it."""
 

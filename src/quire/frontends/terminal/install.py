@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from quire.frontends.terminal.toml_text import (
+    after_last_value,
+    lines,
+    newline_of,
+    replace_file,
+    tables,
+    toml_key,
+    toml_value,
+)
 
 CLIENTS: tuple[str, ...] = ("claude-code", "claude-desktop", "cursor", "vscode", "codex", "gemini-cli")
 
@@ -65,7 +73,7 @@ def write(client: str, path: Path, *, name: str, command: list[str], env: dict[s
         text = content.removeprefix("\ufeff")
         merged, done = _merged(file, text, name, entry)
         if merged != text:
-            _replace(target, content[: len(content) - len(text)] + merged)
+            replace_file(target, content[: len(content) - len(text)] + merged)
     except (OSError, ValueError, RuntimeError) as why:  # RuntimeError: nested too deeply, links in a circle
         paste = file.rendered(name, entry)
         advice = "Correct that and run this again, or put this in yourself:"
@@ -101,25 +109,6 @@ def _reads_as(file: _JsonFile | _TomlFile, text: str, wanted: dict[str, Any]) ->
         return file.parsed(text) == wanted
     except ValueError:
         return False
-
-
-def _replace(target: Path, content: str) -> None:
-    """All or nothing: a reader sees the old file or the new one, and a failure leaves the old one."""
-    data = content.encode()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    beside = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        if target.exists():  # a new file stays private: its env may hold secrets
-            beside.chmod(target.stat().st_mode & 0o7777)
-        beside.replace(target)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
 
 
 # ---- JSON, edited in place: key order, indentation, odd numbers and comments stay as they were
@@ -201,7 +190,7 @@ class _JsonText:
 
     def _layout(self) -> _Layout:
         indent = re.search(r'\n([ \t]+)"', self.plain)
-        return _Layout(indent=indent[1] if indent else "  ", newline=_newline(self.text))
+        return _Layout(indent=indent[1] if indent else "  ", newline=newline_of(self.text))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,8 +256,8 @@ class _TomlFile:
         return _stdio(command, env)
 
     def rendered(self, name: str, entry: _Entry) -> str:
-        lines = [f"{_toml_key(key)} = {_toml_value(value)}" for key, value in entry.items()]
-        return "\n".join([f"[{self.servers}.{_toml_key(name)}]", *lines, ""])
+        pairs = [f"{toml_key(key)} = {toml_value(value)}" for key, value in entry.items()]
+        return "\n".join([f"[{self.servers}.{toml_key(name)}]", *pairs, ""])
 
     def parsed(self, text: str) -> dict[str, Any]:
         try:
@@ -277,71 +266,21 @@ class _TomlFile:
             raise ValueError(f"it is not valid TOML ({error})") from error
 
     def edited(self, text: str, name: str, entry: _Entry) -> str:
-        newline = _newline(text)
+        newline = newline_of(text)
         table = self.rendered(name, entry).replace("\n", newline)
-        root, *tables = _tables(text)
-        ours = [self._is_of(each, name) for each in tables]
+        root, *others = tables(text)
+        ours = [self._is_of(other, name) for other in others]
         if not any(ours):
             end = "" if not text or text.endswith("\n") else newline
             return text + end + (newline if text.strip() else "") + table
-        kept = [_after_last_value(each) if own else each for each, own in zip(tables, ours, strict=True)]
+        kept = [after_last_value(other) if own else other for other, own in zip(others, ours, strict=True)]
         first = ours.index(True)
         return "".join([root, *kept[:first], table, *kept[first:]])
 
     def _is_of(self, table: str, name: str) -> bool:
         """Whether the table, or the table it is part of, is the server's."""
-        servers = tomllib.loads(_lines(table)[0]).get(self.servers)
+        servers = tomllib.loads(lines(table)[0]).get(self.servers)
         return isinstance(servers, dict) and name in servers
-
-
-def _tables(text: str) -> list[str]:
-    """The text cut before each header: first what has no header, then one string a table."""
-    tables = [""]
-    for line in _lines(text):
-        if line.lstrip().startswith("[") and _is_toml(tables[-1]):  # else inside an array or a long string
-            tables.append("")
-        tables[-1] += line
-    return tables
-
-
-def _is_toml(text: str) -> bool:
-    try:
-        tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
-        return False
-    return True
-
-
-def _after_last_value(table: str) -> str:
-    """The comments and blank lines that end a table: they belong to what comes next."""
-    lines = _lines(table)
-    end = len(lines)
-    while lines[end - 1].lstrip()[:1] in ("", "#"):
-        end -= 1
-    if "#" in _TOML_STRING.sub("", "".join(lines[:end])):
-        raise ValueError("the entry that is there holds comments, which replacing it would lose")
-    return "".join(lines[end:])
-
-
-def _lines(text: str) -> list[str]:
-    return re.split(r"(?<=\n)", text)  # not splitlines, which also cuts at characters a string may hold
-
-
-def _toml_key(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml_value(key)
-
-
-def _toml_value(value: str | list[str] | dict[str, str]) -> str:
-    match value:
-        case str():
-            return _quoted(value).replace("\x7f", r"\u007f")  # the one character JSON leaves and TOML forbids
-        case list():
-            return f"[{', '.join(map(_toml_value, value))}]"
-        case dict():
-            return f"{{ {', '.join(f'{_toml_key(key)} = {_toml_value(text)}' for key, text in value.items())} }}"
-
-
-_TOML_STRING = re.compile(r'""".*?"""|\'\'\'.*?\'\'\'|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'', re.DOTALL)
 
 
 # ---- both
@@ -354,10 +293,6 @@ def _stdio(command: list[str], env: dict[str, str]) -> _Entry:
 
 def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
-
-
-def _newline(text: str) -> str:
-    return "\r\n" if "\r\n" in text else "\n"
 
 
 _TYPED = {"type": "stdio"}

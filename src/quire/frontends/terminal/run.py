@@ -41,14 +41,14 @@ class Job:
     def settings(self) -> dict[str, Any]:
         """Nothing is kept but the document, and nothing loaded that it does not load."""
         return {
-            "store": "memory",
-            "workspace": self.folder,
-            "preload": (),
-            "spare_kernels": 0,
-            "checkpoint_bytes": 0,
-            "hibernate_after": 0,
-            "idle_timeout": 0,
-            "cell_timeout": self.timeout or math.inf,
+            "store_kind": "memory",
+            "kernel_workspace": self.folder,
+            "kernel_preload": (),
+            "kernel_spare_kernels": 0,
+            "checkpoints_max_memory_bytes": 0,
+            "kernel_hibernate_after_seconds": 0,
+            "kernel_idle_timeout_seconds": 0,
+            "kernel_cell_timeout_seconds": self.timeout or math.inf,
         }
 
 

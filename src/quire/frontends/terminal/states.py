@@ -92,7 +92,7 @@ async def sweep(app: App, *, dry: bool) -> None:
 
 def _require_disk(app: App) -> tuple[SnapshotRestorer, SavedStates, SnapshotWriter]:
     if app.restorer is None or app.saved_states is None or app.snapshot_writer is None:
-        raise InvalidRequest("Nothing is kept: the setting store is `memory`.")
+        raise InvalidRequest("Nothing is kept: the setting store.kind is `memory`.")
     return app.restorer, app.saved_states, app.snapshot_writer
 
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from quire.core.phrases import suggestion
+from quire.core.phrases import nearest, suggestion
 
 _CHOICES = re.compile(r"argument (.+?): invalid choice: (\S+) \(choose from (.*)\)")
 
@@ -19,6 +19,12 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, **options)
+        self._renamed: dict[str, str] = {}
+
+    def add_old_option(self, old: str, new: str, **options: Any) -> None:
+        """Accept an option under the name it had, without showing it. Suggestions give the new name."""
+        self.add_argument(old, dest=old, help=argparse.SUPPRESS, **options)
+        self._renamed[old] = new
 
     def parse(self, args: Sequence[str]) -> argparse.Namespace:
         """Of the whole program. Ends it with code 2 where the arguments are wrong."""
@@ -45,7 +51,9 @@ class Parser(argparse.ArgumentParser):
             self.error(f"{self.prog!r} does not take {word!r}")
         name = word.partition("=")[0]
         options = [option for option in self._option_string_actions if option.startswith("--")]
-        self.error(f"{self.prog!r} has no option {name}.{suggestion(name, options)}")
+        near = nearest(name, options)
+        advice = f" The nearest is {self._renamed.get(near, near)!r}." if near is not None else ""
+        self.error(f"{self.prog!r} has no option {name}.{advice}")
 
     def error(self, message: str) -> NoReturn:
         if (found := _CHOICES.fullmatch(message)) is not None:

@@ -139,7 +139,7 @@ class PythonKernel:
         ):
             self._denied_hosts.add(host)
             self._worker.write_notice(
-                f"[quire] Not connected to {host}: this notebook was not granted it (setting network).\n"
+                f"[quire] Not connected to {host}: this notebook was not granted it (setting sandbox.network).\n"
             )
 
     @property

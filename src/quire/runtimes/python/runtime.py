@@ -56,7 +56,7 @@ class PythonRuntime:
         self._libraries = libraries
         self._copy_lock = asyncio.Lock()
         self._environ = zygotes.kernel_environment(None if sandbox == "off" else environment)
-        self._cgroups: Cgroups | str = "the setting sandbox is off" if sandbox == "off" else Cgroups.open()
+        self._cgroups: Cgroups | str = "the setting sandbox.mode is off" if sandbox == "off" else Cgroups.open()
         self._sandboxes: dict[str, SandboxFactory] = {}  # by interpreter
         self._zygotes: dict[str, ZygoteClient] = {}  # by interpreter
         self._start_locks: dict[str, asyncio.Lock] = {}

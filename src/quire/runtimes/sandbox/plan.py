@@ -57,7 +57,7 @@ class Plan:
 def plan_layers(features: MachineFeatures, setting: str) -> Plan:
     """`setting` is auto, off, require:LAYERS or require:all. Raises InvalidRequest if a required layer is missing."""
     if setting == "off":
-        return Plan(tuple(Layer(name, "the setting sandbox is off") for name in LAYERS))
+        return Plan(tuple(Layer(name, "the setting sandbox.mode is off") for name in LAYERS))
     missing = {
         "cgroup": features.cgroup,
         **dict.fromkeys(_NAMESPACES, features.namespaces),
@@ -70,7 +70,7 @@ def plan_layers(features: MachineFeatures, setting: str) -> Plan:
     if lacking:
         reasons = "; ".join(f"{layer.name} ({layer.why_not})" for layer in lacking)
         raise InvalidRequest(
-            f"No kernel was started: the setting sandbox requires what this machine does not give: {reasons}. "
+            f"No kernel was started: the setting sandbox.mode requires what this machine does not give: {reasons}. "
             "`quire doctor` shows every layer."
         )
     return found

@@ -229,7 +229,7 @@ class Pool:
                 host.claims -= 1
         raise OperationFailed(
             f"The program of {self._language} was made and is not found in {self._assets}: it is loaded only from a "
-            "folder that nobody else can write to. Give that folder the mode 700, or set assets_dir to another."
+            "folder that nobody else can write to. Give that folder the mode 700, or set store.assets_dir to another."
         )
 
     async def _any(self, owner: str, images: Path, alone: bool) -> HostProcess:

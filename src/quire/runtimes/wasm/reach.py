@@ -37,6 +37,6 @@ class Reach:
         lacking = [f"{name} ({layers[name]})" for name in required(self.sandbox) if layers.get(name)]
         if lacking:
             raise InvalidRequest(
-                "No sandbox was started: the setting sandbox requires what this machine does not give: "
+                "No sandbox was started: the setting sandbox.mode requires what this machine does not give: "
                 f"{'; '.join(lacking)}. `quire doctor` shows every layer."
             )

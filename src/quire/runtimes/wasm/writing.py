@@ -22,7 +22,8 @@ def write(file: Path, draft: Draft, *, version: str, limit: int, about: dict[str
         size = sum(len(data) for _, data in parts)
         if size > limit:
             raise OperationFailed(
-                f"The namespace takes {size:,} bytes, over the {limit:,} that may be kept (snapshot_bytes)."
+                f"The namespace takes {size:,} bytes, over the {limit:,} that may be kept "
+                "(checkpoints.max_snapshot_bytes)."
             )
         cutter = ChunkWriter(draft.file, _known(draft.base))
         manifest = chunks.Manifest(

@@ -27,7 +27,7 @@ def advice(package: str, missing: str = "it") -> str:
     prefix = f"It is in the package {package}. " if package else ""
     if packages.unreachable_hosts and not packages.has_other_index():
         hosts = " and ".join(packages.unreachable_hosts)
-        return f"{prefix}%pip install needs {hosts}, which this notebook is not granted (setting network)."
+        return f"{prefix}%pip install needs {hosts}, which this notebook is not granted (setting sandbox.network)."
     if not _has_installer():
         return f"{prefix}This Python has neither uv nor pip to install packages with."
     if package:

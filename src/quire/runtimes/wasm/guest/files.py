@@ -65,7 +65,7 @@ class Files:
         if self._opened >= self.most:
             raise OSError(
                 errno.EMFILE,
-                f"{self._opened} files are open, and {self.most} are the most (wasm_open_files). "
+                f"{self._opened} files are open, and {self.most} are the most (wasm.open_files). "
                 "Close some, as `with` does",
             )
 

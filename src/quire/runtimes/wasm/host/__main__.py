@@ -55,7 +55,7 @@ def _hold(language: str, assets: Path, walls: dict[str, Any]) -> None:
 def _wall_in(assets: Path, walls: dict[str, Any]) -> dict[str, str]:
     """Before anything is loaded that has threads: they would be outside."""
     if sys.platform != "linux" or not walls["up"]:
-        why = "the setting sandbox is off" if sys.platform == "linux" else "it is a part of Linux"
+        why = "the setting sandbox.mode is off" if sys.platform == "linux" else "it is a part of Linux"
         return dict.fromkeys(walls["layers"], why)
     from quire.runtimes.wasm.host.walls import put_up
 

@@ -11,7 +11,7 @@ from quire.wire import messages, relay
 PAGE = 4096  # bytes of an image's page
 
 
-MORE_MEMORY = "Make a session with more memory_bytes (create_session, setting wasm_memory_bytes)."
+MORE_MEMORY = "Make a session with more memory_bytes (create_session, setting wasm.memory_bytes)."
 """What to do where it is too little."""
 
 

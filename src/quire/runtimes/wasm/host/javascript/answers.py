@@ -176,7 +176,9 @@ class Inside:
         self.calls += 1
         if self._bounds.calls and self.calls > self._bounds.calls:
             raise Failed(
-                "CallsExhausted", f"This run has made its {self._bounds.calls} calls. Raise max_calls, or call less."
+                "CallsExhausted",
+                f"This run has made its {self._bounds.calls} calls. "
+                "Raise capabilities.max_calls_per_run, or call less.",
             )
         answer = calls.made(self._host, self.calls, self._values.text(said), self.offer)
         return self._said(answer)

@@ -283,7 +283,7 @@ class JavaScriptGuest:
         self._tells.say(
             "FuelExhausted",
             f"This run has used its {self._bounds.fuel:,} instructions and was stopped. Variables are kept."
-            " Do less in one cell, or make a session with more fuel (create_session, setting wasm_fuel).",
+            " Do less in one cell, or make a session with more fuel (create_session, setting wasm.fuel).",
         )
         return "error"
 

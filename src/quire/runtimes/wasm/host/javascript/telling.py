@@ -52,7 +52,7 @@ class Tells:
         self.say(
             "OutOfMemory",
             f"Out of memory at {limit}: {why}. Variables are kept; free some, or make a session with more "
-            "memory_bytes (create_session, setting wasm_memory_bytes).",
+            "memory_bytes (create_session, setting wasm.memory_bytes).",
         )
 
     def say(self, name: str, message: str, stack: str = "", causes: list[str] | None = None) -> None:
@@ -139,7 +139,7 @@ def ended(trapped: Trapped, inside: Inside, bounds: Bounds) -> Ended:
     if "fuel" in said:
         return Ended(
             f"The run has used its {bounds.fuel:,} instructions.",
-            "Do less, or make a session with more fuel (create_session, setting wasm_fuel).",
+            "Do less, or make a session with more fuel (create_session, setting wasm.fuel).",
         )
     if "stack" in said:
         return Ended("The code recursed too deeply for the program that runs it.", "Recurse less deeply.")

@@ -227,8 +227,8 @@ class PythonGuest:
             return relay.Refused(
                 call=called.call,
                 kind="refused",
-                message=f"This run has made {self._bounds.calls:,} calls, and that is the most (max_calls).",
-                hint="Call with more at once, go on in another run, or raise max_calls.",
+                message=f"This run has made {self._bounds.calls:,} calls, the most allowed.",
+                hint="Call with more at once, go on in another run, or raise capabilities.max_calls_per_run.",
             )
         return self._host.call(called)
 
@@ -252,14 +252,14 @@ class PythonGuest:
         if self._greedy:
             return Ended(
                 f"The code had far more than {self._bounds.files} files open.",
-                "Close them, as `with` does, or raise wasm_open_files.",
+                "Close them, as `with` does, or raise wasm.open_files.",
             )
         if self._is_to_stop():
             return Ended("The run was stopped.", "What it had done to variables is lost; files it wrote are there.")
         if "all fuel consumed" in text:
             return Ended(
                 f"The run used up its {self._bounds.fuel:,} units of fuel.",
-                "Do less in one run, or make a session with more fuel (create_session, setting wasm_fuel).",
+                "Do less in one run, or make a session with more fuel (create_session, setting wasm.fuel).",
             )
         if "call stack exhausted" in text or "out of bounds memory access" in text:
             return Ended(
@@ -269,5 +269,5 @@ class PythonGuest:
         cause = text.rpartition("Caused by:")[2].strip() or text
         return Ended(
             f"Python itself gave up: {cause[:300]}.",
-            "os.abort() does that, and running out of memory in the middle of something (wasm_memory_bytes).",
+            "os.abort() does that, and running out of memory in the middle of something (wasm.memory_bytes).",
         )

@@ -33,7 +33,7 @@ class ScienceGuest(PythonGuest):
         except Trapped as error:
             raise Ended(
                 f"Python with its libraries needs {(self._program.base.size >> 20) + 16} MiB of memory at least.",
-                "Raise wasm_memory_bytes, or memory_bytes of the session.",
+                "Raise wasm.memory_bytes, or memory_bytes of the session.",
             ) from error
 
     def _wasi(self) -> wasmtime.WasiConfig:
