@@ -251,7 +251,7 @@ def _over_http(settings: Settings, access: HttpAccess | None = None) -> Serve:
 
 
 def _share_memory_among_threads() -> None:
-    """Use one memory arena. By default glibc gives each thread its own, which keeps the memory of its largest request."""
+    """Use one memory arena. By default glibc gives each thread one, which keeps the memory of its largest request."""
     if sys.platform == "linux":
         libc = ctypes.CDLL(None)
         if hasattr(libc, "mallopt"):  # musl has none
