@@ -24,7 +24,7 @@ def test_workspace_follows_standard_library_below_any_folder(monkeypatch: pytest
 
 
 def test_traceback_keeps_frames_of_package_beside_quire(monkeypatch: pytest.MonkeyPatch) -> None:
-    packages = Path(errors.__file__).parents[2]
+    packages = Path(errors.__file__).parents[3]
     monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(__file__=str(packages / "IPython/__init__.py")))
     hidden = [packages / "quire/worker/loop.py", packages / "IPython/core/shell.py"]
     shown = [packages / "quire_tools/loop.py", packages / "IPython_more/shell.py", packages / "other.py"]
