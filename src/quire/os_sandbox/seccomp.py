@@ -21,10 +21,7 @@ import sys
 from quire.os_sandbox import libc
 
 _NEWEST = 469  # file_setattr of Linux 6.17; newer calls are answered with ENOSYS
-_MACHINES = {
-    "x86_64": (0xC000003E, 0, 317),
-    "aarch64": (0xC00000B7, 1, 277),
-}  # audit architecture, column, number of seccomp
+_MACHINES = {"x86_64": (0xC000003E, 0, 317), "aarch64": (0xC00000B7, 1, 277)}  # AUDIT_ARCH, column, seccomp's number
 
 # Always refused, by reason. Numbers on x86-64 and aarch64; None where the call does not exist.
 DENIED: dict[str, dict[str, tuple[int | None, int | None]]] = {
@@ -170,15 +167,7 @@ _PUSHING_INPUT = (0x5412, 0x541C, 0x5423)  # TIOCSTI and TIOCLINUX insert input 
 _PERSONALITIES = (0, 0x8, 0x20000, 0x20008, 0x40000, 0xFFFFFFFF)  # Linux, 32 bits, 2.6 version, no randomization; query
 _NETLINK_ROUTE = 0
 _SET_ID = stat.S_ISUID | stat.S_ISGID
-_MODES = {
-    "chmod": 1,
-    "fchmod": 1,
-    "fchmodat": 2,
-    "fchmodat2": 2,
-    "creat": 1,
-    "open": 2,
-    "openat": 3,
-}  # index of the mode argument
+_MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "creat": 1, "open": 2, "openat": 3}  # argument
 _MAKES_FILE = os.O_CREAT | 0o20000000  # __O_TMPFILE, without the bit for folders
 
 _SET_SECCOMP, _MODE_FILTER = 22, 2  # of prctl

@@ -107,21 +107,19 @@ class DeferredEvents:
 
     def __init__(self) -> None:
         self._events: list[tuple[Any, int]] = []
-        self._size = self._dropped_bytes = 0
+        self._size = self._dropped = 0  # bytes
 
     def add(self, event: Any, size: int) -> None:
         if self._size < MAX_WAITING_BYTES:
             self._events.append((event, size))
             self._size += size
         else:
-            self._dropped_bytes += len(event.data) if isinstance(event, Printed) else size
+            self._dropped += len(event.data) if isinstance(event, Printed) else size
 
     def events(self) -> list[tuple[Any, int]]:
-        if not self._dropped_bytes:
+        if not self._dropped:
             return self._events
-        note = (
-            f"\n[... {self._dropped_bytes:,} bytes that were shown between two runs are left out here ...]\n".encode()
-        )
+        note = f"\n[... {self._dropped:,} bytes that were shown between two runs are left out here ...]\n".encode()
         return [*self._events, (Printed(stream="stderr", data=note), len(note))]
 
 

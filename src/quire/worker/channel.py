@@ -29,7 +29,7 @@ from quire.wire.messages import INTERRUPTS_BYTES, Printed
 from quire.worker.execution.interrupts import Interrupts
 
 _CHUNK_BYTES = 1 << 20
-_CHILD_STARTING_EVENTS = ("subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.posix_spawn")
+_FORK_EVENTS = ("subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.posix_spawn")
 _libc = ctypes.CDLL(None)
 
 
@@ -46,9 +46,7 @@ class Channel:
         self._interrupts = interrupts
         self.is_detached = True  # also in a child process that a cell forked
         os.register_at_fork(after_in_child=self._detach)
-        self.audited: dict[str, Callable[[Any], None]] = dict.fromkeys(
-            _CHILD_STARTING_EVENTS, lambda arguments: self.flush()
-        )
+        self.audited: dict[str, Callable[[Any], None]] = dict.fromkeys(_FORK_EVENTS, lambda arguments: self.flush())
         sys.addaudithook(self._on_audit)
 
     def connect(self, descriptors: list[int]) -> None:

@@ -53,7 +53,7 @@ class PythonKernel:
         self._checkpoint_sizes = checkpoint_budget.CheckpointSizes()
         self._closing: set[asyncio.Task[None]] = set()
         self._process_check: asyncio.TimerHandle | None = None
-        self._unwritable: snapshot_writing.UnwritableVariables = {}
+        self._unwritable: snapshot_writing.Unwritable = {}
         self._denied_hosts: set[str] | None = None  # hosts denied to the current run; None between runs
         sandbox.on_denied_host(self._on_denied_host)
 
@@ -106,9 +106,8 @@ class PythonKernel:
         sandbox.limit(spec.limits, spec.checkpoint_bytes)
         if spec.limits.processes:
             supervisor.send_order(do="limit_processes", limit=spec.limits.processes)
-        paths = sandbox.visible_paths(
-            spec, (await self._zygote.ready())["interpreter_paths"], [ipython] if ipython else []
-        )
+        interpreter = (await self._zygote.ready())["interpreter_paths"]
+        paths = sandbox.visible_paths(spec, interpreter, [ipython] if ipython else [])
         mounts = await self._zygote.open_trees(paths, supervisor.user_namespace) if sandbox.own_uid else []
         request = messages.Enter(
             workspace=spec.workspace,
@@ -132,15 +131,11 @@ class PythonKernel:
 
     def _on_denied_host(self, host: str) -> None:
         """Write a notice into the run's output, once for each denied host."""
-        if (
-            self._denied_hosts is not None
-            and host not in self._denied_hosts
-            and len(self._denied_hosts) < _MAX_DENIED_HOSTS
-        ):
-            self._denied_hosts.add(host)
-            self._worker.write_notice(
-                f"[quire] Not connected to {host}: this notebook was not granted it (setting sandbox.network).\n"
-            )
+        hosts = self._denied_hosts
+        if hosts is not None and host not in hosts and len(hosts) < _MAX_DENIED_HOSTS:
+            hosts.add(host)
+            notice = f"[quire] Not connected to {host}: this notebook was not granted it (setting sandbox.network).\n"
+            self._worker.write_notice(notice)
 
     @property
     def alive(self) -> bool:
@@ -253,9 +248,8 @@ class PythonKernel:
 
     def memory(self) -> int:
         """Bytes that the live process and the checkpoints hold; those of checkpoints may be estimates."""
-        return checkpoint_budget.private_bytes(self._worker.pid) + self._checkpoint_sizes.total_bytes(
-            self._supervisor.checkpoints
-        )
+        checkpoints = self._checkpoint_sizes.total_bytes(self._supervisor.checkpoints)
+        return checkpoint_budget.private_bytes(self._worker.pid) + checkpoints
 
     async def restore(self, name: str) -> None:
         """Replace the live process by a checkpoint; "" is the state the kernel began with. Raises OperationFailed."""

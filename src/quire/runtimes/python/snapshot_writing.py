@@ -20,13 +20,11 @@ _PROGRESS_BYTES = 1024  # of the text that names the variable being written
 _MAX_ATTEMPTS = 5
 _MAX_OVERHEAD_BYTES = 256 << 20  # of a draft beyond the data it describes
 
-UnwritableVariables = dict[str, tuple[str, str]]
+Unwritable = dict[str, tuple[str, str]]
 """Variables that cannot be written: by name, their type and why."""
 
 
-async def write(
-    supervisor: SupervisorClient, order: dict[str, Any], draft: Draft, unwritable: UnwritableVariables
-) -> Written:
+async def write(supervisor: SupervisorClient, order: dict[str, Any], draft: Draft, unwritable: Unwritable) -> Written:
     """Have a checkpoint written into the draft. A variable that makes the writer crash or hang is added to
     `unwritable`.
 
@@ -37,13 +35,11 @@ async def write(
         os.lseek(draft.file, 0, os.SEEK_SET)
         progress_file = os.memfd_create("quire-spot")
         try:
-            return await _Writer(supervisor, draft, progress_file).write(
-                {**order, "do": "write", "refused": unwritable}
-            )
+            writer = _Writer(supervisor, draft, progress_file)
+            return await writer.write({**order, "do": "write", "refused": unwritable})
         except _WriterLost as error:
-            name, _, kind = (
-                os.pread(progress_file, _PROGRESS_BYTES, 0).rstrip(b"\0").decode("utf-8", "replace").partition("\0")
-            )
+            progress = os.pread(progress_file, _PROGRESS_BYTES, 0).rstrip(b"\0").decode("utf-8", "replace")
+            name, _, kind = progress.partition("\0")
             if not name or name in unwritable:
                 raise OperationFailed(f"The process that wrote the snapshot {error.reason}.") from None
             unwritable[name] = kind, f"the process that wrote it down {error.reason}"

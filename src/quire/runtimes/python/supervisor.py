@@ -20,12 +20,7 @@ from quire.wire import packets
 
 _CLOSE_TIMEOUT_S = 3.0  # for a supervisor to kill its processes, before it is killed itself
 _ANSWER_TIMEOUT_S = 15.0
-_ANSWER_KEYS = {
-    "start": "live",
-    "wake": "live",
-    "branch": "branched",
-    "write": "writing",
-}  # of orders whose answer is awaited
+_ANSWER_KEYS = {"start": "live", "wake": "live", "branch": "branched", "write": "writing"}  # key of each order's answer
 
 
 class SupervisorClient:
@@ -90,10 +85,8 @@ class SupervisorClient:
 
     def adopt(self, branch: int, parent: SupervisorClient) -> None:
         """Keep a branch of `parent`, in the same namespace, alive when it becomes a child of this supervisor."""
-        self.send_order(
-            do="adopt",
-            pid=next((name for name, local_pid in parent._local_pids.items() if local_pid == branch), branch),
-        )
+        pids = (pid for pid, local_pid in parent._local_pids.items() if local_pid == branch)
+        self.send_order(do="adopt", pid=next(pids, branch))
 
     def send_order(self, **fields: Any) -> None:
         with contextlib.suppress(OSError):

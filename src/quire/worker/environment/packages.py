@@ -9,12 +9,7 @@ import sysconfig
 _FOLDER_NAME = ".packages"
 # do not retry an index that cannot be reached, and do not look for a newer pip
 _FAIL_FAST = {"PIP_RETRIES": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "UV_HTTP_RETRIES": "0"}
-_OTHER_INDEX = (
-    "UV_DEFAULT_INDEX",
-    "UV_INDEX_URL",
-    "UV_INDEX",
-    "PIP_INDEX_URL",
-)  # variables that name an index other than PyPI
+_OTHER_INDEX = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "PIP_INDEX_URL")  # name an index other than PyPI
 folder = ""
 """Folder of a virtual environment, see pip_command.py; "" if packages go to the interpreter's own folder."""
 unreachable_hosts: list[str] = []

@@ -31,9 +31,8 @@ def raised_event(error: BaseException) -> Raised:
     message = _message(error)
     if isinstance(error, SystemExit):
         message = f"exit code {message or 0}; the kernel goes on and its variables are kept"
-    return Raised(
-        name=name, message=printable(message)[:4_000], traceback=printable(with_hint(format_traceback(error), error))
-    )
+    shown = with_hint(format_traceback(error), error)
+    return Raised(name=name, message=printable(message)[:4_000], traceback=printable(shown))
 
 
 def with_hint(shown: str, error: BaseException) -> str:

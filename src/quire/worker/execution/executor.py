@@ -41,7 +41,7 @@ class Executor:
         self.display = Display(emit)
         self.history = History(self.namespace)
         self._evaluation = evaluation.Evaluation(self.namespace)
-        self._json_value: list[Any] = []
+        self._value: list[Any] = []
         self._hides_value = False
         self._reported_error: BaseException | None = None  # already reported by the shell
         self._format_error: BaseException | None = None  # raised while a value was formatted
@@ -56,7 +56,7 @@ class Executor:
     def execute(self, run: Run) -> Finished:
         """Run a cell and report what it raises. Only the end of the process escapes."""
         outcome, process = "success", os.getpid()
-        self._json_value, self._reported_error, self.bound_names, self._hides_value = [], None, set(), False
+        self._value, self._reported_error, self.bound_names, self._hides_value = [], None, set(), False
         cell = _Cell()
         memory_reserve.allocate()
         self.history.begin_cell(run.count, run.code)
@@ -82,9 +82,7 @@ class Executor:
             debugger.end_steps()
         if self._reported_error is not None and outcome == "success":
             outcome = "error"
-        return Finished(
-            run=run.run, outcome=outcome, value=self._json_value, imports=cell.imports, functions=cell.functions
-        )
+        return Finished(run=run.run, outcome=outcome, value=self._value, imports=cell.imports, functions=cell.functions)
 
     def _report_raised(self, error: BaseException) -> None:
         if not isinstance(error, MemoryError):  # its frames hold what took the memory
@@ -116,7 +114,7 @@ class Executor:
             if shell is not None and not self.runs_in_ipython:
                 evaluation.trigger_event(shell, "post_execute")
                 evaluation.trigger_event(
-                    shell, "post_run_cell", lambda: evaluation.execution_result(run, self._json_value, cell.error)
+                    shell, "post_run_cell", lambda: evaluation.execution_result(run, self._value, cell.error)
                 )
                 self._reported_error = reported  # errors in callbacks are shown, but are not the cell's
             if self.display.after_cell is not None:
@@ -211,7 +209,7 @@ class Executor:
         text = evaluation.simple_text(value, self.ipython_loader.shell)
         data, metadata = ({"text/plain": text}, {}) if text is not None else self._format_value(value)
         self.history.add_result(value, str(data.get("text/plain", "")))
-        self._json_value = namespace.as_json(value)
+        self._value = namespace.as_json(value)
         if text is not None and len(text) <= _SHORT_TEXT_CHARS:
             self.display.show_text(text)
         elif data:

@@ -105,10 +105,8 @@ def _hint_for_attribute(error: AttributeError) -> str:
     classes = type.__dict__["__mro__"].__get__(owner if isinstance(owner, type) else type(owner))
     if nearest := _nearest(wrong, _labels(owner, classes)):
         return _did_you_mean(nearest)
-    namespaces = [
-        _instance_attributes(owner, classes),
-        *(cls.__dict__ for cls in classes if type(owner) is not types.ModuleType),
-    ]
+    of_classes = [cls.__dict__ for cls in classes if type(owner) is not types.ModuleType]
+    namespaces = [_instance_attributes(owner, classes), *of_classes]
     return _did_you_mean(_nearest(wrong, _public(name for place in namespaces for name in place)))
 
 
@@ -181,12 +179,10 @@ def _is_typo(wrong: str, nearest: str) -> bool:
         return True
     start = _common_prefix_length(wrong, nearest)
     end = _common_prefix_length(wrong[start:][::-1], nearest[start:][::-1])
-    extra_letters, missing_letters = wrong[start : len(wrong) - end], nearest[start : len(nearest) - end]
-    if not extra_letters or not missing_letters:
-        return start > 0 and end > 0 and len(extra_letters + missing_letters) == 1
-    return len(extra_letters) == len(missing_letters) == 1 or (
-        len(extra_letters) == 2 and extra_letters == missing_letters[::-1]
-    )
+    extra, missing = wrong[start : len(wrong) - end], nearest[start : len(nearest) - end]
+    if not extra or not missing:
+        return start > 0 and end > 0 and len(extra + missing) == 1
+    return len(extra) == len(missing) == 1 or (len(extra) == 2 and extra == missing[::-1])
 
 
 def _common_prefix_length(first: str, second: str) -> int:

@@ -36,9 +36,7 @@ class _Checkpoint:
 class WorkerStart:
     """What a live process needs at its start."""
 
-    descriptors: list[
-        int
-    ]  # socket, stdout write and read, stderr write and read, lock, relay; then those of a snapshot
+    descriptors: list[int]  # socket, stdout write and read, stderr write and read, lock, relay; then a snapshot's
     announce_socket: socket.socket  # for announcements to its supervisor
     supervisor_pid: int
 
