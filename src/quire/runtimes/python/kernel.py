@@ -40,16 +40,24 @@ class PythonKernel:
     _worker: WorkerProcess
 
     def __init__(
-        self, zygote: ZygoteClient, supervisor: SupervisorClient, calls: Relay, sandbox: KernelSandbox
+        self,
+        zygote: ZygoteClient,
+        supervisor: SupervisorClient,
+        calls: Relay,
+        sandbox: KernelSandbox,
+        spec: KernelSpec | None = None,
+        ancestors: Sequence[SupervisorClient] = (),
+        starts_from_checkpoint: bool = False,
     ) -> None:
+        """`spec` is None for a spare kernel. `ancestors` are the supervisors of the kernels it was branched from."""
         self._zygote = zygote
         self._supervisor = supervisor
         self._calls = calls
         self._sandbox = sandbox
+        self._spec = spec
+        self._ancestors = ancestors
+        self._starts_from_checkpoint = starts_from_checkpoint
         self._catalog_version = -1  # of the live process
-        self._spec: KernelSpec | None = None  # None for a spare kernel
-        self._starts_from_checkpoint = False  # as a branch does
-        self._ancestors: list[SupervisorClient] = []  # of the kernels it was branched from
         self._checkpoint_sizes = checkpoint_budget.CheckpointSizes()
         self._closing: set[asyncio.Task[None]] = set()
         self._process_check: asyncio.TimerHandle | None = None
@@ -65,36 +73,26 @@ class PythonKernel:
         except BaseException:
             sandbox.close()
             raise
-        return await cls._start_worker(zygote, supervisor, calls, sandbox)
-
-    @classmethod
-    async def _start_worker(
-        cls,
-        zygote: ZygoteClient,
-        supervisor: SupervisorClient,
-        calls: Relay,
-        sandbox: KernelSandbox,
-        spec: KernelSpec | None = None,
-    ) -> PythonKernel:
         kernel = cls(zygote, supervisor, calls, sandbox)
-        kernel._spec = spec
-        joining = asyncio.get_running_loop().create_task(sandbox.join(supervisor.pid))
-        try:
-            kernel._worker = await WorkerProcess.start(supervisor, kernel, {"do": "start"})
-            await joining
-            await sandbox.join(kernel._worker.pid)  # it may have been forked before the supervisor joined
-        except BaseException:
-            joining.cancel()
-            await asyncio.shield(cls._discard(supervisor, sandbox))
-            raise
+        await kernel._start_worker()
         return kernel
 
-    @staticmethod
-    async def _discard(supervisor: SupervisorClient, sandbox: KernelSandbox) -> None:
+    async def _start_worker(self) -> None:
+        joining = asyncio.get_running_loop().create_task(self._sandbox.join(self._supervisor.pid))
         try:
-            await supervisor.close()
+            self._worker = await WorkerProcess.start(self._supervisor, self, {"do": "start"})
+            await joining
+            await self._sandbox.join(self._worker.pid)  # it may have been forked before the supervisor joined
+        except BaseException:
+            joining.cancel()
+            await asyncio.shield(self._discard())
+            raise
+
+    async def _discard(self) -> None:
+        try:
+            await self._supervisor.close()
         finally:
-            sandbox.close()
+            self._sandbox.close()
 
     async def enter(self, spec: KernelSpec, ipython: str = "") -> None:
         """Configure this kernel for a notebook: workspace, limits and sandbox. `ipython` is a folder with IPython, for
@@ -323,21 +321,14 @@ class PythonKernel:
             server_end.close()
             raise
         self._zygote.adopt(pid)
-        self._supervisor.has_branches = True
         for supervisor in self._ancestors:  # the branch becomes their child when those between end
             supervisor.adopt(pid, self._supervisor)
-            supervisor.has_branches = True
         user_namespace = os.dup(self._supervisor.user_namespace) if self._supervisor.user_namespace >= 0 else -1
-        kernel = await self._start_worker(
-            self._zygote,
-            SupervisorClient(server_end, pidfd, user_namespace),
-            self._calls,
-            self._sandbox.for_branch(),
-            spec,
-        )
-        kernel._ancestors = [*self._ancestors, self._supervisor]
-        kernel._starts_from_checkpoint = bool(name) or self._starts_from_checkpoint
-        if not kernel._starts_from_checkpoint:
+        supervisor, sandbox = SupervisorClient(server_end, pidfd, user_namespace), self._sandbox.for_branch()
+        ancestors, is_further = [*self._ancestors, self._supervisor], bool(name) or self._starts_from_checkpoint
+        kernel = PythonKernel(self._zygote, supervisor, self._calls, sandbox, spec, ancestors, is_further)
+        await kernel._start_worker()
+        if not is_further:
             await kernel.enter(spec)
         return kernel
 

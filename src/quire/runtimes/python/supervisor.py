@@ -44,7 +44,7 @@ class SupervisorClient:
         self._exits: dict[int, asyncio.Future[ProcessExit]] = {}
         self.checkpoints: dict[str, ForkReport] = {}  # oldest first
         self.worker_pid = 0  # of the live process
-        self.has_branches = False  # branches live in its namespaces
+        self._has_branches = False  # in its namespaces
         self._loop.add_reader(control.fileno(), self._on_message)
         self._loop.add_reader(pidfd, self._on_exit)
 
@@ -66,7 +66,9 @@ class SupervisorClient:
             try:
                 packets.send(self._control, order, descriptors)
                 async with asyncio.timeout(_ANSWER_TIMEOUT_S):
-                    return await asyncio.shield(answer)
+                    launched: tuple[int, int] = await asyncio.shield(answer)
+                self._has_branches |= order["do"] == "branch"
+                return launched
             except asyncio.CancelledError:
                 if answer.done() and answer.exception() is None:
                     os.close(answer.result()[1])  # the caller is gone
@@ -87,6 +89,7 @@ class SupervisorClient:
         """Keep a branch of `parent`, in the same namespace, alive when it becomes a child of this supervisor."""
         pids = (pid for pid, local_pid in parent._local_pids.items() if local_pid == branch)
         self.send_order(do="adopt", pid=next(pids, branch))
+        self._has_branches = True
 
     def send_order(self, **fields: Any) -> None:
         with contextlib.suppress(OSError):
@@ -128,7 +131,7 @@ class SupervisorClient:
                 async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                     await self._ended.wait()
         self._disconnect()
-        if self._ended.is_set() and self.has_branches:
+        if self._ended.is_set() and self._has_branches:
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):

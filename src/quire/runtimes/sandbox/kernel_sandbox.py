@@ -10,7 +10,7 @@ from typing import Any
 from quire.core.errors import OperationFailed
 from quire.core.limits import network_rules
 from quire.core.model import KernelLimits, KernelSpec
-from quire.runtimes.sandbox.cgroups import Cgroup, Cgroups
+from quire.runtimes.sandbox.cgroups import Cgroups
 from quire.runtimes.sandbox.plan import Plan
 from quire.runtimes.sandbox.proxy import Proxy
 
@@ -27,24 +27,17 @@ class SandboxFactory:
 
     def create(self, network: _Network | None = None) -> KernelSandbox:
         """For a new kernel. Raises OperationFailed."""
-        group = self._cgroups.create_group() if self._cgroups is not None else None
-        return KernelSandbox(self, group, network or _Network())
-
-    def add(self, group: Cgroup, pid: int) -> None:
-        if self._cgroups is not None:
-            self._cgroups.add(group, pid)
-
-    def release(self, group: Cgroup) -> None:
-        if self._cgroups is not None:
-            self._cgroups.release(group)
+        return KernelSandbox(self.plan, self._cgroups, network or _Network())
 
 
 class KernelSandbox:
     """The sandbox of one kernel. A branch shares the network with its origin until the last of them ends."""
 
-    def __init__(self, sandbox: SandboxFactory, group: Cgroup | None, network: _Network) -> None:
-        self._sandbox = sandbox
-        self._group = group
+    def __init__(self, plan: Plan, cgroups: Cgroups | None, network: _Network) -> None:
+        """Raises OperationFailed."""
+        self._plan = plan
+        self._cgroups = cgroups
+        self._group = cgroups.create_group() if cgroups is not None else None
         self._network = network
         self._network.users += 1
         self._on_denied: Callable[[str], None] | None = None
@@ -52,7 +45,7 @@ class KernelSandbox:
 
     @property
     def own_uid(self) -> bool:
-        return self._sandbox.plan.has("uid")
+        return self._plan.has("uid")
 
     @property
     def proxy_environ(self) -> dict[str, str]:
@@ -65,14 +58,14 @@ class KernelSandbox:
 
     def for_branch(self) -> KernelSandbox:
         """For a branch, whose processes are forks in the same sandbox."""
-        return self._sandbox.create(self._network)
+        return KernelSandbox(self._plan, self._cgroups, self._network)
 
     async def join(self, pid: int) -> None:
         """Put a process and all that it will start into the kernel's control group. Raises OperationFailed."""
-        if self._group is not None:
+        if self._cgroups is not None and self._group is not None:
             try:
                 # in a thread: Linux may wait for every processor of the machine
-                await asyncio.to_thread(self._sandbox.add, self._group, pid)
+                await asyncio.to_thread(self._cgroups.add, self._group, pid)
             except OSError as error:
                 raise OperationFailed(f"A kernel could not be put into its control group: {error}.") from error
 
@@ -97,19 +90,20 @@ class KernelSandbox:
     ) -> list[tuple[str, bool]]:
         """The paths that the kernel sees besides the system, each writable or not: interpreter, libraries, mounts,
         workspace."""
-        paths = dict.fromkeys([*(interpreter_paths if self._sandbox.plan.has("mount") else []), *libraries], False)
+        paths = dict.fromkeys([*(interpreter_paths if self._plan.has("mount") else []), *libraries], False)
         paths |= {mount.path: mount.writable for mount in spec.mounts}
         return list((paths | {spec.workspace: True}).items())
 
     def layer_settings(self, spec: KernelSpec, paths: list[tuple[str, bool]]) -> dict[str, Any]:
         """What the worker applies to itself when it enters: see worker/sandbox/apply.py."""
-        plan = self._sandbox.plan
+        plan = self._plan
         if not plan.any_active:
             return {}
-        has_own_uid = self.own_uid
         return {
             "layers": plan.worker_layers,
-            "granted": [[path, writable, index if has_own_uid else -1] for index, (path, writable) in enumerate(paths)],
+            "granted": [
+                [path, writable, index if self.own_uid else -1] for index, (path, writable) in enumerate(paths)
+            ],
             "private_bytes": spec.limits.memory,
             "limits": {"CORE": 0, "NOFILE": _MAX_OPEN_FILES}
             | ({"FSIZE": spec.limits.file} if spec.limits.file else {}),
@@ -119,7 +113,7 @@ class KernelSandbox:
 
     def unreachable_hosts(self, spec: KernelSpec, hosts: tuple[str, ...]) -> list[str]:
         """The hosts that the code cannot reach over HTTPS."""
-        plan = self._sandbox.plan
+        plan = self._plan
         if not plan.has("net"):
             return list(hosts) if plan.has("seccomp") else []
         granted = network_rules.rules(spec.network)
@@ -132,8 +126,8 @@ class KernelSandbox:
         if self._on_denied is not None:
             self._network.listeners.remove(self._on_denied)
         self._network.release()
-        if self._group is not None:
-            self._sandbox.release(self._group)
+        if self._cgroups is not None and self._group is not None:
+            self._cgroups.release(self._group)
 
 
 class _Network:

@@ -10,12 +10,7 @@ from typing import Any
 from quire.wire.messages import Page, Paged
 
 TABLE = "text/vnd.quire.table"
-_TABLE_TYPES = {
-    ("pandas", "DataFrame"),
-    ("polars", "DataFrame"),
-    ("pyarrow", "Table"),
-    ("pyarrow", "RecordBatch"),
-}
+_TABLE_TYPES = {("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "Table"), ("pyarrow", "RecordBatch")}
 _MAX_WHOLE_ROWS = 12  # of a table shown completely
 _EDGE_ROWS = 5  # shown at the start and the end of a longer table
 _MAX_COLUMNS = 20
@@ -44,10 +39,7 @@ def register_table(value: Any) -> tuple[str, str] | None:
 
 
 def is_table(value: Any) -> bool:
-    cls = type(value)
-    return any(
-        (item.__module__.partition(".")[0], item.__name__) in _TABLE_TYPES for item in cls.__mro__ if item is not object
-    )
+    return _library(value) != ""
 
 
 def read_page(request: Page) -> Paged:
@@ -105,11 +97,9 @@ def _table(value: Any, start: int, rows: int, columns: int) -> list[str]:
 
 
 def _library(value: Any) -> str:
-    return next(
-        item.__module__.partition(".")[0]
-        for item in type(value).__mro__
-        if (item.__module__.partition(".")[0], item.__name__) in _TABLE_TYPES
-    )
+    """The library of a table; "" for other values."""
+    classes = ((cls.__module__.partition(".")[0], cls.__name__) for cls in type(value).__mro__)
+    return next((library for library, name in classes if (library, name) in _TABLE_TYPES), "")
 
 
 def _names(value: Any) -> list[str]:

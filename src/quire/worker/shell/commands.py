@@ -11,7 +11,6 @@ import re
 import select
 import shlex
 import shutil
-import signal
 import site
 import struct
 import subprocess
@@ -25,7 +24,6 @@ from quire.worker.shell import programs
 
 _ENVIRONMENT = {"PAGER": "cat", "GIT_PAGER": "cat", "TERM": "xterm-color"}
 _TERMINAL_SIZE = struct.pack("HHHH", 24, 80, 0, 0)
-_INTERRUPT_TIMEOUT_S = 2.0
 _PYTHON_PATTERN = r"""(?P<quote>["']?)(?:[^\s"'|&;()]*/)?python[\d.]*(?P=quote)"""
 _PIP_COMMAND = os.path.join(os.path.dirname(os.path.abspath(packages.__file__)), "pip_command.py")
 _PIP_PATTERN = re.compile(
@@ -76,14 +74,8 @@ def _run(command: str, sink: Callable[[bytes], object], *, terminal: bool) -> in
 def _run_shell(command: str, sink: Callable[[bytes], object], terminal: bool, environment: dict[str, str]) -> int:
     read_end, write_end = _open_output(terminal)
     try:
-        process = programs.start(
-            [_shell(), "-c", command],
-            _stop,
-            stdin=subprocess.DEVNULL,
-            stdout=write_end,
-            stderr=write_end,
-            env=environment,
-        )
+        streams = {"stdin": subprocess.DEVNULL, "stdout": write_end, "stderr": write_end}
+        process = programs.start([_shell(), "-c", command], env=environment, **streams)
     except BaseException:
         os.close(read_end)
         raise
@@ -116,7 +108,7 @@ def _follow(process: subprocess.Popen[bytes], read_end: int, sink: Callable[[byt
             pass
         return process.wait()
     except BaseException:
-        _stop(process)
+        programs.stop(process)
         raise
 
 
@@ -132,20 +124,6 @@ def _relay_once(process: subprocess.Popen[bytes], read_end: int, sink: Callable[
     if data:
         sink(data)
     return bool(data)
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Interrupt the command, then kill it."""
-    _signal(process, signal.SIGINT)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(_INTERRUPT_TIMEOUT_S)
-    _signal(process, signal.SIGKILL)
-    process.wait()
-
-
-def _signal(process: subprocess.Popen[bytes], number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, number)
 
 
 class _PipFunctions:

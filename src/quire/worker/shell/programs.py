@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import subprocess
 import threading
-from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-_Process = subprocess.Popen[bytes]
+_INTERRUPT_TIMEOUT_S = 2.0  # before an interrupted program is killed
 
 
-def start(arguments: list[str], stop: Callable[[_Process], None], **options: Any) -> _Process:
-    """Start a program in a session of its own. If an interrupt comes before it is returned, `stop` ends it; `Popen`
-    would raise and leave it running."""
+def start(arguments: list[str], **options: Any) -> subprocess.Popen[bytes]:
+    """Start a program in a session of its own. An interrupt before it is returned ends it; `Popen` would raise and
+    leave it running."""
     if threading.current_thread() is not threading.main_thread():  # only the main thread is interrupted
         return subprocess.Popen(arguments, start_new_session=True, **options)
     interrupts: list[FrameType | None] = []
@@ -28,3 +29,17 @@ def start(arguments: list[str], stop: Callable[[_Process], None], **options: Any
         if callable(handler):
             handler(signal.SIGINT, interrupts[0])
     return process
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """Interrupt a program, then kill it, with all processes of its group."""
+    _signal(process, signal.SIGINT)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_INTERRUPT_TIMEOUT_S)
+    _signal(process, signal.SIGKILL)
+    process.wait()
+
+
+def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)

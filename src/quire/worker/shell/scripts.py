@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 import codecs
-import contextlib
 import os
 import selectors
 import shlex
-import signal
 import subprocess
 import sys
 from typing import Any, NoReturn
@@ -16,7 +14,6 @@ from typing import Any, NoReturn
 from quire.worker.shell import programs
 
 PROGRAMS = ("bash", "sh", "perl", "ruby", "python", "python2", "python3", "pypy")
-_INTERRUPT_TIMEOUT_S = 2.0  # before it is killed
 
 
 class BadOption(ValueError):
@@ -38,7 +35,6 @@ def run(line: str, cell: str, namespace: dict[str, Any]) -> None:
     try:
         process = programs.start(
             command,
-            _stop,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL if options.bg else subprocess.PIPE,
             stderr=subprocess.DEVNULL if options.bg else subprocess.PIPE,
@@ -98,7 +94,7 @@ def _relay(process: subprocess.Popen[bytes], input_data: bytes, options: argpars
         _exchange(process, input_data, on_output)
         process.wait()
     except BaseException:
-        _stop(process)
+        programs.stop(process)
         raise
     for name in output:
         on_output(name, b"", last=True)
@@ -133,13 +129,3 @@ def _write_input(fd: int, input_data: bytes) -> bytes:
         return input_data[os.write(fd, input_data[: 1 << 16]) :]
     except BrokenPipeError:
         return b""
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Interrupt the program, then kill it with all its background processes."""
-    with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
-        os.killpg(process.pid, signal.SIGINT)
-        process.wait(_INTERRUPT_TIMEOUT_S)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
