@@ -135,8 +135,7 @@ class Executor:
             return  # it binds, imports and defines nothing
         tree, code = self._parse(run.code, name)
         self.history.set_python(code)
-        self.bound_names = tracking.bound_names(tree)
-        cell.imports, cell.functions = tracking.imports_and_functions(tree, code)
+        self._track(tree, code, cell)
         self._hides_value = evaluation.ends_with_semicolon(tree, code)
         shell = self.ipython_loader.shell
         if shell is None:
@@ -154,17 +153,16 @@ class Executor:
         try:
             result = shell.run_cell(run.code, store_history=False)
         finally:
-            self._track(shell.transformed, cell)
+            with contextlib.suppress(SyntaxError, ValueError):  # IPython has reported it
+                self._track(ast.parse(shell.transformed), shell.transformed, cell)
         error = result.error_before_exec or result.error_in_exec
         if error is not None:
             raise error
 
-    def _track(self, code: str, cell: _Cell) -> None:
+    def _track(self, tree: ast.Module, code: str, cell: _Cell) -> None:
         """Record what a cell's Python binds, imports and defines."""
-        with contextlib.suppress(SyntaxError, ValueError):  # IPython has reported it
-            tree = ast.parse(code)
-            self.bound_names = tracking.bound_names(tree)
-            cell.imports, cell.functions = tracking.imports_and_functions(tree, code)
+        self.bound_names = tracking.bound_names(tree)
+        cell.imports, cell.functions = tracking.imports_and_functions(tree, code)
 
     def _parse(self, code: str, name: str) -> tuple[ast.Module, str]:
         shell = self.ipython_loader.shell
@@ -239,9 +237,8 @@ class Executor:
             self._format_error = error
         else:
             self._reported_error = error
-        self._emit(
-            Raised(**{**vars(raised_event(error)), "traceback": errors.with_hint(errors.printable(text), error)})
-        )
+        traceback = errors.with_hint(errors.printable(text), error)
+        self._emit(Raised(**{**vars(raised_event(error)), "traceback": traceback}))
 
 
 class _Cell:

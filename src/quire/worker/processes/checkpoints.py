@@ -41,9 +41,9 @@ class Checkpoints:
         """The socket for announcements, and the supervisor's pid."""
         return self._announce_socket, self._supervisor_pid
 
-    def report_fork(self, ours: list[int]) -> ForkReport:
+    def report_fork(self, own: list[int]) -> ForkReport:
         """What a copy taken now would lack. `own` are the channel's descriptors."""
-        return fork_report.collect({self._announce_socket.fileno(), *ours}, self._unusable_libraries)
+        return fork_report.collect({self._announce_socket.fileno(), *own}, self._unusable_libraries)
 
     def take(self, name: str, report: ForkReport, detach_channel: Callable[[], None]) -> list[int] | None:
         """Fork a checkpoint. Returns None in the original, and the descriptors to use in a copy that was woken.
