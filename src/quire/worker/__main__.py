@@ -11,9 +11,9 @@ import types
 
 
 def load() -> None:
-    house = types.ModuleType("quire")
-    house.__path__ = [str(pathlib.Path(__file__).resolve().parent.parent)]
-    sys.modules["quire"] = house
+    package = types.ModuleType("quire")
+    package.__path__ = [str(pathlib.Path(__file__).resolve().parent.parent)]
+    sys.modules["quire"] = package
     from quire.worker.processes import zygote
 
     del sys.modules["quire"]

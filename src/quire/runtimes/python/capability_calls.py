@@ -83,10 +83,10 @@ class CapabilityCalls:
         time_slice = TimeSlice()
         try:
             while self._is_open and not self._is_full and not time_slice.is_used_up:
-                if (taken := self._decoder.take()) is None:
+                if (received := self._decoder.take()) is None:
                     self._loop.add_reader(self._sock.fileno(), self._on_bytes)
                     return
-                self._take(*taken)
+                self._take(*received)
         except ValueError as error:  # BadFrame, BadMessage
             self._fail(str(error))
             return

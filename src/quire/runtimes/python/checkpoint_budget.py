@@ -41,7 +41,7 @@ class CheckpointSizes:
 
     def total_bytes(self, checkpoints: Collection[str]) -> int:
         """Memory that these checkpoints hold together."""
-        return sum(held for name, held in self._bytes.items() if name in checkpoints)
+        return sum(size for name, size in self._bytes.items() if name in checkpoints)
 
     def remove(self, name: str) -> None:
         self._bytes.pop(name, None)
@@ -98,8 +98,8 @@ def machine_memory() -> MachineMemory:
 
 def _read_machine_memory() -> MachineMemory:
     with contextlib.suppress(OSError, KeyError):
-        found = {name: int(kib) * 1024 for name, kib in _MEMINFO.findall(Path("/proc/meminfo").read_text())}
-        return MachineMemory(total=found["MemTotal"], available=found["MemAvailable"])
+        kib_by_name = {name: int(kib) * 1024 for name, kib in _MEMINFO.findall(Path("/proc/meminfo").read_text())}
+        return MachineMemory(total=kib_by_name["MemTotal"], available=kib_by_name["MemAvailable"])
     return MachineMemory(total=1, available=1)
 
 

@@ -27,10 +27,10 @@ async def wait_killed(end: Awaitable[object], pid: int, what: str) -> bool:
 
 def _describe(pid: int) -> str:
     """The state of a process and the system call it is in, as far as Linux tells."""
-    process, found = Path("/proc", str(pid)), []
+    process, details = Path("/proc", str(pid)), []
     with contextlib.suppress(OSError, IndexError):
-        found.append(f"state {(process / 'stat').read_text().rpartition(')')[2].split()[0]}")
+        details.append(f"state {(process / 'stat').read_text().rpartition(')')[2].split()[0]}")
     for name in ("wchan", "syscall", "stack"):
         with contextlib.suppress(OSError):
-            found.append(f"{name} {' '.join((process / name).read_text().split())}")
-    return ", ".join(found) or "the system has no such process any more"
+            details.append(f"{name} {' '.join((process / name).read_text().split())}")
+    return ", ".join(details) or "the system has no such process any more"

@@ -131,7 +131,7 @@ class PythonRuntime:
         writable_paths = [
             *self._workspaces,
             Path(spec.workspace),
-            *(Path(each.path) for each in spec.mounts if each.writable),
+            *(Path(mount.path) for mount in spec.mounts if mount.writable),
         ]
         path = Path(spec.python).absolute()
         resolved = (path, path.resolve())  # a link could be changed later

@@ -36,7 +36,7 @@ class SupervisorClient:
         self._local_pids: dict[int, int] = {}  # pid in its namespace to pid here
         self._ended = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._gone = asyncio.Event()
+        self._exited = asyncio.Event()
         self._request_lock = asyncio.Lock()  # for orders that are answered
         self._pending_order = ""  # the kind of the order that awaits an answer
         self._answer: asyncio.Future[tuple[int, int]] | None = None  # pid and pidfd
@@ -50,7 +50,7 @@ class SupervisorClient:
 
     @property
     def alive(self) -> bool:
-        return not self._gone.is_set() and self._control.fileno() >= 0 and not self._has_ended()
+        return not self._exited.is_set() and self._control.fileno() >= 0 and not self._has_ended()
 
     def _has_ended(self) -> bool:
         """Ask Linux: the event loop is notified later, and a run started meanwhile would be lost."""
@@ -113,7 +113,7 @@ class SupervisorClient:
 
     async def exit_status(self, pid: int, timeout_s: float = 5.0) -> ProcessExit:
         exit_future = self._exits.setdefault(pid, self._loop.create_future())
-        if self._gone.is_set() and not exit_future.done():
+        if self._exited.is_set() and not exit_future.done():
             return ProcessExit()
         try:
             async with asyncio.timeout(timeout_s):
@@ -135,13 +135,13 @@ class SupervisorClient:
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
-                await self._gone.wait()
+                await self._exited.wait()
             return
         self._kill()
-        await wait_killed(self._gone.wait(), self.pid, "A kernel's supervisor process")
+        await wait_killed(self._exited.wait(), self.pid, "A kernel's supervisor process")
 
     def _kill(self) -> None:
-        if not self._gone.is_set():
+        if not self._exited.is_set():
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
@@ -216,11 +216,11 @@ class SupervisorClient:
         for exit_future in self._exits.values():
             if not exit_future.done():
                 exit_future.set_result(ProcessExit())
-        self._gone.set()
+        self._exited.set()
 
 
 def _pid_of(pidfd: int) -> int:
     """The pid in this namespace; 0 if the process is gone."""
     text = Path(f"/proc/self/fdinfo/{pidfd}").read_text()
-    found = re.search(r"^Pid:\t(\d+)$", text, re.MULTILINE)
-    return int(found[1]) if found else 0
+    match = re.search(r"^Pid:\t(\d+)$", text, re.MULTILINE)
+    return int(match[1]) if match else 0

@@ -152,11 +152,11 @@ class WorkerProcess:
         await self._events.wait()
         if isinstance(died := self._events.peek(), Died):
             return died, 0  # it stays in the queue for the next caller
-        taken = self._events.take()
+        received = self._events.take()
         if self._queue_is_full and not self._events.is_full and self._exit_task is None:
             self._queue_is_full = False
             self._next_turn = self._loop.call_soon(self._take_frames)
-        return taken
+        return received
 
     async def enter(self, request: Enter, trees: Sequence[int]) -> None:
         """Have the worker enter its workspace and sandbox, with these mounts. Raises OperationFailed."""
@@ -175,10 +175,10 @@ class WorkerProcess:
         """Output received meanwhile belongs to the next run. All of it is read: a thread that waits to print may hold a
         lock that the worker needs to answer."""
         deferred = DeferredEvents()
-        while not isinstance((taken := await self._take_event())[0], _ANSWERS):
-            deferred.add(*taken)
+        while not isinstance((received := await self._take_event())[0], _ANSWERS):
+            deferred.add(*received)
         self._events.put_first(deferred.events())
-        return taken[0]
+        return received[0]
 
     def interrupt(self) -> None:
         if self._closed.is_set():
@@ -205,11 +205,11 @@ class WorkerProcess:
             with contextlib.suppress(BlockingIOError):
                 sent = self._sock.send(data)
             if sent < len(data):
-                rest = self._loop.create_task(self._loop.sock_sendall(self._sock, memoryview(data)[sent:]))
-                self._send_tasks.add(rest)
-                rest.add_done_callback(self._send_tasks.discard)
-                await asyncio.wait([rest])
-                rest.cancelled() or rest.exception()  # retrieved, so that asyncio logs nothing
+                sending = self._loop.create_task(self._loop.sock_sendall(self._sock, memoryview(data)[sent:]))
+                self._send_tasks.add(sending)
+                sending.add_done_callback(self._send_tasks.discard)
+                await asyncio.wait([sending])
+                sending.cancelled() or sending.exception()  # retrieved, so that asyncio logs nothing
 
     def write_notice(self, text: str) -> None:
         """Add a line to what the code writes to stderr."""
@@ -263,8 +263,8 @@ class WorkerProcess:
         if self._failure is not None:
             return False
         try:
-            if (taken := self._decoder.take()) is not None:
-                self._queue_event(*taken)
+            if (received := self._decoder.take()) is not None:
+                self._queue_event(*received)
                 return True
         except ValueError as error:  # BadFrame, BadMessage
             self._fail(str(error))

@@ -72,25 +72,25 @@ class ZygoteClient:
     @classmethod
     def spawn(cls, python: str, preload: tuple[str, ...], environ: dict[str, str], ipython: str = "") -> ZygoteClient:
         """`ipython` is a folder with IPython, for interpreters that may have none."""
-        ours, theirs = packets.socket_pair()
-        ours.setblocking(False)
-        with theirs:
+        server_end, zygote_end = packets.socket_pair()
+        server_end.setblocking(False)
+        with zygote_end:
             try:
                 process = subprocess.Popen(
-                    [python, "-P", str(_WORKER), str(theirs.fileno()), str(os.getpid()), ipython, *preload],
-                    pass_fds=[theirs.fileno()],
+                    [python, "-P", str(_WORKER), str(zygote_end.fileno()), str(os.getpid()), ipython, *preload],
+                    pass_fds=[zygote_end.fileno()],
                     stdin=subprocess.DEVNULL,
                     start_new_session=True,  # one scheduler group, see worker/processes/zygote.py
                     stdout=2,  # stdout may be the MCP stream
                     env=environ,
                 )
             except OSError as error:
-                ours.close()
+                server_end.close()
                 raise OperationFailed(
                     f"Python could not be started ({python}: {error.strerror}). Name another as the setting or the "
                     "notebook's `python`."
                 ) from error
-        return cls(process, ours)
+        return cls(process, server_end)
 
     @property
     def alive(self) -> bool:
@@ -102,15 +102,16 @@ class ZygoteClient:
 
     async def fork(self, *, isolated: bool, own_uid: bool) -> SupervisorClient:
         """Fork a supervisor, if `isolated` in namespaces of its own, and there with a user of its own."""
-        ours, theirs = packets.socket_pair()
-        ours.setblocking(False)
+        server_end, zygote_end = packets.socket_pair()
+        server_end.setblocking(False)
         try:
-            with theirs:
-                pidfd, *namespaces = await self._request({"isolated": isolated, "own_uid": own_uid}, [theirs.fileno()])
+            with zygote_end:
+                fields = {"isolated": isolated, "own_uid": own_uid}
+                pidfd, *namespaces = await self._request(fields, [zygote_end.fileno()])
         except BaseException:
-            ours.close()
+            server_end.close()
             raise
-        return SupervisorClient(ours, pidfd, namespaces[0] if namespaces else -1)
+        return SupervisorClient(server_end, pidfd, namespaces[0] if namespaces else -1)
 
     async def open_trees(self, paths: list[tuple[str, bool]], user_namespace: int) -> list[int]:
         """Open folders as mounts, each writable or not; `user_namespace` maps their owners."""
@@ -177,7 +178,7 @@ class ZygoteClient:
             return
         self._loop.remove_reader(self._control.fileno())
         self._control.close()
-        gone = OperationFailed(
+        error = OperationFailed(
             "The process kernels are made from ended; its words are in the server's log. Call again."
         )
         if not self._ready.done():
@@ -185,4 +186,4 @@ class ZygoteClient:
             self._ready.exception()  # retrieved, so that asyncio logs nothing
         for pending in self._pending.values():
             if not pending.done():
-                pending.set_exception(gone)
+                pending.set_exception(error)

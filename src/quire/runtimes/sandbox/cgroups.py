@@ -130,9 +130,9 @@ class Cgroups:
         try:
             group.create()
         except FileNotFoundError:
-            for at, own in enumerate(self._own):
+            for index, own in enumerate(self._own):
                 if not own.exists():
-                    self._own[at] = _ServerGroup.create(own.folder, own.kind)
+                    self._own[index] = _ServerGroup.create(own.folder, own.kind)
                     os.close(own.lock)
             group.create()
 
@@ -170,9 +170,9 @@ class _ServerGroup:
         group = cls(folder, kind, _locked(folder))
         try:
             if kind == 2:
-                there = (folder / "cgroup.controllers").read_text().split()
-                wanted = [f"+{name}" for name in ("memory", "pids", "cpu") if name in there]
-                _write(folder / "cgroup.subtree_control", " ".join(wanted))
+                available = (folder / "cgroup.controllers").read_text().split()
+                enabled = [f"+{name}" for name in ("memory", "pids", "cpu") if name in available]
+                _write(folder / "cgroup.subtree_control", " ".join(enabled))
         except OSError:
             os.close(group.lock)
             with contextlib.suppress(OSError):
@@ -188,10 +188,10 @@ def _trees(own: str, mounts: str) -> list[tuple[Path, int]]:
     """This process's group in each tree for memory or processes, then in the tree for processors."""
     places: dict[str, tuple[Path, str]] = {}  # mount point of each tree, and the group mounted there
     for line in mounts.splitlines():
-        before, _, after = line.partition(" - ")
-        kind, _, options = after.split(" ", 2)
+        mount, _, filesystem = line.partition(" - ")
+        kind, _, options = filesystem.split(" ", 2)
         if kind in ("cgroup", "cgroup2"):
-            _, _, _, inner, where = before.split(" ")[:5]
+            _, _, _, inner, where = mount.split(" ")[:5]
             names = [""] if kind == "cgroup2" else options.split(" ")[-1].split(",")
             places |= {name: (Path(where), inner) for name in names}
     counting: list[tuple[Path, int]] = []

@@ -65,12 +65,12 @@ def plan_layers(features: MachineFeatures, setting: str) -> Plan:
         "landlock": "" if features.landlock else "this system has no Landlock",
         "seccomp": features.seccomp,
     }
-    found = Plan(tuple(Layer(name, missing.get(name, "")) for name in LAYERS), features.landlock)
-    lacking = [layer for layer in found.layers if layer.why_not and layer.name in required(setting)]
+    plan = Plan(tuple(Layer(name, missing.get(name, "")) for name in LAYERS), features.landlock)
+    lacking = [layer for layer in plan.layers if layer.why_not and layer.name in required(setting)]
     if lacking:
         reasons = "; ".join(f"{layer.name} ({layer.why_not})" for layer in lacking)
         raise InvalidRequest(
             f"No kernel was started: the setting sandbox.mode requires what this machine does not give: {reasons}. "
             "`quire doctor` shows every layer."
         )
-    return found
+    return plan

@@ -97,8 +97,8 @@ class Proxy:
                 f"This notebook may not connect to {host}:{port}. Whoever runs Quire can allow it: setting `network`."
             )
         loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        addresses = [str(address[0]) for *_, address in found]
+        infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = [str(address[0]) for *_, address in infos]
         if not network_rules.literal(rule.host):
             addresses = [address for address in addresses if not network_rules.is_internal(address)]
         if not addresses:

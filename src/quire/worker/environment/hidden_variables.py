@@ -20,7 +20,7 @@ def remove(names: list[str]) -> None:
         start, end = int(fields[_START]), int(fields[_END])
         block = ctypes.string_at(start, end - start)
         for name in present:
-            for found in re.finditer(rb"(?<![^\0])" + re.escape(os.fsencode(name)) + rb"=([^\0]*)", block):
-                ctypes.memset(start + found.start(1), 0, found.end(1) - found.start(1))
+            for match in re.finditer(rb"(?<![^\0])" + re.escape(os.fsencode(name)) + rb"=([^\0]*)", block):
+                ctypes.memset(start + match.start(1), 0, match.end(1) - match.start(1))
     except (OSError, ValueError, IndexError):
         pass  # without /proc there is no copy

@@ -17,7 +17,7 @@ _VERSION_BOUND = re.compile(r"(?<!\S)[A-Za-z][\w.-]*(?:\[[\w,.-]*\])?(?:[<>=!~]=
 
 def run(arguments: str) -> None:
     """Run pip as in a shell, except that `package>=1` needs no quotes."""
-    quoted = _VERSION_BOUND.sub(lambda found: shlex.quote(found[0]), arguments)
+    quoted = _VERSION_BOUND.sub(lambda match: shlex.quote(match[0]), arguments)
     if code := commands.system(f"pip {quoted}", terminal=False):
         raise RuntimeError(f"pip ended with code {code}; its words are above.")
 

@@ -29,5 +29,5 @@ def _pass_over_kernel(bdb: Any) -> None:
 def end_steps() -> None:
     """At the end of a cell, stop a debugger that still steps, or it would stop in the next cell."""
     trace = sys.gettrace()
-    if trace is not None and any(each.__module__ == "bdb" for each in type(getattr(trace, "__self__", None)).__mro__):
+    if trace is not None and any(cls.__module__ == "bdb" for cls in type(getattr(trace, "__self__", None)).__mro__):
         sys.settrace(None)

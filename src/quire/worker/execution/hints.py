@@ -114,8 +114,8 @@ def _instance_attributes(owner: Any, classes: tuple[type, ...]) -> dict[Any, Any
     """Attributes of the object itself, unless its class computes them."""
     for cls in classes:
         if "__dict__" in cls.__dict__:
-            found = cls.__dict__["__dict__"]
-            return found.__get__(owner) if type(found) in _BUILT_IN_DESCRIPTORS else {}
+            descriptor = cls.__dict__["__dict__"]
+            return descriptor.__get__(owner) if type(descriptor) in _BUILT_IN_DESCRIPTORS else {}
     return {}
 
 
@@ -131,11 +131,11 @@ def _labels(owner: Any, classes: tuple[type, ...]) -> list[str]:
 
 
 def _hint_for_import(error: ImportError) -> str:
-    found = re.match(r"cannot import name '(\w+)' from ", str(error))
+    match = re.match(r"cannot import name '(\w+)' from ", str(error))
     module = sys.modules.get(str(error.name))
-    if found is None or type(module) is not types.ModuleType:
+    if match is None or type(module) is not types.ModuleType:
         return ""
-    return _did_you_mean(_nearest(found[1], _public(module.__dict__)))
+    return _did_you_mean(_nearest(match[1], _public(module.__dict__)))
 
 
 def _public(names: Iterable[Any]) -> list[str]:
@@ -197,8 +197,8 @@ def _parent(name: str) -> str:
 
 def _modules_in(path: Any) -> list[str]:
     """Public modules in these folders, or in all folders if there are none."""
-    found: Iterable[Any] = pkgutil.iter_modules(path)
-    return [module.name for module in found if not module.name.startswith("_")]
+    modules: Iterable[Any] = pkgutil.iter_modules(path)
+    return [module.name for module in modules if not module.name.startswith("_")]
 
 
 def _is_importable(module: str) -> bool:

@@ -45,7 +45,7 @@ def describe(namespace: dict[str, Any]) -> tuple[dict[str, str], list[dict[str, 
 
 def signature(function: types.FunctionType) -> str:
     try:
-        found = inspect.signature(function, follow_wrapped=False)
+        declared = inspect.signature(function, follow_wrapped=False)
         parameters = [
             parameter.replace(
                 default=parameter.default
@@ -55,12 +55,12 @@ def signature(function: types.FunctionType) -> str:
                 if parameter.annotation is parameter.empty
                 else _Literal(_short_repr(parameter.annotation)),
             )
-            for parameter in found.parameters.values()
+            for parameter in declared.parameters.values()
         ]
-        returns = found.return_annotation
-        if returns is not found.empty:
+        returns = declared.return_annotation
+        if returns is not declared.empty:
             returns = _Literal(_short_repr(returns))
-        return str(found.replace(parameters=parameters, return_annotation=returns))[:_MAX_SIGNATURE_CHARS]
+        return str(declared.replace(parameters=parameters, return_annotation=returns))[:_MAX_SIGNATURE_CHARS]
     except BaseException:
         return "(...)"
 

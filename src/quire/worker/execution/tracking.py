@@ -40,16 +40,16 @@ _BINDING: dict[type, Callable[[Any], tuple[str | None, ...]]] = {
 
 def bound_names(tree: ast.Module) -> set[str]:
     """Names that the cell's own statements bind, whether or not they run."""
-    found: set[str] = set()
+    names: set[str] = set()
     pending: list[ast.AST] = list(tree.body)
     while pending:
         node = pending.pop()
         kind = type(node)
         if kind in _BINDING:
-            found.update(name for name in _BINDING[kind](node) if name)
+            names.update(name for name in _BINDING[kind](node) if name)
         if kind not in _SCOPES:  # names bound inside belong to it
             pending += ast.iter_child_nodes(node)
-    return found
+    return names
 
 
 class BindingTracker:
@@ -62,19 +62,19 @@ class BindingTracker:
         """`ignored` are names that the kernel sets."""
         self.makers = dict(makers or {})  # run by name; the last bound comes last
         self._ignored = ignored
-        self._before: dict[str, int] = {}
+        self._ids_before: dict[str, int] = {}
 
     def before_run(self, namespace: dict[str, Any]) -> None:
         """Called before a run."""
-        self._before = _ids(namespace, self._ignored)
+        self._ids_before = _ids(namespace, self._ignored)
 
     def after_run(self, namespace: dict[str, Any], run_id: str, assigned: Collection[str] = ()) -> None:
         """Called after a run; `assigned` are the names that its code binds."""
         now = _ids(namespace, self._ignored)
-        bound = {name: run_id for name, value in now.items() if self._before.get(name) != value or name in assigned}
+        bound = {name: run_id for name, value in now.items() if self._ids_before.get(name) != value or name in assigned}
         unchanged = {name: run for name, run in self.makers.items() if name in now and name not in bound}
         self.makers = {**unchanged, **bound}
-        self._before = {}
+        self._ids_before = {}
 
 
 def _ids(namespace: dict[str, Any], ignored: Set[str]) -> dict[str, int]:

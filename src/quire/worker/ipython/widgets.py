@@ -122,7 +122,7 @@ class _WidgetCapture(OutputCapture):
             self._display.captures.remove(self)
 
     def shown(self, data: dict[str, Any], metadata: dict[str, Any], result: bool) -> None:
-        clean = {mime: _as_json(mime, each) for mime, each in displays.clean_bundle(data).items()}
+        clean = {mime: _as_json(mime, value) for mime, value in displays.clean_bundle(data).items()}
         self._add({"output_type": "display_data", "metadata": metadata, "data": clean})
 
     def printed(self, name: str, text: str) -> None:

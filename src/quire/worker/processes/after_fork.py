@@ -154,10 +154,10 @@ def _renew_loop(loop: Any) -> None:
     if isinstance(epoll, select.epoll):
         with select.epoll() as new:
             os.dup2(new.fileno(), epoll.fileno(), inheritable=False)
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        os.dup2(ours.fileno(), loop._ssock.fileno(), inheritable=False)
-        os.dup2(theirs.fileno(), loop._csock.fileno(), inheritable=False)
+    read_end, write_end = socket.socketpair()
+    with read_end, write_end:
+        os.dup2(read_end.fileno(), loop._ssock.fileno(), inheritable=False)
+        os.dup2(write_end.fileno(), loop._csock.fileno(), inheritable=False)
     loop._ssock.setblocking(False)
     loop._csock.setblocking(False)
     if isinstance(epoll, select.epoll):

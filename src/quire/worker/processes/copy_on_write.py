@@ -26,13 +26,13 @@ _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 def written_pages() -> list[tuple[int, int]]:
     """Address and length of the memory written since the last checkpoint; empty if that is much."""
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     with contextlib.suppress(OSError), open("/proc/self/maps", "rb") as maps, open("/proc/self/pagemap", "rb") as pages:
         for begin, end in ((int(begin, 16), int(end, 16)) for begin, end in _WRITABLE.findall(maps.read())):
             if end - begin <= _MAX_MAPPING_BYTES:
                 entries = os.pread(pages.fileno(), (end - begin) // _PAGE_BYTES * 8, begin // _PAGE_BYTES * 8)
-                found += _ranges(begin, entries[7::8].translate(_IS_EXCLUSIVE))
-    return found if sum(length for _, length in found) <= _MAX_PAGES * _PAGE_BYTES else []
+                ranges += _ranges(begin, entries[7::8].translate(_IS_EXCLUSIVE))
+    return ranges if sum(length for _, length in ranges) <= _MAX_PAGES * _PAGE_BYTES else []
 
 
 def _ranges(begin: int, exclusive: bytes) -> list[tuple[int, int]]:

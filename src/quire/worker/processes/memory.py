@@ -13,9 +13,9 @@ def oom_kills() -> int:
     """Processes of this machine killed for memory since it started."""
     with contextlib.suppress(OSError, ValueError), open("/proc/vmstat", "rb") as file:
         data = file.read()
-        at = data.find(b"\noom_kill ")
-        if at >= 0:
-            return int(data[at + 10 : data.find(b"\n", at + 1)])
+        start = data.find(b"\noom_kill ")
+        if start >= 0:
+            return int(data[start + 10 : data.find(b"\n", start + 1)])
     return 0
 
 
@@ -37,6 +37,6 @@ def _rollup(pid: int) -> dict[bytes, int]:
 
 def _page_tables(pid: int) -> int:
     with contextlib.suppress(OSError), open(f"/proc/{pid}/status", "rb") as file:
-        found = _PAGE_TABLES.search(file.read())
-        return int(found[1]) * 1024 if found else 0
+        match = _PAGE_TABLES.search(file.read())
+        return int(match[1]) * 1024 if match else 0
     return 0

@@ -146,12 +146,12 @@ def _fork_twice(supervisor_pid: int) -> bool:
 
 def descendants(root: int, spare: set[int]) -> list[int]:
     """All processes below `root`, parents first, without those of `spare` and their descendants."""
-    found: list[int] = []
+    pids: list[int] = []
     layer = [root]
     while layer:
         layer = [child for parent in layer for child in children(parent) if child not in spare]
-        found += layer
-    return found
+        pids += layer
+    return pids
 
 
 def namespace_size() -> float:
@@ -181,12 +181,12 @@ def parent(pid: int) -> int:
 
 def children(pid: int) -> list[int]:
     """Children as Linux lists them. One that starts or ends meanwhile can hide another: ask again where it matters."""
-    found: list[int] = []
+    pids: list[int] = []
     with contextlib.suppress(OSError):
         for task in os.listdir(f"/proc/{pid}/task"):
             with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{task}/children") as file:
-                found += map(int, file.read().split())
-    return found
+                pids += map(int, file.read().split())
+    return pids
 
 
 def kill(pid: int) -> None:

@@ -48,11 +48,11 @@ def _root(rules: dict[str, Any], trees: Sequence[int]) -> root.Root:
 
 
 def _limit(limits: dict[str, int]) -> None:
-    for name, most in limits.items():
+    for name, limit in limits.items():
         which = getattr(resource, f"RLIMIT_{name}")
         hard = resource.getrlimit(which)[1]
-        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(which, (most, most))
+        limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+        resource.setrlimit(which, (limit, limit))
 
 
 def _temporary(workspace: str) -> None:

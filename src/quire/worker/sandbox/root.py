@@ -43,13 +43,13 @@ class Root:
 
 def interpreter_paths() -> list[str]:
     """Paths of this Python and of what it can import."""
-    found = [sys.prefix, sys.base_prefix, sys.exec_prefix, *sys.path, *site.getsitepackages()]
-    found += [os.path.abspath(os.path.join(__file__, "../../.."))]  # the worker's own program
-    found += filter(None, [os.environ.get("UV")])
-    found = [path for path in found if path and path != "/" and os.path.exists(path)]
-    found += [real for path in found if (real := os.path.realpath(path)) != path]
-    wanted = {path: Tree(path) for path in (*SYSTEM, *found)}
-    return [path for path in _outermost(wanted) if path not in SYSTEM]
+    paths = [sys.prefix, sys.base_prefix, sys.exec_prefix, *sys.path, *site.getsitepackages()]
+    paths += [os.path.abspath(os.path.join(__file__, "../../.."))]  # the worker's own program
+    paths += filter(None, [os.environ.get("UV")])
+    paths = [path for path in paths if path and path != "/" and os.path.exists(path)]
+    paths += [real for path in paths if (real := os.path.realpath(path)) != path]
+    trees = {path: Tree(path) for path in (*SYSTEM, *paths)}
+    return [path for path in _outermost(trees) if path not in SYSTEM]
 
 
 def enter(root: Root) -> None:
@@ -80,11 +80,11 @@ def _private(root: Root) -> list[str]:
 def _copies(root: Root) -> list[tuple[str, int]]:
     """Copies of all visible mounts, taken before the staging folder hides some of them."""
     linked = links()
-    wanted = {path: Tree(path) for path in (*SYSTEM, *(f"/etc/{name}" for name in ETC)) if path not in linked}
-    wanted |= {tree.path: tree for tree in root.granted}
+    trees = {path: Tree(path) for path in (*SYSTEM, *(f"/etc/{name}" for name in ETC)) if path not in linked}
+    trees |= {tree.path: tree for tree in root.granted}
     copies = []
-    for path in sorted(_outermost(wanted)):
-        tree = wanted[path]
+    for path in sorted(_outermost(trees)):
+        tree = trees[path]
         if tree.mount >= 0 or os.path.exists(path):
             copies.append((path, tree.mount if tree.mount >= 0 else _copy(path, read_only=not tree.writable)))
     for name in _DEVICES:
@@ -92,17 +92,17 @@ def _copies(root: Root) -> list[tuple[str, int]]:
     return copies
 
 
-def _outermost(wanted: dict[str, Tree]) -> list[str]:
+def _outermost(trees: dict[str, Tree]) -> list[str]:
     """Leave out paths inside others with the same access."""
 
     def inside(path: str) -> bool:
         above = path
         while (above := os.path.dirname(above)) != "/":
-            if above in wanted:
-                return not wanted[path].writable and not wanted[above].writable
+            if above in trees:
+                return not trees[path].writable and not trees[above].writable
         return False
 
-    return [path for path in wanted if path != "/" and not inside(path)]
+    return [path for path in trees if path != "/" and not inside(path)]
 
 
 def _copy(path: str, *, read_only: bool) -> int:

@@ -20,10 +20,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 
 
-def _done(result: int, what: str) -> int:
+def _done(result: int, action: str) -> int:
     if result < 0:
         number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), what)
+        raise OSError(number, os.strerror(number), action)
     return result
 
 
@@ -32,8 +32,8 @@ def unshare(flags: int) -> None:
 
 
 def mount(source: str, target: str, kind: str | None, flags: int, options: str = "") -> None:
-    given = (source.encode(), os.fsencode(target), kind.encode() if kind else None)
-    _done(_libc.mount(*given, ctypes.c_ulong(flags), options.encode() or None), f"mount {target}")
+    arguments = (source.encode(), os.fsencode(target), kind.encode() if kind else None)
+    _done(_libc.mount(*arguments, ctypes.c_ulong(flags), options.encode() or None), f"mount {target}")
 
 
 def unmount(target: str) -> None:
@@ -55,9 +55,9 @@ def set_attributes(tree: int, *, read_only: bool, user_namespace: int = -1) -> N
     bits = _ATTRIBUTES["no setuid"] | _ATTRIBUTES["no devices"]
     bits |= _ATTRIBUTES["read only"] if read_only else 0
     bits |= _ATTRIBUTES["ids"] if user_namespace >= 0 else 0
-    wanted = (ctypes.c_uint64 * 4)(bits, 0, 0, max(user_namespace, 0))  # set, clear, propagation, user namespace
-    size = ctypes.sizeof(wanted)
-    _done(_libc.syscall(_MOUNT_SETATTR, tree, b"", _EMPTY_PATH | _RECURSIVE, wanted, size), "mount_setattr")
+    attributes = (ctypes.c_uint64 * 4)(bits, 0, 0, max(user_namespace, 0))  # set, clear, propagation, user namespace
+    size = ctypes.sizeof(attributes)
+    _done(_libc.syscall(_MOUNT_SETATTR, tree, b"", _EMPTY_PATH | _RECURSIVE, attributes, size), "mount_setattr")
 
 
 def attach(tree: int, target: str) -> None:

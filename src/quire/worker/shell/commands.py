@@ -136,7 +136,7 @@ class _PipFunctions:
     def command(self, command: str) -> str:
         program = shlex.join([sys.executable, "-P", _PIP_COMMAND, packages.folder, self._failures])
         functions = "".join(f'{name}() {{ {program} {name} "$@"; }}; ' for name in ("pip", "uv"))
-        return functions + _PIP_PATTERN.sub(lambda found: found["before"] + (found["uv"] or "pip"), command)
+        return functions + _PIP_PATTERN.sub(lambda match: match["before"] + (match["uv"] or "pip"), command)
 
     def close(self) -> str:
         """Make new packages importable. Returns a notice about failed changes."""
