@@ -123,7 +123,9 @@ class PythonKernel:
             async with asyncio.timeout(_VENV_TIMEOUT_S if request.venv else _ENTER_TIMEOUT_S):
                 await self._worker.enter(request, mounts)
         except TimeoutError:
-            raise OperationFailed("A kernel could not start: it was not where it works in time. Call again.") from None
+            raise OperationFailed(
+                "A kernel could not start: it did not enter its workspace in time. Call again."
+            ) from None
         finally:
             packets.close(mounts)
 

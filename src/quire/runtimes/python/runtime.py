@@ -80,7 +80,7 @@ class PythonRuntime:
         try:
             await anyio.Path(spec.workspace).mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise OperationFailed(f"The workspace {spec.workspace} cannot be made: {error.strerror}.") from error
+            raise OperationFailed(f"The workspace {spec.workspace} cannot be created: {error.strerror}.") from error
         python = self._trusted_interpreter(spec)
         kernel = self._take_spare() if python == self._python else None
         if kernel is None:

@@ -87,11 +87,11 @@ class _Writer:
             while not (await asyncio.wait([answer], timeout=_POLL_INTERVAL_S))[0]:
                 current = self._progress()
                 if current[1] > max_bytes:  # code of a cell could write anything there
-                    raise OperationFailed("The snapshot's writer wrote more than it may. The last snapshot stands.")
+                    raise OperationFailed("The snapshot's writer wrote more than allowed. The last snapshot stands.")
                 stalled_s = stalled_s + _POLL_INTERVAL_S if current == progress else 0.0
                 progress = current
                 if stalled_s >= _STALL_TIMEOUT_S:
-                    raise _WriterLost("did not get on and was ended")
+                    raise _WriterLost("made no progress and was killed")
         finally:
             answer.cancel()
             loop.remove_reader(server_end)  # now: another socket may get this descriptor's number
@@ -111,4 +111,4 @@ def _written(answer: dict[str, Any]) -> Written:
         case {"failed": str(why)}:
             raise OperationFailed(f"The snapshot could not be written: {why[:300]}. The last snapshot stands.")
         case _:
-            raise OperationFailed("The process that wrote the snapshot spoke nonsense.")
+            raise OperationFailed("The process that wrote the snapshot sent an invalid answer.")

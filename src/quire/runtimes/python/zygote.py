@@ -171,16 +171,14 @@ class ZygoteClient:
         elif "failed" in message:
             pending = self._pending.pop(message["failed"], None)
             if pending is not None and not pending.done():
-                pending.set_exception(OperationFailed(f"A kernel could not be set apart: {message['why']}."))
+                pending.set_exception(OperationFailed(f"A kernel's namespaces could not be created: {message['why']}."))
 
     def _disconnect(self) -> None:
         if self._control.fileno() < 0:
             return
         self._loop.remove_reader(self._control.fileno())
         self._control.close()
-        error = OperationFailed(
-            "The process kernels are made from ended; its words are in the server's log. Call again."
-        )
+        error = OperationFailed("The process that kernels are forked from ended; its output is in the log. Call again.")
         if not self._ready.done():
             self._ready.set_exception(OperationFailed(_never_ready(str(self._process.args[0]))))  # type: ignore[index]
             self._ready.exception()  # retrieved, so that asyncio logs nothing

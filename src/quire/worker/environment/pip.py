@@ -19,7 +19,7 @@ def run(arguments: str) -> None:
     """Run pip as in a shell, except that `package>=1` needs no quotes."""
     quoted = _VERSION_BOUND.sub(lambda match: shlex.quote(match[0]), arguments)
     if code := commands.system(f"pip {quoted}", terminal=False):
-        raise RuntimeError(f"pip ended with code {code}; its words are above.")
+        raise RuntimeError(f"pip ended with code {code}; its output is above.")
 
 
 def advice(package: str, missing: str = "it") -> str:

@@ -51,7 +51,7 @@ def _pip(folder: str, arguments: list[str]) -> int:
         try:
             _create_venv(folder)
         except (OSError, subprocess.CalledProcessError) as error:
-            print(f"The folder {folder} to install into could not be made: {error}", file=sys.stderr)
+            print(f"The folder {folder} for packages could not be created: {error}", file=sys.stderr)
             return 1
     python = _python(folder) if folder and os.path.exists(_python(folder)) else sys.executable
     uv = _uv()

@@ -67,6 +67,6 @@ def _create_venv(folder: str) -> None:
         subprocess.run([*command, folder], check=True, capture_output=True, stdin=subprocess.DEVNULL)
     except subprocess.CalledProcessError as error:
         text = error.stderr.decode("utf-8", "replace").strip()[-500:]
-        raise VenvError(f"The notebook's environment could not be made ({command[0]}): {text}") from error
+        raise VenvError(f"The notebook's environment could not be created ({command[0]}): {text}") from error
     except OSError as error:
-        raise VenvError(f"The notebook's environment could not be made: {error}.") from error
+        raise VenvError(f"The notebook's environment could not be created: {error}.") from error

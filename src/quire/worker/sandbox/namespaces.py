@@ -104,7 +104,7 @@ def _fork_twice(own_uid: bool) -> IsolatedProcess | None:
 def _expect(answer: bytes, expected: str) -> str:
     key, _, value = answer.decode("utf-8", "replace").partition(" ")
     if key != expected:
-        raise OSError(value or "a process apart could not be made")
+        raise OSError(value or "an isolated process could not be created")
     return value
 
 
