@@ -25,11 +25,10 @@ _OURS = Path(__file__).parents[3]  # the package itself
 _GUEST = _OURS / "runtimes" / "wasm" / "guest"
 _WIRE = "__init__ frames messages relay texts"
 _WORKER = """
-    __init__ environment/__init__ environment/distributions environment/packages environment/pip execution/__init__
-    execution/debugger execution/errors execution/evaluation execution/event_loop execution/executor execution/hints
-    execution/history execution/interrupts execution/memory_reserve execution/namespace execution/tracking
-    output/__init__ output/display output/previews output/tables shell/__init__ shell/commands shell/import_hooks
-    shell/ipython_loader shell/scripts
+    __init__ environment/__init__ environment/distributions environment/pip execution/__init__ execution/debugger
+    execution/errors execution/evaluation execution/event_loop execution/executor execution/hints execution/history
+    execution/interrupts execution/memory_reserve execution/namespace execution/tracking output/__init__ output/display
+    output/previews output/tables shell/__init__ shell/commands shell/import_hooks shell/ipython_loader
 """
 _IN_PLACE = {
     "commands.py": "worker/shell",
