@@ -52,19 +52,19 @@ def test_one_tree(tmp_path: Path) -> None:
     assert trees("0::/user/me", _V2, tmp_path) == []
 
 
-def test_both_kinds_at_once(tmp_path: Path) -> None:
+def test_both_versions_at_once(tmp_path: Path) -> None:
     (tmp_path / "unified/me").mkdir(parents=True)
     (tmp_path / "unified/me/cgroup.controllers").write_text("\n")  # all are in the other trees
     own = "2:memory:/me\n1:pids:/me\n0::/me"
     assert sorted(trees(own, _HYBRID, tmp_path)) == [("memory/me", 1), ("pids/me", 1)]
 
 
-def test_in_a_container_the_mount_shows_a_part_of_the_tree(tmp_path: Path) -> None:
+def test_container_mount_shows_part_of_the_tree(tmp_path: Path) -> None:
     own = "2:memory:/docker/abc\n1:pids:/docker/abc/inner"
     assert sorted(trees(own, _CONTAINER, tmp_path)) == [("memory", 1), ("pids/inner", 1)]
 
 
-def test_without_trees_that_count_there_are_none(tmp_path: Path) -> None:
+def test_no_groups_without_memory_or_pids_trees(tmp_path: Path) -> None:
     assert trees("0::/me\n1:memory:/me", "24 1 0:22 / / rw,relatime shared:1 - ext4 /dev/sda1 rw", tmp_path) == []
     assert trees("", _V1, tmp_path) == []
 
@@ -78,7 +78,7 @@ def test_without_trees_that_count_there_are_none(tmp_path: Path) -> None:
         (2, 0, 0, ("max", "max")),
     ],
 )
-def test_limits_as_each_kind_writes_them(
+def test_limits_are_written_for_each_version(
     tmp_path: Path, kind: int, memory: int, processes: int, written: tuple[str, str]
 ) -> None:
     largest = tmp_path / ("memory.limit_in_bytes" if kind == 1 else "memory.max")
@@ -89,13 +89,13 @@ def test_limits_as_each_kind_writes_them(
     assert (largest.read_text(), most.read_text()) == written
 
 
-def test_a_tree_is_given_only_the_limits_it_knows(tmp_path: Path) -> None:
+def test_tree_gets_only_limits_it_supports(tmp_path: Path) -> None:
     (tmp_path / "pids.max").touch()
     Cgroup(((tmp_path, 1),)).limit(memory=1, processes=1)
     assert [each.name for each in tmp_path.iterdir()] == ["pids.max"]
 
 
-def test_a_group_for_each_kernel_and_none_left(tmp_path: Path) -> None:
+def test_each_kernel_has_a_group_that_is_removed(tmp_path: Path) -> None:
     groups, own = Cgroups([(tmp_path, 1)], "quire_1_a"), tmp_path / "quire_1_a"
     one, two = groups.create_group(), groups.create_group()
     assert sorted(each.name for each in own.iterdir()) == ["kernel-1", "kernel-2"]
@@ -112,7 +112,7 @@ def test_a_group_for_each_kernel_and_none_left(tmp_path: Path) -> None:
     assert not own.exists()
 
 
-def test_a_group_that_was_given_back_is_not_made_again_by_a_late_process(tmp_path: Path) -> None:
+def test_released_group_is_not_created_again(tmp_path: Path) -> None:
     """A start that is cancelled gives its group back while a thread still adds the kernel's process to it."""
     groups = Cgroups([(tmp_path, 1)], "quire_1_a")
     group = groups.create_group()
@@ -123,9 +123,7 @@ def test_a_group_that_was_given_back_is_not_made_again_by_a_late_process(tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_closing_removes_groups_that_were_not_given_back_and_waits_for_their_processes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_close_removes_groups_and_waits_for_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cgroups, "_CLOSE_S", DEADLINE)
     groups = Cgroups([(tmp_path, 1)], "quire_1_a")
     groups.create_group()
@@ -139,7 +137,7 @@ def test_closing_removes_groups_that_were_not_given_back_and_waits_for_their_pro
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_group_that_cannot_be_made_is_a_failed_kernel(tmp_path: Path) -> None:
+def test_failed_group_creation_fails_the_kernel(tmp_path: Path) -> None:
     (tmp_path / "trees").mkdir()
     groups = Cgroups([(tmp_path / "trees", 1)], "quire_1_a")
     shutil.rmtree(tmp_path / "trees")
@@ -163,7 +161,7 @@ def held_by_another_process(group: Path) -> Iterator[None]:
             server.kill()
 
 
-def test_only_groups_that_no_server_holds_are_swept(tmp_path: Path) -> None:
+def test_only_unlocked_groups_are_removed(tmp_path: Path) -> None:
     """Whatever process ids they are named after: those of another container are not known here."""
     ended = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True, check=True).stdout.strip()
     left, held = tmp_path / "quire_1_left", tmp_path / f"quire_{ended}_held"
@@ -175,7 +173,7 @@ def test_only_groups_that_no_server_holds_are_swept(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_groups_of_two_servers_of_one_process_are_not_swept(tmp_path: Path) -> None:
+def test_groups_of_two_servers_in_one_process_stay(tmp_path: Path) -> None:
     servers = [Cgroups([(tmp_path, 1)], f"quire_1_{name}") for name in "ab"]
     cgroups._remove_abandoned(tmp_path)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["quire_1_a", "quire_1_b"]
@@ -184,7 +182,7 @@ def test_groups_of_two_servers_of_one_process_are_not_swept(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
-def test_many_servers_that_start_at_once_keep_their_groups(tmp_path: Path) -> None:
+def test_servers_starting_together_keep_their_groups(tmp_path: Path) -> None:
     def start(number: int) -> Cgroups:
         cgroups._remove_abandoned(tmp_path)
         return Cgroups([(tmp_path, 1)], f"quire_1_{number}")
@@ -196,7 +194,7 @@ def test_many_servers_that_start_at_once_keep_their_groups(tmp_path: Path) -> No
         server.create_group()
 
 
-def test_groups_that_another_program_removed_are_made_again(tmp_path: Path) -> None:
+def test_removed_groups_are_created_again(tmp_path: Path) -> None:
     groups = Cgroups([(tmp_path, 1)], "quire_1_a")
     own = tmp_path / "quire_1_a"
     own.rmdir()
@@ -209,7 +207,7 @@ def test_groups_that_another_program_removed_are_made_again(tmp_path: Path) -> N
     groups.close()
 
 
-def test_in_one_tree_kernels_are_beside_the_server_which_cannot_be_divided(tmp_path: Path) -> None:
+def test_v2_groups_lie_beside_the_servers_group(tmp_path: Path) -> None:
     own = tmp_path / "server"
     own.mkdir()
     (own / "cgroup.type").write_text("domain")
@@ -222,7 +220,7 @@ def test_in_one_tree_kernels_are_beside_the_server_which_cannot_be_divided(tmp_p
     groups.close()
 
 
-def test_a_tree_that_cannot_be_divided_is_left_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_division_leaves_the_tree_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: Path, text: str) -> None:
         raise OSError(2, "No such file or directory", str(path))
 
@@ -232,7 +230,7 @@ def test_a_tree_that_cannot_be_divided_is_left_as_it_was(tmp_path: Path, monkeyp
     assert list(tmp_path.iterdir()) == []
 
 
-def test_two_servers_of_one_process_have_groups_of_their_own() -> None:
+def test_servers_in_one_process_have_separate_groups() -> None:
     if os.getuid() != 0:
         pytest.skip("whoever runs these tests is not root")
     one, other = Cgroups.open(), Cgroups.open()
@@ -249,7 +247,7 @@ def test_two_servers_of_one_process_have_groups_of_their_own() -> None:
     assert not any(folder.parent.exists() for group in groups for folder, _ in group.folders)
 
 
-def test_a_real_group_is_made_holds_a_process_and_goes() -> None:
+def test_real_group_holds_a_process_and_is_removed() -> None:
     if os.getuid() != 0:
         pytest.skip("whoever runs these tests is not root")
     groups = Cgroups.open()
@@ -277,7 +275,7 @@ def test_a_real_group_is_made_holds_a_process_and_goes() -> None:
     assert not any(folder.parent.exists() for folder, _ in group.folders)
 
 
-def test_a_kernel_starts_after_its_real_groups_were_removed() -> None:
+def test_kernel_starts_after_its_groups_were_removed() -> None:
     if os.getuid() != 0:
         pytest.skip("whoever runs these tests is not root")
     groups = Cgroups.open()

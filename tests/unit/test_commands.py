@@ -21,17 +21,17 @@ from tests.support.waiting import wait_until
 Captured = pytest.CaptureFixture[str]
 
 
-def test_a_command_writes_to_a_terminal_and_both_streams_come_in_order(capsys: Captured) -> None:
+def test_terminal_output_of_both_streams_is_in_order(capsys: Captured) -> None:
     assert system("test -t 1 && echo out; echo err >&2; printf 'no end'") == 0
     assert capsys.readouterr().out == "out\nerr\nno end"
 
 
-def test_the_terminal_is_80_by_24_and_pages_nothing(capsys: Captured) -> None:
+def test_terminal_is_80_by_24_without_a_pager(capsys: Captured) -> None:
     system("stty size <&1; echo $PAGER $GIT_PAGER $TERM")
     assert capsys.readouterr().out == "24 80\ncat cat xterm-color\n"
 
 
-def test_carriage_returns_are_kept_and_line_ends_are_plain(capsys: Captured) -> None:
+def test_carriage_returns_are_kept_except_at_line_ends(capsys: Captured) -> None:
     system(r"printf '1\r2\r3\nend\n'")
     assert capsys.readouterr().out == "1\r2\r3\nend\n"
 
@@ -39,16 +39,16 @@ def test_carriage_returns_are_kept_and_line_ends_are_plain(capsys: Captured) -> 
 @pytest.mark.parametrize(
     ("command", "code"), [("true", 0), ("exit 3", 3), ("kill -9 $$", -9), ("no-such-command-x", 127)]
 )
-def test_the_exit_code_is_given(command: str, code: int, capsys: Captured) -> None:
+def test_exit_code_is_returned(command: str, code: int, capsys: Captured) -> None:
     assert system(command) == code
 
 
-def test_letters_cut_in_two_are_put_together(capsys: Captured) -> None:
+def test_split_characters_are_joined(capsys: Captured) -> None:
     system(r"printf '\303'; sleep 0.2; printf '\274\n'")
     assert capsys.readouterr().out == "ü\n"
 
 
-def test_a_child_in_the_background_is_not_waited_for(capsys: Captured) -> None:
+def test_background_child_is_not_awaited(capsys: Captured) -> None:
     assert system("sleep 600 & echo $!") == 0
     (other,) = getoutput("sleep 600 & echo $!")
     children = int(capsys.readouterr().out), int(other)
@@ -57,13 +57,13 @@ def test_a_child_in_the_background_is_not_waited_for(capsys: Captured) -> None:
         os.kill(child, signal.SIGKILL)
 
 
-def test_nothing_can_be_typed_and_a_program_that_reads_sees_the_end(capsys: Captured) -> None:
+def test_stdin_is_empty(capsys: Captured) -> None:
     assert system("cat; echo over") == 0
     assert capsys.readouterr().out == "over\n"
 
 
 @pytest.mark.parametrize("command", ["sleep 600", "trap '' INT; echo $$ > pid; sleep 600; sleep 600"])
-def test_an_interrupt_ends_the_command_and_is_passed_on(
+def test_interrupt_ends_the_command_and_is_raised(
     command: str, capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -103,7 +103,7 @@ def test_interrupt_while_a_program_starts_ends_it(
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_no_descriptor_is_left_open(capsys: Captured) -> None:
+def test_descriptors_are_closed(capsys: Captured) -> None:
     system("true")
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(5):
@@ -115,17 +115,17 @@ def test_no_descriptor_is_left_open(capsys: Captured) -> None:
 @pytest.mark.parametrize(
     "command", ["pip --version", "pip3 --version", "python -m pip --version", "pip --version | cat"]
 )
-def test_pip_is_that_of_the_kernel(command: str, capsys: Captured) -> None:
+def test_pip_is_the_kernels(command: str, capsys: Captured) -> None:
     assert system(command) == 0
     assert sys.prefix in capsys.readouterr().out
 
 
-def test_output_of_both_streams_as_lines() -> None:
+def test_captured_output_of_both_streams() -> None:
     lines = getoutput("echo a b; echo c d >&2; test -t 1 || echo no terminal")
     assert lines == ["a b", "c d", "no terminal"]
 
 
-def test_it_needs_no_terminals_of_the_machine(tmp_path: Path) -> None:
+def test_commands_work_without_terminals(tmp_path: Path) -> None:
     code = (
         "import os, sys\n"
         "def none(): raise OSError('no terminals')\n"

@@ -39,7 +39,7 @@ def _faults(copies: bool, pages: int = PAGES) -> int:
     return int(said.stdout)
 
 
-def test_pages_copied_after_a_fork_cost_the_next_writer_no_fault() -> None:
+def test_copied_pages_cause_no_page_faults() -> None:
     assert _faults(copies=False) >= PAGES
     assert _faults(copies=True) < PAGES / 10
 

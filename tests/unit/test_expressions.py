@@ -38,7 +38,7 @@ async def later() -> str:
         ("f'{x}'", "[1, 2]"),
     ],
 )
-def test_an_expression_is_run_and_its_value_shown(shown: list[Any], source: str, value: Any) -> None:
+def test_expression_is_run_and_shown(shown: list[Any], source: str, value: Any) -> None:
     evaluation = Evaluation({"x": [1, 2], "notx": 1, "later": later})
     assert evaluation.run_expression(source, "<cell 1>") and shown == [value]
     if event_loop.existing() is not None:
@@ -53,13 +53,13 @@ def test_an_expression_is_run_and_its_value_shown(shown: list[Any], source: str,
         *("%time x", "!ls", "x?", "?x", "x!", "print x", "ls -l /", "x is 1", "'\\d'", "1 +", "("),
     ],
 )
-def test_whatever_else_is_left_alone(shown: list[Any], source: str) -> None:
+def test_other_code_is_not_run(shown: list[Any], source: str) -> None:
     names: dict[str, Any] = {"x": [1, 2]}
     assert not Evaluation(names).run_expression(source, "<cell 1>")
     assert shown == [] and names == {"x": [1, 2]}
 
 
-def test_its_error_is_at_its_line(shown: list[Any]) -> None:
+def test_error_has_the_expressions_line(shown: list[Any]) -> None:
     with pytest.raises(ZeroDivisionError) as raised:
         Evaluation({}).run_expression("1 / 0", "<cell 1>")
     last = raised.traceback[-1].frame.code.raw

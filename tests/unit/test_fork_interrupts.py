@@ -54,7 +54,7 @@ def fork():
         ),
     ],
 )
-def test_new_copy_is_interrupted_when_its_parent_has_yet_to_be(code: str, status: int) -> None:
+def test_new_child_gets_the_parents_pending_interrupt(code: str, status: int) -> None:
     program = f"{SETUP}\n{code}\nassert fork() == {status}"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
     assert ended.returncode == 0, ended.stderr

@@ -53,11 +53,11 @@ def failed(code: str, **names: Any) -> BaseException:
         ("1 / 0", ""),
     ],
 )
-def test_a_name_error_names_the_nearest_name_there_is(code: str, says: str) -> None:
+def test_name_error_suggests_the_nearest_name(code: str, says: str) -> None:
     assert hint(failed(code, total=1)) == says
 
 
-def test_a_program_is_named_only_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_is_suggested_only_if_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
     assert hint(failed("git - status")) == "To run the program: !git"
     assert hint(failed("qqqq - status")) == ""
@@ -65,11 +65,11 @@ def test_a_program_is_named_only_where_it_is(monkeypatch: pytest.MonkeyPatch) ->
     assert hint(failed("git - status")) == ""
 
 
-def test_names_a_kernel_keeps_by_itself_are_not_proposed() -> None:
+def test_kernel_names_are_not_suggested() -> None:
     assert hint(failed("_i2", _i1="a", _i3="b")) == ""
 
 
-def test_an_alias_is_proposed_only_where_its_module_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_alias_is_suggested_only_if_importable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "seaborn", types.ModuleType("seaborn"))
     assert hint(failed("sns.lineplot()")) == "Did you forget: import seaborn as sns?"
     monkeypatch.setitem(sys.modules, "seaborn", None)  # type: ignore[arg-type]
@@ -77,7 +77,7 @@ def test_an_alias_is_proposed_only_where_its_module_is(monkeypatch: pytest.Monke
     assert hint(failed("sns.lineplot()")) == ""
 
 
-def test_a_namespace_with_hostile_names_gets_no_hint() -> None:
+def test_hostile_namespace_gets_no_hint() -> None:
     class Odd(dict[Any, Any]):
         def __iter__(self) -> Any:
             raise RuntimeError("looked at")
@@ -100,7 +100,7 @@ def test_a_namespace_with_hostile_names_gets_no_hint() -> None:
         ("raise ModuleNotFoundError('cv2')", ""),
     ],
 )
-def test_a_missing_module_names_the_nearest_one(code: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_module_suggests_the_nearest_one(code: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("builtins.display", print, raising=False)
     assert hint(failed(code)) == says
 
@@ -119,7 +119,7 @@ INSTALL = "%pip install PACKAGE, whose name may be another than the module's."
         ("qure", "Did you mean: 'quire'?"),
     ],
 )
-def test_a_missing_module_that_is_no_slip_of_a_finger_names_how_to_install_it_too(
+def test_missing_module_without_a_typo_suggests_installing(
     module: str, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(packages, "unreachable_hosts", [])
@@ -138,7 +138,7 @@ def test_a_missing_module_that_is_no_slip_of_a_finger_names_how_to_install_it_to
         ("table.unit_cots", ""),
     ],
 )
-def test_a_column_of_a_table_is_proposed_before_a_method(code: str, says: str) -> None:
+def test_column_is_suggested_before_a_method(code: str, says: str) -> None:
     pandas = pytest.importorskip("pandas")
     assert hint(failed(code, table=pandas.DataFrame({"price": [1], "unit cost": [2], 3: [3]}))) == says
 
@@ -159,7 +159,7 @@ def test_a_column_of_a_table_is_proposed_before_a_method(code: str, says: str) -
         ("MySQLdb", [], False, "It is in the package mysqlclient. This Python has neither uv nor pip"),
     ],
 )
-def test_a_missing_module_names_its_package_and_whether_it_can_be_installed(
+def test_missing_module_names_its_package(
     module: str, not_granted: list[str], installer: bool, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for variable in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "PIP_INDEX_URL"):
@@ -169,12 +169,12 @@ def test_a_missing_module_names_its_package_and_whether_it_can_be_installed(
     assert hint(failed(f"import {module}")).startswith(says)
 
 
-def test_a_module_of_the_standard_library_is_not_to_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_library_module_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdlib_module_names", {*sys.stdlib_module_names, "quire_knows_no_such"})
     assert "standard library" in hint(failed("import quire_knows_no_such"))
 
 
-def test_what_an_error_says_of_itself_stays_as_python_has_it() -> None:
+def test_own_messages_of_errors_stay() -> None:
     error = failed("totl", total=1)
     told = raised_event(error)
     assert (str(error), told.message) == ("name 'totl' is not defined",) * 2
@@ -182,12 +182,12 @@ def test_what_an_error_says_of_itself_stays_as_python_has_it() -> None:
     assert sum("Did you mean: 'total'?" in line for line in lines) == 1
 
 
-def test_every_package_is_named_once_and_as_pip_takes_it() -> None:
+def test_package_names_are_unique_and_normalized() -> None:
     assert {"cv2", "sklearn", "PIL", "yaml", "bs4", "numpy"} <= distributions.BY_MODULE.keys()
     assert not distributions.BY_MODULE.keys() & sys.stdlib_module_names
     assert all(name.isidentifier() for name in distributions.BY_MODULE)
 
 
-def test_a_module_that_is_blocked_is_no_hint(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocked_module_gets_no_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "MySQLdb", types.ModuleType("MySQLdb"))
     assert hint(failed("import MySQLdb.cursors")) == ""

@@ -31,7 +31,7 @@ def kernel() -> Iterator[Kernel]:
     yield Kernel()
 
 
-def test_each_cells_source_and_value_are_under_its_number(kernel: Kernel) -> None:
+def test_source_and_value_are_stored_by_number(kernel: Kernel) -> None:
     kernel.cell("'a'", "a")
     kernel.cell("x = 1")
     kernel.cell("'c'", "c")
@@ -41,7 +41,7 @@ def test_each_cells_source_and_value_are_under_its_number(kernel: Kernel) -> Non
     assert kernel.names["_ih"] is kernel.names["In"] and kernel.names["_oh"] is kernel.names["Out"]
 
 
-def test_underscores_are_the_last_three_values_and_sources(kernel: Kernel) -> None:
+def test_underscores_hold_the_last_three_values_and_sources(kernel: Kernel) -> None:
     kernel.cell("1", 1)
     assert [kernel.names[name] for name in ("_", "__", "___")] == [1, "", ""]
     for number in (2, 3, 4):
@@ -50,12 +50,12 @@ def test_underscores_are_the_last_three_values_and_sources(kernel: Kernel) -> No
     assert [kernel.names[name] for name in ("_i", "_ii", "_iii")] == ["3", "2", "1"]  # of the cells before this one
 
 
-def test_a_cell_that_shows_several_values_leaves_its_last(kernel: Kernel) -> None:
+def test_last_of_several_values_is_stored(kernel: Kernel) -> None:
     kernel.cell("1\n2", 1, 2)
     assert kernel.names["_"] == 2 and kernel.names["__"] == 1 and kernel.names["Out"] == {1: 2}
 
 
-def test_an_underscore_of_the_users_own_stays_until_it_is_deleted(kernel: Kernel) -> None:
+def test_user_defined_underscore_is_not_overwritten(kernel: Kernel) -> None:
     kernel.cell("1", 1)
     kernel.names["_"] = "mine"
     kernel.cell("2", 2)
@@ -65,19 +65,19 @@ def test_an_underscore_of_the_users_own_stays_until_it_is_deleted(kernel: Kernel
     assert kernel.names["_"] == 3
 
 
-def test_a_translation_installed_as_underscore_stays(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_installed_translation_function_is_not_overwritten(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("builtins._", str.upper, raising=False)
     kernel.cell("1", 1)
     assert "_" not in kernel.names and kernel.names["Out"] == {1: 1}
 
 
-def test_out_itself_is_no_result(kernel: Kernel) -> None:
+def test_out_is_not_stored_as_a_result(kernel: Kernel) -> None:
     kernel.cell("1", 1)
     kernel.cell("Out", kernel.names["Out"])
     assert kernel.names["Out"] == {1: 1} and kernel.names["_"] == 1
 
 
-def test_out_lets_go_of_the_oldest(kernel: Kernel) -> None:
+def test_oldest_results_are_dropped(kernel: Kernel) -> None:
     for number in range(history._MAX_RESULTS + 1):
         kernel.cell(str(number), number)
     out = kernel.names["Out"]
@@ -86,21 +86,21 @@ def test_out_lets_go_of_the_oldest(kernel: Kernel) -> None:
     assert kernel.history.texts.keys() == out.keys()
 
 
-def test_what_a_cell_put_into_out_does_not_stop_the_culling(kernel: Kernel) -> None:
+def test_other_keys_in_out_do_not_stop_dropping(kernel: Kernel) -> None:
     kernel.names["Out"]["mine"] = kernel.names["Out"][True] = 0
     for number in range(history._MAX_RESULTS + 1):
         kernel.cell(str(number), number)
     assert kernel.names["Out"]["mine"] == 0 and len(kernel.names["Out"]) < history._MAX_RESULTS
 
 
-def test_counts_that_jump_leave_gaps(kernel: Kernel) -> None:
+def test_skipped_numbers_leave_gaps(kernel: Kernel) -> None:
     kernel.history.begin_cell(5, "five")
     assert kernel.names["In"] == ["", "", "", "", "", "five"]
     kernel.history.begin_cell(2, "two again")  # a rollback went back
     assert kernel.names["In"][2] == "two again" and kernel.names["In"][5] == "five"
 
 
-def test_what_was_loaded_goes_on(kernel: Kernel) -> None:
+def test_loaded_history_continues(kernel: Kernel) -> None:
     kernel.names.update({"In": ["", "a", "b"], "Out": {1: "one", 2: "two", "odd": 3}, "_": "two"})
     kernel.history.load_from_namespace()
     assert kernel.names["_1"] == "one" and kernel.names["Out"] is kernel.history.results
@@ -111,24 +111,24 @@ def test_what_was_loaded_goes_on(kernel: Kernel) -> None:
 
 
 @pytest.mark.parametrize("spoiled", [None, 5, "text", (), [1], {"a": 1}])
-def test_a_spoiled_in_or_out_that_was_loaded_is_made_again(kernel: Kernel, spoiled: Any) -> None:
+def test_invalid_loaded_history_is_replaced(kernel: Kernel, spoiled: Any) -> None:
     kernel.names.update({"In": spoiled, "Out": spoiled})
     kernel.history.load_from_namespace()
     kernel.cell("1", 1)
     assert kernel.names["Out"][1] == 1 and kernel.names["In"][1] == "1"
 
 
-def test_deleted_names_of_ours_cost_nothing(kernel: Kernel) -> None:
+def test_deleted_history_names_are_ignored(kernel: Kernel) -> None:
     kernel.names.clear()
     kernel.cell("1", 1)
     assert kernel.names["_"] == 1 and kernel.names["_1"] == 1
 
 
-def test_only_names_that_a_kernel_makes_are_ours() -> None:
+def test_kernel_names_are_recognized() -> None:
     assert all(map(is_kernel_name, ("In", "Out", "_i", "_ii", "__", "___", "_1", "_i12", "_oh", "get_ipython")))
     assert not any(map(is_kernel_name, ("x", "_x", "_1a", "_i1_", "In2", "____", "_", "i1")))
 
 
-def test_a_long_text_of_a_result_is_kept_short(kernel: Kernel) -> None:
+def test_long_result_text_is_shortened(kernel: Kernel) -> None:
     kernel.cell("x", "y" * 1_000_000)
     assert len(kernel.history.texts[1]) <= 2_000

@@ -44,7 +44,7 @@ class At:
         return self._at
 
 
-def test_wherever_an_interrupt_comes_the_next_call_is_answered(pair: Pair) -> None:
+def test_interrupt_anywhere_leaves_capability_calls_working(pair: Pair) -> None:
     pair.serve(echo)
     lines = 0
     while True:
@@ -62,7 +62,7 @@ def test_wherever_an_interrupt_comes_the_next_call_is_answered(pair: Pair) -> No
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # a coroutine that was interrupted before it began
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("offered", [False, True])
-def test_wherever_an_interrupt_comes_the_next_cell_has_a_loop_that_works(pair: Pair, offered: bool) -> None:
+def test_interrupt_anywhere_leaves_the_event_loop_working(pair: Pair, offered: bool) -> None:
     pair.serve(echo)
     lines = 0
 
@@ -96,14 +96,14 @@ def interrupted(interrupts: Interrupts, run: Callable[[Any], Any], cell: Any) ->
     return False
 
 
-async def test_a_cell_that_called_itself_anything_is_interrupted_at_once(pair: Pair) -> None:
+async def test_unusual_module_name_does_not_delay_an_interrupt(pair: Pair) -> None:
     for name in (None, 5, "asyncios", "__main__"):
         frame = types.SimpleNamespace(f_globals={"__name__": name})
         with pytest.raises(KeyboardInterrupt):
             pair.interrupts.deliver(KeyboardInterrupt(), frame)  # type: ignore[arg-type]
 
 
-async def test_a_loop_that_does_not_come_to_its_turn_is_interrupted_by_the_second(pair: Pair) -> None:
+async def test_second_interrupt_is_raised_in_a_blocked_loop(pair: Pair) -> None:
     frame = types.SimpleNamespace(f_globals=vars(asyncio))
     pair.interrupts.deliver(KeyboardInterrupt(), frame)  # type: ignore[arg-type]
     with pytest.raises(KeyboardInterrupt):

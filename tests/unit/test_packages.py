@@ -23,7 +23,7 @@ def now() -> list[str | None]:
     return [os.environ.get(name) for name in NAMES]
 
 
-def test_an_index_is_not_tried_again_until_it_is_granted() -> None:
+def test_denied_index_is_not_retried() -> None:
     packages.set_unreachable_hosts(["pypi.org"])
     assert now() == ["0", "1", "0"] and packages.unreachable_hosts == ["pypi.org"]
     packages.set_unreachable_hosts(["pypi.org"])  # of a branch
@@ -32,7 +32,7 @@ def test_an_index_is_not_tried_again_until_it_is_granted() -> None:
     assert now() == [None, None, None] and packages.unreachable_hosts == []
 
 
-def test_what_the_user_set_stays() -> None:
+def test_user_settings_are_kept() -> None:
     os.environ["PIP_RETRIES"] = "7"
     packages.set_unreachable_hosts(["pypi.org"])
     assert now() == ["7", "1", "0"]
@@ -42,7 +42,7 @@ def test_what_the_user_set_stays() -> None:
 
 
 @pytest.mark.parametrize("name", INDEX)
-def test_another_index_is_tried_as_ever(name: str) -> None:
+def test_other_index_is_retried_as_usual(name: str) -> None:
     os.environ[name] = "https://index.example"
     packages.set_unreachable_hosts(["pypi.org"])
     assert now() == [None, None, None]

@@ -17,7 +17,7 @@ def off(found: Plan) -> dict[str, str]:
     return {layer.name: layer.why_not for layer in found.layers if layer.why_not}
 
 
-def test_a_machine_that_can_do_all_gives_all() -> None:
+def test_capable_machine_has_all_layers() -> None:
     found = plan_layers(ABLE, "auto")
     assert [layer.name for layer in found.layers] == list(LAYERS) and off(found) == {}
     assert found.landlock == 6 and found.any_active
@@ -37,7 +37,7 @@ def test_a_machine_that_can_do_all_gives_all() -> None:
         ),
     ],
 )
-def test_what_a_machine_lacks_is_off_with_the_reason(machine: MachineFeatures, missing: dict[str, str]) -> None:
+def test_missing_feature_turns_its_layers_off(machine: MachineFeatures, missing: dict[str, str]) -> None:
     found = plan_layers(machine, "auto")
     assert off(found) == missing
     assert not any(found.has(name) for name in missing)
@@ -46,7 +46,7 @@ def test_what_a_machine_lacks_is_off_with_the_reason(machine: MachineFeatures, m
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_requiring_what_is_missing_refuses_by_name(name: str) -> None:
+def test_required_missing_layer_is_named(name: str) -> None:
     lacking = MachineFeatures(cgroup="no group", namespaces="no namespace", uid="no uid", seccomp="no filter")
     if name in ("rlimits", "capabilities", "no_new_privs"):  # every Linux has these
         assert plan_layers(lacking, f"require:{name}").has(name)
@@ -57,20 +57,20 @@ def test_requiring_what_is_missing_refuses_by_name(name: str) -> None:
     assert "no " in str(refused.value)
 
 
-def test_requiring_all_names_all_that_is_missing_and_only_that() -> None:
+def test_require_all_names_only_missing_layers() -> None:
     assert plan_layers(ABLE, "require:all") == plan_layers(ABLE, "auto")
     with pytest.raises(InvalidRequest, match=r"give: cgroup \(none\); uid \(only root\)\. `quire doctor`"):
         plan_layers(MachineFeatures(landlock=1, cgroup="none", uid="only root"), "require:all")
     assert not plan_layers(MachineFeatures(landlock=1, cgroup="none"), "require:pid,net").has("cgroup")
 
 
-def test_off_is_off_whatever_the_machine_can_do() -> None:
+def test_off_disables_all_layers() -> None:
     found = plan_layers(ABLE, "off")
     assert off(found) == dict.fromkeys(LAYERS, "the setting sandbox.mode is off")
     assert not found.any_active and found.worker_layers == [] and found.landlock == 0
 
 
-def test_the_worker_s_words_about_its_machine() -> None:
+def test_features_are_read_from_the_workers_probe() -> None:
     said = {"namespaces": "", "uid": "only root", "landlock": 3, "seccomp": ""}
     assert MachineFeatures.from_probe(said, "no group") == MachineFeatures(
         cgroup="no group", uid="only root", landlock=3
@@ -87,22 +87,22 @@ def test_the_worker_s_words_about_its_machine() -> None:
         ("require:seccomp", ("seccomp",)),
     ],
 )
-def test_what_a_setting_insists_on(wanted: str, names: tuple[str, ...]) -> None:
+def test_layers_required_by_a_setting(wanted: str, names: tuple[str, ...]) -> None:
     assert required(wanted) == names
 
 
 @pytest.mark.parametrize("wanted", ["", "on", "require", "require:", "auto:pid", "off:all", "Require:pid"])
-def test_a_setting_that_is_none_says_what_there_is(wanted: str) -> None:
+def test_invalid_setting_names_the_valid_ones(wanted: str) -> None:
     with pytest.raises(ValueError, match="it is auto, off, or require: and layers"):
         required(wanted)
 
 
-def test_a_layer_there_is_none_of_is_named_with_those_there_are() -> None:
+def test_unknown_layer_is_named_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match="there is no layer gpu, vm; there are cgroup, user, "):
         required("require:pid,gpu,vm")
 
 
-def test_the_sentence_about_layers() -> None:
+def test_sentence_about_layers() -> None:
     assert sentence([Layer("pid"), Layer("net")]) == "pid, net"
     assert sentence([Layer("pid"), Layer("uid", "only root"), Layer("cgroup", "only root"), Layer("net", "no")]) == (
         "pid; off: uid, cgroup (only root); net (no)"

@@ -44,7 +44,7 @@ both = pytest.mark.parametrize("machine", ARCHITECTURES)
 
 
 @both
-def test_every_denied_call_is_refused_whatever_its_arguments(machine: str) -> None:
+def test_denied_calls_are_refused_with_any_arguments(machine: str) -> None:
     for table in seccomp.DENIED.values():
         for name in table:
             if (number := known(table[name], machine)) is not None:
@@ -53,39 +53,39 @@ def test_every_denied_call_is_refused_whatever_its_arguments(machine: str) -> No
 
 
 @both
-def test_what_programs_need_is_allowed_whatever_its_arguments(machine: str) -> None:
+def test_needed_calls_are_allowed_with_any_arguments(machine: str) -> None:
     words = f"{ALLOWED[machine]} {ALLOWED_ON_BOTH}".split()
     for name, number in zip(words[::2], map(int, words[1::2]), strict=True):
         assert (name, {run(machine, number, [argument] * 6) for argument in (0, 2**64 - 1)}) == (name, {ALLOW})
 
 
 @both
-def test_only_what_the_table_names_is_not_allowed(machine: str) -> None:
+def test_calls_not_in_the_table_are_allowed(machine: str) -> None:
     named = {known(numbers, machine) for table in tables() for numbers in table.values()}
     assert {number for number in range(470) if run(machine, number) != ALLOW} <= named
     assert {number for number in range(470) if run(machine, number, [2**64 - 1] * 6) != ALLOW} <= named
 
 
 @both
-def test_calls_of_another_architecture_kill_the_process(machine: str) -> None:
+def test_other_architecture_kills_the_process(machine: str) -> None:
     others = [I386, *(word for name, word in ARCHITECTURES.items() if name != machine), 1]
     assert {run(machine, number, architecture=other) for other in others for number in (0, 1, 59, 435)} == {KILL}
 
 
 @both
-def test_calls_newer_than_the_table_and_those_of_x32_do_not_exist(machine: str) -> None:
+def test_newer_and_x32_calls_do_not_exist(machine: str) -> None:
     x32 = [0x40000000 | number for number in (0, 1, 56, 59, 165, 512, 547)]
     beyond = [470, 471, 512, 547, 1000, 0x7FFFFFFF, 0xFFFFFFFF, *x32]
     assert {number: run(machine, number) for number in beyond} == dict.fromkeys(beyond, errno.ENOSYS)
 
 
 @both
-def test_clone3_and_new_lists_of_mounts_do_not_exist(machine: str) -> None:
+def test_clone3_and_mount_lists_do_not_exist(machine: str) -> None:
     assert [run(machine, number) for number in (435, 457, 458)] == [errno.ENOSYS] * 3
 
 
 @both
-def test_clone_makes_threads_and_processes_but_no_namespace(machine: str) -> None:
+def test_clone_cannot_create_namespaces(machine: str) -> None:
     thread, fork, vfork, sibling = 0x3D0F00, 0x01200011, 0x4111, 0x8000 | 0x01200011
     pidfd = 0x1000 | 17
     for flags in (thread, fork, vfork, sibling, pidfd, 0):
@@ -95,7 +95,7 @@ def test_clone_makes_threads_and_processes_but_no_namespace(machine: str) -> Non
 
 
 @both
-def test_a_process_alone_starts_threads_only_and_has_nobody_to_talk_to(machine: str) -> None:
+def test_isolated_process_has_only_threads(machine: str) -> None:
     thread, fork, vfork = 0x3D0F00, 0x01200011, 0x4111
     for name, row in seccomp.ALONE.items():
         if (number := known(row, machine)) is not None:
@@ -111,7 +111,7 @@ def test_a_process_alone_starts_threads_only_and_has_nobody_to_talk_to(machine: 
 
 
 @both
-def test_terminals_take_no_pushed_input(machine: str) -> None:
+def test_terminal_input_cannot_be_injected(machine: str) -> None:
     for request in (0x5412, 0x541C, 0x5423):
         assert call(machine, "ioctl", 0, request) == errno.EPERM
         assert call(machine, "ioctl", 0, HIGH | request) == errno.EPERM
@@ -120,7 +120,7 @@ def test_terminals_take_no_pushed_input(machine: str) -> None:
 
 
 @both
-def test_files_and_fifos_can_be_made_but_no_devices(machine: str) -> None:
+def test_device_files_cannot_be_created(machine: str) -> None:
     for name, before in (("mknod", (0x5412,)), ("mknodat", (0x6000, 0x2000))):
         if known(seccomp.CHECKED[name], machine) is None:
             continue
@@ -132,7 +132,7 @@ def test_files_and_fifos_can_be_made_but_no_devices(machine: str) -> None:
 
 
 @both
-def test_no_file_gets_the_right_to_run_as_its_owner(machine: str) -> None:
+def test_setuid_bits_cannot_be_set(machine: str) -> None:
     fd = -100 & 0xFFFFFFFF
     making, reading = os.O_CREAT | os.O_WRONLY, os.O_RDONLY
     for name, before in (
@@ -149,13 +149,13 @@ def test_no_file_gets_the_right_to_run_as_its_owner(machine: str) -> None:
 
 
 @both
-def test_harmless_personalities_only(machine: str) -> None:
+def test_only_harmless_personalities_are_allowed(machine: str) -> None:
     assert {call(machine, "personality", each) for each in (0, 8, 0x20000, 0x40000, 0xFFFFFFFF, 2**64 - 1)} == {ALLOW}
     assert {call(machine, "personality", each) for each in (0x400000, 0x100000, 1, 0x440000)} == {errno.EPERM}
 
 
 @both
-def test_sockets_of_tcp_udp_unix_and_the_list_of_interfaces(machine: str) -> None:
+def test_allowed_sockets(machine: str) -> None:
     unix, inet, inet6, netlink = 1, 2, 10, 16
     stream, datagram, raw, packets = 1, 2, 3, 5
     for flags in (0, 0x80000, 0x800, 0x80800, HIGH):
@@ -179,14 +179,14 @@ def test_sockets_of_tcp_udp_unix_and_the_list_of_interfaces(machine: str) -> Non
 
 
 @both
-def test_the_filter_is_short_and_every_path_through_it_is(machine: str) -> None:
+def test_filter_and_its_paths_are_short(machine: str) -> None:
     assert len(instructions(machine)) <= 300
     assert max(steps(machine, number) for number in range(470)) <= 20
     assert max(steps(machine, number) for number in range(470) if run(machine, number) == ALLOW) <= 16
 
 
 @both
-def test_what_is_always_allowed_is_decided_by_the_number_alone(machine: str) -> None:
+def test_allowed_calls_are_decided_by_number_alone(machine: str) -> None:
     """Only then does the system remember it, and run no filter at all."""
     checked = {known(numbers, machine) for numbers in seccomp.CHECKED.values()}
     for number in set(range(470)) - checked:
@@ -194,7 +194,7 @@ def test_what_is_always_allowed_is_decided_by_the_number_alone(machine: str) -> 
 
 
 @both
-def test_the_table_agrees_with_the_headers(machine: str) -> None:
+def test_table_agrees_with_the_kernel_headers(machine: str) -> None:
     header = next((Path(path) for path in HEADERS[machine] if Path(path).exists()), None)
     if header is None:
         pytest.skip("the system's headers are not installed")
@@ -213,12 +213,12 @@ def test_the_table_agrees_with_the_headers(machine: str) -> None:
     assert {name: number for name, number in listed.items() if right.get(name, number) != number} == {}
 
 
-def test_a_processor_that_the_table_does_not_know_has_no_filter() -> None:
+def test_unknown_processor_has_no_filter() -> None:
     with pytest.raises(KeyError):
         seccomp.program("riscv64")
 
 
-def test_jumps_too_far_for_eight_bits_go_by_way_of_a_long_one() -> None:
+def test_far_jumps_use_a_long_jump() -> None:
     long = [(0x54, 0, 0, 0xFFFFFFFF)] * 300 + seccomp._ALLOW
     for values in ((1,), (1, 2, 3)):
         block = [(0x20, 0, 0, 0), *seccomp._among(values, long, seccomp._DENY)]

@@ -51,7 +51,7 @@ async def said() -> AsyncIterator[Said]:
     await made.close()
 
 
-async def test_who_is_cancelled_as_the_answer_comes_is_cancelled_and_no_descriptor_is_left(said: Said) -> None:
+async def test_cancelled_launch_closes_its_descriptor(said: Said) -> None:
     """Else the server's end waits for ever for whoever makes spare kernels."""
     handed, ours = os.pipe()
     launching = asyncio.ensure_future(said.supervisor.launch({"do": "start"}, []))
@@ -66,11 +66,11 @@ async def test_who_is_cancelled_as_the_answer_comes_is_cancelled_and_no_descript
     os.close(ours)
 
 
-async def test_a_writer_that_is_done_before_it_is_announced_has_written(said: Said) -> None:
+async def test_writer_that_ended_before_its_announcement_succeeds(said: Said) -> None:
     assert await said.launch("write", "writing") == 0
 
 
-async def test_a_live_process_or_a_branch_that_ended_at_once_is_a_failure(said: Said) -> None:
+async def test_worker_or_branch_that_ended_at_once_fails(said: Said) -> None:
     for do, answer in (("start", "live"), ("branch", "branched")):
         with pytest.raises(OperationFailed, match="ended at once"):
             await said.launch(do, answer)

@@ -53,7 +53,7 @@ TYPES = {
 }
 
 
-def test_a_short_table_is_shown_whole_with_size_and_types(library: str) -> None:
+def test_short_table_is_shown_completely(library: str) -> None:
     text = tables.summarize(frame(library, {"n": [1, 2], "x": [0.5, 1 / 3], "s": ["a", "b"]}))
     number, real, words = TYPES[library]
     assert text.splitlines() == [
@@ -63,7 +63,7 @@ def test_a_short_table_is_shown_whole_with_size_and_types(library: str) -> None:
     ]
 
 
-def test_of_a_long_table_both_ends_are_shown(library: str) -> None:
+def test_long_table_shows_first_and_last_rows(library: str) -> None:
     lines = tables.summarize(frame(library, {"n": list(range(100_000))})).splitlines()
     assert lines[0].startswith("100,000 rows x 1 columns: n ")
     assert lines[1:6] == [f"{n} | {n}" for n in range(5)]
@@ -71,7 +71,7 @@ def test_of_a_long_table_both_ends_are_shown(library: str) -> None:
     assert lines[7:] == [f"{n} | {n}" for n in range(99_995, 100_000)]
 
 
-def test_of_a_wide_table_the_first_columns_are_shown_and_the_rest_counted(library: str) -> None:
+def test_wide_table_shows_first_columns(library: str) -> None:
     text = tables.summarize(frame(library, {f"c{n}": [n] for n in range(1_000)}))
     first, row = text.splitlines()
     assert first.startswith("1 rows x 1,000 columns: c0 ") and first.endswith(", … 980 more")
@@ -79,32 +79,32 @@ def test_of_a_wide_table_the_first_columns_are_shown_and_the_rest_counted(librar
     assert len(text) < 1_000
 
 
-def test_a_table_without_rows_says_its_columns_and_one_without_columns_its_size(library: str) -> None:
+def test_empty_tables(library: str) -> None:
     empty = tables.summarize(frame(library, {"n": [], "s": []}))
     assert empty.startswith("0 rows x 2 columns: n ") and "\n" not in empty
     assert tables.summarize(frame(library, {})) == "0 rows x 0 columns"
 
 
-def test_huge_cells_are_cut_and_stay_on_their_line(library: str) -> None:
+def test_huge_cells_are_truncated(library: str) -> None:
     text = tables.summarize(frame(library, {"s": ["x" * 1_000_000, "two\nlines\tand a tab"]}))
     assert len(text) < 200 and "x…" in text
     assert text.splitlines()[2] == "1 | two lines and a tab"
 
 
-def test_nulls_are_said_to_be_null(library: str) -> None:
+def test_nulls_are_shown_as_null(library: str) -> None:
     text = tables.summarize(frame(library, {"n": [1, None], "s": ["a", None]}))
     last = text.splitlines()[-1]
     assert last == ("1 | nan | nan" if library == "pandas" else "1 | null | null")  # pandas itself has no null there
 
 
-def test_pages_are_csv_that_reads_back(library: str) -> None:
+def test_pages_are_valid_csv(library: str) -> None:
     strange = ['say "hi"', "a,b", "two\nlines", "", "é ☃", "\r"]
     whole = rows_of(frame(library, {"the, name": strange}), 0, 100)
     assert whole[0] == ["", "the, name"]
     assert [row[1] for row in whole[1:]] == strange
 
 
-def test_pages_begin_anywhere_and_end_with_the_table(library: str) -> None:
+def test_pages_start_anywhere(library: str) -> None:
     value = frame(library, {"n": list(range(250))})
     assert [row[1] for row in rows_of(value, 0, 100)[1:]] == [str(n) for n in range(100)]
     assert rows_of(value, 200, 100)[1] == ["200", "200"] and len(rows_of(value, 200, 100)) == 51
@@ -112,7 +112,7 @@ def test_pages_begin_anywhere_and_end_with_the_table(library: str) -> None:
         assert rows_of(value, past, 100) == [["", "n"]]
 
 
-def test_a_page_shows_the_table_as_it_is_now_and_cells_whole(pandas: Any) -> None:
+def test_page_shows_current_complete_cells(pandas: Any) -> None:
     value = pandas.DataFrame({"s": ["x" * 1_000]})
     found = tables.register_table(value)
     assert found is not None and found[0].count("x") < 50
@@ -120,14 +120,14 @@ def test_a_page_shows_the_table_as_it_is_now_and_cells_whole(pandas: Any) -> Non
     assert tables.page_text(found[1], 0, 1)[0].splitlines()[1] == "0," + "y" * 1_000
 
 
-def test_a_page_of_large_cells_is_bounded(library: str) -> None:
+def test_page_size_is_limited(library: str) -> None:
     value = frame(library, {"s": ["x" * 1_000_000] * 30})
     found = tables.register_table(value)
     assert found is not None
     assert len(tables.page_text(found[1], 0, 100)[0]) < 10_000_000  # BUG 19
 
 
-def test_a_table_is_not_kept_alive_for_its_pages(library: str) -> None:
+def test_pages_do_not_keep_a_table_alive(library: str) -> None:
     value = frame(library, {"n": [1]})
     found = tables.register_table(value)
     assert found is not None
@@ -138,7 +138,7 @@ def test_a_table_is_not_kept_alive_for_its_pages(library: str) -> None:
             tables.page_text(gone, 0, 100)
 
 
-def test_only_the_latest_tables_can_be_paged(pandas: Any) -> None:
+def test_only_latest_tables_have_pages(pandas: Any) -> None:
     value = pandas.DataFrame({"n": [1]})
     names = [found[1] for _ in range(300) if (found := tables.register_table(value)) is not None]
     assert tables.page_text(names[-1], 0, 1)[1] == 1
@@ -146,7 +146,7 @@ def test_only_the_latest_tables_can_be_paged(pandas: Any) -> None:
         tables.page_text(names[0], 0, 1)
 
 
-def test_column_names_may_be_anything(pandas: Any) -> None:
+def test_unusual_column_names(pandas: Any) -> None:
     value = pandas.DataFrame([[1, 2.0, "a"]], columns=["same", "same", 7])
     assert tables.summarize(value).splitlines() == [
         "1 rows x 3 columns: same int64, same float64, 7 str",
@@ -157,19 +157,19 @@ def test_column_names_may_be_anything(pandas: Any) -> None:
     assert rows_of(value, 0, 9) == [["", "same", "same", "7"], ["0", "1", "2", "a"]]
 
 
-def test_levels_of_rows_and_columns_are_joined(pandas: Any) -> None:
+def test_index_levels_are_joined(pandas: Any) -> None:
     index = pandas.MultiIndex.from_product([["a", "b"], [1, 2]])
     value = pandas.DataFrame({("x", "y"): range(4)}, index=index)
     lines = tables.summarize(value).splitlines()
     assert lines[0] == "4 rows x 1 columns: x.y int64" and lines[1:3] == ["a.1 | 0", "a.2 | 1"]
 
 
-def test_rows_may_be_named_by_dates_and_by_duplicates(pandas: Any) -> None:
+def test_date_and_duplicate_row_labels(pandas: Any) -> None:
     value = pandas.DataFrame({"n": [1, 2]}, index=pandas.to_datetime(["2026-01-01", "2026-01-01"]))
     assert [row[0] for row in rows_of(value, 0, 9)] == ["", "2026-01-01 00:00:00", "2026-01-01 00:00:00"]
 
 
-def test_types_of_every_kind_have_a_text(pandas: Any) -> None:
+def test_every_type_has_a_text(pandas: Any) -> None:
     value = pandas.DataFrame(
         {
             "when": pandas.to_datetime(["2026-01-01", None]),
@@ -185,23 +185,23 @@ def test_types_of_every_kind_have_a_text(pandas: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [1, "text", [1], {"a": 1}, object(), int])
-def test_what_is_no_table_is_not_shown_as_one(value: Any) -> None:
+def test_other_values_are_no_tables(value: Any) -> None:
     assert tables.register_table(value) is None
 
 
-def test_a_class_of_ones_own_that_is_a_table_is_one(pandas: Any) -> None:
+def test_subclass_of_a_table_is_a_table(pandas: Any) -> None:
     class Mine(pandas.DataFrame):
         pass
 
     assert tables.register_table(Mine({"a": [1]})) is not None
 
 
-def test_a_class_that_only_has_the_name_is_left_alone() -> None:
+def test_class_with_the_same_name_is_no_table() -> None:
     Fake = type("DataFrame", (), {"__module__": "pandas.fake"})
     assert tables.register_table(Fake()) is None
 
 
-def test_a_table_that_raises_is_shown_by_its_own_text(pandas: Any) -> None:
+def test_table_that_raises_shows_its_own_text(pandas: Any) -> None:
     class Hostile(pandas.DataFrame):
         def __len__(self) -> int:
             raise RuntimeError("no")

@@ -25,7 +25,7 @@ class Book:
         return {name: run for name, run in self.makers.makers.items() if not name.startswith("__")}
 
 
-def test_a_name_was_made_by_the_run_that_bound_it_last() -> None:
+def test_last_binding_run_is_recorded() -> None:
     book = Book()
     assert book.run("r1", "a = object()\nb = []") == {"a": "r1", "b": "r1"}
     assert book.run("r2", "b.append(1)\nc = a") == {"a": "r1", "b": "r1", "c": "r2"}
@@ -33,19 +33,19 @@ def test_a_name_was_made_by_the_run_that_bound_it_last() -> None:
     assert book.run("r4", "a = a") == {"a": "r1", "b": "r3", "c": "r2", "f": "r3"}
 
 
-def test_a_name_that_is_gone_has_no_maker_and_one_that_came_back_has_a_new_one() -> None:
+def test_deleted_name_is_forgotten_until_bound_again() -> None:
     book = Book()
     book.run("r1", "a, b = object(), object()")
     assert book.run("r2", "del a") == {"b": "r1"}
     assert book.run("r3", "a = object()") == {"a": "r3", "b": "r1"}
 
 
-def test_what_a_run_that_failed_bound_before_is_its_own() -> None:
+def test_failed_run_counts_for_its_bindings() -> None:
     book = Book()
     assert book.run("r1", "a = object()\n1 / 0\nb = 1") == {"a": "r1"}
 
 
-def test_no_value_is_kept_alive_and_none_is_asked_anything() -> None:
+def test_values_are_neither_kept_nor_called() -> None:
     book = Book()
     book.run(
         "r1",
@@ -63,12 +63,12 @@ def test_no_value_is_kept_alive_and_none_is_asked_anything() -> None:
     assert seen() is None
 
 
-def test_names_that_are_no_text_are_passed_over() -> None:
+def test_names_other_than_str_are_ignored() -> None:
     book = Book()
     assert book.run("r1", "globals()[1] = 2\na = object()") == {"a": "r1"}
 
 
-def test_what_was_known_before_a_restart_is_known_again() -> None:
+def test_bindings_are_restored_after_a_restart() -> None:
     value = object()
     makers = BindingTracker({"a": "r1", "b": "r2"})
     makers.before_run({"a": value})
@@ -76,14 +76,14 @@ def test_what_was_known_before_a_restart_is_known_again() -> None:
     assert makers.makers == {"a": "r1"}
 
 
-def test_imports_and_functions_are_read_from_the_text() -> None:
+def test_imports_and_functions_come_from_the_source() -> None:
     source = "import os.path as p\nfrom a import b\n@deco\ndef f(x):\n    return x\nif True:\n    import inner\n"
     imports, functions = imports_and_functions(ast.parse(source), source)
     assert imports == ["import os.path as p", "from a import b"]
     assert functions == ["@deco\ndef f(x):\n    return x"]
 
 
-def test_names_a_cells_own_statements_bind() -> None:
+def test_bound_names_of_statements() -> None:
     source = (
         "import os.path, json as j\nfrom a import b as c, d\n"
         "e = f.g = h[0] = 1\ni, (k, *l) = m\nn: int = 1\no += 1\n"
@@ -99,7 +99,7 @@ def test_names_a_cells_own_statements_bind() -> None:
     assert bound_names(ast.parse(source)) == set(expected.split())
 
 
-def test_a_name_the_code_binds_is_made_anew_even_where_the_value_has_the_same_id() -> None:
+def test_rebinding_with_the_same_id_is_recorded() -> None:
     makers, value = BindingTracker(), object()
     for run in ("r1", "r2"):
         makers.before_run({"a": value, "b": value} if run == "r2" else {})

@@ -36,7 +36,7 @@ def answers(kernel: socket.socket, count: int) -> list[Answer]:
     return found
 
 
-async def test_a_kernel_that_sends_much_before_it_reads_is_answered() -> None:
+async def test_many_calls_before_reading_are_answered() -> None:
     calls, kernel, _ = opened(echo)
     kernel.settimeout(DEADLINE)
 
@@ -51,7 +51,7 @@ async def test_a_kernel_that_sends_much_before_it_reads_is_answered() -> None:
     kernel.close()
 
 
-async def test_a_kernel_that_ends_with_an_answer_half_sent_leaves_nothing_in_the_event_loop() -> None:
+async def test_closing_during_an_answer_unregisters_the_socket() -> None:
     async def large(call: Called) -> Answer:
         return Returned(call=call.call, value={"text": "x" * 4_000_000})
 
@@ -77,7 +77,7 @@ async def test_a_kernel_that_ends_with_an_answer_half_sent_leaves_nothing_in_the
             one.close()
 
 
-async def test_calls_past_the_limit_are_refused_and_the_others_go_on() -> None:
+async def test_calls_beyond_the_limit_are_refused() -> None:
     release = asyncio.Event()
 
     async def held(call: Called) -> Answer:
@@ -95,7 +95,7 @@ async def test_calls_past_the_limit_are_refused_and_the_others_go_on() -> None:
     kernel.close()
 
 
-async def test_kernel_that_never_reads_its_answers_is_given_up() -> None:
+async def test_kernel_that_never_reads_is_closed() -> None:
     async def large(call: Called) -> Answer:
         return Returned(call=call.call, value={"text": "x" * 1_000_000 if call.call <= 100 else "x"})
 
@@ -112,7 +112,7 @@ async def test_kernel_that_never_reads_its_answers_is_given_up() -> None:
     kernel.close()
 
 
-async def test_what_is_no_word_of_ours_is_told_once_and_ends_the_relay() -> None:
+async def test_invalid_message_is_reported_once_and_closes() -> None:
     calls, kernel, broken = opened(echo)
     kernel.sendall(b"nonsense" * 10)
     async with asyncio.timeout(DEADLINE):
