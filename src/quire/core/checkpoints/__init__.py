@@ -1,1 +1,1 @@
-"""States to go back to: checkpoints in memory and snapshots on disk."""
+"""Earlier states of a namespace: checkpoints in memory and snapshots on disk."""

@@ -112,7 +112,7 @@ class Autosaver:
         except QuireError as error:
             if self._slots.live_kernel(notebook) is not None and not autosave.has_warned:
                 autosave.has_warned = True
-                notice = f"The namespace is not on disk as it is now: {error}"
+                notice = f"The current state of the namespace is not saved: {error}"
                 self._slots.add_notice(notebook, notice)
                 log.warning("notebook %r: %s", notebook.name, notice)  # at the server's end there is no next answer
         except Exception:

@@ -79,7 +79,7 @@ class SnapshotRestorer:
             except OperationFailed as error:
                 damaged.append(str(error))
         if not kernel.alive:
-            raise OperationFailed("The kernel ended as it began. Call again.")
+            raise OperationFailed("The kernel ended while it started. Call again.")
         if state is not None:
             with contextlib.suppress(OperationFailed):  # a full disk: the answer names the cells all the same
                 marks = {cell.run.id: True for cell in state.after if cell.run is not None}

@@ -1,4 +1,4 @@
-"""A saved state for people to read: functions with their source, plain values, history; and back, as code. Pure."""
+"""A saved state as JSON for people to read, and such a file as code that restores it. Pure."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ VERSION = 1
 def to_json(
     notebook: Notebook, snapshot: Snapshot, runs: list[Run], values: dict[str, Any], capabilities: list[Capability]
 ) -> str:
-    """`values` are those that JSON can say, by name; of the rest it says what it is and which snapshot has it."""
-    held = {"snapshot": snapshot.id}
+    """`values` are the variables that JSON can hold. For the others, the file names their type and the snapshot."""
     variables = {
-        name: {"type": "json", "value": values[name]} if name in values else {"type": kind, **held}
+        name: {"type": "json", "value": values[name]} if name in values else {"type": kind, "snapshot": snapshot.id}
         for name, kind in snapshot.variables.items()
     }
     imports = dict.fromkeys(line for run in runs for line in run.imports)
@@ -30,36 +29,32 @@ def to_json(
         "notebook": notebook.name,
         "name": snapshot.name,
         "python": snapshot.python,
-        "capabilities": {each.name: describe_backend(each.backend) for each in capabilities},
+        "capabilities": {capability.name: describe_backend(capability.backend) for capability in capabilities},
         "imports": list(imports),
         "functions": {
-            each["name"]: {"source": each.get("source", ""), "signature": each["signature"]}
-            for each in snapshot.functions
+            function["name"]: {"source": function.get("source", ""), "signature": function["signature"]}
+            for function in snapshot.functions
         },
         "variables": variables,
-        "lost": {each.name: f"{each.what}: {each.why}" for each in snapshot.lost},
+        "lost": {loss.name: f"{loss.what}: {loss.why}" for loss in snapshot.lost},
         "history": [run.source for run in runs],
     }
     return json.dumps(state, indent=2, ensure_ascii=False) + "\n"
 
 
 def to_code(text: str) -> str:
-    """Source that makes what such a file says again: imports, functions, plain values. Raises InvalidRequest."""
+    """Code that restores the imports, functions and plain values of such a file. Raises InvalidRequest."""
     try:
         state = json.loads(text)
         if state["version"] != VERSION:
             raise InvalidRequest(f"The state file has version {state['version']!r}; this Quire reads {VERSION}.")
-        lines = [str(each) for each in state.get("imports", [])]
-        lines += [str(each["source"]) for each in state["functions"].values() if each.get("source")]
-        values = {name: each["value"] for name, each in state["variables"].items() if each.get("type") == "json"}
+        lines = [str(statement) for statement in state.get("imports", [])]
+        lines += [str(function["source"]) for function in state["functions"].values() if function.get("source")]
+        values = {name: held["value"] for name, held in state["variables"].items() if held.get("type") == "json"}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise InvalidRequest(
-            "The file is not a state that Quire or its kind saved: it has no functions and variables."
-        ) from error
+        raise InvalidRequest("The file is not a saved state: it has no functions and variables.") from error
     if values:
         lines += ["import json as _json", f"globals().update(_json.loads({json.dumps(values)!r}))", "del _json"]
     if not lines:
-        raise InvalidRequest(
-            "The state file holds no functions and no plain values: there is nothing to restore from it."
-        )
+        raise InvalidRequest("The state file has no functions and no plain values, so there is nothing to restore.")
     return "\n".join(lines)

@@ -1,1 +1,1 @@
-"""Kernels: the pool, their lineage, admission, idleness and memory pressure."""
+"""Kernels: pool, slots, lineage, recovery, admission, hibernation and memory pressure."""

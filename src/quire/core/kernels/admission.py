@@ -1,4 +1,4 @@
-"""Admit kernels up to the limits. At a limit, the kernel idle longest is hibernated to make room."""
+"""Enforce the limits on kernels. At a limit, the kernel that is idle longest is hibernated to make room."""
 
 from __future__ import annotations
 
@@ -85,12 +85,12 @@ class KernelAdmission:
             "limits.max_kernels": f"{quotas.kernels:,} live on this server",
             "limits.max_kernels_per_user": f"{quotas.kernels_each:,} of this user live",
             "limits.max_memory_bytes_per_user": (
-                f"those of this user hold {self._memory_of(notebook.owner) / 2**20:,.0f} MiB together, "
+                f"the kernels of this user hold {self._memory_of(notebook.owner) / 2**20:,.0f} MiB together, "
                 f"of {quotas.memory_each / 2**20:,.0f}"
             ),
         }[limit]
         return (
-            f"No kernel was started for notebook {notebook.name!r}, nothing was run: {state}, the most there may be "
-            f"(setting {limit}), and none can sleep on disk now: each runs a cell, or holds what cannot be saved. End "
-            "one with reset, or call again when a run has ended."
+            f"No kernel was started for notebook {notebook.name!r}, nothing was run: {state}, which is the limit "
+            f"(setting {limit}). None of them can be hibernated now: each runs a cell or holds objects that cannot be "
+            "saved. End one with reset, or call again when a run has ended."
         )

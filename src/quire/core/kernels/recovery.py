@@ -28,7 +28,7 @@ class KernelRecovery:
         if recovered.restored:
             slot.notice = revived(recovered)
         else:
-            slot.end_reason = slot.end_reason or "the process that kept it was ended"
+            slot.end_reason = slot.end_reason or "the process of the last one ended"
             await self._slots.close_kernel(slot)
         return recovered
 
@@ -76,7 +76,7 @@ class KernelRecovery:
             lost_runs=tuple(still_lost),
             lost_cells=await self._mark_lost_runs(slot, still_lost),
             missing=tuple(loss.name for loss, _ in state.lost),
-            why="there is none after it, live or on disk",
+            why="there is no newer one, live or on disk",
         )
 
     async def _mark_lost_runs(self, slot: KernelSlot, lost: list[RunId]) -> tuple[int, ...]:
@@ -101,10 +101,9 @@ class KernelRecovery:
             slot.notice = ""
             if recovered is not None and not recovered.restored:
                 raise
-            lost = (
-                f" but for the last {len(recovered.lost_runs)}" if recovered is not None and recovered.lost_runs else ""
-            )
-            raise OperationFailed(f"{error} The namespace is as it was before this call{lost}.") from error
+            lost = len(recovered.lost_runs) if recovered is not None else 0
+            but = f" but for the last {lost}" if lost else ""
+            raise OperationFailed(f"{error} The namespace is as it was before this call{but}.") from error
 
     async def load(self, slot: KernelSlot, kernel: Kernel, snapshot: Snapshot) -> RestoredState:
         """Load a snapshot. If that fails, put the state back to what it was, and raise OperationFailed."""
