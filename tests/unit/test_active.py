@@ -47,7 +47,7 @@ async def test_what_could_not_be_recorded_is_told_and_what_came_after_the_answer
         await lost.kept()
 
 
-async def test_a_pause_is_one_in_which_nobody_wants_the_turn() -> None:
+async def test_wait_idle_ends_when_a_request_arrives() -> None:
     slot = KernelSlot(BOOK)
     assert await slot.wait_idle(0.01) and not slot.lineage.why_unprotected
     async with anyio.create_task_group() as group:

@@ -96,7 +96,7 @@ def test_how_a_run_ended(
         (RecoveryResult(restored=False, why="dead", next_kernel="none"), [], "The kernel is gone (dead).", "next run"),
     ],
 )
-def test_what_became_of_the_variables(recovered: RecoveryResult, cells: list[int], says: str, says_not: str) -> None:
+def test_recovery_result_is_described(recovered: RecoveryResult, cells: list[int], says: str, says_not: str) -> None:
     said = restored(replace(recovered, lost_cells=tuple(cells)))
     assert says in said and (not says_not or says_not not in said)
 
@@ -137,7 +137,7 @@ def ran(lineage: RunLineage, *names: str) -> None:
         lineage.advance(run)
 
 
-def test_the_newest_checkpoint_on_the_way_here_is_the_one_to_restore() -> None:
+def test_nearest_checkpoint_is_the_newest_ancestor() -> None:
     lineage = RunLineage()
     assert lineage.nearest_checkpoint(()) == (START, [])
     ran(lineage, "a", "b", "c")
@@ -146,7 +146,7 @@ def test_the_newest_checkpoint_on_the_way_here_is_the_one_to_restore() -> None:
     assert lineage.nearest_checkpoint(()) == (START, ["a", "b", "c"])
 
 
-def test_a_line_rolled_back_is_left_behind_and_can_be_gone_back_to() -> None:
+def test_rollback_keeps_later_runs_in_the_lineage() -> None:
     lineage = RunLineage()
     ran(lineage, "a", "b")
     assert lineage.stale_marks("a") == {"a": False, "b": True}
@@ -160,7 +160,7 @@ def test_a_line_rolled_back_is_left_behind_and_can_be_gone_back_to() -> None:
     assert lineage.nearest_checkpoint({"a", "b", "c"}) == (START, [])
 
 
-def test_a_cheap_checkpoint_waits_for_nobody_and_a_dear_one_until_it_pays() -> None:
+def test_only_expensive_checkpoints_wait_for_a_pause() -> None:
     lineage = RunLineage()
     lineage.checkpoint_taken(0.001)
     assert lineage.checkpoint_delay() == 0
@@ -171,7 +171,7 @@ def test_a_cheap_checkpoint_waits_for_nobody_and_a_dear_one_until_it_pays() -> N
     assert lineage.checkpoint_delay() == 0
 
 
-def test_in_a_long_burst_checkpoints_wait_for_a_pause_or_until_they_pay() -> None:
+def test_checkpoints_wait_in_a_long_burst() -> None:
     lineage = RunLineage()
     lineage.checkpoint_taken(0.015)
     for _ in range(99):
