@@ -22,11 +22,13 @@ from quire.shutdown import Shutdown
 
 if TYPE_CHECKING:
     from fastmcp import FastMCP
+    from fastmcp.server.auth import AuthProvider
 
     from quire.core.app import App
     from quire.frontends.http.serve import HttpAccess
 
     Serve = Callable[[App, FastMCP[Any]], Awaitable[None]]
+    Ready = tuple[Serve, AuthProvider | None]  # and how the server authenticates callers
 
 _ARENA_MAX = -8  # M_ARENA_MAX of malloc.h
 
@@ -170,22 +172,24 @@ def _jupyter_mcp_server(parsed: argparse.Namespace) -> int:
     start = jupyter_mcp_server.start(vars(parsed), os.environ)
     settings = load({**start.settings, **config_command.given_flags(parsed)}, config=parsed.config)
 
-    def ready() -> Serve:
+    def ready() -> Ready:
         from quire import compose
 
         http = settings.server.transport == "http"
-        serve = _over_http(settings, start.with_token(compose.http_access(settings))) if http else _over_stdio(settings)
+        serve, auth = (
+            _over_http(settings, start.with_token(compose.http_access(settings))) if http else _over_stdio(settings)
+        )
 
         async def serve_document(app: App, server: FastMCP[Any]) -> None:
             await start.open_document(app, server)
             await serve(app, server)
 
-        return serve_document
+        return serve_document, auth
 
     return _run_server(settings, ready)
 
 
-def _run_server(settings: Settings, ready: Callable[[], Serve]) -> int:
+def _run_server(settings: Settings, ready: Callable[[], Ready]) -> int:
     """Open an App and serve it with what `ready` returns, until a signal or the end of stdin."""
     _share_memory_among_threads()
     logging.basicConfig(level=settings.server.log_level.upper(), stream=sys.stderr)
@@ -193,7 +197,7 @@ def _run_server(settings: Settings, ready: Callable[[], Serve]) -> int:
     # imported before anything is opened: until then a signal ends the process immediately
     from quire import compose
 
-    serve = ready()
+    serve, auth = ready()
     running: list[App] = []
 
     def announce_end() -> None:
@@ -205,7 +209,7 @@ def _run_server(settings: Settings, ready: Callable[[], Serve]) -> int:
     async def main() -> int:
         async with compose.app(settings) as app:
             running.append(app)
-            server = compose.mcp(app, settings)
+            server = compose.mcp(app, settings, auth)
             gc.freeze()  # modules stay loaded: collections can skip them
             gc.enable()
             await serve(app, server)
@@ -215,7 +219,7 @@ def _run_server(settings: Settings, ready: Callable[[], Serve]) -> int:
     return int(shutdown.run(main))
 
 
-def _over_stdio(settings: Settings) -> Serve:
+def _over_stdio(settings: Settings) -> Ready:
     from quire.frontends.mcp import stdio
     from quire.frontends.terminal import greeting
 
@@ -224,10 +228,10 @@ def _over_stdio(settings: Settings) -> Serve:
             greeting.show_stdio()
         await stdio.serve(server, settings.limits.max_request_bytes)
 
-    return serve
+    return serve, None
 
 
-def _over_http(settings: Settings, access: HttpAccess | None = None) -> Serve:
+def _over_http(settings: Settings, access: HttpAccess | None = None) -> Ready:
     from quire import compose
     from quire.frontends.http import probes
     from quire.frontends.http.serve import serve as serve_http
@@ -247,7 +251,7 @@ def _over_http(settings: Settings, access: HttpAccess | None = None) -> Serve:
             listening=lambda url: greeting.show(url, app.about),
         )
 
-    return serve
+    return serve, access.auth
 
 
 def _share_memory_among_threads() -> None:

@@ -148,12 +148,12 @@ async def open(data_dir: str | Path | None = None, **settings: Any) -> AsyncIter
         yield Quire(running)
 
 
-def mcp(running: App, settings: Settings) -> FastMCP[Any]:
-    """The MCP server over a running App."""
+def mcp(running: App, settings: Settings, auth: AuthProvider | None = None) -> FastMCP[Any]:
+    """The MCP server over a running App. `auth`: how callers over HTTP are authenticated."""
     from quire.frontends.mcp.server import build
 
-    result_chars = settings.server.max_result_chars
-    return build(running, toolsets=_toolsets(settings), result_chars=result_chars, version=__version__)
+    toolsets, result_chars = _toolsets(settings), settings.server.max_result_chars
+    return build(running, toolsets=toolsets, result_chars=result_chars, version=__version__, auth=auth)
 
 
 def _toolsets(settings: Settings) -> tuple[str, ...]:

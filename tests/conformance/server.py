@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from fastmcp import FastMCP
+from fastmcp.server.auth import AuthProvider
 from mcp.server.subscriptions import PromptsListChanged
 
 from quire import cli, compose
@@ -17,8 +18,8 @@ from tests.conformance import fixtures, rounds
 _mcp = compose.mcp
 
 
-def with_fixtures(app: App, settings: Settings) -> FastMCP[Any]:
-    server = _mcp(app, settings)
+def with_fixtures(app: App, settings: Settings, auth: AuthProvider | None = None) -> FastMCP[Any]:
+    server = _mcp(app, settings, auth)
     fixtures.register(server)
     rounds.register(server)
     _changes(server, app)

@@ -13,10 +13,12 @@ from fastmcp import Client, FastMCP
 from mcp.server.connection import Connection
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel.server import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 import quire
 from quire.core.errors import InvalidRequest
 from quire.core.notebooks.access import LOCAL_CALLER
+from quire.frontends.http.auth import SharedTokenVerifier
 from quire.frontends.mcp import fastmcp_internals
 from quire.frontends.mcp.callers import caller_of
 
@@ -86,6 +88,16 @@ async def test_current_request_is_the_request_that_a_resource_answers(server: Fa
     async with Client(server) as client:
         (found,) = await client.read_resource("test://method")
     assert getattr(found, "text", "") == "resources/read"
+
+
+@pytest.mark.parametrize("auth", [None, SharedTokenVerifier("token")])
+async def test_session_manager_is_configured_when_the_app_starts(auth: SharedTokenVerifier | None) -> None:
+    server: FastMCP[Any] = FastMCP("test", auth=auth)
+    app, found = server.http_app(), list[StreamableHTTPSessionManager]()
+    fastmcp_internals.on_session_manager(app, found.append)
+    assert not found
+    async with app.router.lifespan_context(app):
+        assert len(found) == 1 and hasattr(found[0].asgi_app, "max_body_size") and hasattr(found[0], "max_sessions")
 
 
 @pytest.mark.parametrize("has_auth", [False, True])

@@ -19,10 +19,10 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
 from quire.core.errors import InvalidRequest, OperationFailed
-from quire.frontends.http import sessions
 from quire.frontends.http.body_limit import BodyLimitMiddleware
 from quire.frontends.http.connections import be_quiet, bounded
 from quire.frontends.http.origins import LoopbackOriginGuard
+from quire.frontends.http.sessions import limit_sessions
 
 PATH = "/mcp"
 _GRACE = 3  # seconds open requests have when the server ends
@@ -63,7 +63,6 @@ async def serve(
     """Serve until cancelled; open requests then have a moment to finish. `listening` is called with the address once
     connections are accepted."""
     check_access(host, access)
-    server.auth = access.auth
     with _bind(host, port) as sock:
         address = _url(host, sock.getsockname()[1])
         # behind a proxy that speaks TLS the server does not see under which scheme it is called
@@ -104,7 +103,7 @@ async def _run_until_cancelled(server: uvicorn.Server, sock: socket.socket) -> N
 def asgi(server: FastMCP[Any], limits: HttpLimits, *middleware: Middleware, **protection: Any) -> Starlette:
     """The app: MCP at PATH, beside it what was registered. Whoever runs it runs its lifespan."""
     app = server.http_app(path=PATH, middleware=[*middleware, limits.body_limit()], **protection)
-    sessions.bound(app, limits.sessions)
+    limit_sessions(app, limits.sessions)
     return app
 
 

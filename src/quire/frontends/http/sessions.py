@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import anyio
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
@@ -23,30 +20,23 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from quire.frontends.mcp.fastmcp_internals import on_session_manager
+
 _ANY_SIZE = 2**62
 
 
-def bound(app: Starlette, most: int) -> None:
-    """Once the app runs, have its session manager keep to `most`, 0 without limit; and take any body: the SDK refuses
-    those over 4 MiB, fastmcp passes no other number on, and what comes here has passed the guard."""
-    inner = app.router.lifespan_context
+def limit_sessions(app: Starlette, max_sessions: int) -> None:
+    """Keep to `max_sessions` once the app runs; 0 is no limit. Also lift the SDK's limit of 4 MiB for a request's body,
+    which fastmcp cannot set: BodyLimitMiddleware has checked the body before."""
 
-    @asynccontextmanager
-    async def lifespan(running: Any) -> AsyncIterator[Any]:
-        async with inner(running) as state:
-            for route in app.routes:
-                endpoint = getattr(route, "endpoint", None)
-                endpoint = getattr(endpoint, "app", endpoint)  # below a check of tokens
-                manager = getattr(endpoint, "session_manager", None)
-                if isinstance(manager, StreamableHTTPSessionManager):
-                    manager.asgi_app.max_body_size = _ANY_SIZE
-                    manager.max_sessions = most or None
-                    if most:
-                        limited = SessionLimit(manager.asgi_app, most, manager.session_idle_timeout)
-                        manager.asgi_app = limited  # type: ignore[assignment]
-            yield state
+    def configure(manager: StreamableHTTPSessionManager) -> None:
+        manager.asgi_app.max_body_size = _ANY_SIZE
+        manager.max_sessions = max_sessions or None
+        if max_sessions:
+            limited = SessionLimit(manager.asgi_app, max_sessions, manager.session_idle_timeout)
+            manager.asgi_app = limited  # type: ignore[assignment]
 
-    app.router.lifespan_context = lifespan
+    on_session_manager(app, configure)
 
 
 @dataclass

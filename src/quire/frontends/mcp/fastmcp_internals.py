@@ -5,7 +5,8 @@ Each function has a test in `tests/unit/test_fastmcp_internals.py`, and pyprojec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 from fastmcp import FastMCP
@@ -14,6 +15,8 @@ from fastmcp.server.low_level import FastMCPServerMiddleware, LowLevelServer
 from mcp.server.connection import Connection
 from mcp.server.context import ServerMiddleware, ServerRequestContext
 from mcp.server.session import ServerSession
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from starlette.applications import Starlette
 
 
 def low_level(server: FastMCP[Any]) -> LowLevelServer[Any]:
@@ -43,3 +46,21 @@ def current_request() -> ServerRequestContext[Any, Any]:
     bound = fastmcp_request_ctx.get()
     assert bound is not None, "no request is being answered"
     return bound._srctx
+
+
+def on_session_manager(app: Starlette, configure: Callable[[StreamableHTTPSessionManager], None]) -> None:
+    """Call `configure` with the session manager that fastmcp makes when `app`, made by its `http_app`, starts."""
+    inner = app.router.lifespan_context
+
+    @asynccontextmanager
+    async def lifespan(running: Any) -> AsyncIterator[Any]:
+        async with inner(running) as state:
+            for route in app.routes:
+                endpoint = getattr(route, "endpoint", None)
+                endpoint = getattr(endpoint, "app", endpoint)  # inside a check of tokens
+                manager = getattr(endpoint, "session_manager", None)
+                if isinstance(manager, StreamableHTTPSessionManager):
+                    configure(manager)
+            yield state
+
+    app.router.lifespan_context = lifespan
