@@ -1,18 +1,18 @@
-"""Settings to where calls are recorded: the audit log, and the disk it lies on."""
+"""Settings to the audit log, and to the disk that it is on."""
 
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
-from quire.core.ops.audit import Audit, AuditFiles, Calls
+from quire.core.ops.audit import Audit, AuditFiles, CallLog
 from quire.core.ports.files import Disk
 from quire.settings import Settings
 
 _NAME = "audit.jsonl"
 
 
-def calls(settings: Settings, stack: AsyncExitStack) -> Calls:
-    """Until the stack is left."""
+def open_call_log(settings: Settings, stack: AsyncExitStack) -> CallLog:
+    """`stack` closes its file."""
     from quire.stores.audit import FileAudit, MemoryAudit
 
     audit: Audit = MemoryAudit()
@@ -20,7 +20,7 @@ def calls(settings: Settings, stack: AsyncExitStack) -> Calls:
         path = settings.store.data_dir / _NAME
         audit = file = FileAudit(path, most_bytes=settings.store.audit_file_bytes, files=settings.store.audit_files)
         stack.callback(file.close)
-    return Calls(audit, required=settings.store.audit_required)
+    return CallLog(audit, required=settings.store.audit_required)
 
 
 def disk(settings: Settings) -> Disk | None:
@@ -29,8 +29,8 @@ def disk(settings: Settings) -> Disk | None:
     return DataDirectory(settings.store.data_dir) if settings.store.kind == "sql" else None
 
 
-def files(settings: Settings) -> AuditFiles:
-    """The audit log on disk, for people to read."""
+def open_files(settings: Settings) -> AuditFiles:
+    """The log as `quire audit` reads it."""
     from quire.stores.audit import ReadFiles
 
     return ReadFiles(settings.store.data_dir / _NAME)

@@ -359,10 +359,10 @@ def _token(parsed: argparse.Namespace) -> int:
 
 def _audit(parsed: argparse.Namespace) -> int:
     from quire import audit_setup
-    from quire.core.ops.audit import Wanted
+    from quire.core.ops.audit import AuditFilter
     from quire.frontends.terminal import audit
 
-    wanted = Wanted(
+    wanted = AuditFilter(
         who=parsed.who,
         tool=parsed.tool,
         notebook=parsed.notebook,
@@ -370,7 +370,7 @@ def _audit(parsed: argparse.Namespace) -> int:
         kind=parsed.kind,
         since=audit.moment(parsed.since),
     )
-    log = audit_setup.files(_settings(parsed))
+    log = audit_setup.open_files(_settings(parsed))
     _interrupt_on_ctrl_c()
     return audit.show(log, wanted, limit=parsed.limit, follow=parsed.follow, as_json=parsed.json)
 

@@ -36,7 +36,7 @@ from quire.core.notebooks.mirrors import Mirrors
 from quire.core.notebooks.sandbox_sessions import RUNTIMES as SESSION_RUNTIMES
 from quire.core.notebooks.sandbox_sessions import Sandboxes
 from quire.core.notebooks.sharing import Sharing
-from quire.core.ops.audit import Calls
+from quire.core.ops.audit import CallLog
 from quire.core.ops.change_bus import Feed
 from quire.core.ops.task_groups import background
 from quire.core.ports.capabilities import Backends, Installed
@@ -84,7 +84,7 @@ async def app(settings: Settings, *, kernels: bool = True, clients: Clients | No
         (kept, blobs, installed, shares), feed = _stores(settings), Feed()
         store = (jupyter := build_jupyter(settings, stack, kept, blobs, feed, clients)).store
         await store.mark_unfinished()
-        place, calls = limits_from_settings.workspace(settings), audit_setup.calls(settings, stack)
+        place, calls = limits_from_settings.workspace(settings), audit_setup.open_call_log(settings, stack)
         active, approvals = ActiveRuns(), Approvals(limits_from_settings.approvals(settings))
         limits, quotas = limits_from_settings.limits(settings), limits_from_settings.quotas(settings)
         notebooks = Notebooks(store, blobs, feed, limits, runtimes(settings), jupyter.directory.place)
@@ -291,7 +291,7 @@ async def _capabilities(
     approvals: Approvals,
     confines: Confines,
     sharing: Sharing,
-    calls: Calls,
+    calls: CallLog,
 ) -> tuple[Backends, CapabilityRegistry, CapabilityGateway]:
     from quire.capabilities.connections import McpBackends
 

@@ -16,7 +16,7 @@ import pytest
 
 from quire.core.model import LOCAL
 from quire.core.ops import audit
-from quire.core.ops.audit import Audit, Record, Wanted
+from quire.core.ops.audit import Audit, AuditFilter, Record
 from quire.stores.audit import FileAudit, MemoryAudit, ReadFiles
 from tests.support.waiting import wait_until
 
@@ -31,7 +31,7 @@ class Log:
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Log:
     if request.param == "memory":
         memory = MemoryAudit()
-        return Log(audit=memory, lines=lambda: [json.loads(audit.line(each)) for each in memory.records])
+        return Log(audit=memory, lines=lambda: [json.loads(audit.format_line(each)) for each in memory.records])
     path = tmp_path / "audit.jsonl"
     return Log(audit=FileAudit(path), lines=lambda: written(path))
 
@@ -48,7 +48,7 @@ def a_call(tool: str = "execute", **more: Any) -> Record:
 def read(folder: Path) -> list[dict[str, Any]]:
     """All there is, the oldest first."""
     files = ReadFiles(folder / "audit.jsonl")
-    return list(files.newest(files.mark(), 0))[::-1]
+    return list(files.newest(files.end(), 0))[::-1]
 
 
 def test_each_call_is_a_record_in_their_order(log: Log) -> None:
@@ -88,7 +88,7 @@ def test_odd_names_stay_one_record(log: Log, odd: str) -> None:
     log.audit.record(a_call())
     first, second = log.lines()
     assert (first["tool"], first["notebook"], first["cell"]) == (odd, odd, None) and second["tool"] == "execute"
-    assert audit.entry(audit.line(a_call(odd))) == json.loads(audit.line(a_call(odd)))
+    assert audit.parse_line(audit.format_line(a_call(odd))) == json.loads(audit.format_line(a_call(odd)))
 
 
 def test_a_text_that_no_file_can_hold_costs_no_record(log: Log) -> None:
@@ -180,7 +180,7 @@ def test_a_line_that_was_cut_off_costs_itself_only(tmp_path: Path) -> None:
     one = FileAudit(path)
     one.record(a_call("first"))
     with path.open("ab") as file:
-        file.write(audit.line(a_call("torn"))[:100])
+        file.write(audit.format_line(a_call("torn"))[:100])
     assert [each["tool"] for each in read(tmp_path)] == ["first"]
     one.record(a_call("next"))
     path.write_bytes(path.read_bytes() + b"\0\0\n[]\n{}\n\xff\n")
@@ -220,8 +220,8 @@ def test_what_comes_after_the_mark_is_read_once_wherever_it_lies(tmp_path: Path)
     for n in range(7):
         one.record(a_call(cell=n))
     files = ReadFiles(tmp_path / "audit.jsonl")
-    mark = files.mark()
-    coming, came = files.coming(mark), list[int]()
+    mark = files.end()
+    coming, came = files.follow(mark), list[int]()
     for n in range(7, 30):
         one.record(a_call(cell=n))
         if n % 5 == 0:
@@ -240,32 +240,32 @@ def test_files_older_than_what_is_asked_for_are_not_read(tmp_path: Path) -> None
     oldest = sorted(tmp_path.glob("audit-*.jsonl"))[0]
     os.utime(oldest, (1_000, 1_000))
     files = ReadFiles(tmp_path / "audit.jsonl")
-    assert [each["cell"] for each in files.newest(files.mark(), 2_000)] == [5, 4, 3, 2]
+    assert [each["cell"] for each in files.newest(files.end(), 2_000)] == [5, 4, 3, 2]
 
 
 @pytest.mark.parametrize(
     ("wanted", "fits"),
     [
-        (Wanted(), True),
-        (Wanted(who="ada", tool="files.read", notebook="main", outcome="ok", kind="capability", since=99.0), True),
-        (Wanted(tool="files.*"), True),
-        (Wanted(tool="*.read"), True),
-        (Wanted(who="bob"), False),
-        (Wanted(tool="files"), False),
-        (Wanted(notebook="other"), False),
-        (Wanted(outcome="error"), False),
-        (Wanted(kind="call"), False),
-        (Wanted(since=100.5), False),
-        (Wanted(since=100.0), True),
+        (AuditFilter(), True),
+        (AuditFilter(who="ada", tool="files.read", notebook="main", outcome="ok", kind="capability", since=99.0), True),
+        (AuditFilter(tool="files.*"), True),
+        (AuditFilter(tool="*.read"), True),
+        (AuditFilter(who="bob"), False),
+        (AuditFilter(tool="files"), False),
+        (AuditFilter(notebook="other"), False),
+        (AuditFilter(outcome="error"), False),
+        (AuditFilter(kind="call"), False),
+        (AuditFilter(since=100.5), False),
+        (AuditFilter(since=100.0), True),
     ],
 )
-def test_entries_are_chosen_by_all_that_is_asked(wanted: Wanted, fits: bool) -> None:
+def test_entries_are_chosen_by_all_that_is_asked(wanted: AuditFilter, fits: bool) -> None:
     record = a_call("files.read", at=100.0, who="ada", notebook="main", kind="capability")
-    assert wanted.fits(json.loads(audit.line(record))) is fits
+    assert wanted.matches(json.loads(audit.format_line(record))) is fits
 
 
 def test_the_size_of_what_is_nested_deeply_is_known() -> None:
     deep: Any = "ab"
     for _ in range(100_000):
         deep = [deep]
-    assert audit.size(deep) == 2 and audit.size({"a": "é", "b": [1.5, None, True]}) == 2 + 3 + 4
+    assert audit.content_bytes(deep) == 2 and audit.content_bytes({"a": "é", "b": [1.5, None, True]}) == 2 + 3 + 4

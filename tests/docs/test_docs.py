@@ -485,5 +485,5 @@ def test_monitoring_page_names_every_metric_field_and_outcome() -> None:
     cells = [re.findall(r"`(\w+)`", row[0]) for row in rows(section(page, "## Audit log"))]
     said = [name for names in cells for name in names]
     record = audit.Record(at=0, kind="call", who=LOCAL, via="", tool="", outcome="", ms=0)
-    fields = list(json.loads(audit.line(record)))
+    fields = list(json.loads(audit.format_line(record)))
     assert said[: len(fields)] == fields and sorted(said[len(fields) :]) == sorted(audit.OUTCOMES)

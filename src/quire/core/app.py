@@ -1,4 +1,4 @@
-"""A running Quire: the rooms a frontend calls, and nothing else."""
+"""The services of a running Quire, which frontends call."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from quire.core.notebooks.files import Files
 from quire.core.notebooks.mirrors import Mirrors
 from quire.core.notebooks.sandbox_sessions import Sandboxes
 from quire.core.notebooks.sharing import Sharing
-from quire.core.ops.audit import Calls
+from quire.core.ops.audit import CallLog
 from quire.core.ops.change_bus import Feed
 from quire.core.ports.capabilities import Backends
 from quire.core.ports.files import Disk
@@ -62,9 +62,9 @@ class App:
     current: Current
     jupyter: Jupyter
     feed: Feed
-    calls: Calls  # those that ended: counted, and in the audit log
-    disk: Disk | None  # None where nothing is kept
+    calls: CallLog
+    disk: Disk | None  # None if nothing is kept on disk
     limits: Limits
     rates: Rates
-    workspace: Callable[[Notebook], str]  # the folder a notebook's code works in
-    about: dict[str, str]  # what this Quire runs under, for people: version, store, runtimes
+    workspace: Callable[[Notebook], str]  # the folder that a notebook's code works in
+    about: dict[str, str]  # version, store, Python, sandbox and tool sets, for people

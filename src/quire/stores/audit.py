@@ -38,7 +38,7 @@ class FileAudit:
         self.lost = 0
 
     def record(self, record: Record) -> None:
-        line = audit.line(record)
+        line = audit.format_line(record)
         try:
             self._have_room(len(line))
             whole = b"\n" * self._torn + line
@@ -123,22 +123,22 @@ def _rotated(path: Path) -> list[Path]:
 
 
 class ReadFiles:
-    """The core's `AuditFiles`. A mark is how many bytes there are of each file, by its inode: names change."""
+    """The core's `AuditFiles`. The end is the size of each file by inode, since names change."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def mark(self) -> dict[int, int]:
+    def end(self) -> dict[int, int]:
         while True:
             files = self._files()
             found = {status.st_ino: status.st_size for file in files if (status := _status(file)) is not None}
             if files == self._files():  # else one was put beside meanwhile, and may be missing
                 return found
 
-    def newest(self, mark: Mapping[int, int], since: float) -> Iterator[dict[str, Any]]:
-        for inode in reversed(list(mark)):
-            lines = self._lines(inode, mark[inode], since)
-            yield from filter(None, map(audit.entry, reversed(lines)))
+    def newest(self, end: Mapping[int, int], since: float) -> Iterator[dict[str, Any]]:
+        for inode in reversed(list(end)):
+            lines = self._lines(inode, end[inode], since)
+            yield from filter(None, map(audit.parse_line, reversed(lines)))
 
     def _lines(self, inode: int, size: int, since: float) -> list[bytes]:
         """Of the file, whatever it is called now; none where it is gone, or older than this."""
@@ -156,8 +156,8 @@ class ReadFiles:
         """Full files as they are by then: one may have been put beside while the others were looked at."""
         yield from reversed(_rotated(self._path))
 
-    def coming(self, mark: Mapping[int, int]) -> Iterator[dict[str, Any] | None]:
-        read = dict(mark)
+    def follow(self, end: Mapping[int, int]) -> Iterator[dict[str, Any] | None]:
+        read = dict(end)
         while True:
             for file in self._files():
                 try:
@@ -170,7 +170,7 @@ class ReadFiles:
                     rest = opened.read()
                 whole = rest[: rest.rfind(b"\n") + 1]  # the end of a line may not be there yet
                 read[inode] = read.get(inode, 0) + len(whole)
-                yield from filter(None, map(audit.entry, whole.splitlines()))
+                yield from filter(None, map(audit.parse_line, whole.splitlines()))
             yield None
             time.sleep(_NAP)
 

@@ -32,7 +32,7 @@ from quire.core.errors import (
 from quire.core.limits.caller_policy import Confines
 from quire.core.model import KernelSpec, NotebookId, Principal
 from quire.core.notebooks.access import Caller
-from quire.core.ops.audit import Calls, Record, digest, one_word, size
+from quire.core.ops.audit import CallLog, Record, content_bytes, digest, printable_word
 from quire.core.ports.capabilities import Backends, Connection
 from quire.core.runs.active_run import ActiveRun, ActiveRuns
 from quire.tool_descriptions import tools
@@ -82,7 +82,7 @@ class CapabilityGateway:
         backends: Backends,
         approvals: Approvals,
         active: ActiveRuns,
-        calls: Calls,
+        calls: CallLog,
         limits: CallLimits,
         confines: Confines,
         acting: Callable[[NotebookId, Principal], Awaitable[Caller]],
@@ -153,7 +153,7 @@ class CapabilityGateway:
         finally:
             if called.do not in _UNLOGGED:
                 ms = (time.perf_counter() - started) * 1000
-                self._calls.over(_audit_record(spec, active, called, outcome, ms, size(value)))
+                self._calls.add(_audit_record(spec, active, called, outcome, ms, content_bytes(value)))
 
     def _message_for_code(self, active: ActiveRun | None, called: Called, error: QuireError) -> str:
         """What code hears of it. What a backend says of itself, with paths of this machine, is for whoever reads the
@@ -304,7 +304,7 @@ def _print_to_run(active: ActiveRun | None, called: Called, level: str, text: st
 def _recorded_name(called: Called) -> str:
     """What the audit log calls it. A prompt is named as one: it could have the name of a tool."""
     prefix = "prompt:" if called.do == "prompt" else ""
-    return one_word(f"{called.capability[:_MAX_NAME_CHARS]}.{prefix}{_method(called)[:_MAX_NAME_CHARS]}")
+    return printable_word(f"{called.capability[:_MAX_NAME_CHARS]}.{prefix}{_method(called)[:_MAX_NAME_CHARS]}")
 
 
 def _method(called: Called) -> str:
@@ -378,6 +378,6 @@ def _audit_record(
         digest=digest(arguments),
         outcome="error" if outcome == "tool" else outcome,
         ms=ms,
-        received=size(called.given),
+        received=content_bytes(called.given),
         sent=sent,
     )

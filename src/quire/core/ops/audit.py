@@ -1,5 +1,4 @@
-"""The audit log: a line for each call, of a client or of a cell. Who, from where, what, how it ended; never what was
-said."""
+"""The audit log: a line for each call of a client or of a cell, without its contents."""
 
 from __future__ import annotations
 
@@ -17,12 +16,12 @@ from quire.core.ops.metrics import Tally
 
 OUTCOMES = (
     "ok",
-    "approved",  # code of a notebook may make a call of its own; whether it does is not known here
+    "approved",  # code may make a call of its own; whether it did is not known
     "error",
     "crashed",
     "timeout",
     "interrupted",
-    "running",  # the call was answered before its run was over
+    "running",  # the call was answered before its run ended
     "asked",  # the call was answered with a question to a person
     "refused",
     "denied",
@@ -46,63 +45,63 @@ class Record:
     kind: Literal["call", "capability"]
     who: Principal
     via: str  # stdio, http or cell
-    tool: str  # or the method, where no tool was called; of a capability, capability.method
+    tool: str  # a tool, another method of MCP, or capability.method
     outcome: str
     ms: float
-    client: str | None = None  # its name and version, as it gives them
-    session: str | None = None  # a digest of its name: who has that could speak in it
-    era: str | None = None  # of the protocol
+    client: str | None = None  # the name and version that it gives
+    session: str | None = None  # a digest: the id itself would let its reader use the session
+    era: str | None = None  # the protocol version
     notebook: str | None = None
     cell: int | None = None
     run: RunId | None = None
-    digest: str | None = None  # of the code, or of a capability's arguments
+    digest: str | None = None  # of the code or of the arguments of a capability
     received: int | None = None  # bytes of text and data in the arguments
-    sent: int | None = None  # in the answer
+    sent: int | None = None  # the same of the answer
 
 
 class Audit(Protocol):
-    """Where records go: what is recorded survives the end of this process. Never raises."""
+    """Writes records so that they survive the end of this process. Never raises."""
 
     def record(self, record: Record) -> None: ...
 
     @property
     def trouble(self) -> str:
-        """Why the last record could not be written; empty where it was."""
+        """Why the last record could not be written; empty if it was."""
         ...
 
     @property
     def lost(self) -> int:
-        """Records that could not be written, since the server began."""
+        """The number of records that could not be written since the server started."""
         ...
 
 
 class AuditFiles(Protocol):
-    """The log as it is on disk, of all servers that write it."""
+    """The log on disk, of all servers that write it."""
 
-    def mark(self) -> Mapping[int, int]:
+    def end(self) -> Mapping[int, int]:
         """Where the log ends now."""
         ...
 
-    def newest(self, mark: Mapping[int, int], since: float) -> Iterator[dict[str, Any]]:
-        """Entries up to the mark, the newest first; those older than this may be left out."""
+    def newest(self, end: Mapping[int, int], since: float) -> Iterator[dict[str, Any]]:
+        """Entries up to `end`, the newest first; those older than `since` may be left out."""
         ...
 
-    def coming(self, mark: Mapping[int, int]) -> Iterator[dict[str, Any] | None]:
-        """Entries from the mark on, without an end; None whenever there is none for the moment."""
+    def follow(self, end: Mapping[int, int]) -> Iterator[dict[str, Any] | None]:
+        """Entries after `end`, for ever; None while there is no new one."""
         ...
 
 
-class Calls:
-    """Every call that ended: counted, and written down before it is answered."""
+class CallLog:
+    """Calls that ended: counted in metrics, and written to the audit log."""
 
     def __init__(self, audit: Audit, *, required: bool = False) -> None:
-        self.tally = Tally()  # of whatever else is counted, too
+        self.tally = Tally()  # other parts count here, too
         self._audit = audit
         self._required = required
         self.tally.watch("quire_audit_lost_total", lambda: audit.lost)
 
     def check(self) -> None:
-        """Raises OperationFailed where each call must be recorded, and the last could not be."""
+        """Raises OperationFailed if calls must be recorded (`audit_required`) and the last one could not be."""
         if self._required and self._audit.trouble:
             raise OperationFailed(
                 f"The audit log cannot be written ({self._audit.trouble}), and calls that are not recorded are not "
@@ -110,8 +109,8 @@ class Calls:
                 "Call again when the operator has made room."
             )
 
-    def over(self, record: Record, label: str = "") -> None:
-        """`label` is what metrics call the tool: they tell no names that people chose."""
+    def add(self, record: Record, label: str = "") -> None:
+        """`label`: the tool in metrics, which show no names that users chose."""
         if record.kind == "call":
             self.tally.count("quire_calls_total", tool=label, outcome=record.outcome)
             self.tally.observe("quire_call_seconds", record.ms / 1000, tool=label)
@@ -121,13 +120,13 @@ class Calls:
         self._audit.record(record)
 
 
-def outcome_of(state: CellState) -> str:
-    """How a call ended whose run is in this state."""
+def run_outcome(state: CellState) -> str:
+    """The outcome of a call whose run is in this state."""
     return _OF_RUNS.get(state, "running")
 
 
-def one_word(name: str) -> str:
-    """A name that somebody else gave: with blanks and line ends it could be read as an entry of its own."""
+def printable_word(name: str) -> str:
+    """A name from outside without spaces and line ends, which could make it look like a log entry."""
     return "".join(letter if letter.isprintable() and not letter.isspace() else "?" for letter in name)
 
 
@@ -135,9 +134,9 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
 
 
-def size(value: Any) -> int:
-    """Bytes of the text and data in plain data, without names and punctuation."""
-    found, todo = 0, [value]  # not by recursion: a client may nest as deep as it likes
+def content_bytes(value: Any) -> int:
+    """The bytes of text and data in JSON data, without keys and punctuation."""
+    found, todo = 0, [value]  # no recursion: clients may nest deeply
     while todo:
         match todo.pop():
             case str() as text:
@@ -153,14 +152,14 @@ def size(value: Any) -> int:
     return found
 
 
-def moment(at: float) -> str:
-    """UTC, to the millisecond: such texts sort as the times do."""
+def format_time(at: float) -> str:
+    """UTC in milliseconds, in a format whose texts sort by time."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def line(record: Record) -> bytes:
-    said: dict[str, Any] = {
-        "at": moment(record.at),
+def format_line(record: Record) -> bytes:
+    fields: dict[str, Any] = {
+        "at": format_time(record.at),
         "kind": record.kind,
         "who": record.who,
         "client": record.client,
@@ -177,24 +176,24 @@ def line(record: Record) -> bytes:
         "in": record.received,
         "out": record.sent,
     }
-    return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n"
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n"
 
 
-_BEGINS = b'{"at":"'  # cannot be within a line: a quote in a text has a backslash before it
+_LINE_START = b'{"at":"'  # never inside a line: quotes in texts are escaped
 
 
-def entry(line: bytes) -> dict[str, Any] | None:
-    """What a line says; of one that begins with the torn rest of another, the whole one. None where there is none."""
+def parse_line(line: bytes) -> dict[str, Any] | None:
+    """The entry on this line, or None. A torn entry before it is skipped."""
     try:
-        found = json.loads(line[max(0, line.rfind(_BEGINS)) :])
+        found = json.loads(line[max(0, line.rfind(_LINE_START)) :])
     except ValueError:
         return None
     return found if isinstance(found, dict) and isinstance(found.get("at"), str) else None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """Which entries are asked for; what is None is any."""
+class AuditFilter:
+    """Selects entries; None matches any value."""
 
     who: str | None = None
     tool: str | None = None
@@ -203,9 +202,9 @@ class Wanted:
     kind: str | None = None
     since: float = 0.0  # seconds since the epoch
 
-    def fits(self, entry: Mapping[str, Any]) -> bool:
-        """In a tool's name `*` stands for anything."""
-        if self.since and entry["at"] < moment(self.since):
+    def matches(self, entry: Mapping[str, Any]) -> bool:
+        """In `tool`, `*` matches anything."""
+        if self.since and entry["at"] < format_time(self.since):
             return False
         if self.tool is not None and not fnmatchcase(str(entry.get("tool", "")), self.tool):
             return False

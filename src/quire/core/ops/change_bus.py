@@ -1,4 +1,4 @@
-"""What happened, told to whoever listens. A listener returns at once and never raises; no news costs nothing."""
+"""Changes of notebooks, published to listeners. A listener must return at once and never raise."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from quire.core.model import CellId, Notebook
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """A cell changed (its state, its outputs, its source), or, without a cell, the notebook's list of cells."""
+    """A cell's state, outputs or source changed; without a cell, the notebook's list of cells."""
 
     notebook: Notebook
     cell: CellId | None = None
@@ -26,6 +26,6 @@ class Feed:
             listener(change)
 
     def listen(self, listener: Callable[[Change], None]) -> Callable[[], None]:
-        """Call `listener` with each change from now on; the returned function ends it."""
+        """Call `listener` with each change. Returns a function that ends this."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)

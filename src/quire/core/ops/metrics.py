@@ -1,4 +1,4 @@
-"""What happened since the server began, counted: by a name and a few labels, none of which a user chose."""
+"""Counters and histograms since the server started. No label is a name that a user chose."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from quire.core.model import Run
 
 Labels = tuple[tuple[str, str], ...]
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-"""The upper ends of a histogram's buckets; one without an end follows."""
+"""The upper bounds of a histogram's buckets; a last bucket has no bound."""
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Tally:
     def __init__(self) -> None:
         self.counts: dict[str, dict[Labels, float]] = {}
         self.times: dict[str, dict[Labels, Histogram]] = {}
-        self.watched: dict[str, Callable[[], float]] = {}  # counted elsewhere
+        self.watched: dict[str, Callable[[], float]] = {}  # read when metrics are collected
 
     def count(self, name: str, by: float = 1, **labels: str) -> None:
         counts, key = self.counts.setdefault(name, {}), tuple(labels.items())

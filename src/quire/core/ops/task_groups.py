@@ -1,4 +1,4 @@
-"""Tasks that live as long as a block."""
+"""A task group that is cancelled at the end of its block."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from anyio.abc import TaskGroup
 
 @asynccontextmanager
 async def background(*, wait: bool = False) -> AsyncIterator[TaskGroup]:
-    """A task group whose tasks end with the block, or are waited for where it says so and goes well; what the block
-    itself raises comes out as it was."""
+    """Cancel the tasks when the block ends, or with `wait` wait for them if it ends without an error.
+
+    An exception of the block is raised as it is, not in an exception group.
+    """
     failure: Exception | None = None
     async with anyio.create_task_group() as group:
         try:
             yield group
-        except Exception as error:  # raised in here, it would come out wrapped in an exception group
+        except Exception as error:  # raised here it would be wrapped in an exception group
             failure = error
         finally:
             if failure is not None or not wait:

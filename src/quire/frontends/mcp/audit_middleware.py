@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from quire.core.errors import OperationFailed, QuireError
 from quire.core.model import Cell, CellState, Notebook, Principal, RunId
-from quire.core.ops.audit import Calls, Record, digest, outcome_of, size
+from quire.core.ops.audit import CallLog, Record, content_bytes, digest, run_outcome
 from quire.core.runs.active_run import ActiveRun
 from quire.frontends.mcp.callers import caller_of
 
@@ -44,7 +44,7 @@ class CallRecord:
         """The call ran this cell, as the last of several, or queued it."""
         self.notebook, self.cell, self.digest = notebook.name, cell.number, digest(cell.source)
         self.run = cell.run.id if cell.run is not None and not queued else None
-        self.outcome = outcome_of(CellState.RUNNING if queued else cell.state)
+        self.outcome = run_outcome(CellState.RUNNING if queued else cell.state)
 
     def set_error(self, error: QuireError) -> None:
         self.outcome = "error" if isinstance(error, OperationFailed) else "refused"
@@ -60,7 +60,7 @@ class AuditedRequest(ServerRequestContext[Any, Any]):
 class AuditMiddleware:
     """A step of the SDK's middleware, so that malformed calls are recorded, too."""
 
-    def __init__(self, calls: Calls, tools: Collection[str]) -> None:
+    def __init__(self, calls: CallLog, tools: Collection[str]) -> None:
         """`tools`: names that metrics may use as a label; other names were chosen by people."""
         self._calls = calls
         self._tools = tools
@@ -108,10 +108,10 @@ class AuditMiddleware:
             cell=call.cell,
             run=call.run,
             digest=call.digest or (digest(code) if isinstance(code, str) else None),
-            received=size(arguments) if ctx.method != "resources/read" else size(params.get("uri")),
+            received=content_bytes(arguments) if ctx.method != "resources/read" else content_bytes(params.get("uri")),
             sent=sent,
         )
-        self._calls.over(record, "other" if ctx.method == "tools/call" and tool not in self._tools else tool)
+        self._calls.add(record, "other" if ctx.method == "tools/call" and tool not in self._tools else tool)
         _trace(record)
 
 
@@ -138,7 +138,9 @@ def _outcome_of_result(result: HandlerResult) -> str:
 
 
 def _size_of_result(result: HandlerResult) -> int:
-    return size({name: value for name, value in result.items() if name != "_meta"}) if isinstance(result, dict) else 0
+    if not isinstance(result, dict):
+        return 0
+    return content_bytes({name: value for name, value in result.items() if name != "_meta"})
 
 
 def _outcome_of_error(error: MCPError | ValidationError) -> str:

@@ -27,7 +27,7 @@ from mcp_types.jsonrpc import MISSING_REQUIRED_CLIENT_CAPABILITY
 
 from quire.core.errors import InvalidRequest, QuireError
 from quire.core.limits.quotas import Rates
-from quire.core.ops.audit import Calls
+from quire.core.ops.audit import CallLog
 from quire.frontends.mcp import fastmcp_internals
 from quire.frontends.mcp.audit_middleware import AuditedRequest, AuditMiddleware, CallRecord
 from quire.frontends.mcp.client_request import ClientRequest
@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 def install(
     server: FastMCP[Any],
     *,
-    calls: Calls,
+    calls: CallLog,
     rates: Rates,
     services: ToolServices,
     registry: ToolRegistry,

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any
 
 from quire.core.errors import InvalidRequest
-from quire.core.ops.audit import OUTCOMES, AuditFiles, Wanted
+from quire.core.ops.audit import OUTCOMES, AuditFiles, AuditFilter
 
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
@@ -33,20 +33,20 @@ def moment(said: str | None) -> float:
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 
-def show(log: AuditFiles, wanted: Wanted, *, limit: int, follow: bool, as_json: bool) -> int:
+def show(log: AuditFiles, wanted: AuditFilter, *, limit: int, follow: bool, as_json: bool) -> int:
     """The last so many that are wanted, in the order they ended; with `follow` until Ctrl-C."""
     if wanted.outcome is not None and wanted.outcome not in OUTCOMES:
         raise InvalidRequest(f"There is no outcome {wanted.outcome!r}; there are {', '.join(OUTCOMES)}.")
     say = _as_json if as_json else _as_text
-    mark = log.mark()  # what comes while the rest is shown is neither lost nor shown twice
-    shown = list(islice(filter(wanted.fits, log.newest(mark, wanted.since)), limit or None))
+    mark = log.end()  # what comes while the rest is shown is neither lost nor shown twice
+    shown = list(islice(filter(wanted.matches, log.newest(mark, wanted.since)), limit or None))
     try:
         for entry in reversed(shown):
             print(say(entry))
-        for each in log.coming(mark) if follow else ():
+        for each in log.follow(mark) if follow else ():
             if each is None:
                 sys.stdout.flush()
-            elif wanted.fits(each):
+            elif wanted.matches(each):
                 print(say(each))
         sys.stdout.flush()
     except BrokenPipeError:  # of `quire audit | head`
