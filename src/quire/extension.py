@@ -1,4 +1,4 @@
-"""Quire in a Jupyter server: its configuration to Settings, then run as long as the server does."""
+"""Jupyter server extension: reads its configuration and runs Quire as long as the server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOOLSETS = ("jupyter",)
 class QuireExtension(ExtensionApp):
     """`c.QuireExtension.options = {"server": {"toolsets": "jupyter,repl"}}` in jupyter_server_config.py.
 
-    These settings override those of quire.toml and the environment."""
+    These settings override quire.toml and the environment."""
 
     name = "quire"
     options = Dict(help="Settings of Quire by their names, as in quire.toml").tag(config=True)
@@ -34,7 +34,7 @@ class QuireExtension(ExtensionApp):
         self.handlers.append((PATTERN, McpHandler, {"background_app": self._background_app}))
 
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:
-        worker_threads.stop_with_process()  # from the start: Ctrl-C without a terminal stops no extension
+        worker_threads.stop_with_process()  # now: Ctrl-C without a terminal does not call stop_extension
         self._background_app.start()
 
     async def stop_extension(self) -> None:
@@ -61,8 +61,8 @@ class QuireExtension(ExtensionApp):
 
 
 async def _import_in_thread() -> tuple[Any, ...]:
-    """Beside the server's other work, which must not wait a second; again in line with it where two imported the same
-    modules at once, which Python calls a deadlock."""
+    """Import in a thread, since it takes a second. Python reports a deadlock if another thread imports the same modules
+    at the same time; then import again here."""
     try:
         return await asyncio.to_thread(_import_modules)
     except RuntimeError:

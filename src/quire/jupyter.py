@@ -1,4 +1,4 @@
-"""The Jupyter servers that the settings name, and those that are handed in, as what the core works with."""
+"""Builds everything for Jupyter servers: those in the settings, and the server that Quire runs in."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Jupyter:
-    """Everything of it that an App needs."""
+    """The parts that an App needs."""
 
     servers: ServerRegistry
     live: LiveKernels
@@ -42,8 +42,8 @@ class Jupyter:
 def build_jupyter(
     settings: Settings, stack: AsyncExitStack, own_store: Store, blobs: Blobs, feed: Feed, clients: Clients | None
 ) -> Jupyter:
-    """Over the store that keeps all other notebooks, which `stack` closes after all this. Servers that are handed in
-    come before those of the settings."""
+    """`own_store` has all notebooks without a document; `stack` closes it last. `clients` come before the servers of
+    the settings."""
     servers, live = ServerRegistry(_create_client), LiveKernels()
     documents = DocumentStore(
         servers,
@@ -81,14 +81,14 @@ def _create_client(url: str, token: str) -> JupyterClient:
 
 
 def resolve_secret(value: str) -> str:
-    """A token as it is, or as env:NAME or file:/path refers to it. Raises OperationFailed where there is nothing."""
+    """A token, or the one that env:NAME or file:/path refers to. Raises OperationFailed if it does not exist."""
     from quire.capabilities.secrets import Secrets
 
     return Secrets(os.environ).resolve(value)
 
 
 def addresses(settings: Settings) -> dict[str, Address]:
-    """By name; the first without one is `jupyter`."""
+    """Addresses by name. The first one without a name is `jupyter`."""
     found: dict[str, Address] = {}
     for index, entry in enumerate(settings.jupyter.url):
         name, url = _split_name(entry, NAME if not index else f"{NAME}-{index + 1}")

@@ -1,1 +1,1 @@
-"""Other programs' protocols, ignorant of our core."""
+"""Clients of other programs. They import nothing else of Quire."""

@@ -1,1 +1,1 @@
-"""Notebooks as people have them: Jupyter's ipynb, in and out."""
+"""Reads and writes notebooks as ipynb and percent scripts; writes them as Markdown and HTML."""

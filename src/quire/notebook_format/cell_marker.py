@@ -1,4 +1,4 @@
-"""The line that begins a cell of a script: `# %% a title [markdown] tags=["a"]`."""
+"""Parses and writes the line that starts a cell of a script: `# %% a title [markdown] tags=["a"]`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _MARKER = re.compile(r"#[ \t]*%%(%*)(?:\s+(.*?))?\s*$|#[ \t]*(?:In\[[\d ]*\]:?|<
 _KEY = re.compile(r"[A-Za-z_][\w.\-]*", re.ASCII)
 _KINDS = {"markdown": CellKind.MARKDOWN, "md": CellKind.MARKDOWN, "raw": CellKind.RAW}
 _TITLE = re.compile(r"[^\[\]{}=%\s](?: ?[^\[\]{}=%\s])*")
-_RUN_METADATA = ("execution", "ExecuteTime")  # metadata that differs with every run
-_MAX_DEPTH = 9  # Spyder's cells inside cells
+_RUN_METADATA = ("execution", "ExecuteTime")  # metadata that changes with every run
+_MAX_DEPTH = 9  # Spyder has nested cells
 
 
 def is_marker(line: str) -> bool:
@@ -21,7 +21,7 @@ def is_marker(line: str) -> bool:
 
 
 def parse(line: str) -> tuple[CellKind, dict[str, Any]]:
-    """The kind and the metadata a marker gives its cell."""
+    """The kind and metadata of the cell."""
     found = _MARKER.match(line)
     depth, options = (found[1] or "", found[2] or "") if found else ("", "")
     title, metadata = _split_options(options)
@@ -57,7 +57,7 @@ def format_marker(kind: CellKind, metadata: dict[str, Any]) -> str:
 
 
 def _split_options(text: str) -> tuple[str, dict[str, Any]]:
-    """The title and the metadata: key=value, or an object. What is neither is the title's."""
+    """Title and metadata. Metadata is key=value pairs or an object; everything else belongs to the title."""
     start = re.search(r"(?:^|(?<=\s))(?:\{|[A-Za-z_][\w.\-]*=)", text)
     if start is None:
         return text, {}

@@ -1,4 +1,4 @@
-"""A notebook read from a file of people's, and what every format refuses alike."""
+"""A parsed notebook file, and the checks that all formats share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_SOURCE_BYTES = 1_000_000  # of one cell
 class Document:
     metadata: dict[str, Any]
     cells: list[NewCell]
-    notes: tuple[str, ...] = ()  # what the caller should know: "upgraded from nbformat 3"
+    notes: tuple[str, ...] = ()  # for the caller, such as "upgraded from nbformat 3"
 
 
 def invalid_document(kind: str, why: str) -> InvalidRequest:
@@ -24,12 +24,12 @@ def invalid_document(kind: str, why: str) -> InvalidRequest:
 
 
 def check_text(kind: str, text: str) -> str:
-    """The text without its byte order mark; refused where it is too long or UTF-8 cannot say it."""
+    """The text without its byte order mark. Raises InvalidRequest if it is too long or not encodable as UTF-8."""
     try:
         size = len(text.encode("utf-8"))
     except UnicodeEncodeError as error:
         raise invalid_document(
-            kind, f"it holds a lone surrogate at character {error.start}, which UTF-8 cannot say"
+            kind, f"it holds a lone surrogate at character {error.start}, which UTF-8 cannot encode"
         ) from None
     if size > MAX_DOCUMENT_BYTES:
         raise InvalidRequest(
@@ -47,7 +47,7 @@ def check_source(kind: str, number: int, source: str) -> str:
 
 
 def language_note(metadata: dict[str, Any]) -> list[str]:
-    """What to say where the cells are in another language than Python."""
+    """A note if the cells are not in Python."""
     for key, field in (("language_info", "name"), ("kernelspec", "language")):
         section = metadata.get(key)
         language = section.get(field) if isinstance(section, dict) else None

@@ -1,5 +1,5 @@
-"""A document by the name of its file: `.ipynb`, `.py` for a script in percent format, `.md` to read. A name without an
-ending is an ipynb's."""
+"""Chooses the format by the file name: `.ipynb`, `.py` (percent script) or `.md` (write only). Without an ending it is
+ipynb."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from quire.notebook_format.document import Document
 
 
 async def document(given: str, read: Callable[[str], Awaitable[str]]) -> Document:
-    """Of its own text, or of the file of that name, which `read` reads."""
+    """Parse `given` if it is a document's text; else it is a file name, and `read` reads the file."""
     if "\n" in given or given.lstrip("\ufeff \t").startswith(("{", "[")):
         name, text = "text.py" if percent.is_marked(given) else "", given
     else:
         name, text = given, await read(given)
-    return await anyio.to_thread.run_sync(loads, name, text)  # a large one takes its time
+    return await anyio.to_thread.run_sync(loads, name, text)  # slow for large documents
 
 
 def loads(name: str, text: str) -> Document:
@@ -28,13 +28,13 @@ def loads(name: str, text: str) -> Document:
 
 
 def dumps(name: str, notebook: Notebook, cells: list[Cell]) -> str:
-    """Raises InvalidRequest for an ending of no format."""
+    """Raises InvalidRequest if the ending is unknown."""
     check_ending(name)
     return _WRITERS[ending(name)](notebook, cells)
 
 
 def check_ending(name: str, more: Sequence[str] = ()) -> None:
-    """Raises InvalidRequest for an ending of no format; `more`: endings that the caller writes itself."""
+    """Raises InvalidRequest if the ending is unknown. `more`: further endings that the caller supports."""
     if ending(name) not in _WRITERS:
         known = [known for known in (*_WRITERS, *more) if known]
         raise InvalidRequest(

@@ -1,4 +1,4 @@
-"""Notebooks as pages to look at, made by nbconvert."""
+"""Writes notebooks as HTML pages, with nbconvert."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def check_installed() -> None:
 
 
 def dumps(notebook: Notebook, cells: list[Cell]) -> str:
-    """The page, as nbconvert writes it; scripts of outputs run in it."""
-    import nbformat  # each takes half a second
+    """The page of nbconvert. Scripts in outputs run in it."""
+    import nbformat  # both take half a second to import
     from nbconvert import HTMLExporter
 
     document = nbformat.reads(ipynb.dumps(notebook, cells), as_version=4)  # type: ignore[no-untyped-call]

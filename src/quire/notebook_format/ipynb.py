@@ -1,7 +1,7 @@
-"""Cells to a valid nbformat 4.5 document and back, with their outputs, counts and metadata.
+"""Writes cells to a valid nbformat 4.5 document and reads them back, with outputs, counts and metadata.
 
-What is read is kept: a document that is read and written is the same as before, as nbformat sees it. It is written
-as nbformat writes it, so that a difference shows what was changed.
+Reading and writing a document does not change it for nbformat. It is written in the layout of nbformat, so that a diff
+shows only changes.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from quire.notebook_format.document import Document, check_text
 from quire.notebook_format.ipynb_reader import KIND, Reader, invalid
 from quire.notebook_format.mime_bundles import text_of
 
-_MAX_DEPTH = 200  # lists and objects inside each other
-_TEXT_TYPES = ("application/javascript", "image/svg+xml")  # written as a list of lines, besides text/*
+_MAX_DEPTH = 200  # nested lists and objects
+_TEXT_TYPES = ("application/javascript", "image/svg+xml")  # written as lists of lines, like text/*
 _WIDGETS = "application/vnd.jupyter.widget-state+json"
 _PYTHON = {
     "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"},
@@ -28,8 +28,8 @@ _PYTHON = {
 
 
 def dumps(notebook: Notebook, cells: list[Cell], *, lines: bool = True) -> str:
-    """The document's text. Outputs must hold their data: bytes and str, no blobs. Without `lines` text is not split
-    into them, which is shorter to read for a model."""
+    """The document's text. Outputs must have their data loaded: bytes and str, no blobs. Without `lines`, text is not
+    split into lists of lines, which is shorter for a model."""
     has_language = "kernelspec" in notebook.metadata or "language_info" in notebook.metadata
     nb_cells = [as_cell(cell) for cell in cells]
     document = {
@@ -40,12 +40,12 @@ def dumps(notebook: Notebook, cells: list[Cell], *, lines: bool = True) -> str:
     }
     try:
         return _json(document)
-    except ValueError:  # a number that JSON does not have
+    except ValueError:  # NaN or infinity
         return _json(_without_nonfinite(document))
 
 
 def loads(text: str) -> Document:
-    """A document of any nbformat up to 4; anything else is refused with the reason."""
+    """Reads a document of nbformat 1 to 4. Raises InvalidRequest with the reason if it is invalid."""
     document = _parse(check_text(KIND, text))
     try:
         version, minor = _version(document)
@@ -84,7 +84,7 @@ def _without_nonfinite(value: Any) -> Any:
 
 
 def as_cell(cell: Cell) -> dict[str, Any]:
-    """A cell of a document, its text not split into lines."""
+    """The cell of a document, with text as strings."""
     nb_cell: dict[str, Any] = {
         "cell_type": cell.kind.value,
         "id": cell.id,
@@ -100,7 +100,7 @@ def as_cell(cell: Cell) -> dict[str, Any]:
 
 
 def as_outputs(outputs: Sequence[Output], run: Run | None) -> list[dict[str, Any]]:
-    """Outputs of a document; pieces of one stream side by side are one."""
+    """Outputs of a document. Consecutive pieces of a stream become one output."""
     return [nb_output for group in _group_streams(outputs) for nb_output in _to_outputs(group, run)]
 
 
@@ -111,7 +111,7 @@ def _execution_count(run: Run | None) -> int | None:
 
 
 def _group_streams(outputs: Sequence[Output]) -> list[tuple[Output, ...]]:
-    """Each output alone, pieces of one stream side by side together."""
+    """Groups consecutive pieces of a stream; every other output is its own group."""
     groups: list[tuple[Output, ...]] = []
     for stream, group in groupby(outputs, _stream_name):
         outputs_of_stream = tuple(group)
@@ -157,7 +157,7 @@ def _to_error(output: Output) -> dict[str, Any]:
 
 
 def _split_cell(cell: dict[str, Any]) -> dict[str, Any]:
-    """The cell with its text as lists of lines, where nbformat writes it so."""
+    """Splits text into lists of lines where nbformat does."""
     cell["source"] = cell["source"].splitlines(True)
     for output in cell.get("outputs", ()):
         if "text" in output:
@@ -175,7 +175,7 @@ def _split_bundle(data: dict[str, Any]) -> None:
 
 
 def _add_widget_state(metadata: dict[str, Any], cells: list[Cell]) -> dict[str, Any]:
-    """With the state of the widgets that outputs show, where Jupyter looks for it."""
+    """Metadata with the state of displayed widgets, in the key that Jupyter reads."""
     state: dict[str, Any] = {}
     for output in (output for cell in cells if cell.kind is CellKind.CODE for output in cell.outputs):
         if mime_bundles.WIDGETS in output.bundle:
@@ -202,7 +202,7 @@ def _parse(text: str) -> dict[str, Any]:
         raise invalid(f"at line {error.lineno}, column {error.colno} the JSON is broken ({error.msg})") from None
     except RecursionError:
         raise invalid("it is nested too deeply") from None
-    except ValueError:  # Python's limit on the digits of a number
+    except ValueError:  # Python limits the digits of a number
         raise invalid("it holds a number of too many digits") from None
     if not isinstance(document, dict):
         raise invalid("it is JSON, but no object with cells")
@@ -234,7 +234,7 @@ def _check_surrogates(document: Any) -> None:
     try:
         json.dumps(document, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
-        raise invalid("it holds a lone surrogate (as \\ud800), which UTF-8 cannot say") from None
+        raise invalid("it holds a lone surrogate (as \\ud800), which UTF-8 cannot encode") from None
 
 
 def _version(document: dict[str, Any]) -> tuple[int, int]:
@@ -255,7 +255,7 @@ def _is_version(value: Any) -> bool:
 
 
 def _is_version_1(document: dict[str, Any]) -> bool:
-    """Whether it is of nbformat 1, which did not say so."""
+    """Whether it is nbformat 1, which has no version number."""
     cells = document.get("cells")
     if not isinstance(cells, list) or not cells:
         return False

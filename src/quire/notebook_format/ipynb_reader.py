@@ -1,4 +1,4 @@
-"""A parsed nbformat 4 document to cells: what Jupyter opens is taken, and what was put right for that is noted."""
+"""Reads the cells of a parsed nbformat 4 document. Accepts what Jupyter opens, and notes what it repaired."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _OUTPUT_KEYS = {
     "execute_result": {"data", "metadata", "execution_count"},
 }
 _MAX_COUNT = 2**53
-_MAX_NOTES = 8  # kinds of repair that are told
+_MAX_NOTES = 8  # kinds of repairs that are listed
 
 
 def invalid(why: str) -> InvalidRequest:
@@ -46,11 +46,11 @@ def invalid(why: str) -> InvalidRequest:
 
 
 class Reader:
-    """One for a document."""
+    """Reads one document and collects notes about repairs."""
 
     def __init__(self, minor: int) -> None:
-        self._has_ids = minor >= 5  # before there are none, though some programs write them
-        self._newer = minor > 5  # there may be kinds of cells that nobody knows yet
+        self._has_ids = minor >= 5  # older versions have none, but some programs write them
+        self._newer = minor > 5  # may have unknown cell types
         self._notes: Counter[str] = Counter()
         self._ids: dict[str, int] = {}
 
@@ -112,7 +112,7 @@ class Reader:
         return CellId(cell_id)
 
     def _cell_metadata(self, where: str, kind: str, raw: dict[str, Any]) -> dict[str, Any]:
-        """With the cell's own keys that nbformat does not know: programs put them there by mistake."""
+        """Metadata, with unknown keys of the cell moved into it: some programs write them there by mistake."""
         metadata = _read_object(raw.get("metadata"), f"the metadata of {where}")
         for key in raw.keys() - _CELL_KEYS - _KEYS_OF_KIND[kind] - {"prompt_number", "input", "language"}:
             if raw[key] in _EMPTY or key in ("outputs", "execution_count"):
@@ -128,7 +128,7 @@ class Reader:
         return {name: _read_attachment(f"attachment {name[:50]!r} of {where}", data) for name, data in attached.items()}
 
     def _run(self, where: str, raw: dict[str, Any], source: str) -> Run | None:
-        """What the document shows of a cell's last run, as a run nobody here did."""
+        """A run made from the outputs and the count in the document."""
         shown = raw.get("outputs")
         if not isinstance(shown, list | None):
             raise invalid(f"the outputs of {where} are {_kind(shown)}, not a list")
@@ -198,7 +198,7 @@ def _read_stream(raw: dict[str, Any], where: str) -> Output:
 
 
 def _read_error(raw: dict[str, Any], where: str) -> Output:
-    """Its traceback as one text; where entries are of several lines, how many each has is kept beside it."""
+    """The traceback becomes one text. If entries have several lines, their line counts are stored with it."""
     name, message = (_to_text(raw.get(key)) for key in ("ename", "evalue"))
     entries = raw.get("traceback") or []
     entries = [entries] if isinstance(entries, str) else entries
@@ -216,7 +216,7 @@ def _to_text(value: Any) -> str:
 
 
 def _read_attachment(where: str, raw: Any) -> dict[str, Data]:
-    """Bytes where their base64 is in one line; else the text, which nobody here looks at."""
+    """Bytes if the base64 is one line; else the text, since Quire does not display attachments."""
     data = _read_object(raw, where)
     bundle, layouts = mime_bundles.from_document(data)
     return {
@@ -227,7 +227,7 @@ def _read_attachment(where: str, raw: Any) -> dict[str, Data]:
 
 
 def output_type_of(bundle: dict[str, Data]) -> OutputType:
-    """What something shown is, by its bundle."""
+    """The output type of displayed data."""
     html = bundle.get("text/html")
     if isinstance(html, str) and "text/plain" in bundle and 'class="dataframe' in html[:4_000]:
         return OutputType.DATAFRAME
@@ -246,7 +246,7 @@ def _image_size(bundle: dict[str, Data]) -> dict[str, Any]:
 
 
 def _read_count(value: Any, where: str) -> int | None:
-    if value is None or value == "*":  # old programs wrote that while it ran
+    if value is None or value == "*":  # old programs wrote it during a run
         return None
     if isinstance(value, float) and value.is_integer():
         value = int(value)
@@ -274,7 +274,7 @@ def _read_text(value: Any, what: str) -> str:
 
 
 def _kind(value: Any) -> str:
-    """In JSON's words."""
+    """The name of the JSON type."""
     match value:
         case None:
             return "null"

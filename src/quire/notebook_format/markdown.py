@@ -1,4 +1,4 @@
-"""Notebooks as Markdown to read: code in fences, outputs as text, pictures inside. It cannot be imported again."""
+"""Writes notebooks as Markdown: fenced code, outputs as text, embedded images. It cannot be imported again."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _data_url(mime: str, data: Data) -> str:
 
 
 def _fence(text: str, language: str) -> str:
-    """In a fence longer than any in the text."""
+    """A fenced block. The fence is longer than any in the text."""
     longest = max((len(ticks) for ticks in re.findall("`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{language}\n{text}\n{fence}"

@@ -1,4 +1,4 @@
-"""Metadata that nbformat's schema does not allow, put right or left out; the rest stays as it is."""
+"""Repairs or removes metadata that nbformat's schema does not allow. The rest is unchanged."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-_TRANSIENT_KEYS = ("orig_nbformat", "orig_nbformat_minor", "signature")  # never meant to be in a file
+_TRANSIENT_KEYS = ("orig_nbformat", "orig_nbformat_minor", "signature")  # not meant to be in a file
 _TEXT_KEYS = ("file_extension", "mimetype", "pygments_lexer")
 
 
 def notebook_metadata(raw: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The metadata, and the names of what was left out."""
+    """The repaired metadata, and the keys that were removed or shortened."""
     metadata = {key: value for key, value in raw.items() if key not in _TRANSIENT_KEYS}
     for key, repair in (("kernelspec", _kernelspec), ("language_info", _language_info)):
         if key in metadata:
@@ -42,7 +42,7 @@ def _language_info(raw: Any) -> dict[str, Any] | None:
 
 
 def cell_metadata(kind: str, raw: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The metadata, and the names of what was left out."""
+    """The repaired metadata, and the keys that were removed or shortened."""
     checks = {**_CELL_CHECKS, **_CHECKS_OF_KIND[kind]}
     invalid = [key for key, is_valid in checks.items() if key in raw and not is_valid(raw[key])]
     metadata = {key: value for key, value in raw.items() if key not in invalid and key != "trusted"}

@@ -1,4 +1,4 @@
-"""MIME bundles, as a document has them and as Quire does: JSON as its text, pictures and sound as bytes."""
+"""Converts MIME bundles between a document and Quire, which has JSON as text, and images and sound as bytes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 from quire.core.model import Data
 
 WIDGETS = "application/vnd.quire.widget-state+json"
-"""The models behind a widget view, by id: kept by us beside the view, by a document in its metadata."""
+"""Widget models by id. Quire stores them with the view, a document in its metadata."""
 
-_INVALID_BASE64 = "application/vnd.quire.verbatim+json"  # {mime: text} that says it is binary and is not
-_DEFAULT_LINE_LENGTH = 76  # characters of a line of base64, where there are lines and no other number is said; R has 72
+_INVALID_BASE64 = "application/vnd.quire.verbatim+json"  # {mime: text} of binary types whose text is not base64
+_DEFAULT_LINE_LENGTH = 76  # characters in a line of base64, unless the layout has a number; R writes 72
 
 
 def is_json(mime: str) -> bool:
@@ -22,12 +22,12 @@ def is_json(mime: str) -> bool:
 
 
 def is_private(mime: str) -> bool:
-    """Ours alone, not for a document."""
+    """Whether it is a type of Quire that documents do not have."""
     return "/vnd.quire." in mime
 
 
 def from_document(data: dict[str, Any]) -> tuple[dict[str, Data], dict[str, str]]:
-    """Our bundle of a document's, and how the base64 of each was laid out where that was not in one line."""
+    """Quire's bundle, and the line layout of each base64 text that has more than one line."""
     bundle: dict[str, Data] = {}
     layouts: dict[str, str] = {}
     invalid: dict[str, str] = {}
@@ -50,7 +50,7 @@ def from_document(data: dict[str, Any]) -> tuple[dict[str, Data], dict[str, str]
 
 
 def to_document(bundle: dict[str, Data], layouts: Any = None) -> dict[str, Any]:
-    """A document's bundle of ours."""
+    """The bundle of a document."""
     data: dict[str, Any] = {}
     if _INVALID_BASE64 in bundle:
         data.update(json.loads(text_of(bundle[_INVALID_BASE64])))
@@ -70,7 +70,7 @@ def is_binary(mime: str) -> bool:
 
 
 def as_text(value: Any) -> str:
-    """Lines are joined; what should be text and is not is said as JSON."""
+    """Joins lines. Other values become JSON text."""
     if isinstance(value, str):
         return value
     if isinstance(value, list) and all(isinstance(line, str) for line in value):
@@ -85,7 +85,7 @@ def text_of(data: Data) -> str:
 
 
 def parse_json(text: str) -> Any:
-    """What JSON text says; what is no JSON, as the text it is."""
+    """The parsed JSON; the text itself if it is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -93,7 +93,7 @@ def parse_json(text: str) -> Any:
 
 
 def _decode_base64(text: str) -> tuple[bytes, str] | None:
-    """The bytes and the layout that give exactly this text again; None where there are none."""
+    """The bytes and the layout that encode to exactly this text; None if it is not base64."""
     if not text:
         return None
     try:
@@ -108,7 +108,7 @@ def _decode_base64(text: str) -> tuple[bytes, str] | None:
 
 
 def _encode_base64(data: bytes, layout: str) -> str:
-    """In one line or in several, with or without a line's end after the last."""
+    """Base64 text with the line breaks of the layout."""
     text = base64.b64encode(data).decode("ascii")
     if "lines" in layout:
         found = re.search(r"lines of (\d+)", layout)

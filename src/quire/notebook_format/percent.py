@@ -1,7 +1,7 @@
-"""Scripts whose cells begin with `# %%`, as VS Code, Spyder and jupytext have them, in and out.
+"""Reads and writes scripts whose cells start with `# %%`, as in VS Code, Spyder and jupytext.
 
-A blank line or two before the next marker belong to no cell. Lines of IPython's own are comments in the script:
-`# %magic`, `# !command`. What looks like a marker or a magic in a comment gets one more `# `.
+Up to two blank lines before the next marker do not belong to a cell. IPython syntax becomes a comment: `# %magic`,
+`# !command`. A comment that looks like a marker or a magic gets one more `# `.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from quire.notebook_format.document import Document, check_source, check_text, l
 
 _KIND = "script"
 _HEADER = re.compile(r"\A(?:#!.*\n)?(?:#.*coding[:=].*\n)?# ---[ \t]*\n(?:#.*\n)*?# ---[ \t]*(?:\n|\Z)")
-_BLANK_LINES = 2  # lines around a cell that are not the cell's
+_BLANK_LINES = 2  # around a cell, do not belong to it
 _MARK = r"%%%*(?:\s|$)|In\[[\d ]*\]:?\s*$|<codecell>\s*$"
 _SHELL = r"!!?[\w.~$\\/{(\"']"
-_NAME = r"%%?(?:[A-Za-z_]\w|R\b)"  # of one letter there is only R's: `%d` in a comment is no magic
+_NAME = r"%%?(?:[A-Za-z_]\w|R\b)"  # the only magic of one letter is R: `%d` in a comment is not a magic
 _MAGIC = rf"{_NAME}|{_SHELL}|\?\??[A-Za-z_%]|[A-Za-z_][\w.]*\s*=\s*(?:{_SHELL}|{_NAME})"
 _LINE = re.compile(rf"([ \t]*)((?:#[ \t]*)*)(?:{_MAGIC})")
 _MARK_LINE = re.compile(rf"([ \t]*)((?:#[ \t]*)+)(?:{_MARK})")
-_TEXT_MARK = re.compile(rf"([ \t]*)(\\*)(?:{_MARK})")  # in markdown, which has a # before it in the script
-_PYTHON_MAGICS = ("capture", "memit", "mprun", "prun", "time", "timeit")  # what follows is Python still
+_TEXT_MARK = re.compile(rf"([ \t]*)(\\*)(?:{_MARK})")  # in Markdown cells, which are comments in the script
+_PYTHON_MAGICS = ("capture", "memit", "mprun", "prun", "time", "timeit")  # their cells contain Python
 _LANGUAGES = ("bash", "sh", "html", "HTML", "javascript", "js", "latex", "markdown", "perl", "ruby", "R", "sql", "svg")
 
 
 def loads(text: str) -> Document:
-    """The cells of a script; one without markers is one cell."""
+    """Reads the cells of a script. A script without markers is one cell."""
     text = check_text(_KIND, text).replace("\r\n", "\n")
     found = _HEADER.match(text)
     header = found[0] if found else ""
@@ -36,7 +36,7 @@ def loads(text: str) -> Document:
     marked = any(mark is not None for mark, _ in pieces)
     read = [_read_cell(mark, lines, marked) for mark, lines in pieces]
     if read and pieces[0][0] is None and marked and not read[0].source:
-        read = read[1:]  # nothing stands before the first marker
+        read = read[1:]  # nothing before the first marker
     cells = [cell for cell in read if marked or cell.source]
     for number, cell in enumerate(cells):
         check_source(_KIND, number, cell.source)
@@ -46,7 +46,7 @@ def loads(text: str) -> Document:
 
 
 def dumps(notebook: Notebook, cells: list[Cell]) -> str:
-    """The script. Outputs, ids and attachments are not in it."""
+    """Writes a script, without outputs, ids and attachments."""
     own = notebook.metadata.get("quire")
     header = own.get("header") if isinstance(own, dict) else None
     whole = isinstance(header, str) and _HEADER.fullmatch(header)
@@ -54,13 +54,13 @@ def dumps(notebook: Notebook, cells: list[Cell]) -> str:
     for cell in cells:
         written = _write_code(cell.source) if cell.kind is CellKind.CODE else _write_comments(cell.source)
         lines += [cell_marker.format_marker(cell.kind, cell.metadata), *written, ""]
-    if lines[-2:] == ["", ""]:  # the last one only ends the line before it
+    if lines[-2:] == ["", ""]:  # the last blank line only ends the line before it
         lines.append("")
     return "\n".join(lines)
 
 
 def is_marked(text: str) -> bool:
-    """Whether it has a marker of cells."""
+    """Whether the text has a cell marker."""
     return any(cell_marker.is_marker(line.removesuffix("\r")) for line in text.split("\n"))
 
 
@@ -68,7 +68,7 @@ def is_marked(text: str) -> bool:
 
 
 def _pieces(text: str) -> list[tuple[str | None, list[str]]]:
-    """What each marker says with the lines below it; None: what stands before the first."""
+    """Each marker with the lines below it. The marker is None for the lines before the first one."""
     pieces: list[tuple[str | None, list[str]]] = [(None, [])]
     for line in text.removesuffix("\n").split("\n"):
         if cell_marker.is_marker(line):
@@ -82,7 +82,7 @@ def _read_cell(mark: str | None, lines: list[str], marked: bool) -> NewCell:
     lines = _trim(lines)
     if mark is None and (not marked or not lines):
         return NewCell(source="\n".join(lines))
-    if mark is None:  # of which the first line may say what runs it
+    if mark is None:  # its first line may be a shebang
         first = [lines[0]] if lines[0].startswith("#!") else []
         return NewCell(source="\n".join([*first, _read_code(lines[len(first) :])]))
     kind, metadata = cell_marker.parse(mark)
@@ -96,7 +96,7 @@ def _read_cell(mark: str | None, lines: list[str], marked: bool) -> NewCell:
 
 
 def _trim(lines: list[str]) -> list[str]:
-    """Without the blank lines around a cell. Only more than the usual are its own."""
+    """Removes the blank lines around a cell. Additional ones belong to it."""
     first = next((place for place, line in enumerate(lines) if line), len(lines))
     if first == len(lines):
         return lines[2 * _BLANK_LINES :]
@@ -124,7 +124,7 @@ def _uncomment(line: str) -> str:
 
 
 def _read_text(lines: list[str]) -> str:
-    """Of comments, or of a string in three quotes."""
+    """The text of a Markdown or raw cell, written as comments or as a triple-quoted string."""
     quoted = re.fullmatch(r'[rR]?("""|\'\'\')\n?(.*?)\n?\1\s*', "\n".join(lines), re.DOTALL)
     if quoted:
         return quoted[2]
@@ -138,7 +138,7 @@ def _read_text_line(line: str) -> str:
 
 
 def _metadata(header: str) -> dict[str, Any]:
-    """The header as it is, and of what it says the kernel."""
+    """The header, and the kernelspec that it names."""
     if not header:
         return {}
     spec = re.search(r"^# +kernelspec:\n((?:#     +\w.*\n)+)", header, re.MULTILINE)
@@ -161,9 +161,9 @@ def _write_code(source: str) -> list[str]:
 
 
 def _pad(lines: list[str]) -> list[str]:
-    """With more blank lines at an end that has some: they are the cell's."""
+    """Adds blank lines at an end that has some, so that they are read as part of the cell."""
     before = [""] * _BLANK_LINES if not lines[0] else []
-    after = [""] * (_BLANK_LINES - 1) if not lines[-1] else []  # and one that is there anyway
+    after = [""] * (_BLANK_LINES - 1) if not lines[-1] else []  # one more is always written
     return [*before, *lines, *after]
 
 

@@ -1,4 +1,4 @@
-"""Documents of nbformat 1 to 3 as nbformat 4 has them, by nbformat's own means."""
+"""Converts documents of nbformat 1 to 3 to nbformat 4, with nbformat."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _KIND = "ipynb document"
 
 
 def upgrade(document: dict[str, Any], version: int) -> dict[str, Any]:
-    """Raises InvalidRequest if nbformat cannot read it."""
-    import nbformat  # takes 90 ms, and old documents are rare
+    """Raises InvalidRequest if nbformat cannot convert it."""
+    import nbformat  # import takes 90 ms, and old documents are rare
     from nbformat.converter import convert
 
     _fill_missing(document, version)
@@ -22,10 +22,10 @@ def upgrade(document: dict[str, Any], version: int) -> dict[str, Any]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             node = nbformat.versions[version].to_notebook_json(document, minor=document.get("nbformat_minor", 0))
-            upgraded: dict[str, Any] = convert(node, 4)  # type: ignore[no-untyped-call]  # nbformat is half typed
+            upgraded: dict[str, Any] = convert(node, 4)  # type: ignore[no-untyped-call]  # nbformat has few types
     except RecursionError:
         raise invalid_document(_KIND, "it is nested too deeply") from None
-    except Exception as error:  # nbformat raises many kinds, none of them ours
+    except Exception as error:  # nbformat raises many types
         reason = str(error).strip().split("\n")[0][:200]
         raise invalid_document(
             _KIND, f"nbformat {version} could not be upgraded ({type(error).__name__}: {reason})"
@@ -34,12 +34,12 @@ def upgrade(document: dict[str, Any], version: int) -> dict[str, Any]:
 
 
 def _is_not_validation_message(record: logging.LogRecord) -> bool:
-    """Not what nbformat says of an old document that is not quite as it should be."""
+    """Filters out nbformat's messages about invalid old documents."""
     return "Notebook JSON is" not in str(record.msg)
 
 
 def _fill_missing(document: dict[str, Any], version: int) -> None:
-    """Fill in what nbformat's conversion takes for granted and old documents often lack."""
+    """Add fields that nbformat's conversion requires and old documents often lack."""
     if not isinstance(document.get("metadata"), dict):
         document["metadata"] = {}
     if version == 1:

@@ -1,1 +1,1 @@
-"""A Jupyter server: its documents and its kernels, from outside and from inside."""
+"""Client of a Jupyter server: its documents and kernels, over HTTP or from inside the server."""

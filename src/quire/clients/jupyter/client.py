@@ -1,4 +1,4 @@
-"""A client of one Jupyter server: from outside by its url, or inside the server, as its extension."""
+"""Creates a client of one Jupyter server: over HTTP by its URL, or inside the server as its extension."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:  # pycrdt is installed only where documents are shared
 
 @dataclass(frozen=True, kw_only=True)
 class JupyterClient:
-    """`check` raises Unreachable where the server is not there; it says what it is. `close` lets go of everything;
-    kernels live on."""
+    """`check` returns what the server says about itself, or raises Unreachable. `close` closes documents and
+    connections; kernels keep running."""
 
-    name: str  # its url
+    name: str  # the server's URL
     documents: Documents
     kernels: Kernels
     check: Callable[[], Awaitable[dict[str, Any]]]
@@ -25,7 +25,7 @@ class JupyterClient:
 
 
 def remote_client(url: str, token: str = "", *, timeout: float = 10.0, agent: str = "Quire") -> JupyterClient:
-    """Nothing is sent yet. Raises JupyterError for what is no url."""
+    """Sends nothing yet. Raises JupyterError if `url` is invalid."""
     try:
         from quire.clients.jupyter.documents.contents import RemoteContents
         from quire.clients.jupyter.documents.live_documents import LiveDocuments
@@ -58,7 +58,7 @@ def remote_client(url: str, token: str = "", *, timeout: float = 10.0, agent: st
 
 
 def local_client(serverapp: Any, *, timeout: float = 10.0, agent: str = "Quire") -> JupyterClient:
-    """For an extension of this server: no HTTP to itself. Nothing is done yet."""
+    """For an extension of `serverapp`: calls its managers instead of sending HTTP requests. Does nothing yet."""
     from quire.clients.jupyter.documents.local_contents import LocalContents
     from quire.clients.jupyter.documents.server_documents import ServerDocuments
     from quire.clients.jupyter.kernels.local_kernels import LocalKernels
@@ -67,7 +67,7 @@ def local_client(serverapp: Any, *, timeout: float = 10.0, agent: str = "Quire")
     shared: LiveDocuments | None = None
 
     async def find_shared(path: str) -> LiveDocuments | None:
-        """The server's extensions decide it when the first document is opened: all of them are loaded by then."""
+        """Looks for jupyter-collaboration when a document is opened: all extensions are loaded by then."""
         nonlocal shared
         collaboration = serverapp.extension_manager.extension_apps.get("jupyter_server_ydoc")
         if shared is None and collaboration:

@@ -1,7 +1,7 @@
-"""What a Jupyter server gives: documents that people edit meanwhile, and kernels that they use.
+"""Interface of a Jupyter client: documents that people edit at the same time, and kernels that they use.
 
-Two protocols, each implemented from outside (HTTP and websockets), from inside (a server extension), and documents
-once more over plain contents, where no collaboration is installed. Which one it is, is chosen once.
+Both are implemented over HTTP and websockets (remote) and inside the server (local). Without jupyter-collaboration,
+documents are plain files.
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 NbCell = dict[str, Any]
-"""A cell as nbformat 4.5 writes it, its source one string."""
+"""A cell of nbformat 4.5, with its source as one string."""
 
 NbOutput = dict[str, Any]
-"""An output as nbformat 4.5 writes it, each text one string."""
+"""An output of nbformat 4.5, with each text as one string."""
 
 
 class JupyterError(Exception):
-    """What a server refused or did not do, as a sentence that says what to do."""
+    """The server refused a request or failed. The message says what to do."""
 
 
 class Missing(JupyterError):
-    """There is no such document, folder, kernel or kernelspec."""
+    """The document, folder, kernel or kernelspec does not exist."""
 
 
 class Unreachable(JupyterError):
-    """The server did not answer, or would not let us in."""
+    """The server did not answer, or denied access."""
 
 
 class CellChanged(JupyterError):
-    """A cell is not the one that was read: `cell` is how it stands now."""
+    """The cell was changed since it was read. `cell` is its current state."""
 
     def __init__(self, message: str, cell: NbCell) -> None:
         super().__init__(message)
@@ -38,22 +38,22 @@ class CellChanged(JupyterError):
 
 
 class KernelDied(JupyterError):
-    """The kernel ended, or was restarted, while something was awaited of it."""
+    """The kernel ended or was restarted during a request."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One file or folder below the server's root."""
+    """A file or folder below the server's root."""
 
     path: str
     kind: str  # notebook, directory or file
     size: int | None = None  # bytes
-    modified: str = ""  # as the server writes it
+    modified: str = ""  # in the server's format
 
 
 @dataclass(frozen=True, kw_only=True)
 class KernelInfo:
-    """A kernel that runs."""
+    """A running kernel."""
 
     id: str
     spec: str  # the kernelspec's name
@@ -61,7 +61,7 @@ class KernelInfo:
     language: str = ""
     state: str = ""  # idle, busy, starting, dead …
     connections: int = 0
-    last_activity: str = ""  # as the server writes it
+    last_activity: str = ""  # in the server's format
     environment: dict[str, str] = field(default_factory=dict)
     paths: tuple[str, ...] = ()  # documents that use it
 
@@ -76,29 +76,29 @@ class SpecInfo:
 
 
 class Document(Protocol):
-    """One notebook as it is this moment. Reads are local and quick. Edits are transactions that merge with what
-    people type; each returns when it is handed to the server. Cells are named by their ids."""
+    """An open notebook. Reads are local and fast. Edits are transactions that merge with what people type; each returns
+    when it was sent to the server. Cells are identified by their ids."""
 
     @property
     def path(self) -> str: ...
 
     @property
     def live(self) -> bool:
-        """Whether what others type is seen at once; False over plain contents."""
+        """Whether edits of others arrive immediately. False for plain files."""
         ...
 
     def cells(self) -> list[NbCell]:
-        """Copies, in order."""
+        """Copies of the cells, in order."""
         ...
 
     def metadata(self) -> dict[str, Any]: ...
 
     def version(self, cell: str) -> int:
-        """Grows whenever anybody changes the cell's source; begins at 1."""
+        """Starts at 1 and grows with every change of the cell's source, by anyone."""
         ...
 
     async def insert(self, at: int, cells: Sequence[NbCell]) -> list[str]:
-        """Before place `at`; their ids, given ones kept where they are free."""
+        """Insert cells before index `at` and return their ids. A given id is kept if no other cell has it."""
         ...
 
     async def delete(self, cell: str) -> None: ...
@@ -114,47 +114,47 @@ class Document(Protocol):
         metadata: dict[str, Any] | None = None,
         expected: int | None = None,
     ) -> None:
-        """What is given; of a source only what differs, so that a cursor in it stays. Raises CellChanged where
-        `expected` is not the version."""
+        """Change what is given. Only the part of the source that differs is replaced, so that cursors stay. Raises
+        CellChanged if `expected` is not the cell's version."""
 
     async def begin_run(self, cell: str) -> None:
-        """It shows [*] and no outputs."""
+        """Show [*] and no outputs."""
 
     async def set_outputs(self, cell: str, outputs: Sequence[NbOutput], *, start: int = 0) -> None:
-        """These in place of its outputs from `start` on; text that only grew is appended to in place."""
+        """Replace the outputs from index `start` on. Text that only grew is appended in place."""
 
     async def end_run(self, cell: str, count: int | None) -> None:
-        """It shows [count] from now on."""
+        """Show [count]."""
 
     async def save(self) -> None:
-        """Back when it is in the file."""
+        """Return when the document is in its file."""
 
     def watch(self, on_change: Callable[[], None]) -> Callable[[], None]:
-        """Call this whenever somebody else changed something; returns what ends that."""
+        """Call `on_change` after each change by others. Returns a function that stops it."""
         ...
 
     async def close(self) -> None:
-        """Let go of it. Twice is once."""
+        """Closing twice has no effect."""
 
 
 class Documents(Protocol):
     async def open(self, path: str) -> Document:
-        """Raises Missing; JupyterError for a path outside the root or a file that is no notebook."""
+        """Raises Missing, and JupyterError if the path is outside the root or the file is not a notebook."""
         ...
 
     async def create(self, path: str, kernel: str | SpecInfo = "") -> Document:
-        """A new, empty one, with folders above it, that names a kernelspec: of its own server where it is given by
-        name. Raises JupyterError where there is something already."""
+        """Create an empty notebook and missing parent folders. A kernelspec given by name is one of this server.
+        Raises JupyterError if the path exists."""
         ...
 
     async def list_folder(self, path: str = "") -> list[Entry]:
-        """What lies in a folder. Raises Missing."""
+        """The contents of a folder. Raises Missing."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """What a kernel says of an execution: `kind` and `content` as Jupyter's messaging has them."""
+    """A message about an execution, with `kind` and `content` of the Jupyter messaging protocol."""
 
     kind: str
     content: dict[str, Any]
@@ -163,23 +163,23 @@ class Message:
 
 
 class Execution(Protocol):
-    """Code on its way through a kernel."""
+    """Code that runs in a kernel."""
 
     async def next_message(self) -> Message:
-        """The next message in order, input_request among them; the last is execute_reply, once all outputs are there.
-        Raises KernelDied at once where the kernel ends. Safe to cancel and call again."""
+        """The next message in order, including input_request. The last one is execute_reply, after all outputs.
+        Raises KernelDied immediately if the kernel ends. Can be cancelled and called again."""
         ...
 
     async def reply(self, text: str) -> None:
-        """What an input_request asked for."""
+        """Answer an input_request."""
 
 
 class KernelConnection(Protocol):
-    """One kernel, spoken to over one lasting connection, which is made again when it breaks."""
+    """A connection to one kernel. It reconnects when it breaks."""
 
     @property
     def info(self) -> KernelInfo:
-        """As last heard."""
+        """With the state that the kernel reported last."""
         ...
 
     @property
@@ -201,30 +201,30 @@ class KernelConnection(Protocol):
     async def restart(self) -> None: ...
 
     async def close(self) -> None:
-        """Let go of it; the kernel lives on. Twice is once."""
+        """Close the connection; the kernel keeps running. Closing twice has no effect."""
 
 
 class Kernels(Protocol):
     async def list_running(self) -> list[KernelInfo]: ...
 
     async def list_specs(self) -> tuple[str, list[SpecInfo]]:
-        """The default one's name, and all."""
+        """The name of the default kernelspec, and all kernelspecs."""
         ...
 
     async def find_for_document(self, path: str) -> KernelInfo | None:
-        """The one that the person beside uses with this document."""
+        """The kernel of the document's session: the one that a person's page uses."""
         ...
 
     async def start(self, *, path: str = "", spec: str = "") -> KernelInfo:
-        """A new one; with a path the document's own from now on, which its page finds. Raises Missing."""
+        """Start a kernel. With `path` it becomes the kernel of that document, also for its page. Raises Missing."""
         ...
 
     async def assign(self, path: str, kernel: str) -> None:
-        """Have the document use a kernel that runs already."""
+        """Make a running kernel the kernel of the document."""
 
     async def connect(self, kernel: str) -> KernelConnection:
         """Raises Missing."""
         ...
 
     async def shut_down(self, kernel: str) -> None:
-        """End it. One that is gone already is no error."""
+        """A kernel that has ended already is not an error."""

@@ -1,1 +1,1 @@
-"""The way in through a Jupyter server: the HTTP frontend's app below the server's base url, under its rules."""
+"""Jupyter server extension: serves the HTTP app below the server's base URL, with the server's authentication."""

@@ -1,4 +1,4 @@
-"""One request between tornado and an ASGI app: bodies in pieces both ways, each as slow as its reader."""
+"""Passes one request from tornado to an ASGI app. Bodies are streamed both ways, with backpressure."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from tornado.iostream import StreamClosedError
 from tornado.web import RequestHandler
 
 log = logging.getLogger(__name__)
-_MAX_WAITING_PIECES = 16  # of a request's body that wait to be read, 64 KiB each
+_MAX_WAITING_PIECES = 16  # of a request's body, 64 KiB each
 _DISCONNECT: Message = {"type": "http.disconnect"}
 
 
 class AsgiExchange:
-    """A request that an app answers. The tornado side tells what comes; `run` is over when the answer is."""
+    """One request and its response. Tornado adds the body; `run` returns after the response."""
 
     def __init__(self, request: RequestHandler, timeout: float) -> None:
-        """`timeout`: seconds until a client that stopped reading is cut off."""
+        """`timeout`: seconds until a client that does not read is disconnected."""
         self._request = request
         self._timeout = timeout
-        self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue(_MAX_WAITING_PIECES)  # None is the body's end
-        self._ended = asyncio.Event()  # answered, or the client left
-        self._body_complete = False  # the body was read to its end
+        self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue(_MAX_WAITING_PIECES)  # None ends the body
+        self._ended = asyncio.Event()  # answered, or the client disconnected
+        self._body_complete = False  # the app has read the whole body
         self._started = self._answered = False
 
-    # What tornado tells
+    # Called by tornado
 
     async def put_body(self, piece: bytes | None) -> None:
-        """A piece of the body, or its end; waits for the app to read those before."""
+        """Add a piece of the body, or its end. Waits until there is room for it."""
         if not self._pieces.full():
             self._pieces.put_nowait(piece)
             return
@@ -42,7 +42,7 @@ class AsgiExchange:
     def client_left(self) -> None:
         self._ended.set()
 
-    # What the app is given
+    # Called by the app
 
     async def run(self, app: ASGIApp, scope: Scope) -> None:
         try:
@@ -68,7 +68,7 @@ class AsgiExchange:
         return {"type": "http.request", "body": piece or b"", "more_body": not self._body_complete}
 
     async def _wait_first(self, future: asyncio.Future[Any]) -> bool:
-        """Whether it was done before all was over."""
+        """Wait for `future` or the end of the exchange. Returns whether the future is done."""
         if future.done():
             return True
         ended = asyncio.ensure_future(self._ended.wait())
@@ -80,11 +80,11 @@ class AsgiExchange:
 
     async def _send(self, message: Message) -> None:
         if self._ended.is_set():
-            return  # nobody hears it
+            return  # the client is gone
         if message["type"] == "http.response.start":
             self._start_response(message)
             if not any(name.lower() == b"content-length" for name, _ in message["headers"]):
-                await self._flush()  # the first piece may be long in coming
+                await self._flush()  # the first piece may take long
         elif message["type"] == "http.response.body":
             await self._write_body(message.get("body", b""), more=message.get("more_body", False))
 
@@ -108,7 +108,7 @@ class AsgiExchange:
             return
         self._answered = True
         content_type = self._request._headers.get("Content-Type", "application/json")
-        written = self._request.finish(set_content_type=content_type)  # type: ignore[call-arg]  # jupyter_server's own word
+        written = self._request.finish(set_content_type=content_type)  # type: ignore[call-arg]  # jupyter_server's parameter
         self._ended.set()
         await self._with_timeout(written)
 
@@ -125,7 +125,7 @@ class AsgiExchange:
             self._close_connection()
 
     def _finish(self) -> None:
-        """The app is through with it; where it did not answer to the end, the client must not take it for one."""
+        """The app has returned. Close the connection if the response is incomplete, so that the client notices."""
         if not self._ended.is_set() and not self._answered:
             if self._started:
                 self._close_connection()

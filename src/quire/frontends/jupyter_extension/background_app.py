@@ -1,4 +1,4 @@
-"""An app that lives as long as the Jupyter server: one task opens it, keeps it and closes it."""
+"""Runs the app in a background task from the start of the Jupyter server to its end."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 
 from quire.core.errors import OperationFailed
 
-if TYPE_CHECKING:  # what it holds takes long to load
+if TYPE_CHECKING:  # slow to import
     from quire.frontends.jupyter_extension.mounted_app import MountedApp
 
     AppContext = AbstractAsyncContextManager[MountedApp]
 
 log = logging.getLogger(__name__)
-_REQUEST_GRACE_S = 3.0  # seconds open requests have when the server ends
+_REQUEST_GRACE_S = 3.0  # for open requests when the server stops
 
 
 class BackgroundApp:
     def __init__(self, open_app: Callable[[], AppContext], start_timeout: float = 60) -> None:
-        """`open_app` is entered and left in one task; `start_timeout`: seconds a request waits for that."""
+        """`open_app` is entered and left in the same task. `start_timeout`: seconds that a request waits for it."""
         self._open_app = open_app
         self._start_timeout = start_timeout
         self._app: asyncio.Future[MountedApp] | None = None
@@ -34,7 +34,7 @@ class BackgroundApp:
         self._task = asyncio.create_task(self._run_app(self._app))
 
     async def wait_ready(self) -> MountedApp:
-        """Raises OperationFailed where it cannot be had, with the reason."""
+        """Wait for the app. Raises OperationFailed with the reason if it is not available."""
         if self._app is None or self._ending.is_set():
             raise OperationFailed(
                 "Quire does not run: the Jupyter server has not started it, or is ending. Call again later."
@@ -46,12 +46,12 @@ class BackgroundApp:
             raise OperationFailed("Quire is still starting. Call again in a few seconds.") from None
 
     def add_request(self, request: asyncio.Task[None]) -> None:
-        """A request that must not outlive the server."""
+        """Cancel this request if it still runs when the server stops."""
         self._requests.add(request)
         request.add_done_callback(self._requests.discard)
 
     async def stop(self) -> None:
-        """Back when everything that was opened is closed."""
+        """Return when the app is closed."""
         self._ending.set()
         if self._task is not None:
             await self._task
@@ -69,7 +69,7 @@ class BackgroundApp:
                 started.set_exception(
                     OperationFailed(f"Quire could not be started: {error} The Jupyter server's log says more.")
                 )
-                started.exception()  # seen, should nobody ever ask
+                started.exception()  # marks it as retrieved: there may be no request
         finally:
             await self._end_requests()
 

@@ -1,4 +1,4 @@
-"""Requests to a Jupyter server that the app answers, once the server's own rules let them through."""
+"""Tornado handler that passes authorized requests of a Jupyter server to the app."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from quire.frontends.jupyter_extension.background_app import BackgroundApp
 
 PATTERN = r"/mcp(|/healthz|/tools/list|/tools/call)/?"
 _METHODS = ("GET", "POST", "DELETE")
-_SECRET_HEADERS = ("authorization", "cookie")  # which prove who calls to the server, and are nobody else's
-_NEEDED_RIGHTS = (("execute", "kernels"), ("write", "contents"))  # what tools do
+_SECRET_HEADERS = ("authorization", "cookie")  # credentials for the Jupyter server, not for the app
+_NEEDED_RIGHTS = (("execute", "kernels"), ("write", "contents"))  # tools do both
 
 
 @stream_request_body
 class McpHandler(APIHandler):
-    """Below `/mcp`. Token, cookie with XSRF, Host and Origin are checked by the Jupyter server's own code."""
+    """Handles paths below `/mcp`. The Jupyter server checks token, cookie with XSRF, Host and Origin."""
 
     def initialize(self, background_app: BackgroundApp) -> None:
         self._background_app = background_app
-        self._exchange: AsgiExchange | None = None  # None: what comes of a body is dropped
+        self._exchange: AsgiExchange | None = None  # None: the body is dropped
         self._refusal: HTTPError | None = None
         self._answer_task: asyncio.Task[None] | None = None
 
@@ -41,12 +41,12 @@ class McpHandler(APIHandler):
                 await self._check_rights()
                 await self._prepare_exchange()
         except HTTPError as error:
-            self._refusal = error  # said after the body: tornado would cut the connection off, unread
+            self._refusal = error  # sent after the body: tornado would close the connection before the client reads it
 
     async def _prepare_exchange(self) -> None:
         try:
             mounted = await self._background_app.wait_ready()
-            scope = self._scope()  # after it: what it takes is loaded by then, and not twice at once
+            scope = self._scope()  # afterwards: the modules that it imports are loaded by then
         except InvalidRequest as error:
             raise HTTPError(403, str(error)) from None
         except OperationFailed as error:
@@ -57,21 +57,22 @@ class McpHandler(APIHandler):
             self._start_answer()
 
     def _start_answer(self) -> asyncio.Task[None]:
-        """Once. Without a body not before tornado has read to the end: it would cut off who is answered sooner."""
+        """Start only once. Without a body, wait until tornado has read the request: it disconnects clients answered
+        earlier."""
         if self._answer_task is None:
             self._answer_task = asyncio.create_task(self._run())
             self._background_app.add_request(self._answer_task)
         return self._answer_task
 
     async def _check_rights(self) -> None:
-        self._check_authenticated()  # unless asked, the server lets strangers in
+        self._check_authenticated()  # the server does not check it by itself
         for action, resource in _NEEDED_RIGHTS:
             is_allowed = self.authorizer.is_authorized(self, self.current_user, action, resource)
             if not await ensure_async(is_allowed):
                 raise HTTPError(403, f"{self.current_user.username} may not {action} {resource} here.")
 
     def check_xsrf_cookie(self) -> None:
-        """Of a stranger no XSRF token is asked for, but the one that is missing."""
+        """Report a missing token first, not a missing XSRF token."""
         if hasattr(self, "_jupyter_current_user"):
             self._check_authenticated()
         super().check_xsrf_cookie()
@@ -93,7 +94,7 @@ class McpHandler(APIHandler):
             self._exchange.client_left()
 
     def compute_etag(self) -> None:
-        """Answers are not cached: nothing to be counted over each."""
+        """No ETag: responses are not cached."""
 
     async def get(self, path: str) -> None:
         if self._refusal is not None or self._exchange is None:
@@ -114,7 +115,7 @@ class McpHandler(APIHandler):
             "scheme": request.protocol,
             "path": f"/mcp{self.path_args[0]}",
             "raw_path": f"/mcp{self.path_args[0]}".encode(),
-            "query_string": b"",  # a token may be in it, and nothing else
+            "query_string": b"",  # it may contain a token, and nothing else
             "root_path": "",
             "headers": [
                 (name.lower().encode("latin-1"), value.encode("latin-1"))
@@ -135,7 +136,7 @@ def _has_body(headers: HTTPHeaders) -> bool:
 
 
 def _user(caller: Caller) -> Any:
-    from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser  # there by now: the app has loaded it
+    from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser  # loaded by the app
 
     from quire.frontends.mcp.callers import VerifiedToken
 

@@ -1,4 +1,4 @@
-"""Whom a Jupyter server's user is to Quire."""
+"""Maps a user of the Jupyter server to a caller of Quire."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _ISSUER = "jupyter"
 
 
 def find_caller(provider: IdentityProvider, user: User) -> Caller | None:
-    """None: the local user, who runs the server. So is everybody where the server has one token or password for all,
-    and JupyterHub's owner of the server."""
+    """None for the local user, who runs the server. A server with one token or password has only this user; on
+    JupyterHub it is the server's owner."""
     if type(provider).__module__.startswith("jupyter_server.") or user.username == os.environ.get("JUPYTERHUB_USER"):
         return None
     principal = access.issued(user.username, _ISSUER)

@@ -1,4 +1,4 @@
-"""The HTTP frontend's app as a Jupyter server has it: who may come in is the server's to say."""
+"""The HTTP frontend's app for a Jupyter server, which authenticates its users."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from quire.frontends.jupyter_extension import plain_http
 
 @dataclass(frozen=True, kw_only=True)
 class MountedApp:
-    """An app that runs, and the seconds until a client that stopped reading is cut off."""
+    """A running app. `timeout`: seconds until a client that does not read is disconnected."""
 
     app: ASGIApp
     timeout: float

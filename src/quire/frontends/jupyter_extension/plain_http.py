@@ -1,4 +1,4 @@
-"""Tools by plain HTTP, without a client of MCP: each request is one message to the app's own MCP endpoint."""
+"""Tools over plain HTTP, without an MCP client. Each request becomes one message to the app's MCP endpoint."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Message
 
-_PROTOCOL_VERSION = "2026-07-28"  # which needs no session
+_PROTOCOL_VERSION = "2026-07-28"  # needs no session
 _REQUEST_META = {
     "io.modelcontextprotocol/protocolVersion": _PROTOCOL_VERSION,
     "io.modelcontextprotocol/clientInfo": {"name": "quire-http", "version": "1"},
@@ -21,7 +21,7 @@ _USAGE = 'A call is {"name": "…", "arguments": {…}}. Nothing was done.'
 
 
 def register(server: FastMCP[Any], path: str) -> None:
-    """Below `path`, which is the MCP endpoint's."""
+    """Add routes below `path`, the path of the MCP endpoint."""
 
     async def list_tools(request: Request) -> Response:
         return await _ask(request, path, "tools/list", {})
@@ -40,7 +40,7 @@ def register(server: FastMCP[Any], path: str) -> None:
 
 
 async def _ask(request: Request, path: str, method: str, params: dict[str, Any]) -> Response:
-    """What the endpoint answers: a result as it is, an error with its status."""
+    """Send a request to the endpoint. Returns its result, or its error with a status."""
     request_body = json.dumps(
         {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": _REQUEST_META}}
     ).encode()
@@ -64,7 +64,7 @@ async def _ask(request: Request, path: str, method: str, params: dict[str, Any])
 
 
 class _AsgiClient:
-    """The other end of a request that comes from here; ends with the one it is made for."""
+    """ASGI client of the inner request. It ends with the outer one."""
 
     def __init__(self, request_body: bytes, request: Request) -> None:
         self._request_body: bytes | None = request_body
@@ -87,7 +87,7 @@ class _AsgiClient:
             self._body += message.get("body", b"")
 
     def message(self) -> dict[str, Any]:
-        """The JSON-RPC answer; in a stream it is the last event, after those of progress."""
+        """The JSON-RPC response. In a stream it is the last event, after progress."""
         text = self._body.decode()
         if self._streamed:
             text = [line.removeprefix("data:") for line in text.splitlines() if line.startswith("data:")][-1]

@@ -1,4 +1,4 @@
-"""The end of anyio's worker threads, which can keep a Jupyter server from exiting.
+"""Stops anyio's worker threads, which can keep a Jupyter server from exiting.
 
 anyio stops a worker thread when the task that it belongs to is done. A room of jupyter-collaboration leaves such tasks
 pending when its server ends, and the interpreter waits for their threads without end (jupyter-collaboration issue 161).
@@ -14,7 +14,7 @@ _NAME = "anyio worker threads"
 
 
 def stop_with_process() -> None:
-    """Stop them once the main thread has ended: no event loop runs by then, so no work is lost."""
+    """Stop the threads after the main thread has ended: no event loop runs by then, so no work is lost."""
     if all(thread.name != _NAME for thread in threading.enumerate()):
         threading.Thread(target=_stop_after_main_thread, name=_NAME, daemon=True).start()
 
@@ -27,7 +27,7 @@ def _stop_after_main_thread() -> None:
 
 
 def stop(thread: threading.Thread) -> None:
-    """Tell an anyio worker thread to end after what it does now. A thread of another shape is left alone."""
+    """Tell an anyio worker thread to end after its current job. Other threads are ignored."""
     jobs = getattr(thread, "queue", None)
     if isinstance(jobs, queue.Queue):
         with contextlib.suppress(queue.Full):

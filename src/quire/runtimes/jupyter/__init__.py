@@ -1,1 +1,1 @@
-"""Kernels of Jupyter servers: those that people use with a document, and those started for it."""
+"""Runtime for notebooks on Jupyter servers. Their code runs in the kernel of the document's session."""

@@ -1,4 +1,4 @@
-"""Capabilities in a Python kernel of a Jupyter server: stubs are sent once, calls come as questions on stdin."""
+"""Capabilities in a Python kernel of a Jupyter server: stubs are installed once, calls arrive as input requests."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _QUIRE = Path(__file__).parents[2]
 _STUBS_MODULE = "quire.worker.capabilities.kernel_capabilities"
 _REPLACED = {
     "quire.worker.capabilities.relay": _QUIRE / "runtimes/wasm/guest/in_place/relay.py"
-}  # a call is a function
-_CALL_PREFIX = "quire calls a capability: "  # no prompt of people's begins so
-_OFFER_TIMEOUT_S = 5.0  # seconds that a run waits for the kernel to learn of them
-_NO_CATALOG = -1  # in place of a catalog's version: the kernel knows of none
+}  # calls are functions there
+_CALL_PREFIX = "quire calls a capability: "  # no prompt of a person starts with this
+_OFFER_TIMEOUT_S = 5.0  # a run waits this long for the stubs
+_NO_CATALOG = -1  # the catalog version of a kernel without stubs
 
 
 class CapabilityStubs:
-    """For one kernel."""
+    """The stubs in one kernel."""
 
     def __init__(self, calls: Relay, spec: KernelSpec) -> None:
         self._calls = calls
@@ -41,11 +41,11 @@ class CapabilityStubs:
         self._call: asyncio.Task[None] | None = None
 
     def forget(self) -> None:
-        """The kernel knows nothing any more."""
+        """The kernel was restarted."""
         self._catalog_version = _NO_CATALOG
 
     async def offer(self, connection: KernelConnection, catalog: Catalog) -> None:
-        """Where the kernel does not take them the code runs without: that is logged."""
+        """Send a new catalog. If it fails, a warning is logged and the code runs without capabilities."""
         if catalog.version == self._catalog_version or (self._catalog_version == _NO_CATALOG and not catalog.entries):
             return
         expression = f"offer({json.dumps(catalog.entries)!r})"
@@ -59,7 +59,7 @@ class CapabilityStubs:
             log.warning("capabilities are not offered to notebook %r: %s", self._spec.name, error or "it is busy")
 
     def handle_call(self, message: Message, execution: Execution) -> bool:
-        """Whether what the kernel says is a call, which is answered from here on."""
+        """Whether the message is a capability call. It is answered in the background."""
         prompt = message.content.get("prompt") if message.kind == "input_request" else None
         if isinstance(prompt, str) and prompt.startswith(_CALL_PREFIX):
             self.cancel_call()
@@ -70,7 +70,7 @@ class CapabilityStubs:
         return False
 
     def cancel_call(self) -> None:
-        """Nobody waits for the call under way any more."""
+        """Cancel the current call."""
         if self._call is not None:
             self._call.cancel()
             self._call = None
@@ -91,7 +91,7 @@ class CapabilityStubs:
 
 @cache
 def _module_sources() -> dict[str, str]:
-    """The modules that the stubs are made of, under a name that nothing in the kernel has."""
+    """Sources of the modules that the stubs need, renamed to a package that does not exist in the kernel."""
     sources: dict[str, str] = {}
     names = [_STUBS_MODULE, "quire.wire.texts"]
     while names:

@@ -1,4 +1,4 @@
-"""The Jupyter servers Quire works with, for whoever asks which there are and what is on them."""
+"""Implements the core's Jupyter port: the known servers, their files and kernels, and open documents."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from quire.core.ports.jupyter import JupyterFile, JupyterKernel, JupyterServer
 from quire.runtimes.jupyter.runtime import NAME, LiveKernels, core_errors, kernel_not_found
 
 NEW = "NEW"
-"""In place of a kernel's id: one that is started."""
+"""In place of a kernel's id: start a new kernel."""
 
 
 class JupyterDirectory:
@@ -52,7 +52,7 @@ class JupyterDirectory:
         return JupyterServer(name=name, url=url, live=bool(status.get("collaboration")), version=version)
 
     def _name_for(self, url: str) -> str:
-        """The name of the server at this address, or a new one."""
+        """The name of the known server at this URL, or a new name."""
         servers = self._servers.list_all()
         known = next((server.name for server in servers if server.url.rstrip("/") == url.rstrip("/")), "")
         taken = {server.name for server in servers}
@@ -110,10 +110,10 @@ class JupyterDirectory:
             await server.create_document(path, spec)
 
     async def _similar(self, server: Server, path: str) -> str:
-        """A sentence with the most similar path of a notebook in the same folder, after a blank; "" where none is."""
+        """A sentence, after a space, that names the most similar notebook in the same folder; "" if there is none."""
         try:
             entries = await server.documents.list_folder(path.rpartition("/")[0])
-        except JupyterError:  # there is no such folder
+        except JupyterError:  # the folder does not exist
             return ""
         notebooks = [entry.path for entry in entries if entry.kind == "notebook"]
         return await anyio.to_thread.run_sync(suggestion, path, notebooks)  # there may be thousands
@@ -142,7 +142,7 @@ class JupyterDirectory:
         with core_errors():
             server = self._servers.get(place.server)
             if kernel in {running.id for running in await server.kernels.list_running()}:
-                with contextlib.suppress(JupyterError):  # its page has another, and keeps that
+                with contextlib.suppress(JupyterError):  # the document's page keeps its own kernel
                     await server.kernels.assign(place.path, kernel)
                 return replace(place, kernel=kernel)
             spec = place.spec if kernel.upper() == NEW else kernel
@@ -185,7 +185,7 @@ class JupyterDirectory:
 
     async def end_kernel(self, notebook: Notebook) -> None:
         if notebook.document is not None and notebook.document.kernel:
-            with contextlib.suppress(JupyterError):  # its server is gone, or ends it by itself
+            with contextlib.suppress(JupyterError):  # the server is gone, or has ended the kernel
                 await self._servers.get(notebook.document.server).owned_kernels.shut_down_unused(
                     notebook.document.kernel
                 )
@@ -224,7 +224,7 @@ class JupyterDirectory:
 
 
 def check_path(path: str) -> str:
-    """A notebook's path as a server has it. Raises InvalidRequest where it leads out of the server's root."""
+    """A normalized path of a notebook. Raises InvalidRequest if it is outside the server's root."""
     parts = path.strip().strip("/").split("/")
     if ".." in parts or "\\" in path or "\x00" in path:
         raise InvalidRequest(f"{path!r} lies outside the Jupyter server's root. Name a path below it.")

@@ -1,4 +1,4 @@
-"""What a Jupyter kernel says of an execution, in the wire's words. Pure."""
+"""Pure translation of Jupyter messages about an execution into events of the wire."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from quire.clients.jupyter.ports import Message
 from quire.notebook_format import ipynb_reader, mime_bundles
 from quire.wire.messages import Asked, Bundle, Cleared, Displayed, Event, Finished, Printed, Raised, is_shallow
 
-_INTERRUPT_ERRORS = ("KeyboardInterrupt", "InterruptedException", "interrupt")  # as kernels of some languages call it
-_MAX_LITERAL_CHARS = 20_000  # characters of a value that is read back
+_INTERRUPT_ERRORS = ("KeyboardInterrupt", "InterruptedException", "interrupt")  # names in kernels of several languages
+_MAX_LITERAL_CHARS = 20_000  # longer values are not parsed
 
 
 class EventTranslator:
-    """Of one run's messages; it remembers how the run stands."""
+    """Translates the messages of one run and keeps its state."""
 
     def __init__(self, run: str, *, python: bool) -> None:
         self._run = run
         self._python = python
-        self.has_begun = False  # the kernel has come to it: what runs there is ours
-        self.unanswered = ""  # why nobody answered what the code asked; it was interrupted for that
+        self.has_begun = False  # the kernel runs this code now
+        self.unanswered = ""  # why an input request got no answer and the code was interrupted
         self._questions = 0
         self._value: list[Any] = []
         self._raised = ""
-        self.pending_event: Finished | None = None  # what is to be said after the event that was given last
+        self.pending_event: Finished | None = None  # to be delivered after the last event
 
     def event(self, message: Message) -> Event | None:
         content = message.content
@@ -42,7 +42,7 @@ class EventTranslator:
             case "error":
                 return self._error(content)
             case "input_request":
-                self.has_begun = True  # it comes another way than execute_input, and may be here before that
+                self.has_begun = True  # on another channel than execute_input, may arrive first
                 self._questions += 1
                 return Asked(question=self._questions, prompt=_text(content.get("prompt")))
             case "execute_reply":
@@ -76,7 +76,7 @@ class EventTranslator:
         return Raised(name=name, message=message, traceback=traceback or f"{name or 'Error'}: {message}")
 
     def _reply(self, content: dict[str, Any]) -> Event:
-        """A kernel may end interrupted code without a word: what it was interrupted for is said in its place."""
+        """Some kernels end interrupted code without an error. Then the reason for the interrupt becomes the error."""
         finished = self._finished(content)
         if not self.unanswered or self._raised or finished.outcome != "error":
             return finished
@@ -92,14 +92,14 @@ class EventTranslator:
             and not self.unanswered
             and (content.get("status") != "error" or raised in _INTERRUPT_ERRORS)
         ):
-            outcome = "interrupted"  # "aborted", too: it did not come to run
+            outcome = "interrupted"  # also "aborted": it did not run
         value = self._value if outcome == "success" else []
         number = count if isinstance(count, int) and not isinstance(count, bool) and count > 0 else 0
         return Finished(run=self._run, outcome=outcome, value=value, count=number)
 
 
 def _literal(bundle: Bundle) -> list[Any]:
-    """[value] of what was shown, where its text says it all and JSON can, too."""
+    """[value] if the displayed text is a literal that JSON can represent; else []."""
     text = bundle.get("text/plain")
     if not isinstance(text, str) or len(bundle) > 1 or len(text) > _MAX_LITERAL_CHARS:
         return []
@@ -111,7 +111,7 @@ def _literal(bundle: Bundle) -> list[Any]:
 
 
 def _is_json(value: Any) -> bool:
-    """Whether JSON says it as it is."""
+    """Whether JSON represents the value without loss."""
     match value:
         case dict():
             return all(isinstance(key, str) and _is_json(item) for key, item in value.items())

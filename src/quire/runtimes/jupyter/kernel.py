@@ -1,4 +1,4 @@
-"""One kernel of a Jupyter server. It may be a person's: what we did not start is never ended, only let go of."""
+"""A notebook's kernel on a Jupyter server. A person may use it too: Quire shuts down only kernels that it started."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _WAIT_OR_RESTART = "Wait and look again (get_cell), or end it with restart_noteb
 _STILL_RUNNING = "Nothing ran: code that did not stop when told to still runs in the kernel."
 _NOT_STOPPED = "It did not stop when interrupted, and still runs: others use its kernel, which was not ended."
 _NOT_STARTED = "It did not begin: the kernel was busy with something else all the time, and comes to it after that."
-_INTERRUPT_TIMEOUT_S = 8.0  # seconds, since no checkpoint brings back what a restart costs
-_QUESTION_INTERRUPT_INTERVAL_S = 2.0  # until code that nobody answered is interrupted again where it says nothing
+_INTERRUPT_TIMEOUT_S = 8.0  # long, since no checkpoint restores what a restart deletes
+_QUESTION_INTERRUPT_INTERVAL_S = 2.0  # between interrupts of code that waits for an answer
 _MAX_QUESTION_INTERRUPTS = 5
-_START_MESSAGES = ("status", "execute_input")  # on another channel than a question, which may overtake them
-_RESTART_TIMEOUT_S = 20.0  # seconds a kernel that its server starts anew is waited for
+_START_MESSAGES = ("status", "execute_input")  # on another channel than input requests, which may overtake them
+_RESTART_TIMEOUT_S = 20.0  # for a kernel that its server restarts
 
 
 class JupyterKernel:
@@ -43,15 +43,15 @@ class JupyterKernel:
         self._spec = spec
         self._fresh = fresh
         self._stubs = CapabilityStubs(calls, spec)
-        self._is_empty = False  # it was begun anew since the last run
+        self._is_empty = False  # it was restarted since the last run
         self._execution: Execution | None = None
-        self._next_event: asyncio.Future[messages.Event | None] | None = None  # what it says next
+        self._next_event: asyncio.Future[messages.Event | None] | None = None  # the next event of the execution
         self._translator = EventTranslator("", python=False)
-        self._abandoned: Execution | None = None  # code that did not stop and was let go of
+        self._abandoned: Execution | None = None  # code that did not stop when interrupted
         self._abandoned_task: asyncio.Task[None] | None = None
-        self._outcome: asyncio.Future[Died] | None = None  # what the run under way ends with, whatever the kernel says
+        self._outcome: asyncio.Future[Died] | None = None  # ends the current run whatever the kernel sends
         self._interrupts: set[asyncio.Task[None]] = set()
-        self._message_count = 0  # messages of executions, but for those that say that one begins
+        self._message_count = 0  # messages of executions, except those about their start
         self._closed = False
         server.owned_kernels.use(self.id)
 
@@ -101,7 +101,7 @@ class JupyterKernel:
             return pending_event
         while not self._outcome.done():
             assert self._execution is not None
-            if self._next_event is None:  # it outlives a caller who gives up: what it brings is for the next
+            if self._next_event is None:  # kept when the caller is cancelled: its result is for the next call
                 self._next_event = asyncio.ensure_future(self._next(self._execution))
             waited: set[asyncio.Future[Any]] = {self._next_event, self._outcome}
             await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
@@ -118,7 +118,7 @@ class JupyterKernel:
         return self._outcome.result()
 
     async def _next(self, execution: Execution) -> messages.Event | None:
-        """What comes next of it; None for what is not the transcript's."""
+        """The next event; None for a message that has no event."""
         message = await execution.next_message()
         self._message_count += message.kind not in _START_MESSAGES
         if self._stubs.handle_call(message, execution):
@@ -127,7 +127,7 @@ class JupyterKernel:
         return await with_preview(event) if isinstance(event, messages.Displayed) else event
 
     def _stop_listening(self) -> None:
-        """Nobody waits any more for what the execution says next."""
+        """Stop waiting for events of the execution."""
         self._stubs.cancel_call()
         if self._next_event is not None:
             self._next_event.cancel()
@@ -141,7 +141,7 @@ class JupyterKernel:
         return Died(reason=str(error), lives=lives)
 
     async def answer(self, answer: messages.Answer) -> None:
-        """Jupyter has no way to say that nobody answers: the code is interrupted, and the error says why."""
+        """Without an answer the code is interrupted and the error says why: Jupyter cannot refuse an input request."""
         if answer.line and self._execution is not None:
             try:
                 await self._execution.reply(answer.line[0])
@@ -152,7 +152,7 @@ class JupyterKernel:
         self._start_task(self._interrupt_question(self._message_count))
 
     def interrupt(self) -> None:
-        """Only where our code is what runs: a person's cell before it is theirs."""
+        """Only after our code started: before that, a person's cell may be running."""
         if self._translator.has_begun:
             self._start_task(self._interrupt())
 
@@ -162,9 +162,9 @@ class JupyterKernel:
         task.add_done_callback(self._interrupts.discard)
 
     async def _interrupt_question(self, message_count: int) -> None:
-        """A kernel that just begins to wait for an answer may miss an interrupt, and would wait for ever."""
+        """Interrupt more than once: a kernel that is about to wait for input may miss an interrupt."""
         for _ in range(_MAX_QUESTION_INTERRUPTS):
-            if self._message_count == message_count:  # it has said nothing since
+            if self._message_count == message_count:  # no message since
                 await self._interrupt()
                 await asyncio.sleep(_QUESTION_INTERRUPT_INTERVAL_S)
 
@@ -175,7 +175,7 @@ class JupyterKernel:
             log.warning("interrupting a Jupyter kernel: %s", error)
 
     async def kill(self) -> None:
-        """Restart it, if we started it and nobody else uses it; else let go of the run."""
+        """Restart the kernel if Quire started it and has it alone. Otherwise end the run and let its code go on."""
         if self._outcome is None or self._outcome.done():
             return
         has_begun = self._translator.has_begun
@@ -199,7 +199,7 @@ class JupyterKernel:
         return self.id in running and running[self.id].connections > 1
 
     async def _wait_abandoned(self, execution: Execution) -> None:
-        """Until code that was let go of has ended, whatever it shows."""
+        """Wait until abandoned code has ended, and ignore its output."""
         try:
             while (await execution.next_message()).kind != "execute_reply":
                 pass
@@ -223,10 +223,10 @@ class JupyterKernel:
         if self._python and self._abandoned is None:
             await self._stubs.offer(self._connection, catalog)
 
-    # Beginning anew
+    # Restart
 
     async def restart(self) -> None:
-        """Empty it, whatever runs in it, whoever started it: somebody asked for that."""
+        """Restart the kernel on request, even if code runs in it or a person started it."""
         if self._outcome is not None and not self._outcome.done():
             self._outcome.set_result(Died(reason="The kernel was restarted while the cell ran.", hint=_RUN_AGAIN))
         await self._restart()
@@ -250,7 +250,7 @@ class JupyterKernel:
         self._fresh = True
 
     async def _wait_restarted(self) -> bool:
-        """Whether a kernel that died is there again: its server starts most anew by itself."""
+        """Whether a kernel that died is running again: the server restarts most kernels automatically."""
         deadline = asyncio.get_running_loop().time() + _RESTART_TIMEOUT_S
         while asyncio.get_running_loop().time() < deadline:
             if self._connection.alive:
@@ -278,9 +278,9 @@ class JupyterKernel:
             try:
                 await action
             except JupyterError as error:
-                log.warning("letting go of a Jupyter kernel: %s", error)
+                log.warning("closing a Jupyter kernel: %s", error)
 
-    # What there is none of
+    # Not supported
 
     @property
     def checkpoints(self) -> dict[str, ForkReport]:

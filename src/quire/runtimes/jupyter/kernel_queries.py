@@ -1,4 +1,4 @@
-"""Questions about a Python kernel's namespace, asked by an execution that leaves no trace."""
+"""Reads the namespace of a Python kernel with a silent execution, which leaves no trace."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def source(name: str) -> str:
 
 
 async def ask(connection: KernelConnection, question: Inspect | Read | Page) -> Inspected | Value | Paged:
-    """Raises OperationFailed where the kernel does not say."""
+    """Raises OperationFailed if the kernel does not answer."""
     match question:
         case Inspect():
             answer = await call_helper(connection, "inspect(namespace)")
@@ -37,13 +37,13 @@ async def ask(connection: KernelConnection, question: Inspect | Read | Page) -> 
 async def call_helper(
     connection: KernelConnection, expression: str, file: str = "inspect_namespace.py"
 ) -> dict[str, Any]:
-    """What an expression in that file's own names comes to, with the kernel's as `namespace`."""
-    code = f"lambda s: (exec({source(file)!r}, s), eval({expression!r}, s))[1]"  # binds nothing of the user's
+    """The value of an expression that uses the names of a file in `in_kernel`; `namespace` is the kernel's."""
+    code = f"lambda s: (exec({source(file)!r}, s), eval({expression!r}, s))[1]"  # binds no name in the user's namespace
     return await evaluate(connection, f"({code})({{'namespace': globals()}})")
 
 
 async def evaluate(connection: KernelConnection, expression: str) -> dict[str, Any]:
-    """The object that an expression gives as JSON text, evaluated beside everything else."""
+    """Evaluate an expression that returns a JSON object as text."""
     try:
         execution = await connection.execute(
             "", silent=True, store_history=False, user_expressions={"quire": expression}
@@ -55,12 +55,12 @@ async def evaluate(connection: KernelConnection, expression: str) -> dict[str, A
     answer = message.content.get("user_expressions", {}).get("quire", {})
     if answer.get("status") != "ok":
         raise OperationFailed(
-            f"The Jupyter kernel did not say what it holds: {answer.get('evalue', 'it gave no answer')}."
+            f"The Jupyter kernel could not be inspected: {answer.get('evalue', 'it gave no answer')}."
         )
     try:
         result = json.loads(ast.literal_eval(answer["data"]["text/plain"]))
     except (KeyError, TypeError, ValueError, SyntaxError, MemoryError, RecursionError):
-        raise OperationFailed("The Jupyter kernel did not say what it holds in words that are known here.") from None
+        raise OperationFailed("The Jupyter kernel could not be inspected: its answer is not understood.") from None
     return result if isinstance(result, dict) else {}
 
 

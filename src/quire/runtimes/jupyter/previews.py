@@ -1,4 +1,4 @@
-"""Smaller copies of large pictures that a Jupyter kernel showed: made in a process of its own, never in the server."""
+"""Small previews of large images from a Jupyter kernel. A separate process makes them, never the server."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dataclasses import replace
 from quire.core.notebooks.images import PREVIEW, dimensions
 from quire.wire.messages import Displayed
 
-_LARGE_BYTES, _LARGE_SIDE = 300_000, 1_568  # bytes, pixels: as the worker has it
-_MAX_BYTES = 64 << 20  # bytes; what is larger comes by reference only
-_TIMEOUT_S = 15.0  # seconds
+_LARGE_BYTES, _LARGE_SIDE = 300_000, 1_568  # bytes, pixels; same as in the worker
+_MAX_BYTES = 64 << 20  # larger images get no preview
+_TIMEOUT_S = 15.0
 
 
 async def with_preview(shown: Displayed) -> Displayed:
-    """The same where the picture is small, where there is no Pillow, and where it cannot be read."""
+    """Unchanged if the image is small or cannot be read, or if Pillow is not installed."""
     for mime in ("image/png", "image/jpeg", "image/gif"):
         data = shown.bundle.get(mime)
         if isinstance(data, bytes):

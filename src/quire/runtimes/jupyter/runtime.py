@@ -1,4 +1,4 @@
-"""Makes kernels of Jupyter servers: the one a person uses with the document, else a new one that its page finds."""
+"""Connects notebooks to kernels of Jupyter servers: to the kernel that a person uses, or to a new one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAME = "jupyter"
 
 
 class LiveKernels:
-    """The kernels that notebooks run in now."""
+    """The connected kernels by notebook. Shared by the runtime and the directory."""
 
     def __init__(self) -> None:
         self._kernels: dict[NotebookId, JupyterKernel] = {}
@@ -31,7 +31,7 @@ class LiveKernels:
 
 class JupyterRuntime:
     def __init__(self, servers: ServerRegistry, live: LiveKernels, calls: Relay) -> None:
-        """`calls` answers capability calls from the kernels' code."""
+        """`calls` answers capability calls from cells."""
         self._servers = servers
         self._live = live
         self._calls = calls
@@ -55,7 +55,7 @@ class JupyterRuntime:
         return 0
 
     async def ready(self) -> None:
-        """Servers are reached when they are first needed."""
+        """Nothing to prepare: servers are contacted when they are first needed."""
 
     async def about(self) -> RuntimeInfo:
         servers = self._servers.list_all()
@@ -77,7 +77,7 @@ class JupyterRuntime:
 
 
 async def _find_or_start(server: Server, place: DocumentLocation) -> tuple[KernelInfo, bool]:
-    """Which kernel runs the document, and whether it was started just now."""
+    """The kernel of the document, and whether it was started now."""
     if place.kernel:
         running = {kernel.id: kernel for kernel in await server.kernels.list_running()}
         if place.kernel in running:
@@ -93,7 +93,7 @@ async def _find_or_start(server: Server, place: DocumentLocation) -> tuple[Kerne
 
 
 async def _spec_of_document(server: Server, path: str) -> str:
-    """The kernelspec that the document names; "" where its server does not have it."""
+    """The kernelspec that the document names; "" if the server does not have it."""
     document = server.open_documents.find(path)
     kernelspec = document.metadata().get("kernelspec") if document is not None else None
     name = kernelspec.get("name") if isinstance(kernelspec, dict) else None
@@ -107,7 +107,7 @@ def kernel_not_found(kernel: str) -> str:
 
 @contextmanager
 def core_errors() -> Iterator[None]:
-    """What a Jupyter server does not do, in the core's words."""
+    """Translate errors of the Jupyter client into those of the core."""
     try:
         yield
     except Missing as error:

@@ -1,4 +1,4 @@
-"""Cells as nbformat writes them: made whole, named, and put into order. Pure."""
+"""Pure functions on cells of nbformat: fill in missing fields, give ids, copy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CELL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def complete_cell(cell: NbCell, taken: Collection[str]) -> NbCell:
-    """With all that a cell has; its id kept where it is a right one and free."""
+    """A cell with every field that nbformat requires. Its id is kept if it is valid and not in `taken`."""
     kind = cell.get("cell_type", "code")
     if kind not in CELL_TYPES:
         raise JupyterError(f"{kind!r} is no kind of cell; it is one of {', '.join(CELL_TYPES)}.")
@@ -45,17 +45,17 @@ def complete_cells(cells: Sequence[NbCell], taken: Collection[str]) -> list[NbCe
 
 
 def with_kind(cell: NbCell, kind: str) -> NbCell:
-    """The same cell as another kind: what that has not is left out."""
+    """The cell converted to another cell type. Fields that the new type does not have are dropped."""
     return complete_cell({**cell, "cell_type": kind, "outputs": [], "execution_count": None}, ())
 
 
 def join_text(text: Any) -> str:
-    """nbformat allows a text to be a list of lines."""
+    """A text as one string; nbformat also allows a list of lines."""
     return "".join(str(part) for part in text) if isinstance(text, list) else str(text)
 
 
 def copy_outputs(outputs: Sequence[Any]) -> list[NbOutput]:
-    """Copies whose stream texts are one string each."""
+    """Copies of the outputs, with the text of a stream as one string."""
     copies = []
     for output in outputs:
         copy = dict(output) if isinstance(output, dict) else {}
@@ -66,7 +66,7 @@ def copy_outputs(outputs: Sequence[Any]) -> list[NbOutput]:
 
 
 def restore_integers(value: Any) -> Any:
-    """Y knows only floating numbers; those that are whole are meant as whole ones."""
+    """Convert whole floats to integers: Y documents have floats only."""
     match value:
         case float() if value.is_integer():
             return int(value)
@@ -79,12 +79,12 @@ def restore_integers(value: Any) -> Any:
 
 
 def clamp_index(at: int, length: int) -> int:
-    """From 0 to the end; a negative one counts from there."""
+    """An index from 0 to `length`. A negative one counts from the end."""
     return max(0, min(at if at >= 0 else length + at + 1, length))
 
 
 def copy_cell(cell: NbCell) -> NbCell:
-    """Its texts are not copied; what holds them is."""
+    """A copy of the cell and its containers; strings are shared."""
     copy = {**cell, "metadata": dict(cell["metadata"])}
     if "outputs" in cell:
         copy["outputs"] = [dict(output) for output in cell["outputs"]]

@@ -1,4 +1,4 @@
-"""Files and folders of a Jupyter server by its contents API, over HTTP."""
+"""Files and folders of a Jupyter server through its contents API."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from quire.clients.jupyter.server.http_client import HttpClient
 from quire.clients.jupyter.server.paths import normalize_path
 
 Model = dict[str, Any]
-"""What the contents API says of a file or folder."""
+"""A file or folder in the format of the contents API."""
 
 
 class Contents(Protocol):
-    """Paths are ones that `normalize_path` gave."""
+    """Paths must be normalized with `normalize_path`."""
 
     async def read(self, path: str, *, content: bool = True) -> Model:
         """Raises Missing."""
         ...
 
     async def write(self, path: str, model: Model) -> Model:
-        """The file whole, or a folder; what is said of it afterwards."""
+        """Write a whole file or create a folder. Returns the server's model of it."""
         ...
 
 
@@ -54,7 +54,7 @@ def validate_model(model: Any, path: str) -> Model:
 
 
 async def list_folder(contents: Contents, path: str) -> list[Entry]:
-    """What lies in a folder, by name."""
+    """The contents of a folder, sorted by path."""
     folder = normalize_path(path)
     model = await contents.read(folder)
     if model["type"] != "directory" or not isinstance(model.get("content"), list):
@@ -73,7 +73,7 @@ def file_entry(model: Model) -> Entry:
 
 
 async def check_notebook(contents: Contents, path: str) -> Model:
-    """The model of a notebook without its content. Raises Missing, and JupyterError where it is none."""
+    """The model of a notebook without its content. Raises Missing, and JupyterError if it is not a notebook."""
     model = await contents.read(path, content=False)
     if model["type"] != "notebook":
         raise JupyterError(f"{path!r} is no notebook but a {model['type']}; name a file that ends in .ipynb.")
@@ -81,7 +81,7 @@ async def check_notebook(contents: Contents, path: str) -> Model:
 
 
 async def create_notebook(contents: Contents, path: str, spec: SpecInfo | None) -> str:
-    """Make an empty one, with the folders above it; its path."""
+    """Create an empty notebook and missing parent folders. Returns its normalized path."""
     place = normalize_path(path)
     if not place.endswith(".ipynb"):
         raise JupyterError(f"A notebook's name ends in .ipynb; {path!r} does not.")

@@ -1,4 +1,4 @@
-"""Notebooks as files by the contents API, where no collaboration is installed: an edit reads and writes the file."""
+"""Notebooks as plain files, for servers without jupyter-collaboration. Each edit reads and writes the file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class FileDocuments:
         self._locks: dict[str, asyncio.Lock] = {}
 
     async def open(self, path: str) -> FileDocument:
-        """A path that `normalize_path` gave. Raises Missing, and JupyterError for what is no notebook."""
+        """`path` must be normalized. Raises Missing, and JupyterError if the file is not a notebook."""
         await check_notebook(self._contents, path)
         document = FileDocument(path, self._contents, self._locks.setdefault(path, asyncio.Lock()))
         await document.read()
@@ -36,9 +36,9 @@ class FileDocuments:
 
 
 class FileDocument:
-    """`lock` is shared by all who have this file open through us. Cells are merged by their ids: an edit changes its
-    own cell in the newest file, and nothing else of it. The API has no way to say "if unchanged", so what others write
-    in the moment between our look and our writing is overwritten."""
+    """`lock` is shared by all documents of this file. An edit reads the newest file and changes its own cell only,
+    found by id. The contents API has no conditional write: a change that others write between our read and our write
+    is lost."""
 
     live = False
 
@@ -132,7 +132,7 @@ class FileDocument:
         await self._edit(change)
 
     async def save(self) -> None:
-        """It is in the file already; what others wrote is read."""
+        """Edits are in the file already. Read what others wrote."""
         async with self._lock:
             await self.read()
 
@@ -147,7 +147,7 @@ class FileDocument:
         self._watchers.clear()
 
     async def read(self) -> None:
-        """The newest there is."""
+        """Read the newest content of the file."""
         self._set_content(await self._contents.read(self._path))
 
     async def _edit(self, change: Callable[[list[NbCell]], T]) -> T:
@@ -178,7 +178,7 @@ class FileDocument:
             "cells": complete_file_cells(content["cells"]),
         }
         if int(content.get("nbformat_minor") or 0) < 5:
-            self._content["nbformat_minor"] = 5  # the first whose cells have ids
+            self._content["nbformat_minor"] = 5  # the first version whose cells have ids
         self._record_versions()
         if changed:
             for notify in list(self._watchers):
@@ -189,7 +189,7 @@ class FileDocument:
 
 
 def complete_file_cells(cells: list[Any]) -> list[NbCell]:
-    """Whole, each with an id; one that has none is named by its place, so that it is the same at the next reading."""
+    """Complete cells. A cell without an id gets one from its index, which is the same at the next read."""
     made, taken = [], set[str]()
     for index, cell in enumerate(cells):
         if not isinstance(cell, dict):

@@ -1,4 +1,4 @@
-"""A document that others edit meanwhile: reads from the replica, edits as transactions."""
+"""A shared document: reads from its replica, edits as transactions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from quire.clients.jupyter.rooms.shared_notebook import SharedNotebook
 
 
 class LiveDocument:
-    """One who has it open; `release` is called once, when that ends."""
+    """One user of a replica. `release` is called once, when the document is closed."""
 
     live = True
 
@@ -142,6 +142,6 @@ def check_version(cell: NbCell, version: int, expected: int | None) -> None:
     if expected is not None and expected != version:
         raise CellChanged(
             f"The cell {cell['id']!r} was changed meanwhile: it is at version {version}, not {expected}. "
-            "Nothing was written; look at its source and change it anew.",
+            "Nothing was written; read its source and change it again.",
             cell,
         )

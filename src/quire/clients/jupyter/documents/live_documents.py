@@ -1,4 +1,4 @@
-"""Documents that are open: one replica for each, however many have it open."""
+"""Shared documents that are open. Users of the same document share one replica."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class OpenReplica:
 
 
 class LiveDocuments:
-    """A document is opened through its room. With one open, the agent is in the list of collaborators."""
+    """While a document is open, the agent is in JupyterLab's list of collaborators."""
 
     def __init__(self, rooms: Rooms, *, server_name: str, agent: str, timeout: float) -> None:
-        """`server_name` is what people call the server."""
+        """`server_name` is used in messages."""
         self._rooms = rooms
         self._server_name = server_name
         self._agent = agent
         self._timeout = timeout
-        self._replicas: list[OpenReplica] = []  # a person may rename the file of one
+        self._replicas: list[OpenReplica] = []  # no dict by path: a file may be renamed
         self._lock = asyncio.Lock()
         self._collaborator = Collaborator(
             rooms.connect_collaborators, agent, lambda: [opened.replica.path for opened in self._replicas]

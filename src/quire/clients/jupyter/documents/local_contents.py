@@ -1,4 +1,4 @@
-"""Files and folders of the Jupyter server that we are part of, by its contents manager."""
+"""Files and folders of the Jupyter server that Quire runs in, through its contents manager."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def contents_error(path: str, error: HTTPError) -> JupyterError:
 
 
 def to_json(model: Any) -> Any:
-    """As the API would send it: what a contents manager hands out are its own kinds of objects."""
+    """Plain JSON values, as the API sends them. Contents managers return objects of their own types."""
     return json.loads(json.dumps(model, default=json_default))
 
 

@@ -1,4 +1,4 @@
-"""The documents of one server that are open: each opened once, saved soon after a change."""
+"""The open documents of one server. Each is opened once and saved soon after a change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 class OpenDocuments:
-    """By their paths on the server."""
+    """Open documents by their path on the server."""
 
     def __init__(self, server_name: str, documents: Documents) -> None:
         self._server_name = server_name
@@ -21,14 +21,14 @@ class OpenDocuments:
         self._open: dict[str, Document] = {}
         self._opening: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._saving: dict[str, asyncio.Task[None]] = {}
-        self._writing: dict[str, asyncio.Task[None]] = {}  # those of them that have begun
-        self._save_errors: dict[str, str] = {}  # documents whose last save failed, and why
+        self._writing: dict[str, asyncio.Task[None]] = {}  # saves that have begun
+        self._save_errors: dict[str, str] = {}  # why the last save of a document failed
 
     def find(self, path: str) -> Document | None:
         return self._open.get(path)
 
     async def open(self, path: str) -> Document:
-        """The document, which stays open until it is let go of."""
+        """The document stays open until `close`."""
         async with self._opening[path]:
             document = self._open.get(path)
             if document is None:
@@ -41,10 +41,10 @@ class OpenDocuments:
             return document
 
     def rename(self, path: str, new_path: str) -> None:
-        """An open document is at another path from now on."""
+        """The file of an open document was renamed."""
         document = self._open.get(path)
         if document is None or document.path != new_path:
-            return  # known already
+            return  # already renamed
         del self._open[path]
         self._open.setdefault(new_path, document)
         if path in self._save_errors:
@@ -53,12 +53,12 @@ class OpenDocuments:
             self.save_soon(new_path)
 
     def save_soon(self, path: str) -> None:
-        """Have it in its file, without anybody waiting for it."""
+        """Save an open document in the background."""
         if path in self._open and path not in self._saving:
             self._saving[path] = asyncio.create_task(self._save(path))
 
     async def _save(self, path: str) -> None:
-        await asyncio.sleep(0)  # what comes in the same moment is saved with it
+        await asyncio.sleep(0)  # changes of the same moment are saved together
         task = self._saving.pop(path, None)
         if task is not None:
             self._writing[path] = task
@@ -71,7 +71,7 @@ class OpenDocuments:
                 del self._writing[path]
 
     async def save(self, path: str) -> None:
-        """Back when an open document is in its file; why it is not is kept until it is."""
+        """Return when an open document is in its file. An error is remembered until a save succeeds."""
         document = self._open.get(path)
         if document is None:
             return
@@ -83,14 +83,14 @@ class OpenDocuments:
         self._save_errors.pop(path, None)
 
     def retry_failed_save(self, path: str) -> str:
-        """Why the last save of an open document failed; "" where it did not. Who asks has it tried again."""
+        """Why the last save of an open document failed, and save again; "" if it did not fail."""
         error = self._save_errors.get(path, "")
         if error and path not in self._writing:
             self.save_soon(path)
         return error
 
     async def close(self, path: str) -> None:
-        """Close a document, saved; the file stays."""
+        """Save a document and close it."""
         try:
             await self.save(path)
         except JupyterError as error:

@@ -1,4 +1,4 @@
-"""Documents of one Jupyter server: found and made by its contents, then opened as shared documents or as files."""
+"""Documents of one Jupyter server, opened as shared documents or as plain files."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:  # pycrdt is installed only where documents are shared
     from quire.clients.jupyter.documents.live_documents import LiveDocuments
 
 FindShared = Callable[[str], Awaitable["LiveDocuments | None"]]
-"""The server's shared documents; None where it has no collaboration. The path is that of a document on it."""
+"""The server's shared documents; None without jupyter-collaboration. Takes the path of a document on the server."""
 
 
 class ServerDocuments:
-    """`find_shared` decides for each document whether it is opened as a shared one."""
+    """`find_shared` decides whether a document is opened as a shared one."""
 
     def __init__(self, server_contents: Contents, list_specs: ListSpecs, find_shared: FindShared) -> None:
         self._contents = server_contents
@@ -41,7 +41,7 @@ class ServerDocuments:
         spec = await find_spec(self._list_specs, kernel) if isinstance(kernel, str) else kernel
         server_path = await contents.create_notebook(self._contents, path, spec)
         document = await self._open(server_path)
-        for cell in document.cells():  # the room gives an empty notebook an empty cell
+        for cell in document.cells():  # a room adds an empty cell to an empty notebook
             await document.delete(cell["id"])
         return document
 

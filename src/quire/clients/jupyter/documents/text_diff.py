@@ -1,4 +1,4 @@
-"""What to replace in a text to make it another one, as little as possible, so that a cursor in it stays."""
+"""Finds small replacements that turn one text into another, so that cursors outside them stay in place."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-MAX_DIFF_LINES = 4000  # lines; with more, only beginning and end are compared
+MAX_DIFF_LINES = 4000  # in longer texts only the beginning and the end are compared
 
 
 @dataclass(frozen=True, kw_only=True)
 class Replacement:
-    """`text` for what stands between two offsets of the old text, in bytes of UTF-8, as pycrdt counts."""
+    """Replace the old text between two offsets by `text`. Offsets are bytes of UTF-8, as in pycrdt."""
 
     start: int
     end: int
@@ -19,7 +19,7 @@ class Replacement:
 
 
 def find_replacements(old: str, new: str) -> list[Replacement]:
-    """Last first, so that each is right when those before it in the list are done."""
+    """The last replacement comes first, so that offsets stay valid while they are applied in order."""
     changes = []
     for line_offset, before, after in diff_lines(old, new):
         start, end = common_ends(before, after)
@@ -31,7 +31,7 @@ def find_replacements(old: str, new: str) -> list[Replacement]:
 
 
 def diff_lines(old: str, new: str) -> Iterator[tuple[int, str, str]]:
-    """The offset in bytes, what is there, and what should be."""
+    """Byte offset, old text and new text of each difference."""
     old_lines, new_lines = old.splitlines(keepends=True), new.splitlines(keepends=True)
     if len(old_lines) > MAX_DIFF_LINES or len(new_lines) > MAX_DIFF_LINES:
         yield 0, old, new
@@ -49,7 +49,7 @@ def diff_lines(old: str, new: str) -> Iterator[tuple[int, str, str]]:
 
 
 def common_ends(before: str, after: str) -> tuple[int, int]:
-    """How many characters are the same at the beginning, and at the end."""
+    """Length of the common prefix and of the common suffix."""
     shorter = min(len(before), len(after))
     start = next((index for index in range(shorter) if before[index] != after[index]), shorter)
     rest = shorter - start

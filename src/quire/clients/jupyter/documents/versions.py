@@ -1,4 +1,4 @@
-"""How often each cell's source was changed, by anybody."""
+"""Counts the changes of each cell's source."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 
 class SourceVersions:
-    """Begin at 1. A cell that is gone keeps its version, should it come back."""
+    """Versions start at 1. A deleted cell keeps its version in case it comes back."""
 
     def __init__(self) -> None:
         self._sources: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Code on its way through a kernel: what the kernel says, brought to the execution it belongs to."""
+"""Routes messages of a kernel to the executions and requests that they answer."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ MEMORY_GONE = "What it had in memory is gone"
 
 
 class RunningExecution:
-    """The reply is held back until the kernel said that it is idle: outputs come another way and may come later."""
+    """The reply is delivered after the kernel is idle: outputs use another channel and may arrive after the reply."""
 
     def __init__(self, request: KernelMessage, send_answer: Callable[[KernelMessage, str], Awaitable[None]]) -> None:
         self.request = request
         self._send_answer = send_answer
-        self.sent_answer: str | None = None  # while nothing was heard since
+        self.sent_answer: str | None = None  # None after the next message
         self._messages: deque[Message] = deque()
         self._reply: Message | None = None
         self._idle = False
@@ -46,7 +46,7 @@ class RunningExecution:
         await self._send_answer(self._question, text)
 
     async def resend_answer(self) -> None:
-        """The connection broke: the answer may be lost. One too many does no harm, a kernel drops it when it asks."""
+        """Send the last answer again after the connection broke. A kernel ignores an answer it did not ask for."""
         if self._question is not None and self.sent_answer is not None:
             await self._send_answer(self._question, self.sent_answer)
 
@@ -69,7 +69,7 @@ class RunningExecution:
             self._queue(self._reply)
 
     def fail(self, error: JupyterError) -> None:
-        """What was heard before can still be read."""
+        """Messages received before can still be read."""
         if not self.is_ended:
             self.is_ended = True
             self._failure = error
@@ -81,7 +81,7 @@ class RunningExecution:
 
 
 class PendingRequest:
-    """A request that is no execution: answered with its reply and, on the other channel, the kernel's being idle."""
+    """A request other than an execution. It is complete with its reply and the kernel's idle status."""
 
     def __init__(self) -> None:
         self.future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
@@ -101,15 +101,15 @@ def is_idle(message: KernelMessage) -> bool:
 
 
 class MessageRouter:
-    """Which message belongs to which execution, and whether the kernel is still the one they were sent to."""
+    """Finds the execution that a message belongs to, and detects that the kernel was restarted."""
 
     def __init__(self, kernel_id: str) -> None:
         self.kernel_id = kernel_id
         self.state = ""
-        self.needs_ready_check = False  # whether the kernel died or was restarted, and has not answered since
+        self.needs_ready_check = False  # the kernel died or was restarted, and has not answered since
         self._running: dict[str, RunningExecution] = {}
         self._requests: dict[str, PendingRequest] = {}
-        self._process = ""  # the session that the kernel gave itself; a new process has a new one
+        self._process = ""  # the kernel's session id; a new process has a new one
 
     @property
     def busy(self) -> bool:
@@ -123,11 +123,11 @@ class MessageRouter:
         self._running[execution.request.id] = execution
 
     def remove(self, execution: RunningExecution) -> None:
-        """It was not sent."""
+        """The request of the execution was not sent."""
         self._running.pop(execution.request.id, None)
 
     def add_request(self, request: KernelMessage) -> asyncio.Future[dict[str, Any]]:
-        """The content of the reply to a request that is no execution, once all outputs sent before are here, too."""
+        """The content of the reply, after all outputs that the kernel sent before."""
         pending = self._requests[request.id] = PendingRequest()
         pending.future.add_done_callback(lambda _: self._requests.pop(request.id, None))
         return pending.future
@@ -161,7 +161,7 @@ class MessageRouter:
             self.fail_all(KernelDied(died_message(self.kernel_id, "restarting")))
 
     def fail_all(self, error: JupyterError) -> None:
-        """Nothing more will come of what was sent."""
+        """Everything that was sent before fails with this error."""
         self.needs_ready_check = True
         running, self._running = list(self._running.values()), {}
         for execution in running:
@@ -169,7 +169,7 @@ class MessageRouter:
         for request in list(self._requests.values()):
             if not request.future.done():
                 request.future.set_exception(error)
-                request.future.exception()  # it may be that nobody waits any more
+                request.future.exception()  # marks it as retrieved: the waiting task may be gone
 
 
 def died_message(kernel_id: str, state: str) -> str:

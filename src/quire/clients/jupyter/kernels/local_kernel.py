@@ -1,4 +1,4 @@
-"""One kernel of the Jupyter server that we are part of, over zmq streams of its kernel manager."""
+"""A connection to one kernel of the Jupyter server that Quire runs in, over ZeroMQ streams of its kernel manager."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from quire.clients.jupyter.kernels.session import KernelSession, start_failed
 from quire.clients.jupyter.ports import JupyterError, KernelDied, KernelInfo, Missing
 
 CHANNELS = ("iopub", "shell", "control", "stdin")
-POLL_INTERVAL_S = 0.2  # seconds between two looks at a kernel that runs something for us
-_STDIN_TIMEOUT_S = 5.0  # seconds a kernel that answers has to take our stdin
+POLL_INTERVAL_S = 0.2  # of a kernel that runs code of this session
+_STDIN_TIMEOUT_S = 5.0  # for the stdin channel to connect to a kernel that answers
 
 
 class LocalKernel(KernelSession):
-    """`kernels` is the server's kernel manager of all kernels."""
+    """`kernels` is the server's manager of all kernels."""
 
     def __init__(self, kernels: Any, info: KernelInfo, on_close: Callable[[LocalKernel], None]) -> None:
         super().__init__(info)
@@ -37,7 +37,7 @@ class LocalKernel(KernelSession):
         self._task: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Raises Missing, and JupyterError where the kernel does not come up."""
+        """Raises Missing, and JupyterError if the kernel does not start."""
         try:
             self._connect()
         except (KeyError, HTTPError):
@@ -46,7 +46,7 @@ class LocalKernel(KernelSession):
         self._kernels.add_restart_callback(self._info.id, self._on_restart)
         self._kernels.add_restart_callback(self._info.id, self._on_death, "dead")
         self._task = asyncio.create_task(self._poll())
-        if self._info.state != "busy":  # one that is busy answers when it is done
+        if self._info.state != "busy":  # a busy kernel answers when it is done
             try:
                 await self._wait_ready()
             except KernelDied:
@@ -120,7 +120,7 @@ class LocalKernel(KernelSession):
         self._ports = list(manager.ports)
         for channel in CHANNELS:
             if channel == "stdin":
-                manager.context.sockopts[zmq.IMMEDIATE] = 1  # one that has not connected cannot be written to
+                manager.context.sockopts[zmq.IMMEDIATE] = 1  # so that poll() tells whether it has connected
             try:
                 stream = getattr(manager, f"connect_{channel}")(identity=self._signer.bsession)
             finally:
@@ -129,8 +129,8 @@ class LocalKernel(KernelSession):
             self._streams[channel] = stream
 
     async def _wait_stdin_connected(self) -> None:
-        """What a kernel asks before our stdin has connected is lost, without a word to either: code that may ask waits
-        until it has. Each channel connects by itself, and to a kernel that just starts tries again after a while."""
+        """Wait until the stdin channel has connected: an input request that the kernel sends before is lost without an
+        error. Each channel connects separately, and retries if the kernel is still starting."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_STDIN_TIMEOUT_S):
                 while (stdin := self._streams.get("stdin")) and not stdin.socket.poll(0, zmq.POLLOUT):  # noqa: ASYNC110
@@ -148,7 +148,7 @@ class LocalKernel(KernelSession):
             _, frames = self._signer.feed_identities(parts)
             received = self._signer.deserialize(frames)
         except (ValueError, IndexError, TypeError):
-            return  # not signed with this kernel's key, or torn
+            return  # not signed with this kernel's key, or incomplete
         self._router.receive(
             KernelMessage(
                 channel=channel,
@@ -161,7 +161,7 @@ class LocalKernel(KernelSession):
         )
 
     async def _poll(self) -> None:
-        """The server itself looks every three seconds only."""
+        """Detect a dead kernel faster than the server, which checks every three seconds."""
         while True:
             await asyncio.sleep(POLL_INTERVAL_S)
             if self._info.id not in self._kernels:

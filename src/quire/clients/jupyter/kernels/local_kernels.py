@@ -1,4 +1,4 @@
-"""Kernels of the Jupyter server that we are part of, by its kernel and session managers."""
+"""Kernels of the Jupyter server that Quire runs in, through its kernel and session managers."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class LocalKernels(ServerKernels[LocalKernel]):
             try:
                 await ensure_async(self._kernels.shutdown_kernel(kernel))
             except (KeyError, HTTPError):
-                return  # somebody else was quicker
+                return  # it has ended meanwhile
 
     @property
     def _kernels(self) -> Any:
@@ -79,7 +79,7 @@ class LocalKernels(ServerKernels[LocalKernel]):
         return await self._serverapp.session_manager.list_sessions()
 
     async def _create_session(self, path: str, **options: str) -> Any:
-        """A session for a document that has none; the kernel of it. One that has is left alone."""
+        """Create a session for a document without one. Returns its kernel."""
         model = models.find_kernel(await self._sessions(), path)
         if model is not None:
             raise models.already_in_use(path, model["id"])

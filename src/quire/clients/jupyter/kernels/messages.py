@@ -1,4 +1,4 @@
-"""Kernel messages as bytes on a websocket: the protocol v1 of Jupyter, and the older one of servers before it."""
+"""Encodes and decodes kernel messages on a websocket: Jupyter's protocol v1, and the one of older servers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 V1 = "v1.kernel.websocket.jupyter.org"
-PROTOCOL_VERSION = "5.4"  # of Jupyter's messaging
+PROTOCOL_VERSION = "5.4"  # of the Jupyter messaging protocol
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class KernelMessage:
 
     @property
     def parent_id(self) -> str:
-        """The id of the message it belongs to."""
+        """The id of the request that the message answers."""
         return str(self.parent.get("msg_id", ""))
 
 
@@ -66,7 +66,7 @@ def encode(message: KernelMessage, subprotocol: str) -> bytes | str:
 
 
 def decode(data: bytes | str, subprotocol: str) -> KernelMessage:
-    """Raises ValueError for what is none."""
+    """Raises ValueError if `data` is not a kernel message."""
     try:
         if subprotocol == V1 and isinstance(data, bytes):
             channel, header, parent, metadata, content, *buffers = split_parts(data)
@@ -92,7 +92,7 @@ def validate(channel: str, objects: list[Any], buffers: Sequence[bytes]) -> Kern
 
 
 def join_parts(parts: list[bytes]) -> bytes:
-    """How many offsets, the offsets, the parts: all numbers of eight bytes, little end first."""
+    """The number of offsets, the offsets, then the parts. Numbers have eight bytes, little-endian."""
     offsets = [8 * (len(parts) + 2)]
     for part in parts:
         offsets.append(offsets[-1] + len(part))

@@ -1,4 +1,4 @@
-"""Kernels, kernelspecs and sessions as Jupyter's API writes them."""
+"""Reads kernels, kernelspecs and sessions from the JSON of Jupyter's API."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ListSpecs = Callable[[], Awaitable[tuple[str, list[SpecInfo]]]]
 
 
 def to_specs(answer: Any) -> tuple[str, list[SpecInfo]]:
-    """Of `GET /api/kernelspecs`: the default one's name, and all."""
+    """The default kernelspec's name and all kernelspecs, from the response of `GET /api/kernelspecs`."""
     if not isinstance(answer, dict) or not isinstance(answer.get("kernelspecs"), dict):
         raise JupyterError("The server's list of kernelspecs is not what Jupyter's API says.")
     return str(answer.get("default", "")), [to_spec(str(name), model) for name, model in answer["kernelspecs"].items()]
@@ -26,7 +26,7 @@ def to_spec(name: str, model: Any) -> SpecInfo:
 
 
 async def find_spec(specs: ListSpecs, kernel: str) -> SpecInfo | None:
-    """The one of this name; without a name the default one. Raises Missing for one that is not there."""
+    """The kernelspec of this name; the default one if the name is empty. Raises Missing."""
     default, all_specs = await specs()
     spec = next((spec for spec in all_specs if spec.name == (kernel or default)), None)
     if spec is None and kernel:
@@ -62,7 +62,7 @@ def session_paths(sessions: Any, kernel_id: str) -> list[str]:
 
 
 def find_kernel(sessions: Any, path: str) -> dict[str, Any] | None:
-    """The model of the kernel that a document uses."""
+    """The kernel of a document's session."""
     return next((kernel for used_by, kernel in kernels_by_path(sessions) if used_by == path), None)
 
 

@@ -1,4 +1,4 @@
-"""The kernels of one server that Quire started: each ends when no notebook runs in it any more."""
+"""The kernels of one server that Quire started. Each is shut down when no notebook runs in it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from quire.clients.jupyter.ports import Kernels
 
 
 class OwnedKernels:
-    """By their ids. Notebooks are counted for every kernel, but only those that Quire started are shut down."""
+    """Counts the notebooks of every kernel, but shuts down only kernels that Quire started."""
 
     def __init__(self, kernels: Kernels) -> None:
         self._kernels = kernels
         self._owned: set[str] = set()
-        self._notebooks: Counter[str] = Counter()  # how many run in each kernel
+        self._notebooks: Counter[str] = Counter()  # number of notebooks by kernel id
 
     def __contains__(self, kernel: str) -> bool:
         return kernel in self._owned
@@ -23,18 +23,18 @@ class OwnedKernels:
         self._owned.add(kernel)
 
     def use(self, kernel: str) -> None:
-        """One more notebook runs in it."""
+        """A notebook starts to use the kernel."""
         self._notebooks[kernel] += 1
 
     async def release(self, kernel: str) -> None:
-        """One notebook less. The last one shuts down a kernel that Quire started."""
+        """A notebook no longer uses the kernel. After the last one, a kernel that Quire started is shut down."""
         self._notebooks[kernel] -= 1
         if self._notebooks[kernel] <= 0:
             del self._notebooks[kernel]
             await self._shut_down(kernel)
 
     async def shut_down_unused(self, kernel: str) -> None:
-        """Shut down a kernel that Quire started and that no notebook runs in."""
+        """Shut down a kernel if Quire started it and no notebook runs in it."""
         if not self._notebooks[kernel]:
             await self._shut_down(kernel)
 

@@ -1,4 +1,4 @@
-"""One kernel over one lasting websocket, made again when it breaks."""
+"""A connection to one kernel over a websocket that reconnects."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from quire.clients.jupyter.ports import JupyterError, KernelDied, KernelInfo, Mi
 from quire.clients.jupyter.server.http_client import HttpClient
 from quire.clients.jupyter.server.websocket import ConnectionLost, WebSocket, open_websocket
 
-POLL_INTERVAL_S = 3.0  # seconds between two looks at a kernel that runs something for us
-MAX_RETRY_DELAY_S = 5.0  # seconds between two attempts to reach the kernel again
+POLL_INTERVAL_S = 3.0  # of a kernel that runs code of this session
+MAX_RETRY_DELAY_S = 5.0  # between attempts to reconnect
 
 log = logging.getLogger(__name__)
 
 
 class RemoteKernel(KernelSession):
-    """The session's name stays over all websockets: for it the server keeps what the kernel says while none is open."""
+    """All websockets use the same session id: for it the server buffers messages while no websocket is open."""
 
     def __init__(self, http: HttpClient, info: KernelInfo, on_close: Callable[[RemoteKernel], None]) -> None:
         super().__init__(info)
@@ -35,7 +35,7 @@ class RemoteKernel(KernelSession):
         self._watchers: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
-        """Raises Missing or Unreachable, and JupyterError where the kernel does not come up."""
+        """Raises Missing or Unreachable, and JupyterError if the kernel does not start."""
         try:
             socket = await self._connect()
         except KernelDied:
@@ -43,7 +43,7 @@ class RemoteKernel(KernelSession):
         self._set_socket(socket)
         self._task = asyncio.create_task(self._stay_connected(socket))
         self._watchers.add(asyncio.create_task(self._poll()))
-        if self._info.state != "busy":  # one that is busy answers when it is done
+        if self._info.state != "busy":  # a busy kernel answers when it is done
             try:
                 await self._wait_ready()
             except KernelDied:
@@ -81,10 +81,10 @@ class RemoteKernel(KernelSession):
             async with asyncio.timeout(self._http.timeout):
                 await socket.send(encode(message, socket.subprotocol))
         except TimeoutError:
-            raise ConnectionLost(reason="it takes no more") from None
+            raise ConnectionLost(reason="sending timed out") from None
 
     async def _connect(self) -> WebSocket:
-        """It opens when the kernel is up; a kernel that never is, its server gives up in the end."""
+        """The websocket opens when the kernel has started. The server ends a kernel that never starts."""
         opening = asyncio.ensure_future(
             open_websocket(
                 self._http,
@@ -105,7 +105,7 @@ class RemoteKernel(KernelSession):
             opening.cancel()
 
     async def _stay_connected(self, socket: WebSocket) -> None:
-        """Listen; when the websocket is cut, make another, for as long as the kernel lives."""
+        """Receive messages, and reconnect as long as the kernel exists."""
         while True:
             try:
                 while True:
@@ -113,7 +113,7 @@ class RemoteKernel(KernelSession):
             except ConnectionLost as lost:
                 log.info("the websocket of kernel %s was lost: %s", self._info.id, lost)
             except ValueError as error:
-                log.warning("the server sent what is no message of kernel %s: %s", self._info.id, error)
+                log.warning("the server sent an invalid message of kernel %s: %s", self._info.id, error)
             self._socket = None
             await socket.close()
             try:
@@ -125,7 +125,7 @@ class RemoteKernel(KernelSession):
             self._resolve_pending(self._router.running)
 
     async def _reconnect(self) -> WebSocket:
-        """Raises Missing where the kernel is gone."""
+        """Raises Missing if the kernel is gone."""
         delay_s = 0.05
         while True:
             with contextlib.suppress(Unreachable):
@@ -160,8 +160,8 @@ class RemoteKernel(KernelSession):
             ) from None
 
     def _resolve_pending(self, pending: list[RunningExecution]) -> None:
-        """With the answer to a question put now, each of those has ended, or was never begun; what then has not come
-        of it will not come."""
+        """Fail executions whose end was missed while the connection was broken. The kernel answers in order: after the
+        answer to a new request, each of them has ended or never started."""
 
         async def wait() -> None:
             with contextlib.suppress(JupyterError):
@@ -177,7 +177,8 @@ class RemoteKernel(KernelSession):
             watcher.add_done_callback(self._watchers.discard)
 
     async def _poll(self) -> None:
-        """The server says nothing of a kernel that is shut down; ipykernel does, not every other one."""
+        """Check that the kernel exists while it runs code: the server does not report a shutdown, and not every kernel
+        does."""
         while self._closed_error is None:
             await asyncio.sleep(POLL_INTERVAL_S)
             if self._router.busy:
@@ -189,7 +190,7 @@ class RemoteKernel(KernelSession):
         except Missing as error:
             self._mark_closed(KernelDied(f"{error} What it had in memory is gone."))
         except JupyterError:
-            return  # of the server, not of the kernel
+            return  # the error concerns the server, not the kernel
 
     def _mark_closed(self, error: JupyterError) -> None:
         self._closed_error = self._closed_error or error

@@ -1,4 +1,4 @@
-"""Kernels of a Jupyter server from outside: its REST API, and one lasting websocket for each kernel we speak to."""
+"""Kernels of a Jupyter server through its REST API."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from quire.clients.jupyter.ports import JupyterError, KernelInfo, Missing, SpecI
 from quire.clients.jupyter.server.http_client import HttpClient
 from quire.clients.jupyter.server.paths import normalize_path
 
-START_TIMEOUT_S = 60.0  # seconds a kernel may take to start, or to end
+START_TIMEOUT_S = 60.0  # also to shut down
 
 
 class RemoteKernels(ServerKernels[RemoteKernel]):
@@ -69,7 +69,7 @@ class RemoteKernels(ServerKernels[RemoteKernel]):
         return await self._http.request_json("GET", "api/sessions")
 
     async def _create_session(self, path: str, *, spec: str = "", kernel_id: str = "") -> Any:
-        """A session for a document that has none; the kernel of it. One that has is left alone."""
+        """Create a session for a document without one. Returns its kernel."""
         found = models.find_kernel(await self._sessions(), path)
         if found is not None:
             raise models.already_in_use(path, found["id"])
@@ -82,7 +82,7 @@ class RemoteKernels(ServerKernels[RemoteKernel]):
 
 
 def check_id(kernel: str) -> str:
-    """Raises Missing for what cannot be a kernel's id, before it is put into a url."""
+    """Raises Missing if this is not a valid kernel id. Checked before it becomes part of a URL."""
     if not kernel or not all(char.isalnum() or char in "-_" for char in kernel):
         raise Missing(f"{kernel!r} is no kernel's id; list the kernels that run.")
     return kernel

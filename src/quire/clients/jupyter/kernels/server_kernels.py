@@ -1,4 +1,4 @@
-"""Kernels of one Jupyter server, however it is reached: which a document uses, and connections to them."""
+"""Base of the kernels of one Jupyter server: kernels of documents, kernelspecs and connections."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ C = TypeVar("C", bound=Closable)
 
 
 class ServerKernels(Generic[C]):
-    """`C` is a connection to one of them. How the server is asked is for those who inherit this."""
+    """`C` is the type of a connection to a kernel. Subclasses call the server."""
 
     def __init__(self) -> None:
         self._connections: set[C] = set()
@@ -27,7 +27,7 @@ class ServerKernels(Generic[C]):
         raise NotImplementedError
 
     async def _sessions(self) -> Any:
-        """As Jupyter's API lists them."""
+        """In the format of Jupyter's API."""
         raise NotImplementedError
 
     async def find_for_document(self, path: str) -> KernelInfo | None:
@@ -44,7 +44,7 @@ class ServerKernels(Generic[C]):
         return model is not None and model["id"] == kernel
 
     async def _find_spec(self, name: str) -> tuple[str, list[SpecInfo]]:
-        """The kernelspec that is meant, without a name the default one, and all. Raises Missing."""
+        """The kernelspec's name, the default one if it is empty, and all kernelspecs. Raises Missing."""
         default, specs = await self.list_specs()
         name = name or default
         if name not in [spec.name for spec in specs]:

@@ -1,4 +1,4 @@
-"""What is said to a kernel, whatever carries it."""
+"""Requests to a kernel, independent of the transport."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from quire.clients.jupyter.kernels.messages import KernelMessage, create_message
 from quire.clients.jupyter.ports import JupyterError, KernelDied, KernelInfo, Unreachable
 from quire.clients.jupyter.server.websocket import ConnectionLost
 
-READY_TIMEOUT_S = 60.0  # seconds a kernel may take to answer the first time, or after a restart
-RETRY_INTERVAL_S = 1.0  # seconds; what is sent to one that is just starting may be lost
+READY_TIMEOUT_S = 60.0  # for the first answer after a start or restart
+RETRY_INTERVAL_S = 1.0  # a request to a kernel that is starting may be lost
 
 
 class KernelSession:
-    """One session with a kernel. How a message goes out, and comes in, is for those who inherit this."""
+    """One session with a kernel. Subclasses send and receive the messages."""
 
     def __init__(self, info: KernelInfo) -> None:
         self._info = info
         self._session_id = uuid4().hex
         self._router = MessageRouter(info.id)
-        self._closed_error: JupyterError | None = None  # why nothing can be said any more
+        self._closed_error: JupyterError | None = None  # why nothing can be sent any more
 
     @property
     def info(self) -> KernelInfo:
@@ -34,11 +34,11 @@ class KernelSession:
         return self._closed_error is None and self._router.state != "dead"
 
     async def _send(self, message: KernelMessage) -> None:
-        """Raises ConnectionLost where it may or may not have gone out, JupyterError where it has not."""
+        """Raises ConnectionLost if the message may have been sent, JupyterError if it was not."""
         raise NotImplementedError
 
     async def _check_exists(self) -> None:
-        """Whether there is such a kernel at all; if not, `_closed_error` says so from now on."""
+        """Set `_closed_error` if the kernel no longer exists."""
 
     async def execute(
         self,
@@ -59,7 +59,7 @@ class KernelSession:
             "user_expressions": user_expressions or {},
         }
         if self._router.needs_ready_check:
-            await self._wait_ready()  # what is sent to one that is being restarted would be lost, or run unheard
+            await self._wait_ready()  # during a restart a request or its outputs would be lost
         execution = RunningExecution(
             create_message("shell", "execute_request", content, self._session_id), self._send_answer
         )
@@ -80,7 +80,7 @@ class KernelSession:
             raise Unreachable(f"The connection to the kernel {self._info.id} broke; the answer may be lost.") from None
 
     async def _wait_ready(self) -> None:
-        """Wait until it answers, and what it prints is heard."""
+        """Wait until the kernel answers on all channels."""
         replies: list[asyncio.Future[dict[str, Any]]] = []
         try:
             async with asyncio.timeout(READY_TIMEOUT_S):
@@ -102,7 +102,7 @@ class KernelSession:
         self._router.needs_ready_check = False
 
     async def _request_info(self) -> asyncio.Future[dict[str, Any]]:
-        """Not over before all that was sent before it is: the shell answers in order."""
+        """Request kernel_info. The shell channel answers in order: the reply comes after those of earlier requests."""
         request = create_message("shell", "kernel_info_request", {}, self._session_id)
         future = self._router.add_request(request)
         try:
@@ -114,13 +114,13 @@ class KernelSession:
 
 def start_failed(kernel: KernelInfo) -> JupyterError:
     return JupyterError(
-        f"A kernel of the kernelspec {kernel.spec!r} was started and ended before it answered; nothing ran. What its "
-        "program said is in the Jupyter server's log. Mend that, or name another kernelspec."
+        f"A kernel of the kernelspec {kernel.spec!r} was started and ended before it answered; nothing ran. The "
+        "output of its program is in the Jupyter server's log. Fix it, or name another kernelspec."
     )
 
 
 def result_unknown(kernel: str) -> Unreachable:
     return Unreachable(
-        f"The connection to the kernel {kernel} broke while this ran, and how it ended was missed. It may have run, "
-        "wholly or not: look before you run it again."
+        f"The connection to the kernel {kernel} broke while the code ran, and its end was missed. It may have run "
+        "completely or in part: check before you run it again."
     )

@@ -1,1 +1,1 @@
-"""Collaboration rooms: shared documents, kept in step over a connection."""
+"""Rooms of jupyter-collaboration: replicas of shared documents, synchronized over a connection."""

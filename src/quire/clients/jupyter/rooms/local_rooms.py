@@ -1,4 +1,4 @@
-"""Rooms of the Jupyter server that we are part of: a seat in one, as a page has it, without a websocket."""
+"""Rooms of the Jupyter server that Quire runs in, joined like a page joins them but without a websocket."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from quire.clients.jupyter.server.websocket import ConnectionLost
 
 
 class LocalRooms:
-    """`extension` is jupyter_server_ydoc's. What it does for a page that comes and goes, this does for us: a room is
-    kept while somebody is in it, and taken away some time after the last one left."""
+    """`extension` is that of jupyter_server_ydoc. This class does for Quire what the extension's websocket handler does
+    for a page: it keeps a room while it has clients, and removes it some time after the last one left."""
 
     def __init__(self, extension: Any, files: Any) -> None:
         self._extension = extension
-        self._files = files  # gives the id of a file
+        self._files = files  # returns the manager of file ids
 
     async def connect(self, path: str) -> RoomConnection:
         file_id = self._files().index(path)
@@ -30,7 +30,7 @@ class LocalRooms:
         return LocalRoomConnection(room, channel, asyncio.create_task(self._serve(name, room, channel)))
 
     async def connect_collaborators(self) -> RoomConnection:
-        """A seat in the room of the list of collaborators, which the first page makes."""
+        """Join the room with the list of collaborators. The first page creates it."""
         room = self._extension.ywebsocket_server.rooms.get(collaborators.ROOM)
         if room is None:
             raise Missing("No page of JupyterLab is open.")
@@ -48,7 +48,7 @@ class LocalRooms:
         cancel_removal(server.rooms.get(name))
         try:
             await self._extension.get_document(room_id=name, copy=False, create=True)
-        except Exception as error:  # whatever the contents manager or nbformat raise
+        except Exception as error:  # the contents manager and nbformat raise many types
             await self._discard_unready(name)
             raise JupyterError(f"This Jupyter server cannot share {path!r}: {error}") from None
         room = server.rooms[name]
@@ -56,7 +56,7 @@ class LocalRooms:
         return room
 
     async def _discard_unready(self, name: str) -> None:
-        """One that could not be begun: left among the rooms, it would be an empty document to whoever comes next."""
+        """Remove a room that could not be loaded: the next client would get an empty document."""
         async with self._extension._room_locks[name]:
             rooms = self._extension.ywebsocket_server.rooms
             if name in rooms and not rooms[name].ready and not rooms[name].clients:
@@ -85,13 +85,13 @@ class LocalRooms:
 
 
 def cancel_removal(room: Any) -> None:
-    """Call off that it is taken away."""
+    """Cancel the scheduled removal of a room."""
     if room is not None and room.cleaner is not None:
         room.cleaner.cancel()
 
 
 class RoomChannel:
-    """The room's side: a channel as pycrdt wants it."""
+    """The room's end of the connection, with the interface of a pycrdt channel."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -119,7 +119,7 @@ class RoomChannel:
 
 
 class LocalRoomConnection:
-    """Our side: a line. What a page's websocket handler does itself, saving, is done here."""
+    """Quire's end of the connection. It also handles save requests, as a page's websocket handler does."""
 
     server_run = "this one"
 

@@ -1,5 +1,4 @@
-"""The agent among those who have a notebook open: its name and its cursor. It leaves people's choice about autosave
-alone."""
+"""The agent's presence in a notebook that people have open: its name, its cursor, and people's autosave setting."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ from typing import Any
 
 from pycrdt import Awareness, Doc, Text, create_awareness_message
 
-PRESENCE_INTERVAL_S = 15.0  # seconds; who is silent for 30 is thought to be gone
+PRESENCE_INTERVAL_S = 15.0  # others remove a client after 30 s without a message
 
 
 class Presence:
@@ -17,7 +16,7 @@ class Presence:
         self._cursors: list[dict[str, Any]] = []
 
     def apply_remote(self, update: bytes) -> bool:
-        """Of others; whether what we say of ourselves changes by it. Raises ValueError for what is no such update."""
+        """Apply an update of others. Returns whether our own state changed. Raises ValueError if it is invalid."""
         before = self._autosave()
         try:
             self._awareness.apply_awareness_update(update, "remote")
@@ -26,14 +25,16 @@ class Presence:
         return before != self._autosave()
 
     def _autosave(self) -> bool:
-        """Of ourselves we would turn autosave on for a person who turned it off: it is on when anybody has it on."""
+        """JupyterLab saves automatically if any client has autosave on. We copy the setting of the people, so that the
+        agent does not turn it on for a person who turned it off."""
         states = self._awareness.states.items()
         others = [state for client, state in states if client != self._awareness.client_id and state]
         people = [state for state in others if isinstance(state, dict)]
         return any(state.get("autosave", True) for state in people) if people else True
 
     def move_cursor(self, text: Text) -> None:
-        """To the beginning of this text, where pages show the agent's name. Y has no position in an empty one."""
+        """Move the cursor to the beginning of the text, where pages show the agent's name. Y has no position in an
+        empty text."""
         position = text.sticky_index(0).to_json() if len(text) else None
         self._cursors = [{"anchor": position, "head": position, "primary": True, "empty": True}] if position else []
 

@@ -1,4 +1,4 @@
-"""What a replica and a room say to each other: Y's sync and awareness messages, and Jupyter's word for saving."""
+"""Messages between a replica and its room: sync and awareness messages of Y, and Jupyter's save messages."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any, Protocol
 
 from pycrdt import Decoder, Encoder, YMessageType, YSyncMessageType, write_message
 
-RAW_MESSAGE = 2  # Jupyter's own kind, beside Y's SYNC and AWARENESS
-EMPTY_STATE = b"\x00"  # the state of a document that knows nothing
+RAW_MESSAGE = 2  # Jupyter's own message type, besides SYNC and AWARENESS of Y
+EMPTY_STATE = b"\x00"  # the state vector of an empty document
 
 
 class RoomConnection(Protocol):
-    """To one room, until it is cut."""
+    """A connection to one room."""
 
     @property
     def server_run(self) -> str:
-        """Names this run of the server: started anew, it has another."""
+        """Identifies the server process: it changes when the server restarts."""
         ...
 
     async def send(self, message: bytes) -> None:
@@ -47,14 +47,14 @@ ConnectToRoom = Callable[[str], Awaitable[RoomConnection]]
 
 @dataclass(frozen=True)
 class SyncRequest:
-    """The other side's state: it wants what it has not."""
+    """The room's state vector. It expects the updates that it does not have."""
 
     state: bytes
 
 
 @dataclass(frozen=True)
 class Update:
-    """An update; `is_reply` when it is what we asked for."""
+    """`is_reply`: the update answers our sync request."""
 
     update: bytes
     is_reply: bool
@@ -62,20 +62,20 @@ class Update:
 
 @dataclass(frozen=True)
 class AwarenessUpdate:
-    """Who is there."""
+    """Presence of others."""
 
     update: bytes
 
 
 @dataclass(frozen=True)
 class ServerNotice:
-    """What Jupyter itself says, such as that a save is done."""
+    """A message of Jupyter itself, such as the result of a save."""
 
     body: dict[str, Any]
 
 
 def parse(message: bytes | str) -> SyncRequest | Update | AwarenessUpdate | ServerNotice | None:
-    """None for a kind that does not concern us. Raises ValueError for what is no message."""
+    """None for an unknown message type. Raises ValueError if the message is invalid."""
     if isinstance(message, str) or not message:
         raise ValueError("a text where a Y message belongs")
     decoder = Decoder(message)
@@ -108,12 +108,12 @@ def parse_sync(decoder: Decoder) -> SyncRequest | Update | None:
 
 
 def sync_request(state: bytes) -> bytes:
-    """What has the other side that this state has not?"""
+    """Ask the room for the updates that a document with this state vector does not have."""
     return sync_message(state, YSyncMessageType.SYNC_STEP1)
 
 
 def sync_reply(update: bytes) -> bytes:
-    """To such a question."""
+    """Answer a sync request."""
     return sync_message(update, YSyncMessageType.SYNC_STEP2)
 
 
@@ -130,7 +130,7 @@ def save_request(number: int) -> bytes:
 
 
 def parse_save_request(message: bytes) -> int:
-    """The number in such a message."""
+    """The number of a save request."""
     decoder = Decoder(message)
     decoder.read_var_uint()
     decoder.read_var_string()

@@ -1,4 +1,4 @@
-"""Two replicas of one notebook meet again: whether they have a history in common, and what is carried over if not."""
+"""Decides after a reconnect whether the room continues our replica, and reapplies our changes if it does not."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from quire.clients.jupyter.rooms.shared_notebook import SharedNotebook
 
 
 def has_common_history(local: Doc[Any], remote: Doc[Any]) -> bool:
-    """A document that the server built anew from the file is not a continuation of ours, though it looks like one and
-    may even use the same numbers. A continuation, merged with ours in either order, gives the same, no cell twice."""
+    """Whether `remote` continues `local`. A document that the server rebuilt from the file does not, even if it looks
+    the same and has the same client ids. A continuation gives the same cells when both are merged in either order, and
+    no cell twice."""
     local_update, remote_update = local.get_update(), remote.get_update()
     if not client_ids(local.get_state()) & client_ids(remote.get_state()):
         return len(local.get("cells", type=Array)) == 0
     try:
         local_first, remote_first = merge(local_update, remote_update), merge(remote_update, local_update)
-    except Exception:  # pycrdt raises what it likes for histories that exclude each other
+    except Exception:  # pycrdt raises various errors for incompatible histories
         return False
     ids = [cell.get("id") for cell in local_first.get("cells", [])]
     return local_first == remote_first and len(set(ids)) == len(ids)
@@ -35,7 +36,7 @@ def merge(*updates: bytes) -> dict[str, Any]:
 
 
 def client_ids(state: bytes) -> set[int]:
-    """The clients in a state vector: a count, then client and clock of each."""
+    """The client ids in a state vector, which is a count followed by the id and clock of each client."""
     values, value, shift = [], 0, 0
     for byte in state:
         value |= (byte & 127) << shift
@@ -48,9 +49,9 @@ def client_ids(state: bytes) -> set[int]:
 
 @dataclass
 class OwnChanges:
-    """What we did since the file was last surely written: it is all that could be lost with the server's memory."""
+    """Our changes since the file was last written. The server may lose them when it restarts."""
 
-    sources: dict[str, set[str]] = field(default_factory=dict)  # of each cell we touched, those it had meanwhile
+    sources: dict[str, set[str]] = field(default_factory=dict)  # by cell that we changed: all sources it had since
     inserted: set[str] = field(default_factory=set)
     deleted: set[str] = field(default_factory=set)
 
@@ -59,7 +60,7 @@ class OwnChanges:
 
 
 def reapply(own_changes: OwnChanges, old: list[NbCell], new: SharedNotebook) -> None:
-    """Do again what the server forgot of ours, cell by cell, and only where nobody else changed the cell since."""
+    """Reapply the changes that the server lost, cell by cell, unless others changed the cell since."""
     previous = {cell["id"]: cell for cell in old}
     current = {cell["id"]: cell for cell in new.cells()}
     for cell_id in own_changes.deleted & current.keys():

@@ -1,4 +1,4 @@
-"""A replica of a room's document, kept in step over one line, which is made again when it is cut."""
+"""A replica of a shared document, synchronized with its room over a connection that reconnects."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from quire.clients.jupyter.rooms.reconciliation import OwnChanges, has_common_hi
 from quire.clients.jupyter.rooms.shared_notebook import SharedNotebook
 from quire.clients.jupyter.server.websocket import ConnectionLost
 
-MAX_RETRY_DELAY_S = 5.0  # seconds between two attempts to reach the room again
-MAX_SAVE_ATTEMPTS = 3  # of a save
-WRITTEN_TIMEOUT_S = 1.5  # from a save's acknowledgement until its file counts as not written; autosave comes after one
+MAX_RETRY_DELAY_S = 5.0  # between attempts to reconnect
+MAX_SAVE_ATTEMPTS = 3
+WRITTEN_TIMEOUT_S = 1.5  # for the change that confirms an acknowledged save; autosave runs one second after a change
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
 class Replica:
-    """`shared` is the notebook here. Edits go out in the order they are made; those that were under way when the line
-    was cut are sent again with the next one, or, if the room was made anew meanwhile, carried over."""
+    """`shared` is the local notebook. Edits are sent in order. Edits that were not delivered when the connection broke
+    are sent after the reconnect, or reapplied if the server rebuilt the room."""
 
     def __init__(
         self, path: str, connect_to_room: ConnectToRoom, *, server_name: str, agent: str, timeout: float
@@ -47,23 +47,23 @@ class Replica:
         self._connection: RoomConnection | None = None
         self._server_run = ""
         self._reconnected = asyncio.Event()
-        self._closed_error: JupyterError | None = None  # why there will be no further line
+        self._closed_error: JupyterError | None = None  # why it will not reconnect
         self._tasks: list[asyncio.Task[None]] = []
-        self._pending_saves: dict[int, asyncio.Future[str]] = {}  # saves under way
-        self._pending_syncs: list[asyncio.Future[None]] = []  # answers awaited to what we asked, in order
+        self._pending_saves: dict[int, asyncio.Future[str]] = {}  # by save number
+        self._pending_syncs: list[asyncio.Future[None]] = []  # sync requests without an answer, in order
         self._save_seen = asyncio.Event()
         self._last_save = 0
         self._edit_count = 0
 
     @property
     def path(self) -> str:
-        """Where the file is: a person may rename it while it is open."""
-        self._path = self.shared.new_path or self._path  # kept over the next line
+        """The current path: a person may rename the file while it is open."""
+        self._path = self.shared.new_path or self._path  # kept for the next connection
         return self._path
 
     @property
     def is_lost(self) -> bool:
-        """Whether it will never be in step again."""
+        """Whether it will never be synchronized again."""
         return self._closed_error is not None
 
     async def start(self) -> None:
@@ -80,7 +80,7 @@ class Replica:
         ]
 
     async def edit(self, change: Callable[[SharedNotebook], T]) -> T:
-        """Make a change in one transaction and hand it over. Where `change` raises, nothing was changed."""
+        """Make a change in one transaction and send it. If `change` raises, nothing was changed."""
         connection = await self._wait_connected()
         self._edit_count += 1
         with self.shared.edit() as updates:
@@ -90,9 +90,11 @@ class Replica:
                 for update in updates:
                     await connection.send(create_update_message(update))
         except ConnectionLost:
-            await self._wait_connected(connection)  # which has sent it, or carried it over
+            await self._wait_connected(connection)  # the reconnect has sent or reapplied it
         except TimeoutError:
-            raise Unreachable(f"The room of {self.path!r} takes no more; the change may not have arrived.") from None
+            raise Unreachable(
+                f"The room of {self.path!r} does not accept more data; the change may not have arrived."
+            ) from None
         return result
 
     async def show_cursor(self, cell: str) -> None:
@@ -135,7 +137,7 @@ class Replica:
             await connection.close()
         self.shared.close()
 
-    # --- the line
+    # --- connection
 
     async def _wait_connected(self, other_than: RoomConnection | None = None) -> RoomConnection:
         try:
@@ -153,14 +155,14 @@ class Replica:
             ) from None
 
     async def _stay_connected(self, connection: RoomConnection) -> None:
-        """Listen; when the line is cut, make another, for as long as this replica is open."""
+        """Receive messages, and reconnect as long as the replica is open."""
         while True:
             try:
                 await self._receive(connection)
             except ConnectionLost as lost:
-                log.info("the line to %s was cut: %s", self.path, lost)
+                log.info("the connection to the room of %s was lost: %s", self.path, lost)
             except ValueError as error:
-                log.warning("the server sent what is no Y message for %s: %s", self.path, error)
+                log.warning("the server sent an invalid Y message for %s: %s", self.path, error)
             self._connection = None
             self._fail_pending(ConnectionLost())
             await connection.close()
@@ -186,7 +188,7 @@ class Replica:
             delay_s = min(delay_s * 2, MAX_RETRY_DELAY_S)
 
     async def _join(self, connection: RoomConnection, *, is_first: bool = False) -> None:
-        """Get their document whole, and see how ours fits to it."""
+        """Fetch the room's document and merge ours with it."""
         try:
             async with asyncio.timeout(self._timeout):
                 remote, state = await self._fetch(connection)
@@ -201,7 +203,7 @@ class Replica:
         except ConnectionLost as lost:
             raise room_error(self.path, lost) from None
         except ValueError as error:
-            raise Unreachable(f"The room of {self.path!r} says what makes no sense ({error}).") from None
+            raise Unreachable(f"The room of {self.path!r} sent an invalid message ({error}).") from None
         self._connection, self._server_run = connection, connection.server_run
         self._reconnected.set()
 
@@ -221,7 +223,7 @@ class Replica:
         return doc, state
 
     def _replace_document(self, remote: Doc[Any]) -> bytes:
-        """Theirs is ours from now on."""
+        """Use the room's document in place of ours."""
         self._path = self.path
         self.shared.close()
         self.shared = SharedNotebook(remote, self.shared.versions, self._notify_watchers)
@@ -229,7 +231,7 @@ class Replica:
         return remote.get_update(remote.get_state())
 
     def _merge(self, remote: Doc[Any], state: bytes, *, is_new_run: bool) -> bytes:
-        """A server that was started again puts what is in the file in place of what it knew last."""
+        """Merge our document with the room's. A server that restarted loads the file and has lost later changes."""
         previous_cells = self.shared.cells()
         has_history = has_common_history(self.shared.doc, remote)
         if has_history:
@@ -260,7 +262,7 @@ class Replica:
                 case protocol.ServerNotice(body={"type": "save", "responseTo": int(number), "status": str(status)}):
                     resolve(self._pending_saves.pop(number, None), status)
                 case protocol.ServerNotice(body={"type": "conflict"}):
-                    raise ConnectionLost(reason="the room was made anew")
+                    raise ConnectionLost(reason="the room was rebuilt")
                 case _:
                     pass
 
@@ -277,7 +279,7 @@ class Replica:
             notify()
 
     def _fail_pending(self, error: Exception) -> None:
-        """Nothing that is awaited on this line will come."""
+        """Fail everything that waits for an answer on this connection."""
         pending: list[asyncio.Future[Any]] = [*self._pending_saves.values(), *self._pending_syncs]
         self._pending_saves, self._pending_syncs = {}, []
         for future in pending:
@@ -287,7 +289,7 @@ class Replica:
     # --- saving
 
     async def _sync(self, connection: RoomConnection) -> None:
-        """Ask for nothing: with the answer all that was sent before is known to be in the room's document."""
+        """Wait until the room has applied all earlier updates: it answers requests in order."""
         answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._pending_syncs.append(answered)
         await self._with_timeout(connection.send(protocol.sync_request(self.shared.doc.get_state())))
@@ -310,7 +312,7 @@ class Replica:
             ) from None
 
     async def _wait_written(self, saves_before: int) -> bool:
-        """That it wrote comes as a change of the document, too; a failure is acknowledged as if it had not failed."""
+        """Wait for the change of the document that confirms a save: the server acknowledges failed saves too."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(min(self._timeout, WRITTEN_TIMEOUT_S)):
                 while self.shared.save_count == saves_before:
@@ -320,19 +322,19 @@ class Replica:
 
 
 def apply_update(doc: Doc[Any], update: bytes) -> None:
-    """Raises ValueError for what is no update."""
+    """Raises ValueError if the update is invalid."""
     if update in (b"", b"\x00\x00"):
         return
     try:
         doc.apply_update(update)
-    except BaseException as error:  # yrs panics at some bytes, which is no Exception
+    except BaseException as error:  # yrs panics on some input, which is not an Exception
         if isinstance(error, asyncio.CancelledError | KeyboardInterrupt | SystemExit):
             raise
         raise ValueError(f"no Y update: {error}") from None
 
 
 def room_error(path: str, lost: ConnectionLost) -> JupyterError:
-    """What a room that hangs up at once means."""
+    """The error for a room that closed the connection while we joined."""
     if lost.code == 4404:
         return Missing(not_found_message(path, "the Jupyter server"))
     if lost.code in (4400, 4500, 1003):

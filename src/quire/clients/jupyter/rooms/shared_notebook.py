@@ -1,4 +1,4 @@
-"""A notebook as a Y document in the shape that Jupyter shares: read it, change it in one transaction, hear of changes.
+"""Reads and changes a notebook in a Y document with Jupyter's structure:
 
 {"cells": [{id, cell_type, source: Text, metadata: Map, outputs: [Map], execution_count, execution_state}],
  "meta": {nbformat, nbformat_minor, metadata}, "state": {path, dirty, hash}}
@@ -22,21 +22,21 @@ MAX_PATH_CHARS = 4_096
 
 
 class SharedNotebook:
-    """Not to be used by two threads. `on_change` is called after each transaction that is not our own."""
+    """Not thread-safe. `on_change` is called after each transaction of others."""
 
     def __init__(self, doc: Doc[Any], versions: SourceVersions, on_change: Callable[[], None]) -> None:
         self.doc = doc
         self.versions = versions
-        self.save_count = 0  # how often the server said that it wrote the file
-        self.new_path = ""  # the path that the server gave the file since; "" where it has the one it was opened by
+        self.save_count = 0  # how often the server reported that it wrote the file
+        self.new_path = ""  # set when the file was renamed
         self._cells: Any = doc.get("cells", type=Array)
         self._meta: Any = doc.get("meta", type=Map)
         self._state: Any = doc.get("state", type=Map)
         self._on_change = on_change
-        self._edit_updates: list[bytes] | None = None  # updates of the edit under way
-        self._cached_cells: list[NbCell] | None = None  # the cells as they were read last
-        self._changed_indexes: set[int] = set()  # the places of those that changed since
-        self._cell_ids: list[str] | None = None  # their ids, until one comes or goes
+        self._edit_updates: list[bytes] | None = None  # updates of the current edit
+        self._cached_cells: list[NbCell] | None = None  # the cells read last
+        self._changed_indexes: set[int] = set()  # cells that changed since
+        self._cell_ids: list[str] | None = None  # None after cells were added or removed
         self._record_versions()
         self._subscriptions = [
             (self._cells, self._cells.observe_deep(self._cells_changed)),
@@ -52,8 +52,8 @@ class SharedNotebook:
     # --- reading
 
     def cells(self) -> list[NbCell]:
-        """Only what changed is read anew: a whole document costs milliseconds, and each call asks."""
-        if self._edit_updates is not None:  # an edit is under way, of which nothing was heard yet
+        """Reads only changed cells again: reading a whole document takes milliseconds, and every call does it."""
+        if self._edit_updates is not None:  # observers have not run for the current edit yet
             return [to_nbformat(cell) for cell in self._cells.to_py() or ()]
         if self._cached_cells is None:
             self._cached_cells = [to_nbformat(cell) for cell in self._cells.to_py() or ()]
@@ -93,7 +93,7 @@ class SharedNotebook:
 
     @contextmanager
     def edit(self) -> Iterator[list[bytes]]:
-        """One transaction; afterwards the list holds what the server is to be sent."""
+        """One transaction. Afterwards the list has the updates to send to the server."""
         updates: list[bytes] = []
         self._edit_updates = updates
         try:
@@ -118,7 +118,7 @@ class SharedNotebook:
         self._cell_ids = None
 
     def replace_cell(self, at: int, cell: NbCell) -> None:
-        """Of the one there: Y cannot move what is, nor can a page follow a change of kind."""
+        """Replace a cell: a Y array cannot move elements, and pages do not support a change of cell type."""
         del self._cells[at]
         self._cells.insert(at, to_shared(cell))
         self._cell_ids = None
@@ -169,11 +169,11 @@ class SharedNotebook:
         for output in outputs[unchanged:]:
             shared.append(to_shared_output(output))
 
-    # --- hearing
+    # --- observing
 
     def _cells_changed(self, events: Any) -> None:
         paths = [event.path for event in events]
-        if not all(paths):  # cells came, went or moved
+        if not all(paths):  # cells were added, removed or moved
             self._cached_cells = self._cell_ids = None
             self._changed_indexes.clear()
             self._record_versions()
@@ -204,7 +204,7 @@ class SharedNotebook:
 
 
 def notebook_path(value: Any) -> str:
-    """The path of a notebook, as others wrote it into the document; "" for what is none."""
+    """The normalized path that others wrote into the document; "" if it is invalid."""
     if not isinstance(value, str) or not value.endswith(".ipynb") or len(value) > MAX_PATH_CHARS:
         return ""
     try:
@@ -244,7 +244,8 @@ def to_shared_output(output: NbOutput) -> Map[Any]:
 
 
 def extend_output(shared: Any, output: NbOutput) -> bool:
-    """Whether what is there is this output now: it was, or its text was appended to in place, which a page shows."""
+    """Whether the shared output equals `output` now. Text that only grew is appended in place, which pages display
+    without drawing the output again."""
     now = restore_integers(shared.to_py())
     if now == output:
         return True

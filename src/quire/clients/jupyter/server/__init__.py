@@ -1,1 +1,1 @@
-"""A Jupyter server: its address, HTTP requests, websockets, and the servers that are known."""
+"""HTTP requests and websockets to a Jupyter server, and the registry of servers."""

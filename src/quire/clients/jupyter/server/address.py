@@ -1,4 +1,4 @@
-"""Where a Jupyter server is, as people write it."""
+"""Addresses of Jupyter servers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """Where a server is. Kernels may be on another."""
+    """The URL and token of a server. Its kernels may be on another server."""
 
     url: str
     token: str = field(default="", repr=False)
@@ -17,7 +17,7 @@ class Address:
 
     @classmethod
     def parse(cls, url: str, token: str = "", kernel_url: str = "", kernel_token: str = "") -> Address:
-        """As people write it: a page's address may carry its token."""
+        """Accepts the URL of a page, with its token in the query."""
         url, token = _split_token(url, token)
         kernel_url, kernel_token = _split_token(kernel_url, kernel_token)
         return cls(url=url, token=token, kernel_url=kernel_url, kernel_token=kernel_token or token)

@@ -1,4 +1,4 @@
-"""One Jupyter server over HTTP: its address, its token, and what its answers mean."""
+"""HTTP requests to one Jupyter server, and what its error responses mean."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from urllib.parse import quote, urlsplit
 
 from quire.clients.jupyter.ports import JupyterError, Missing, Unreachable
 
-MAX_REASON_CHARS = 300  # characters quoted of what a server says
+MAX_REASON_CHARS = 300  # quoted of a server's message
 
 
 class HttpClient:
-    """Every request has a deadline; every failure is a sentence that names the server."""
+    """Every request has a timeout; every error message names the server."""
 
     def __init__(self, url: str, token: str = "", *, timeout: float = 10.0) -> None:
         import httpx2
@@ -38,8 +38,8 @@ class HttpClient:
         missing: str = "",
         timeout: float | None = None,
     ) -> Any:
-        """The JSON answered, None where there is none. `missing` is what a 404 means; without it, that this is no
-        Jupyter server."""
+        """The JSON of the response; None if it has no body. A 404 raises Missing with the message `missing`; without
+        one it means that the URL is not that of a Jupyter server."""
         status, text = await self.request(method, path, body=body, query=query, timeout=timeout)
         if status == 404 and missing:
             raise Missing(missing)
@@ -56,7 +56,7 @@ class HttpClient:
         query: dict[str, str] | None = None,
         timeout: float | None = None,
     ) -> tuple[int, str]:
-        """Status and text, whatever they are. Raises Unreachable where nothing came."""
+        """Status and text of any response. Raises Unreachable if there is none."""
         import httpx2
 
         timeout_s = timeout or self.timeout
@@ -111,7 +111,7 @@ class HttpClient:
 
 
 def normalize_url(url: str) -> str:
-    """With a slash at its end. Raises JupyterError for what is no address."""
+    """The URL with a trailing slash. Raises JupyterError if it is invalid."""
     try:
         parts = urlsplit(url.strip())
         is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
@@ -120,13 +120,13 @@ def normalize_url(url: str) -> str:
     if not is_valid:
         raise JupyterError(f"{url!r} is no address of a Jupyter server; write one such as http://localhost:8888/")
     path = parts.path.rstrip("/")
-    for page in ("/lab", "/tree", "/notebooks"):  # copied from a browser
+    for page in ("/lab", "/tree", "/notebooks"):  # a URL copied from a browser
         path = path.removesuffix(page)
     return f"{parts.scheme}://{parts.netloc}{path}/"
 
 
 def error_reason(text: str) -> str:
-    """The reason in an error's body."""
+    """The reason that the body of an error response states."""
     try:
         body = json.loads(text)
         return shorten(str(body.get("message") or body.get("reason") or text))
@@ -135,6 +135,6 @@ def error_reason(text: str) -> str:
 
 
 def shorten(text: str) -> str:
-    """Of what a server says, what one line holds."""
+    """The text on one line of limited length."""
     line = " ".join(text.split())
     return line if len(line) <= MAX_REASON_CHARS else line[:MAX_REASON_CHARS] + "…"

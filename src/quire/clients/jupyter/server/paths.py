@@ -1,4 +1,4 @@
-"""Paths below a Jupyter server's root: checked, and named one way."""
+"""Checks and normalizes paths below a Jupyter server's root."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from quire.clients.jupyter.ports import JupyterError
 
 
 def normalize_path(path: str) -> str:
-    """The path as the server names it: `a/b.ipynb`. Raises JupyterError for one that leaves the root."""
+    """The path in the server's form, such as `a/b.ipynb`. Raises JupyterError if it is outside the root."""
     if "\0" in path or "\\" in path:
         raise JupyterError(f"{path!r} is no path of a Jupyter server: it has a character that none may have.")
     parts: list[str] = []

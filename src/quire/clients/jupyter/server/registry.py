@@ -1,4 +1,4 @@
-"""The Jupyter servers that are known, by name: each reached when it is first needed."""
+"""Registry of Jupyter servers by name. A server is contacted when it is first needed."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from quire.clients.jupyter.server.address import Address
 _CLOSE_TIMEOUT_S = 10.0
 
 Clients = Mapping[str, JupyterClient]
-"""By the names that the servers are called here."""
+"""Clients by server name."""
 
 
 class Server:
-    """One that is connected. Its kernels may be on another server."""
+    """A registered server with its open documents and its kernels, which may be on another server."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Server:
         url: str = "",
         kernel_client: JupyterClient | None = None,
     ) -> None:
-        """`url`: for people; "" of the one we run in."""
+        """`url` is shown to people; "" for the server that Quire runs in."""
         self.name = name
         self.url = url
         self._client = client
@@ -42,13 +42,13 @@ class Server:
         self.owned_kernels = OwnedKernels(self.kernels)
 
     async def check(self) -> dict[str, Any]:
-        """Reach it, or raise Unreachable; what it is."""
+        """What the server says about itself. Raises Unreachable."""
         if self._kernel_client is not self._client:
             await self._kernel_client.check()
         return await self._client.check()
 
     async def create_document(self, path: str, kernel: str = "") -> Document:
-        """A new one that names a kernelspec of the server with the kernels."""
+        """Create a document with a kernelspec of the server that has the kernels."""
         spec = await find_spec(self.kernels.list_specs, kernel) if kernel else None
         return await self.open_documents.create(path, spec)
 
@@ -65,12 +65,12 @@ class Server:
 
 class ServerRegistry:
     def __init__(self, create_client: Callable[[str, str], JupyterClient]) -> None:
-        """`create_client` makes a client of an address, given its token; without asking it anything yet."""
+        """`create_client` takes a URL and a token and sends nothing yet."""
         self._create_client = create_client
         self._servers: dict[str, Server] = {}
 
     def create(self, name: str, address: Address) -> Server:
-        """One that is not among them yet."""
+        """Create a server without registering it."""
         client = self._create_client(address.url, address.token)
         if not address.kernel_url or address.kernel_url == address.url:
             return Server(name, client, url=address.url)
@@ -84,7 +84,7 @@ class ServerRegistry:
         return list(self._servers.values())
 
     def get(self, name: str = "") -> Server:
-        """The first where none is named. Raises Missing."""
+        """The server of this name; the first one if the name is empty. Raises Missing."""
         if not name and self._servers:
             return next(iter(self._servers.values()))
         server = self._servers.get(name)

@@ -1,4 +1,4 @@
-"""Websockets to a Jupyter server: opened within a deadline, acknowledged at once, their failures told as sentences."""
+"""Websockets to a Jupyter server, with timeouts and readable error messages."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from urllib.parse import quote, urlencode
 from quire.clients.jupyter.ports import Missing, Unreachable
 from quire.clients.jupyter.server.http_client import HttpClient, shorten
 
-MAX_MESSAGE_BYTES = 1024 * 1024 * 1024  # bytes of one message; Jupyter's own limit
-PING_INTERVAL_S = 20.0  # seconds between pings; without an answer for as long, the connection is given up
+MAX_MESSAGE_BYTES = 1024 * 1024 * 1024  # Jupyter's own limit
+PING_INTERVAL_S = 20.0  # also the time that the server has to answer a ping
 
 
 class ConnectionLost(Exception):
-    """The connection is gone; `code` is the websocket's."""
+    """The connection was closed or broke. `code` is the websocket's close code."""
 
     def __init__(self, code: int = 1006, reason: str = "") -> None:
         super().__init__(f"{code} {reason}")
@@ -24,7 +24,7 @@ class ConnectionLost(Exception):
 
 
 class WebSocket:
-    """One websocket. One task receives; any may send."""
+    """One task may receive; any task may send."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -56,7 +56,8 @@ class WebSocket:
         return message
 
     def _acknowledge(self) -> None:
-        """At once, each time anew: Linux falls back to delaying, and the server waits before its next packet."""
+        """Acknowledge received packets immediately. Linux resets TCP_QUICKACK, so it is set after every message; with
+        delayed acknowledgements the server waits before it sends the next packet."""
         quick_ack = getattr(socket, "TCP_QUICKACK", None)
         if quick_ack is not None and self._socket is not None:
             try:
@@ -77,7 +78,7 @@ async def open_websocket(
     missing: str = "",
     timeout: float | None = None,
 ) -> WebSocket:
-    """Raises Missing for a 404, Unreachable for everything else that fails."""
+    """Raises Missing on a 404 and Unreachable on any other failure."""
     from websockets.asyncio.client import connect
     from websockets.exceptions import InvalidStatus, WebSocketException
 

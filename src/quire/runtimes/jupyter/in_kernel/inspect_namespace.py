@@ -1,4 +1,4 @@
-"""What is in a namespace, said without running the user's code. Any Python from 3.8 on."""
+"""Describes a namespace without running the user's code. Runs in the kernel, on Python 3.8 and later."""
 
 import json
 import types

@@ -1,4 +1,4 @@
-"""Has a Python kernel find Quire's own stubs of capabilities, from sources held in memory."""
+"""Installs Quire's capability stubs in a Python kernel, from sources in memory. Runs in the kernel."""
 
 import importlib.abc
 import importlib.machinery
@@ -15,7 +15,7 @@ _asking = threading.Lock()
 
 
 class Sources(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Modules of the package, by their names."""
+    """Imports modules of the package from their sources."""
 
     def __init__(self, sources: dict[str, str]) -> None:
         self.sources = sources
@@ -34,7 +34,7 @@ class Sources(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def arrive(sources: dict[str, str], mark: str) -> None:
-    """Once for a process; again with other sources does nothing."""
+    """Only the first call in a process has an effect."""
     if PACKAGE in sys.modules:
         return
     sys.meta_path.append(Sources(sources))
@@ -44,12 +44,12 @@ def arrive(sources: dict[str, str], mark: str) -> None:
     known = importlib.import_module(PACKAGE + ".worker.capabilities.kernel_capabilities")
     errors = importlib.import_module(PACKAGE + ".worker.capabilities.errors")
     interrupts = importlib.import_module(PACKAGE + ".worker.interrupts")
-    package.sessions = set()  # of the clients that answer calls
+    package.sessions = set()  # clients that answer calls
 
     def ask(called: Any) -> str:
         if session() not in package.sessions:
             raise errors.CapabilityGone("Capabilities are called by cells that Quire runs, not by a page's own.")
-        with _asking:  # there is one way to ask, and one question on it at a time
+        with _asking:  # stdin carries one input request at a time
             return str(shell().kernel.raw_input(mark + str(texts.dump(called))))
 
     relay.ask = ask
@@ -63,7 +63,7 @@ def shell() -> Any:
 
 
 def session() -> Any:
-    """Of the client whose code runs now."""
+    """The session of the client whose code runs now."""
     return shell().kernel.get_parent().get("header", {}).get("session")
 
 
