@@ -212,6 +212,15 @@ async def a_documents_kernel_is_found_by_its_path(at: Place) -> None:
     assert await kernels.find_for_document(path) is None
 
 
+async def a_kernel_exists_until_it_is_shut_down(at: Place) -> None:
+    kernels = at.jupyter.kernels
+    info = await kernels.start()
+    assert await kernels.exists(info.id)
+    await kernels.shut_down(info.id)
+    for kernel in (info.id, "00000000-0000-0000-0000-000000000000", "python3", "../x", ""):
+        assert not await kernels.exists(kernel)
+
+
 async def a_kernel_that_a_person_uses_is_shared(at: Place) -> None:
     path = at.server.notebook("1")
     info = await at.person.kernels.start(path=path)

@@ -207,6 +207,10 @@ class KernelConnection(Protocol):
 class Kernels(Protocol):
     async def list_running(self) -> list[KernelInfo]: ...
 
+    async def exists(self, kernel: str) -> bool:
+        """Whether a kernel with this id runs."""
+        ...
+
     async def list_specs(self) -> tuple[str, list[SpecInfo]]:
         """The name of the default kernelspec, and all kernelspecs."""
         ...

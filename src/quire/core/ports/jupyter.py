@@ -68,6 +68,10 @@ class Jupyter(Protocol):
 
     async def kernels(self, server: str) -> list[JupyterKernel]: ...
 
+    async def has_kernel(self, server: str, kernel: str) -> bool:
+        """Whether a kernel with this id runs on the server."""
+        ...
+
     async def specs(self, server: str) -> tuple[str, dict[str, str]]:
         """The default kernelspec, and of all the languages by their names."""
         ...

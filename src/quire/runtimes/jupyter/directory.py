@@ -84,6 +84,10 @@ class JupyterDirectory:
             for kernel in found
         ]
 
+    async def has_kernel(self, server: str, kernel: str) -> bool:
+        with core_errors():
+            return await self._servers.get(server).kernels.exists(kernel)
+
     async def specs(self, server: str) -> tuple[str, dict[str, str]]:
         with core_errors():
             default, found = await self._servers.get(server).kernels.list_specs()
@@ -141,7 +145,7 @@ class JupyterDirectory:
         await self.check_kernel(place.server, kernel)
         with core_errors():
             server = self._servers.get(place.server)
-            if kernel in {running.id for running in await server.kernels.list_running()}:
+            if await server.kernels.exists(kernel):
                 with contextlib.suppress(JupyterError):  # the document's page keeps its own kernel
                     await server.kernels.assign(place.path, kernel)
                 return replace(place, kernel=kernel)

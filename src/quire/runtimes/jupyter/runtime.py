@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from quire.clients.jupyter.ports import JupyterError, KernelInfo, Missing, Unreachable
+from quire.clients.jupyter.ports import JupyterError, Missing, Unreachable
 from quire.clients.jupyter.server.registry import Server, ServerRegistry
 from quire.core.errors import InvalidRequest, NotFound, OperationFailed
 from quire.core.model import DocumentLocation, KernelSpec, NotebookId, RuntimeInfo
@@ -44,8 +44,8 @@ class JupyterRuntime:
             )
         with core_errors():
             server = self._servers.get(place.server)
-            info, fresh = await _find_or_start(server, place)
-            connection = await server.kernels.connect(info.id)
+            kernel_id, fresh = await _find_or_start(server, place)
+            connection = await server.kernels.connect(kernel_id)
         kernel = JupyterKernel(server, connection, spec, self._calls, fresh=fresh)
         self._live.put(spec.notebook, kernel)
         return kernel
@@ -76,20 +76,18 @@ class JupyterRuntime:
         return RuntimeInfo(name=NAME, version=", ".join((*reachable, *failed)))
 
 
-async def _find_or_start(server: Server, place: DocumentLocation) -> tuple[KernelInfo, bool]:
-    """The kernel of the document, and whether it was started now."""
-    if place.kernel:
-        running = {kernel.id: kernel for kernel in await server.kernels.list_running()}
-        if place.kernel in running:
-            return running[place.kernel], False
-        if not place.path:
-            raise Missing(kernel_not_found(place.kernel))
+async def _find_or_start(server: Server, place: DocumentLocation) -> tuple[str, bool]:
+    """The id of the document's kernel, and whether it was started now."""
+    if place.kernel and await server.kernels.exists(place.kernel):
+        return place.kernel, False
+    if place.kernel and not place.path:
+        raise Missing(kernel_not_found(place.kernel))
     used = await server.kernels.find_for_document(place.path)
     if used is not None and used.state != "dead":
-        return used, False
+        return used.id, False
     info = await server.kernels.start(path=place.path, spec=place.spec or await _spec_of_document(server, place.path))
     server.owned_kernels.add(info.id)
-    return info, True
+    return info.id, True
 
 
 async def _spec_of_document(server: Server, path: str) -> str:

@@ -26,6 +26,9 @@ class LocalKernels(ServerKernels[LocalKernel]):
             models.to_kernel_info(kernel, specs, models.session_paths(sessions, kernel["id"])) for kernel in running
         ]
 
+    async def exists(self, kernel: str) -> bool:
+        return kernel in self._kernels
+
     async def list_specs(self) -> tuple[str, list[SpecInfo]]:
         model = await ensure_async(self._serverapp.kernel_spec_manager.get_all_specs())
         return models.to_specs({"default": self._kernels.default_kernel_name, "kernelspecs": model})

@@ -30,6 +30,13 @@ class RemoteKernels(ServerKernels[RemoteKernel]):
             models.to_kernel_info(kernel, specs, models.session_paths(sessions, kernel["id"])) for kernel in kernels
         ]
 
+    async def exists(self, kernel: str) -> bool:
+        try:
+            await self._kernel_model(kernel)
+        except Missing:
+            return False
+        return True
+
     async def list_specs(self) -> tuple[str, list[SpecInfo]]:
         return models.to_specs(await self._http.request_json("GET", "api/kernelspecs"))
 

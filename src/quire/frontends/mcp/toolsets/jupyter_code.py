@@ -44,7 +44,7 @@ async def hidden_notebook(
         kernel, server = await ctx.app.jupyter.kernel_of(own), own.document.server
     ctx.app.confines.check_jupyter(client)
     found = await find_hidden(ctx, client, kernel)
-    if kernel not in {each.id for each in await ctx.app.jupyter.kernels(server)}:
+    if not await ctx.app.jupyter.has_kernel(server, kernel):
         if found is not None:
             await _forget(ctx, found)
         if own is None:
