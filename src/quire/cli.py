@@ -202,7 +202,7 @@ def _run_server(settings: Settings, ready: Callable[[], Ready]) -> int:
 
     def announce_end() -> None:
         for app in running:
-            app.runs.ending = True
+            app.runs.announce_shutdown()
 
     shutdown = Shutdown(announce_end, settings.server.shutdown_stall_seconds)
 

@@ -24,17 +24,19 @@ from quire.core.kernels.inspector import KernelInspector
 from quire.core.kernels.memory_pressure import MemoryWatcher
 from quire.core.kernels.runtimes import Runtimes
 from quire.core.kernels.services import KernelServices
-from quire.core.limits.caller_policy import Confines
+from quire.core.limits.caller_policy import UntrustedCallerPolicy
 from quire.core.limits.quotas import Quotas, Rates
-from quire.core.limits.workspace_quota import Space
+from quire.core.limits.workspace_quota import WorkspaceQuota
 from quire.core.model import Cell, Notebook
+from quire.core.notebooks.cells import Cells
 from quire.core.notebooks.current import Current
 from quire.core.notebooks.documents import Documents
-from quire.core.notebooks.editing import Notebooks
 from quire.core.notebooks.files import Files
 from quire.core.notebooks.mirrors import Mirrors
+from quire.core.notebooks.outputs import Outputs
 from quire.core.notebooks.sandbox_sessions import RUNTIMES as SESSION_RUNTIMES
-from quire.core.notebooks.sandbox_sessions import Sandboxes
+from quire.core.notebooks.sandbox_sessions import SandboxSessions, SessionFiles
+from quire.core.notebooks.service import Notebooks
 from quire.core.notebooks.sharing import Sharing
 from quire.core.ops.audit import CallLog
 from quire.core.ops.change_bus import Feed
@@ -47,7 +49,9 @@ from quire.core.ports.snapshots import Snapshots
 from quire.core.ports.store import Blobs, Shares, Store, Tokens
 from quire.core.runs.active_run import ActiveRuns
 from quire.core.runs.batch import Batches
-from quire.core.runs.queue import Places, Queue
+from quire.core.runs.driver import RunDriver
+from quire.core.runs.queue import RunQueue, RunSlots
+from quire.core.runs.recorder import Recorder
 from quire.core.runs.service import Runs
 from quire.jupyter import Jupyter, build_jupyter, open_temporary
 from quire.settings import Settings, load
@@ -87,32 +91,38 @@ async def app(settings: Settings, *, kernels: bool = True, clients: Clients | No
         place, calls = limits_from_settings.workspace(settings), audit_setup.open_call_log(settings, stack)
         active, approvals = ActiveRuns(), Approvals(limits_from_settings.approvals(settings))
         limits, quotas = limits_from_settings.limits(settings), limits_from_settings.quotas(settings)
-        notebooks = Notebooks(store, blobs, feed, limits, runtimes(settings), jupyter.directory.place)
-        sharing, confines = Sharing(shares, notebooks), limits_from_settings.untrusted_callers(settings)
-        backends, capabilities, relay = await _capabilities(
-            settings, stack, installed, active, approvals, confines, sharing, calls
+        notebooks = Notebooks(store, feed, limits, runtimes(settings), jupyter.directory.place)
+        outputs = Outputs(blobs)
+        cells = Cells(store, outputs, feed, limits)
+        sharing, caller_policy = Sharing(shares, notebooks), limits_from_settings.untrusted_callers(settings)
+        backends, capabilities, gateway = await _capabilities(
+            settings, stack, installed, active, approvals, caller_policy, sharing, calls
         )
-        by_name = await _runtimes(settings, stack, relay, jupyter, at_once=not clients) if kernels else {}
-        built = await _kernel_services(settings, stack, store, notebooks, feed, installed, by_name)
+        by_name = await _runtimes(settings, stack, gateway, jupyter, at_once=not clients) if kernels else {}
+        built = await _kernel_services(settings, stack, store, notebooks, cells, feed, installed, by_name)
         slots, pool, restorer = built.slots, built.pool, built.restorer
         folders, made = _folders(), settings.store.data_dir / "workspaces"
-        space = Space(folders, active, slots, built.recovery, place, limits_from_settings.space(settings))
-        queue = Queue(Places(quotas.runs, quotas.runs_each), store, feed, limits.max_cells)
-        runs = Runs(store, blobs, pool, feed, limits, active, relay, space, queue, calls.tally.run)
-        documents = Documents(store, blobs, notebooks, feed, runs.live)
+        quota = WorkspaceQuota(folders, active, slots, built.recovery, place, limits_from_settings.space(settings))
+        queue = RunQueue(RunSlots(quotas.runs, quotas.runs_each), store, feed, limits.max_cells)
+        recorder = Recorder(store, blobs, feed, limits.max_cells, calls.tally.run)
+        driver = RunDriver(pool, active, queue, quota, gateway, recorder, limits)
+        runs = Runs(pool, active, queue, driver, recorder, limits)
+        documents = Documents(store, cells, outputs, feed, runs.live)
         mirrors = Mirrors(documents, store, feed, _mirrored, slots.add_notice)
         await stack.enter_async_context(mirrors.open(restore=kernels))  # before the runs: it writes how they ended
         await stack.enter_async_context(runs.open())
         group = await stack.enter_async_context(background())
-        _start_watching(group, built, space, quotas)
+        _start_watching(group, built, quota, quotas)
         yield App(
             notebooks=notebooks,
+            cells=cells,
+            outputs=outputs,
             runs=runs,
             inspector=KernelInspector(pool),
             batches=Batches(runs, slots, limits.patience, group.start_soon),
             documents=documents,
-            files=Files(folders, space, place, settings.limits.max_file_bytes),
-            sandboxes=Sandboxes(store, notebooks, slots, active, sharing, folders, feed, place, made, restorer),
+            files=Files(folders, quota, place, settings.limits.max_file_bytes),
+            sandboxes=SandboxSessions(notebooks, sharing, slots, active, restorer, SessionFiles(folders, place, made)),
             mirrors=mirrors,
             timeline=Timeline(store, pool, built.checkpointer, built.recovery, built.resolver, feed, group.start_soon),
             checkpoints=built.checkpoints,
@@ -123,10 +133,10 @@ async def app(settings: Settings, *, kernels: bool = True, clients: Clients | No
             kernels=pool,
             backends=backends,
             capabilities=capabilities,
-            relay=relay,
+            gateway=gateway,
             approvals=approvals,
             sharing=sharing,
-            confines=confines,
+            caller_policy=caller_policy,
             current=Current(notebooks, sharing, slots, {*SESSION_RUNTIMES.values()} - {runtimes(settings)[0]}),
             jupyter=jupyter.directory,
             feed=feed,
@@ -269,13 +279,14 @@ async def _kernel_services(
     stack: AsyncExitStack,
     store: Store,
     notebooks: Notebooks,
+    cells: Cells,
     feed: Feed,
     installed: Installed,
     by_name: dict[str, Runtime],
 ) -> KernelServices:
     by_notebook, snapshots = Runtimes(by_name, limits_from_settings.spec(settings)), _snapshots(settings, stack)
     built = services.build(
-        store, notebooks, feed, installed, by_notebook, snapshots, limits_from_settings.kernels(settings)
+        store, notebooks, cells, feed, installed, by_notebook, snapshots, limits_from_settings.kernels(settings)
     )
     stack.push_async_callback(built.slots.close)
     if built.autosaver is not None:
@@ -289,7 +300,7 @@ async def _capabilities(
     installed: Installed,
     active: ActiveRuns,
     approvals: Approvals,
-    confines: Confines,
+    caller_policy: UntrustedCallerPolicy,
     sharing: Sharing,
     calls: CallLog,
 ) -> tuple[Backends, CapabilityRegistry, CapabilityGateway]:
@@ -299,8 +310,8 @@ async def _capabilities(
     capabilities = CapabilityRegistry(backends, installed, settings.capabilities.connect_timeout_seconds)
     await stack.enter_async_context(capabilities.open())
     limits = limits_from_settings.calls(settings)
-    relay = CapabilityGateway(capabilities, backends, approvals, active, calls, limits, confines, sharing.acting)
-    return backends, capabilities, relay
+    gateway = CapabilityGateway(capabilities, backends, approvals, active, calls, limits, caller_policy, sharing.acting)
+    return backends, capabilities, gateway
 
 
 async def _runtimes(
@@ -375,9 +386,9 @@ def _mirrored(notebook: Notebook, cells: list[Cell]) -> str:
     return files.dumps_mirror(notebook, cells)
 
 
-def _start_watching(group: TaskGroup, built: KernelServices, space: Space, quotas: Quotas) -> None:
+def _start_watching(group: TaskGroup, built: KernelServices, quota: WorkspaceQuota, quotas: Quotas) -> None:
     from quire.runtimes.machine import LinuxMachine
 
-    group.start_soon(space.watch)
+    group.start_soon(quota.watch)
     group.start_soon(built.hibernator.watch)
     group.start_soon(MemoryWatcher(LinuxMachine(), built.slots, built.hibernator.hibernate, quotas).watch)

@@ -48,7 +48,7 @@ class QuireExtension(ExtensionApp):
             server = compose.mcp(app, settings)
             async with mount(server, app, compose.http_limits(settings)) as mounted_app:
                 yield mounted_app
-                app.runs.ending = True
+                app.runs.announce_shutdown()
 
     def _settings(self) -> Settings:
         from quire.settings import load

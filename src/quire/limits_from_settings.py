@@ -17,11 +17,11 @@ from quire.core.errors import InvalidRequest
 from quire.core.kernels.idle import IdleRules
 from quire.core.kernels.pool import KernelRules
 from quire.core.kernels.services import KernelConfig
-from quire.core.limits.caller_policy import Confines
+from quire.core.limits.caller_policy import UntrustedCallerPolicy
 from quire.core.limits.network_rules import still_granted
 from quire.core.limits.quotas import Quotas
 from quire.core.limits.validation import Limits
-from quire.core.limits.workspace_quota import SpaceRules
+from quire.core.limits.workspace_quota import WorkspaceLimits
 from quire.core.model import LOCAL, KernelLimits, KernelSpec, Mount, Notebook
 from quire.settings import Settings
 
@@ -103,12 +103,12 @@ def kernels(settings: Settings) -> KernelConfig:
     )
 
 
-def space(settings: Settings) -> SpaceRules:
+def space(settings: Settings) -> WorkspaceLimits:
     """A folder that the operator named is not counted unless they say so: what lies there may be theirs."""
     is_limited = {"max_workspace_bytes", "max_workspace_files"} & settings.limits.model_fields_set
     if settings.kernel.workspace is not None and not is_limited:
-        return SpaceRules(bytes=0, files=0)
-    return SpaceRules(bytes=settings.limits.max_workspace_bytes, files=settings.limits.max_workspace_files)
+        return WorkspaceLimits(bytes=0, files=0)
+    return WorkspaceLimits(bytes=settings.limits.max_workspace_bytes, files=settings.limits.max_workspace_files)
 
 
 def calls(settings: Settings) -> CallLimits:
@@ -122,7 +122,7 @@ def calls(settings: Settings) -> CallLimits:
     )
 
 
-def untrusted_callers(settings: Settings) -> Confines:
+def untrusted_callers(settings: Settings) -> UntrustedCallerPolicy:
     limits = KernelLimits(
         memory=settings.limits.max_memory_bytes,
         cpu=settings.limits.max_cpu_seconds,
@@ -130,7 +130,9 @@ def untrusted_callers(settings: Settings) -> Confines:
         fuel=settings.wasm.fuel,
     )
     output, memory = settings.limits.max_output_bytes, settings.wasm.memory_bytes
-    return Confines(hosts=settings.capabilities.private_hosts, limits=limits, output=output, wasm_memory=memory)
+    return UntrustedCallerPolicy(
+        hosts=settings.capabilities.private_hosts, limits=limits, output=output, wasm_memory=memory
+    )
 
 
 def approvals(settings: Settings) -> ApprovalRules:

@@ -134,7 +134,7 @@ async def test_metadata_of_the_first_document_stay_and_others_add_to_them(app: A
     book = await app.notebooks.create(LOCAL)
     for each in (document(code("1"), mine=1, both="first"), document(code("2"), yours=2, both="second")):
         given = ipynb.loads(json.dumps(each))
-        await app.documents.bring_in(book, given.cells, given.metadata)
+        await app.documents.import_cells(book, given.cells, given.metadata)
     fresh, cells = await app.documents.contents(book)
     assert fresh.metadata == {**SPEC, "mine": 1, "yours": 2, "both": "first"}
     assert cells[0].id == "cell-0" and cells[1].id != "cell-0"
@@ -202,7 +202,7 @@ async def test_ten_megabytes_of_300_cells_come_in_within_a_second(app: App) -> N
         assert 10_000_000 < len(given) < 11_000_000
         begun = time.process_time()  # not what other processes take
         read = ipynb.loads(given)
-        await app.documents.bring_in(book, read.cells, read.metadata)
+        await app.documents.import_cells(book, read.cells, read.metadata)
         took.append(time.process_time() - begun)
     assert min(took) < 1.0, took
 

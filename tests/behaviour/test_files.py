@@ -192,7 +192,7 @@ async def test_what_cannot_be_done_is_said_and_changes_nothing(
 async def test_an_old_notebook_called_files_is_found_and_a_new_one_refused(app: App) -> None:
     older = Notebook(id=NotebookId("1" * 32), name="files", owner=LOCAL, runtime="python", created_at=0)
     await app.notebooks._store.create_notebook(older)
-    assert (await app.notebooks.named(LOCAL, "files")).id == older.id
+    assert (await app.notebooks.get(LOCAL, "files")).id == older.id
     with pytest.raises(InvalidRequest, match="reserved"):
         await app.notebooks.create(LOCAL, "files")
 

@@ -23,7 +23,7 @@ import nbformat
 import pytest
 
 from quire.core.model import LOCAL, NewCell, Notebook, NotebookId
-from quire.core.runs.active_run import ActiveRun, Stop
+from quire.core.runs.active_run import ActiveRun, StopReason
 from quire.core.runs.transcript import Transcript
 from quire.frontends.terminal.notebook_runner import Stopping
 from tests.support import preloaded
@@ -458,4 +458,4 @@ async def test_a_cell_that_is_started_after_it_was_told_to_stop_is_stopped() -> 
     stopping = Stopping()
     stopping.stop(signal.SIGTERM)
     stopping.take(active)
-    assert active.stopping is Stop.INTERRUPT
+    assert active.stop_reason is StopReason.INTERRUPT

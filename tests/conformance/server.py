@@ -33,7 +33,7 @@ def _changes(server: FastMCP[Any], app: App) -> None:
     async def test_trigger_tool_change() -> str:
         """Publishes a tool, or takes it back."""
         notebook = await app.notebooks.get_or_create(LOCAL, "published")
-        there = bool(app.relay.native_of(notebook.id))
+        there = bool(app.gateway.native_of(notebook.id))
         code = "caps.unregister('double')" if there else "@capability(expose=True)\ndef double(n: int): return 2 * n"
         await app.runs.wait(await app.runs.start(notebook, code))
         return "The list of tools has changed."

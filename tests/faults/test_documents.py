@@ -76,12 +76,12 @@ async def test_a_reader_never_sees_half_a_file(data_dir: Path, tmp_path: Path) -
 
     watcher = threading.Thread(target=watch)
     async with running(data_dir) as (app, book):
-        await app.notebooks.add_cell(book, "x" * 300_000, CellKind.MARKDOWN)
+        await app.cells.add(book, "x" * 300_000, CellKind.MARKDOWN)
         await app.mirrors.set(book, path)
         watcher.start()
         try:
             for number in range(40):
-                await app.notebooks.edit_cell(book, 0, Edit(source=f"{number}" * 300_000))
+                await app.cells.edit(book, 0, Edit(source=f"{number}" * 300_000))
                 await app.mirrors.set(book, path)  # writes at once, without the pause that changes get
         finally:
             over.set()
@@ -105,7 +105,7 @@ async def test_a_server_that_is_killed_leaves_a_whole_file_and_the_next_goes_on(
                 process.wait()
         assert all(source.startswith("n = ") for source in sources(path))
     async with running(data_dir) as (app, there):
-        await app.notebooks.add_cell(there, "last", CellKind.MARKDOWN)
+        await app.cells.add(there, "last", CellKind.MARKDOWN)
         await follows(path, "last")
         assert len(sources(path)) == 5 + 6 + 7 + 1
     assert list(tmp_path.glob("*.theirs.*")) == []
@@ -119,7 +119,7 @@ async def test_a_folder_that_is_gone_is_said_and_it_goes_on_when_it_is_back(data
         assert app.mirrors.trouble(book) == ""
         path.unlink()
         folder.rmdir()
-        await app.notebooks.add_cell(book, "one", CellKind.MARKDOWN)
+        await app.cells.add(book, "one", CellKind.MARKDOWN)
 
         async def said() -> bool:
             return app.mirrors.trouble(book) != ""
@@ -129,7 +129,7 @@ async def test_a_folder_that_is_gone_is_said_and_it_goes_on_when_it_is_back(data
             f"{path} is not as the notebook is: No such file or directory. It is tried again at the next change."
         )
         folder.mkdir()
-        await app.notebooks.add_cell(book, "two", CellKind.MARKDOWN)
+        await app.cells.add(book, "two", CellKind.MARKDOWN)
         await follows(path, "two")
 
         async def well() -> bool:
@@ -138,7 +138,7 @@ async def test_a_folder_that_is_gone_is_said_and_it_goes_on_when_it_is_back(data
         await until(well, "no trouble")
         path.unlink()
         folder.rmdir()
-        await app.notebooks.add_cell(book, "three", CellKind.MARKDOWN)
+        await app.cells.add(book, "three", CellKind.MARKDOWN)
         await until(said, "the trouble")
         folder.mkdir()
     await follows(path, "three")  # the server's end tries once more
@@ -151,7 +151,7 @@ async def test_a_link_that_leads_elsewhere_since_is_not_followed(data_dir: Path,
         (tmp_path / "elsewhere").mkdir()
         (tmp_path / "folder").rename(tmp_path / "moved")
         (tmp_path / "folder").symlink_to("elsewhere")
-        await app.notebooks.add_cell(book, "one", CellKind.MARKDOWN)
+        await app.cells.add(book, "one", CellKind.MARKDOWN)
 
         async def said() -> bool:
             return "a link leads elsewhere now" in app.mirrors.trouble(book)
@@ -169,7 +169,7 @@ async def test_what_may_not_be_written_is_not_overwritten(data_dir: Path, tmp_pa
     async with running(data_dir) as (app, book):
         with pytest.raises(OperationFailed, match=r"could not be written: .* Nothing was changed"):
             await app.mirrors.set(book, closed)
-        assert (await app.documents.fresh(book)).mirror == "" and app.mirrors.trouble(book) == ""
+        assert (await app.documents.reload(book)).mirror == "" and app.mirrors.trouble(book) == ""
 
 
 SAW = "import json\n[''.join(c['source']) for c in json.load(open('book.ipynb'))['cells']][-1][:9]"

@@ -75,12 +75,12 @@ async def through_quire(app: App, name: str, cells: Sequence[CorpusCell]) -> Doc
     notebook = await app.notebooks.create(LOCAL, name)
     for cell in cells:
         if cell.markdown:
-            await app.notebooks.add_cell(notebook, cell.source, CellKind.MARKDOWN)
+            await app.cells.add(notebook, cell.source, CellKind.MARKDOWN)
             continue
         app.kernels.slots.get(notebook).lineage.enter_burst()  # as where all cells of a notebook are run
         active = await app.runs.start(notebook, cell.source, timeout=CELL_TIMEOUT)
         await app.runs.wait(active, CELL_TIMEOUT + 30)
-    done = [await app.notebooks.loaded(cell) for cell in await app.notebooks.cells(notebook)]
+    done = [await app.outputs.load(cell) for cell in await app.cells.list_cells(notebook)]
     return masked(json.loads(ipynb.dumps(notebook, done)), app.workspace(notebook))
 
 

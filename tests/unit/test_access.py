@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from quire.core.capabilities.model import Backend
 from quire.core.errors import InvalidRequest
-from quire.core.limits.caller_policy import Confines, allowed, is_local_name
+from quire.core.limits.caller_policy import UntrustedCallerPolicy, allowed, is_local_name
 from quire.core.model import LOCAL, KernelLimits, Notebook, NotebookId, Policy, Principal
 from quire.core.notebooks import access
 from quire.core.notebooks.access import LOCAL_CALLER, Access, Caller, Scope
@@ -103,7 +103,7 @@ def test_an_issuer_is_known_by_its_address() -> None:
 # What is confined
 
 
-BOUNDS = Confines(
+BOUNDS = UntrustedCallerPolicy(
     hosts=("mcp.home", "10.0.0.5:8080"), limits=KernelLimits(memory=1000, cpu=0, processes=10), output=50_000
 )
 

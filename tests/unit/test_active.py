@@ -8,43 +8,40 @@ import pytest
 from quire.core.errors import OperationFailed
 from quire.core.kernels.slot import KernelSlot
 from quire.core.model import LOCAL, Cell, CellId, CellKind, NewCell, Notebook, NotebookId, Run, RunId
-from quire.core.runs.active_run import ActiveRun
+from quire.core.runs.active_run import RunState
 from quire.core.runs.transcript import Transcript
 
 BOOK = Notebook(id=NotebookId("n"), owner=LOCAL, name="n", runtime="python", created_at=0.0)
 RUN = Run(id=RunId("r"), cell=CellId("c"), count=1, source="1", author="agent", started_at=0.0)
 
 
-def begun() -> ActiveRun:
-    active = ActiveRun(
-        notebook=BOOK, asked=NewCell(source="1"), timeout=1.0, transcript=Transcript(1_000), author="agent"
-    )
-    active.cell = Cell(id=CellId("c"), number=0, kind=CellKind.CODE, source="1", run=RUN)
-    active.begun.set()
-    return active
+def begun() -> RunState:
+    state = RunState(BOOK, NewCell(source="1"), 1.0, Transcript(1_000), "agent")
+    state.begin(Cell(id=CellId("c"), number=0, kind=CellKind.CODE, source="1", run=RUN))
+    return state
 
 
 async def test_whoever_heard_early_how_it_ended_waits_until_that_is_on_disk() -> None:
     active = begun()
-    await active.kept()  # one that goes on says nothing of an end
-    active.settle(RUN)
+    await active.wait_persisted()  # one that goes on says nothing of an end
+    active.set_outcome(RUN)
     with anyio.move_on_after(0.01) as waited:
-        await active.kept()
+        await active.wait_persisted()
     assert waited.cancelled_caught
-    active.over()
-    await active.kept()
+    active.finish()
+    await active.wait_persisted()
 
 
 async def test_what_could_not_be_recorded_is_told_and_what_came_after_the_answer_is_not() -> None:
     lost, answered = begun(), begun()
-    lost.failed(OperationFailed("it is not on disk"))
+    lost.fail(OperationFailed("it is not on disk"))
     for active in (lost, answered):
-        active.settle(RUN)
-        active.over()
-    answered.failed(OperationFailed("the checkpoint could not be taken"))
-    await answered.kept()
+        active.set_outcome(RUN)
+        active.finish()
+    answered.fail(OperationFailed("the checkpoint could not be taken"))
+    await answered.wait_persisted()
     with pytest.raises(OperationFailed, match="it is not on disk"):
-        await lost.kept()
+        await lost.wait_persisted()
 
 
 async def test_wait_idle_ends_when_a_request_arrives() -> None:

@@ -56,7 +56,7 @@ async def test_an_answer_reaches_a_question_of_its_own_notebook_only() -> None:
 
     mine, theirs, asking = book("alice"), book("bob"), Asking()
     active = ActiveRun(
-        notebook=mine, asked=NewCell(source="input()"), timeout=1, transcript=Transcript(10_000), author="agent"
+        notebook=mine, target=NewCell(source="input()"), timeout=1, transcript=Transcript(10_000), author="agent"
     )
     with pytest.raises(ClientMustAsk) as ended:
         await asking.ask(ctx(None), active, Question(number=1, prompt="?"))

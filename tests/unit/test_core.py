@@ -16,7 +16,7 @@ from quire.core.limits.validation import Limits, check_name
 from quire.core.model import LOCAL, CellId, CellState, Died, Notebook, NotebookId, Run, RunId
 from quire.core.ops.change_bus import Change
 from quire.core.ports.kernel import START
-from quire.core.runs.active_run import Stop
+from quire.core.runs.active_run import StopReason
 from quire.core.runs.outcome import outcome, restored
 from quire.frontends.mcp.notices import addresses
 from quire.runtimes.python.checkpoint_budget import CheckpointSizes, MachineMemory
@@ -40,21 +40,28 @@ def ended(how: str) -> Finished:
     ("finished", "died", "stopping", "state", "cause", "advice"),
     [
         (ended("success"), None, None, CellState.SUCCESS, "", ""),
-        (ended("success"), None, Stop.TIMEOUT, CellState.SUCCESS, "", ""),
+        (ended("success"), None, StopReason.TIMEOUT, CellState.SUCCESS, "", ""),
         (ended("error"), None, None, CellState.ERROR, "", ""),
-        (ended("error"), None, Stop.TIMEOUT, CellState.TIMEOUT, "Stopped after 5 s, its timeout.", "larger timeout"),
-        (ended("interrupted"), None, Stop.TIMEOUT, CellState.TIMEOUT, "Stopped after 5 s", "larger timeout"),
-        (ended("interrupted"), None, Stop.INTERRUPT, CellState.INTERRUPTED, "Stopped by an interrupt.", ""),
+        (
+            ended("error"),
+            None,
+            StopReason.TIMEOUT,
+            CellState.TIMEOUT,
+            "Stopped after 5 s, its timeout.",
+            "larger timeout",
+        ),
+        (ended("interrupted"), None, StopReason.TIMEOUT, CellState.TIMEOUT, "Stopped after 5 s", "larger timeout"),
+        (ended("interrupted"), None, StopReason.INTERRUPT, CellState.INTERRUPTED, "Stopped by an interrupt.", ""),
         (ended("interrupted"), None, None, CellState.INTERRUPTED, "Stopped by an interrupt.", ""),
         (None, Died(reason="It burnt.", hint="Use water."), None, CellState.CRASHED, "It burnt.", "Use water."),
-        (None, Died(reason="It burnt."), Stop.TIMEOUT, CellState.TIMEOUT, "did not stop when interrupted", ""),
-        (None, Died(reason="It burnt."), Stop.INTERRUPT, CellState.INTERRUPTED, "did not stop by itself", ""),
-        (None, None, Stop.SHUTDOWN, CellState.INTERRUPTED, "server was stopped", ""),
+        (None, Died(reason="It burnt."), StopReason.TIMEOUT, CellState.TIMEOUT, "did not stop when interrupted", ""),
+        (None, Died(reason="It burnt."), StopReason.INTERRUPT, CellState.INTERRUPTED, "did not stop by itself", ""),
+        (None, None, StopReason.SHUTDOWN, CellState.INTERRUPTED, "server was stopped", ""),
         (None, None, None, CellState.CRASHED, "gone", ""),
     ],
 )
 def test_how_a_run_ended(
-    finished: Finished | None, died: Died | None, stopping: Stop | None, state: CellState, cause: str, advice: str
+    finished: Finished | None, died: Died | None, stopping: StopReason | None, state: CellState, cause: str, advice: str
 ) -> None:
     found = outcome(finished, died, stopping, 5)
     assert found[0] is state

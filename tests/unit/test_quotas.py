@@ -1,4 +1,4 @@
-"""What a principal may use at once, by pure rules: rates, places among runs, kernels."""
+"""What a principal may use at once, by pure rules: rates, slots among runs, kernels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from quire.core.errors import OverLimit
 from quire.core.limits.quotas import Quotas, Rates
 from quire.core.model import Principal
-from quire.core.runs.queue import Places
+from quire.core.runs.queue import RunSlots
 
 ANN, BEN, CAL = Principal("ann"), Principal("ben"), Principal("cal")
 
@@ -68,65 +68,65 @@ def test_which_limit_keeps_from_one_more_kernel() -> None:
 
 
 async def test_principals_take_turns_and_each_ones_runs_keep_their_order() -> None:
-    places, order = Places(most=1), []
-    assert places.take(ANN)
+    slots, order = RunSlots(limit=1), []
+    assert slots.try_acquire(ANN)
 
     async def run(who: Principal, number: int) -> None:
-        await places.wait(who)
+        await slots.acquire(who)
         order.append((who, number))
         await anyio.lowlevel.checkpoint()
-        places.leave(who)
+        slots.release(who)
 
     async with anyio.create_task_group() as group:
         for who, number in [(ANN, 1), (ANN, 2), (ANN, 3), (BEN, 1), (BEN, 2), (CAL, 1)]:
             group.start_soon(run, who, number)
             await anyio.wait_all_tasks_blocked()
         assert order == []
-        places.leave(ANN)
+        slots.release(ANN)
     assert order == [(ANN, 1), (BEN, 1), (CAL, 1), (ANN, 2), (BEN, 2), (ANN, 3)]
-    assert places.take(CAL)  # and nothing is left over
+    assert slots.try_acquire(CAL)  # and nothing is left over
 
 
 async def test_a_principal_with_all_its_places_keeps_nobody_waiting() -> None:
-    places = Places(most=3, most_each=2)
-    assert places.take(ANN) and places.take(ANN)
-    assert not places.take(ANN)
-    assert "max_runs_per_user" in places.why(ANN)
+    slots = RunSlots(limit=3, limit_per_user=2)
+    assert slots.try_acquire(ANN) and slots.try_acquire(ANN)
+    assert not slots.try_acquire(ANN)
+    assert "max_runs_per_user" in slots.wait_reason(ANN)
     async with anyio.create_task_group() as group:
-        group.start_soon(places.wait, ANN)
+        group.start_soon(slots.acquire, ANN)
         await anyio.wait_all_tasks_blocked()
-        assert places.take(BEN)
-        assert not places.take(CAL)
-        assert "max_runs)" in places.why(CAL)
-        places.leave(BEN)  # which is no place for Ann
-        assert places.take(CAL)
-        places.leave(ANN)
-    assert not places.take(ANN)
+        assert slots.try_acquire(BEN)
+        assert not slots.try_acquire(CAL)
+        assert "max_runs)" in slots.wait_reason(CAL)
+        slots.release(BEN)  # which is no place for Ann
+        assert slots.try_acquire(CAL)
+        slots.release(ANN)
+    assert not slots.try_acquire(ANN)
 
 
 async def test_whoever_stops_waiting_holds_no_place() -> None:
-    places = Places(most=1)
-    assert places.take(ANN)
+    slots = RunSlots(limit=1)
+    assert slots.try_acquire(ANN)
     with anyio.move_on_after(0):
-        await places.wait(BEN)
-    places.leave(ANN)
-    assert places.take(CAL)
+        await slots.acquire(BEN)
+    slots.release(ANN)
+    assert slots.try_acquire(CAL)
 
     async def run() -> None:
-        await places.wait(BEN)
-        places.leave(BEN)
+        await slots.acquire(BEN)
+        slots.release(BEN)
 
     async with anyio.create_task_group() as group:
         group.start_soon(run)
         await anyio.wait_all_tasks_blocked()
-        places.leave(CAL)  # the place is Ben's in the moment he gives up
+        slots.release(CAL)  # the place is Ben's in the moment he gives up
         group.cancel_scope.cancel()
-    assert places.take(CAL)
+    assert slots.try_acquire(CAL)
 
 
 async def test_a_place_that_is_free_by_now_is_not_waited_for() -> None:
-    places = Places(most=1)
-    assert places.take(ANN) and not places.take(BEN)
-    places.leave(ANN)
+    slots = RunSlots(limit=1)
+    assert slots.try_acquire(ANN) and not slots.try_acquire(BEN)
+    slots.release(ANN)
     with anyio.fail_after(5):
-        await places.wait(BEN)
+        await slots.acquire(BEN)

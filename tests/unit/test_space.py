@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from quire.core.limits.workspace_quota import SpaceRules
+from quire.core.limits.workspace_quota import WorkspaceLimits
 from quire.core.model import CellState, Died
 from quire.core.ports.files import Use
-from quire.core.runs.active_run import Stop
+from quire.core.runs.active_run import StopReason
 from quire.core.runs.outcome import outcome
 from quire.settings import DEFAULT_TOOLSETS, TOOLSETS, BadSetting, load
 from quire.wire.messages import Finished
 
-RULES = SpaceRules(bytes=10 * 2**30, files=1_000)
+RULES = WorkspaceLimits(bytes=10 * 2**30, files=1_000)
 
 
 @pytest.mark.parametrize(
@@ -34,13 +34,13 @@ def test_what_is_too_much_is_said_with_what_to_do(use: Use, says: str) -> None:
 
 
 def test_zero_is_no_limit() -> None:
-    assert not SpaceRules(bytes=0, files=0).excess(Use(bytes=2**60, files=2**40))
+    assert not WorkspaceLimits(bytes=0, files=0).excess(Use(bytes=2**60, files=2**40))
 
 
 @pytest.mark.parametrize("how", ["interrupted", "error"])
 def test_a_run_stopped_for_its_quota_is_interrupted_and_says_why_whatever_its_code_raised(how: str) -> None:
     finished = Finished(run="1", outcome=how)
-    assert outcome(finished, None, Stop.QUOTA, 30, "it is full.") == (
+    assert outcome(finished, None, StopReason.QUOTA, 30, "it is full.") == (
         CellState.INTERRUPTED,
         "It is full.",
         "",
@@ -48,7 +48,7 @@ def test_a_run_stopped_for_its_quota_is_interrupted_and_says_why_whatever_its_co
 
 
 def test_one_that_had_to_be_killed_says_why_too() -> None:
-    state, cause, _ = outcome(None, Died(reason="killed"), Stop.QUOTA, 30, "it is full.")
+    state, cause, _ = outcome(None, Died(reason="killed"), StopReason.QUOTA, 30, "it is full.")
     assert state is CellState.INTERRUPTED and "was killed: it is full." in cause
 
 

@@ -16,16 +16,18 @@ from quire.core.checkpoints.snapshot_writer import SnapshotWriter
 from quire.core.checkpoints.timeline import Timeline
 from quire.core.kernels.inspector import KernelInspector
 from quire.core.kernels.pool import KernelPool
-from quire.core.limits.caller_policy import Confines
+from quire.core.limits.caller_policy import UntrustedCallerPolicy
 from quire.core.limits.quotas import Rates
 from quire.core.limits.validation import Limits
 from quire.core.model import Notebook
+from quire.core.notebooks.cells import Cells
 from quire.core.notebooks.current import Current
 from quire.core.notebooks.documents import Documents
-from quire.core.notebooks.editing import Notebooks
 from quire.core.notebooks.files import Files
 from quire.core.notebooks.mirrors import Mirrors
-from quire.core.notebooks.sandbox_sessions import Sandboxes
+from quire.core.notebooks.outputs import Outputs
+from quire.core.notebooks.sandbox_sessions import SandboxSessions
+from quire.core.notebooks.service import Notebooks
 from quire.core.notebooks.sharing import Sharing
 from quire.core.ops.audit import CallLog
 from quire.core.ops.change_bus import Feed
@@ -39,12 +41,14 @@ from quire.core.runs.service import Runs
 @dataclass(frozen=True, kw_only=True)
 class App:
     notebooks: Notebooks
+    cells: Cells
+    outputs: Outputs
     runs: Runs
     inspector: KernelInspector
     batches: Batches
     documents: Documents
     files: Files
-    sandboxes: Sandboxes
+    sandboxes: SandboxSessions
     mirrors: Mirrors
     timeline: Timeline
     checkpoints: CheckpointList
@@ -55,10 +59,10 @@ class App:
     kernels: KernelPool
     backends: Backends
     capabilities: CapabilityRegistry
-    relay: CapabilityGateway
+    gateway: CapabilityGateway
     approvals: Approvals
     sharing: Sharing
-    confines: Confines
+    caller_policy: UntrustedCallerPolicy
     current: Current
     jupyter: Jupyter
     feed: Feed

@@ -66,7 +66,7 @@ class Approvals:
             return ""
         if needed is Approve.DENY:
             return f"The rule for {what} is deny: it was not called."
-        if not self._watchers and (active is None or not active.can_ask):
+        if not self._watchers and (active is None or not active.questions.can_ask):
             if needed is Approve.ASK and self._rules.unasked:
                 return ""
             return (
@@ -77,7 +77,7 @@ class Approvals:
         question = Question(
             number=0,
             prompt=f"Code in notebook {notebook!r} wants to call {what}({shown}). Allow it?",
-            approves=True,
+            is_approval=True,
             why=f"Nobody approved {what} within {self._rules.timeout:g} s: it was not called.",
         )
         pending = PendingApproval(
@@ -92,7 +92,7 @@ class Approvals:
         try:
             if active is None:
                 question.shown.set()
-            with active.asking(question) if active is not None else nullcontext():
+            with active.questions.asking(question) if active is not None else nullcontext():
                 await question.shown.wait()  # those before it have their own time
                 with anyio.move_on_after(self._rules.timeout):
                     await question.answered.wait()
@@ -109,11 +109,9 @@ class Approvals:
         if id_ not in self._open:
             raise NotFound("That question is closed: it was answered, or its time was over.")
         pending, question = self._open[id_]
-        if not question.answered.is_set():
-            no = f"A person said no to {pending.what}: it was not called."
-            question.line, question.why = (["yes"], "") if approved else ([], no)
-            question.shown.set()
-            question.answered.set()
+        no = f"A person said no to {pending.what}: it was not called."
+        question.answer("yes" if approved else None, no)
+        question.shown.set()
 
     @contextmanager
     def watching(self) -> Iterator[None]:

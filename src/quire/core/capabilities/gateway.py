@@ -6,7 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -29,7 +29,7 @@ from quire.core.errors import (
     QuireError,
     WrongArguments,
 )
-from quire.core.limits.caller_policy import Confines
+from quire.core.limits.caller_policy import UntrustedCallerPolicy
 from quire.core.model import KernelSpec, NotebookId, Principal
 from quire.core.notebooks.access import Caller
 from quire.core.ops.audit import CallLog, Record, content_bytes, digest, printable_word
@@ -73,6 +73,15 @@ class InvalidArguments(errors.InvalidRequest):
         self.is_type = is_type
 
 
+@dataclass(eq=False)
+class _RunCalls:
+    """The calls of one run."""
+
+    count: int = 0
+    scopes: set[anyio.CancelScope] = field(default_factory=set)  # of calls under way
+    shown: set[str] = field(default_factory=set)  # errors of backends that the cell's output has
+
+
 class CapabilityGateway:
     """The core's `Relay`."""
 
@@ -84,7 +93,7 @@ class CapabilityGateway:
         active: ActiveRuns,
         calls: CallLog,
         limits: CallLimits,
-        confines: Confines,
+        caller_policy: UntrustedCallerPolicy,
         acting: Callable[[NotebookId, Principal], Awaitable[Caller]],
     ) -> None:
         """`acting` says in whose right the code of a notebook with this owner asks."""
@@ -94,11 +103,10 @@ class CapabilityGateway:
         self._active = active
         self._calls = calls
         self._limits = limits
-        self._confines = confines
+        self._caller_policy = caller_policy
         self._acting = acting
         self._truncated = TruncatedResults(limits.result)
-        self._under_way: dict[ActiveRun, set[anyio.CancelScope]] = {}
-        self._reported_reasons: WeakKeyDictionary[ActiveRun, set[str]] = WeakKeyDictionary()
+        self._run_calls: WeakKeyDictionary[ActiveRun, _RunCalls] = WeakKeyDictionary()
         self._native: dict[NotebookId, tuple[KernelSpec, list[dict[str, Any]]]] = {}
         self._native_listeners: list[Callable[[KernelSpec, list[dict[str, Any]]], None]] = []
 
@@ -125,8 +133,9 @@ class CapabilityGateway:
 
     def interrupt(self, active: ActiveRun) -> None:
         """End the calls of a run that is told to stop: its threads wait for them, too."""
-        for scope in self._under_way.get(active, ()):
-            scope.cancel()
+        if active in self._run_calls:
+            for scope in self._run_calls[active].scopes:
+                scope.cancel()
 
     async def call(self, spec: KernelSpec, called: Called) -> relay.Answer:
         active = self._active.current(spec.notebook)
@@ -160,8 +169,8 @@ class CapabilityGateway:
         cell, once."""
         if not isinstance(error, OperationFailed) or not error.why:
             return str(error)
-        if active is not None and error.why not in (reported := self._reported_reasons.setdefault(active, set())):
-            reported.add(error.why)
+        if active is not None and error.why not in (shown := self._run_calls.setdefault(active, _RunCalls()).shown):
+            shown.add(error.why)
             _print_to_run(active, called, "error", error.why)
         return error.plain
 
@@ -169,21 +178,19 @@ class CapabilityGateway:
         """Counted to the run that goes on now, and ended with it where it is told to stop."""
         if active is None:
             return await self._dispatch(None, spec, called)
-        active.calls += called.do not in _UNCOUNTED
-        if active.calls > self._limits.per_run:
+        calls = self._run_calls.setdefault(active, _RunCalls())
+        calls.count += called.do not in _UNCOUNTED
+        if calls.count > self._limits.per_run:
             raise CallLimitReached(
                 f"The run has made {self._limits.per_run:,} calls, as many as one may "
                 "(setting capabilities.max_calls_per_run). Go on in another cell."
             )
-        scopes = self._under_way.setdefault(active, set())
         with anyio.CancelScope() as scope:
-            scopes.add(scope)
+            calls.scopes.add(scope)
             try:
                 return await self._dispatch(active, spec, called)
             finally:
-                scopes.discard(scope)
-                if not scopes:
-                    self._under_way.pop(active, None)
+                calls.scopes.discard(scope)
         raise CallCancelled("The run was told to stop; the call was cancelled.")
 
     async def _dispatch(self, active: ActiveRun | None, spec: KernelSpec, called: Called) -> dict[str, Any]:
@@ -201,7 +208,7 @@ class CapabilityGateway:
             case "install":
                 await self._approve(active, spec, called, Approve.ASK)
                 caller = await self._acting(spec.notebook, owner)
-                backend = self._confines.backend(caller, called.capability, called.given, self._backends.described)
+                backend = self._caller_policy.backend(caller, called.capability, called.given, self._backends.described)
                 try:
                     await self._capabilities.install(owner, called.capability, backend, parse_approve(called.given))
                 except OperationFailed as error:
@@ -251,7 +258,7 @@ class CapabilityGateway:
         def progress(done: float, total: float | None, message: str) -> None:
             if active is not None:
                 total_text = f" of {total:g}" if total else ""
-                active.doing = " ".join(filter(None, (f"{what}: {done:g}{total_text}", message[:200])))
+                active.capability_progress = " ".join(filter(None, (f"{what}: {done:g}{total_text}", message[:200])))
 
         def log_to_run(level: str, text: str) -> None:
             _print_to_run(active, called, level, text)
@@ -262,7 +269,7 @@ class CapabilityGateway:
         finally:
             link.log_listeners.discard(log_to_run)
             if active is not None:
-                active.doing = ""
+                active.capability_progress = ""
 
     async def _check_native(self, owner: Principal, name: str, method: str) -> None:
         """Raises InvalidRequest for names of Quire and of installed capabilities, so that code cannot ask a person to
@@ -298,7 +305,7 @@ class CapabilityGateway:
 def _print_to_run(active: ActiveRun | None, called: Called, level: str, text: str) -> None:
     if active is not None and not active.done.is_set():
         line = f"[{called.capability} {level}] {text}\n"
-        active.transcript.add(messages.Printed(stream="stderr", data=line.encode("utf-8", "replace")))
+        active.show(messages.Printed(stream="stderr", data=line.encode("utf-8", "replace")))
 
 
 def _recorded_name(called: Called) -> str:

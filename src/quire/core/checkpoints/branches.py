@@ -16,25 +16,25 @@ from quire.core.kernels.pool import KernelPool
 from quire.core.kernels.slot import KernelSlot
 from quire.core.limits.validation import check_name, check_states
 from quire.core.model import Cell, NewCell, Notebook, NotebookId, Origin, RunId, Snapshot
-from quire.core.notebooks.editing import Notebooks
+from quire.core.notebooks.cells import Cells
+from quire.core.notebooks.service import Notebooks
 from quire.core.ops.change_bus import Change, Feed
 from quire.core.ports.kernel import START, Kernel
-from quire.core.ports.store import Store
 
 
 class Branches:
     def __init__(
         self,
-        store: Store,
         notebooks: Notebooks,
+        cells: Cells,
         kernels: KernelPool,
         checkpointer: Checkpointer,
         admission: KernelAdmission,
         resolver: StateResolver,
         feed: Feed,
     ) -> None:
-        self._store = store
         self._notebooks = notebooks
+        self._cells = cells
         self._kernels = kernels
         self._checkpointer = checkpointer
         self._admission = admission
@@ -47,7 +47,7 @@ class Branches:
         check_states(notebook)
         check_name(name)
         self._kernels.slots.check_not_busy(notebook)
-        if await self._store.find_notebook(notebook.owner, name) is not None:
+        if await self._notebooks.find(notebook.owner, name) is not None:
             raise InvalidRequest(f"There is a notebook {name!r} already. Choose another name.")
         async with self._kernels.slots.lock(notebook) as slot:
             kernel = await self._kernels.ensure_with_history(slot)
@@ -58,7 +58,7 @@ class Branches:
             async with self._admission.reserve(new):
                 await self._start(slot, kernel, state, new)
         self._feed.tell(Change(notebook=new))
-        made = await self._notebooks.named(new.owner, name)
+        made = await self._notebooks.get(new.owner, name)
         return replace(made, seen_as=f"{made.owner}/{name}") if notebook.seen_as else made
 
     async def _start(self, slot: KernelSlot, kernel: Kernel, state: str | Snapshot, new: Notebook) -> None:
@@ -71,9 +71,9 @@ class Branches:
             report = kernel.checkpoints[state] if state != START else slot.lineage.start
             branched = await kernel.branch(state, self._kernels.runtimes.spec(new))
         try:
-            await self._notebooks.keep(new)
-            cells = await self._store.list_cells(slot.notebook.id, 0, None)
-            await self._notebooks.add_cells(new, copied_cells(cells, slot.lineage, run))
+            await self._notebooks.add(new)
+            cells = await self._cells.list_cells(slot.notebook)
+            await self._cells.add_all(new, copied_cells(cells, slot.lineage, run))
             self._kernels.slots.reserve(new)
             self._kernels.slots.get(new).adopt(branched, report)
         except BaseException:

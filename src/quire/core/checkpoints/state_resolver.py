@@ -10,7 +10,7 @@ from quire.core.errors import InvalidRequest, NotFound
 from quire.core.kernels.lineage import Step
 from quire.core.kernels.slot import KernelSlot
 from quire.core.model import Cell, Notebook, RunId, Snapshot
-from quire.core.notebooks.editing import Notebooks
+from quire.core.notebooks.cells import Cells
 from quire.core.ports.kernel import START, Kernel
 from quire.core.ports.store import Store
 
@@ -20,9 +20,9 @@ _MAX_SHOWN_CHARS = 100  # of an unknown name
 
 
 class StateResolver:
-    def __init__(self, store: Store, notebooks: Notebooks, restorer: SnapshotRestorer | None) -> None:
+    def __init__(self, store: Store, cells: Cells, restorer: SnapshotRestorer | None) -> None:
         self._store = store
-        self._notebooks = notebooks
+        self._cells = cells
         self._restorer = restorer
 
     async def list_snapshots(self, notebook: Notebook) -> list[Snapshot]:
@@ -65,7 +65,7 @@ class StateResolver:
     async def _find_cell(self, slot: KernelSlot, text: str, snapshots: list[Snapshot]) -> Cell:
         cell = text.removeprefix(_BEFORE).removeprefix(_CELL)
         try:
-            return await self._notebooks.cell(slot.notebook, cell)
+            return await self._cells.get(slot.notebook, cell)
         except NotFound as error:
             if re.fullmatch(r"-?\d+", cell):  # a cell is meant, and the error lists the cells there are
                 raise

@@ -19,7 +19,8 @@ from quire.core.kernels.recovery import KernelRecovery
 from quire.core.kernels.runtimes import Runtimes
 from quire.core.kernels.slots import KernelSlots
 from quire.core.limits.quotas import Quotas
-from quire.core.notebooks.editing import Notebooks
+from quire.core.notebooks.cells import Cells
+from quire.core.notebooks.service import Notebooks
 from quire.core.ops.change_bus import Feed
 from quire.core.ports.capabilities import Installed
 from quire.core.ports.snapshots import Snapshots
@@ -53,6 +54,7 @@ class KernelServices:
 def build(
     store: Store,
     notebooks: Notebooks,
+    cells: Cells,
     feed: Feed,
     installed: Installed,
     runtimes: Runtimes,
@@ -68,7 +70,7 @@ def build(
     hibernator = Hibernator(slots, writer, config.idle)
     admission = KernelAdmission(slots, hibernator.hibernate, config.quotas)
     pool = KernelPool(slots, runtimes, checkpointer, recovery, restorer, admission, config.rules)
-    resolver = StateResolver(store, notebooks, restorer)
+    resolver = StateResolver(store, cells, restorer)
     return KernelServices(
         slots=slots,
         recovery=recovery,
@@ -81,5 +83,5 @@ def build(
         pool=pool,
         resolver=resolver,
         checkpoints=CheckpointList(store, slots, checkpointer, restorer),
-        branches=Branches(store, notebooks, pool, checkpointer, admission, resolver, feed),
+        branches=Branches(notebooks, cells, pool, checkpointer, admission, resolver, feed),
     )

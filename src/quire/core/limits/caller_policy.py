@@ -20,7 +20,7 @@ _NO_LIMITS = KernelLimits()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Confines:
+class UntrustedCallerPolicy:
     hosts: tuple[str, ...] = ()  # that the operator lets everybody reach by url, as host or host:port
     limits: KernelLimits = _NO_LIMITS  # that a notebook's own may not exceed
     output: int = 0  # bytes kept of a run, the same

@@ -20,7 +20,7 @@ from quire.core.kernels.slots import KernelSlots
 from quire.core.model import Notebook
 from quire.core.ops.task_groups import background
 from quire.core.ports.files import Folders, Use
-from quire.core.runs.active_run import ActiveRun, ActiveRuns, Stop
+from quire.core.runs.active_run import ActiveRun, ActiveRuns, StopReason
 
 log = logging.getLogger(__name__)
 _TICK = 0.25  # seconds between two looks at what is due
@@ -32,7 +32,7 @@ _MORE_BYTES, _MORE_FILES = 2**20, 100  # that a run may add which began past the
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpaceRules:
+class WorkspaceLimits:
     """The quota of each workspace; 0 is no limit."""
 
     bytes: int
@@ -70,7 +70,7 @@ class _Watched:
     began_over: dict[ActiveRun, Use] = field(default_factory=dict)  # runs that found it so
 
 
-class Space:
+class WorkspaceQuota:
     def __init__(
         self,
         folders: Folders,
@@ -78,7 +78,7 @@ class Space:
         slots: KernelSlots,
         recovery: KernelRecovery,
         workspace: Callable[[Notebook], str],
-        rules: SpaceRules,
+        rules: WorkspaceLimits,
     ) -> None:
         self._folders = folders
         self._active = active
@@ -101,7 +101,7 @@ class Space:
                         group.start_soon(self._look, watched, notebooks)
                         await anyio.lowlevel.checkpoint()
 
-    async def begin(self, active: ActiveRun) -> str:
+    async def begin_run(self, active: ActiveRun) -> str:
         """A run is about to begin: what it is to be told. It is counted anew only where it was too much."""
         watched = self._of(active.notebook)
         watched.pause = min(watched.pause, _floor(watched))
@@ -164,7 +164,7 @@ class Space:
     def _in_use(self) -> list[tuple[_Watched, list[Notebook]]]:
         """Workspaces that code may write to now, with the notebooks whose kernels live."""
         found: dict[str, tuple[_Watched, list[Notebook]]] = {}
-        books = [active.notebook for active in self._active.begun()]
+        books = [active.notebook for active in self._active.list_begun()]
         idle = [status.notebook for status in self._slots.list_live() if status.idle is not None]
         for notebook in [*books, *idle]:
             watched = self._of(notebook)
@@ -175,7 +175,7 @@ class Space:
         try:
             before, since = watched.use, watched.counted_at
             use = await self._count(watched)
-            runs = [run for run in self._active.begun() if self._workspace(run.notebook) == watched.path]
+            runs = [run for run in self._active.list_begun() if self._workspace(run.notebook) == watched.path]
             watched.began_over = {run: seen for run, seen in watched.began_over.items() if not run.done.is_set()}
             self._pace(watched, before, busy=bool(runs))
             if excess := self._rules.excess(use):
@@ -209,7 +209,7 @@ class Space:
             if found is None and run.started_at > counted:
                 watched.began_over[run] = use  # it may be another's doing
             elif found is None or use.deep or _grew(found, use, _MORE_BYTES, _MORE_FILES):
-                run.stop(Stop.QUOTA, f"{excess}, then go on.")
+                run.stop(StopReason.QUOTA, f"{excess}, then go on.")
 
     async def _end_leftovers(self, notebooks: list[Notebook], excess: str) -> None:
         """End what earlier runs left running, by putting the namespace back: it fills the disk, and no run does."""

@@ -11,7 +11,7 @@ from quire.core.errors import InvalidRequest, NotFound
 from quire.core.kernels.slots import KernelSlots
 from quire.core.model import Notebook, Principal
 from quire.core.notebooks.access import Access, Caller, address
-from quire.core.notebooks.editing import MAIN, Notebooks
+from quire.core.notebooks.service import MAIN, Notebooks
 from quire.core.notebooks.sharing import Sharing
 
 _SESSIONS = 10_000  # of one principal; the longest unused are forgotten, their notebooks stay
@@ -81,7 +81,7 @@ class Current:
     async def _only_one(self, client: Client, needed: Access) -> Notebook:
         names = list(self._in_use.get(client.principal, ()))
         if len(names) != 1:
-            own = {book.title: book for book in await self._notebooks.of(client.principal)}
+            own = {book.title: book for book in await self._notebooks.list_notebooks(client.principal)}
             names = [name for name in names if name in own or await self._is_there(client, name)]
             self._in_use[client.principal] = OrderedDict.fromkeys(names)
             names = names or [name for name, book in own.items() if book.runtime not in self._session_runtimes]

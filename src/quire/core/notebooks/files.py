@@ -8,7 +8,7 @@ from collections.abc import Callable
 import anyio
 
 from quire.core.errors import InvalidRequest
-from quire.core.limits.workspace_quota import Space
+from quire.core.limits.workspace_quota import WorkspaceQuota
 from quire.core.model import Notebook
 from quire.core.notebooks import paths
 from quire.core.ports.files import Folders, Listing, Piece
@@ -18,7 +18,9 @@ _CONTINUED = range(0x80, 0xC0)  # bytes that go on a character
 
 
 class Files:
-    def __init__(self, folders: Folders, space: Space, workspace: Callable[[Notebook], str], most: int) -> None:
+    def __init__(
+        self, folders: Folders, space: WorkspaceQuota, workspace: Callable[[Notebook], str], most: int
+    ) -> None:
         self._folders = folders
         self._space = space
         self._workspace = workspace

@@ -205,7 +205,7 @@ class Mirrors:
         if self._mirrors.get(mirror.notebook.id) is not mirror:
             return False
         try:
-            fresh = await self._documents.fresh(mirror.notebook)
+            fresh = await self._documents.reload(mirror.notebook)
         except NotFound:
             del self._mirrors[mirror.notebook.id]
             return False

@@ -7,7 +7,7 @@ from dataclasses import replace
 from quire.core.errors import InvalidRequest
 from quire.core.model import LOCAL, Notebook, NotebookId, Principal
 from quire.core.notebooks.access import LOCAL_CALLER, Access, Caller, access, address, check, check_principal
-from quire.core.notebooks.editing import Notebooks, no_such_notebook
+from quire.core.notebooks.service import Notebooks, no_such_notebook
 from quire.core.ports.store import Shares
 
 
@@ -21,7 +21,7 @@ class Sharing:
         hear if there were none."""
         owner, own = address(name)
         if owner is None or owner == caller.principal:
-            return await self._notebooks.named(caller.principal, own)
+            return await self._notebooks.get(caller.principal, own)
         found = await self._notebooks.find(owner, own)
         has = access(caller, owner, (await self._shares.of(found.id)).get(caller.principal)) if found else None
         if found is None or has is None:
@@ -32,7 +32,7 @@ class Sharing:
 
     async def all(self, caller: Caller) -> list[tuple[Notebook, Access]]:
         """The caller's own notebooks, then those shared with them, each with what they may do."""
-        own = [(each, Access.OWN) for each in await self._notebooks.of(caller.principal)]
+        own = [(each, Access.OWN) for each in await self._notebooks.list_notebooks(caller.principal)]
         shared = await self._shares.shared_with(caller.principal)
         return own + [(replace(each, seen_as=f"{each.owner}/{each.name}"), has) for each, has in shared]
 

@@ -1,11 +1,11 @@
-"""A run under way: what it has shown, what it asks, how it is told to stop."""
+"""Runs that are queued or under way: the handle that callers get, and the state that the run service keeps."""
 
 from __future__ import annotations
 
 import logging
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -15,13 +15,14 @@ import anyio
 from quire.core.errors import OperationFailed, QuireError
 from quire.core.model import Cell, NewCell, Notebook, NotebookId, Run
 from quire.core.runs.transcript import Transcript
+from quire.wire.messages import Event
 
 log = logging.getLogger(__name__)
 STOP_IT = "Let it end, or stop it first (interrupt; among Jupyter's own tools restart_notebook)."
-"""What is said of a cell that runs and must not."""
+"""Advice for a change that is refused because the cell is running."""
 
 
-class Stop(Enum):
+class StopReason(Enum):
     TIMEOUT = "timeout"
     INTERRUPT = "interrupt"
     SHUTDOWN = "shutdown"
@@ -30,140 +31,164 @@ class Stop(Enum):
 
 @dataclass(eq=False)
 class Question:
-    """The code waits for a person: for a line, or for a yes before a capability is called."""
+    """A question to a person: for a line of input, or for the approval of a capability call."""
 
-    number: int  # the worker's, of a line
+    number: int  # the worker's number of the input request
     prompt: str
-    approves: bool = False  # it is the yes that is asked for: the answer is "yes", or none
-    shown: anyio.Event = field(default_factory=anyio.Event)  # it is its turn among the run's questions
+    is_approval: bool = False  # the answer is "yes", or none
+    shown: anyio.Event = field(default_factory=anyio.Event)  # it is the first of the run's open questions
     answered: anyio.Event = field(default_factory=anyio.Event)
-    line: list[str] = field(default_factory=list)  # [line] once answered; [] where nobody did
-    why: str = "nobody answered in time. Put the value into the code instead."
+    line: list[str] = field(default_factory=list)  # [answer]; [] without an answer
+    why: str = "nobody answered in time. Put the value into the code instead."  # there is no answer
+
+    def answer(self, line: str | None, why: str = "") -> None:
+        """Set the answer, or why there is none. The first call counts."""
+        if not self.answered.is_set():
+            self.line, self.why = ([], why) if line is None else ([line], "")
+            self.answered.set()
 
 
-@dataclass(eq=False)
-class ActiveRun:
-    """A run under way, or waiting for its turn."""
+class PausableTimeout:
+    """The timeout of a run. It is paused while a person is asked."""
 
-    notebook: Notebook
-    asked: Cell | NewCell
-    timeout: float
-    transcript: Transcript
-    author: str
-    begun: anyio.Event = field(default_factory=anyio.Event)
-    settled: anyio.Event = field(default_factory=anyio.Event)  # how it ended is known, and goes to disk
-    done: anyio.Event = field(default_factory=anyio.Event)
-    ended: Cell | None = None  # once it is settled
-    cell: Cell | None = None  # with the run as it stands; None until it is begun
-    notice: str = ""
-    error: QuireError | None = None  # why it never began, or could not be recorded
-    started_at: float = 0.0
-    stopping: Stop | None = None
-    because: str = ""  # a sentence's end: why, where the kind of stop does not say
-    waits: str = ""  # what it waits for, where that is a place among all runs
-    queued: anyio.CancelScope | None = None  # meanwhile; to be cancelled where it is given up
-    placed: bool = False  # it has one
-    following: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    clock: anyio.CancelScope | None = None  # ends it when its time is over
-    doing: str = ""  # what a capability it called says of its progress
-    calls: int = 0  # of capabilities, so far
-    listeners: int = 0  # callers who wait and can have a person asked
-    questions: list[Question] = field(default_factory=list)  # open ones, in the order they are asked
-    questioned: anyio.Event = field(default_factory=anyio.Event)  # there is a question
-    _pauses: int = 0
-    _left: float = 0.0  # seconds, while the clock stands
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._scope: anyio.CancelScope | None = None
+        self._pauses = 0
+        self._left = 0.0  # seconds, while it is paused
+
+    def start(self) -> anyio.CancelScope:
+        """Return the scope that the timeout cancels."""
+        self._scope = anyio.move_on_after(self._seconds)
+        return self._scope
+
+    def stop(self) -> None:
+        self._scope = None
 
     @contextmanager
-    def listening(self) -> Iterator[None]:
-        """A caller waits who can have a person asked."""
-        self.listeners += 1
-        try:
-            yield
-        finally:
-            self.listeners -= 1
-
-    @property
-    def question(self) -> Question | None:
-        return self.questions[0] if self.questions else None
-
-    @property
-    def can_ask(self) -> bool:
-        """Whether a person can be asked; one who is asked already will come back."""
-        return bool(self.listeners or self.questions)
-
-    @contextmanager
-    def asking(self, question: Question) -> Iterator[None]:
-        """The question is open meanwhile, and the person's time is not the run's."""
-        self.questions.append(question)
-        self.questions[0].shown.set()
-        self.questioned.set()
-        try:
-            with self._paused():
-                yield
-        finally:
-            self.close_question(question)
-
-    @contextmanager
-    def _paused(self) -> Iterator[None]:
-        clock = self.clock
-        if clock is None:
+    def paused(self) -> Iterator[None]:
+        scope = self._scope
+        if scope is None:
             yield
             return
         self._pauses += 1
         if self._pauses == 1:
-            self._left, clock.deadline = clock.deadline - anyio.current_time(), math.inf
+            self._left, scope.deadline = scope.deadline - anyio.current_time(), math.inf
         try:
             yield
         finally:
             self._pauses -= 1
             if not self._pauses:
-                clock.deadline = anyio.current_time() + self._left
+                scope.deadline = anyio.current_time() + self._left
+
+
+class RunQuestions:
+    """The open questions of one run, in the order they were asked."""
+
+    def __init__(self, timeout: PausableTimeout) -> None:
+        self._timeout = timeout
+        self._open: list[Question] = []
+        self._listeners = 0  # callers that wait and can ask a person
+        self._asked = anyio.Event()
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Count the caller as one that can ask a person, as long as the block lasts."""
+        self._listeners += 1
+        try:
+            yield
+        finally:
+            self._listeners -= 1
+
+    @property
+    def first(self) -> Question | None:
+        return self._open[0] if self._open else None
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether a person can be asked. A caller that has a question already will come back with the answer."""
+        return bool(self._listeners or self._open)
+
+    async def wait_asked(self) -> None:
+        """Wait until a question is open."""
+        await self._asked.wait()
+
+    @contextmanager
+    def asking(self, question: Question) -> Iterator[None]:
+        """Keep the question open as long as the block lasts. The run's timeout is paused meanwhile."""
+        self._open.append(question)
+        self._open[0].shown.set()
+        self._asked.set()
+        try:
+            with self._timeout.paused():
+                yield
+        finally:
+            self._close(question)
 
     def answer(self, question: Question, line: str | None, why: str = "") -> None:
-        """What a person said, or why nobody did; the first answer counts."""
-        if not question.answered.is_set():
-            question.line, question.why = ([], why) if line is None else ([line], "")
-            question.answered.set()
-        self.close_question(question)
+        """Answer a question and close it."""
+        question.answer(line, why)
+        self._close(question)
 
-    def close_question(self, question: Question) -> None:
-        if question in self.questions:
-            self.questions.remove(question)
-        if self.questions:
-            self.questions[0].shown.set()
+    def _close(self, question: Question) -> None:
+        if question in self._open:
+            self._open.remove(question)
+        if self._open:
+            self._open[0].shown.set()
         else:
-            self.questioned = anyio.Event()
+            self._asked = anyio.Event()
 
-    def stop(self, why: Stop, because: str = "") -> None:
-        if self.stopping is None:
-            self.stopping, self.because = why, because
-            self.following.cancel()
-            if self.queued is not None:
-                self.queued.cancel()
 
-    def settle(self, run: Run) -> None:
-        """How it ended, for whoever waits for it; for others it goes on until it is on disk."""
-        assert self.cell is not None
-        self.ended = replace(self.cell, run=run)
-        self.settled.set()
+class ActiveRun:
+    """A run that is queued or under way, as callers see it. Only the run service changes it, through `RunState`."""
 
-    def failed(self, error: QuireError) -> None:
-        """Nothing more comes of it. Of one that is over the answer is right, whatever came of the checkpoint after."""
-        if self.done.is_set():
-            log.warning("after a run in notebook %r: %s", self.notebook.name, error)
-        else:
-            self.error = error
+    def __init__(
+        self,
+        notebook: Notebook,
+        target: Cell | NewCell,
+        timeout: float,
+        transcript: Transcript,
+        author: str,
+        on_event: Callable[[Event], None] | None = None,
+    ) -> None:
+        self.notebook = notebook
+        self.target = target  # a new cell becomes a cell of the notebook when it has to wait
+        self.timeout = timeout
+        self.transcript = transcript
+        self.author = author
+        self.begun = anyio.Event()
+        self.outcome_known = anyio.Event()  # it is being written to disk
+        self.done = anyio.Event()  # the outcome is on disk, or `error` says why not
+        self.cell: Cell | None = None  # None until the run begins
+        self.final_cell: Cell | None = None  # with the outcome, once that is known
+        self.notice = ""  # what callers should know beside the outcome
+        self.error: QuireError | None = None  # why it did not begin, or was not recorded
+        self.started_at = 0.0
+        self.wait_reason = ""  # why it waits for a run slot; "" while it does not
+        self.stop_reason: StopReason | None = None
+        self.stop_detail = ""  # a sentence, if the reason needs one
+        self.capability_progress = ""  # of the capability call under way
+        self._on_event = on_event
+        self._stop_scopes: list[anyio.CancelScope] = []
+        self.clock = PausableTimeout(timeout)
+        self.questions = RunQuestions(self.clock)
 
-    def over(self) -> None:
-        for event in (self.begun, self.settled, self.done):
-            event.set()
+    def stop(self, reason: StopReason, detail: str = "") -> None:
+        """Stop the run, or give it up while it waits. The first reason counts."""
+        if self.stop_reason is None:
+            self.stop_reason, self.stop_detail = reason, detail
+            for scope in self._stop_scopes:
+                scope.cancel()
 
-    async def kept(self) -> None:
-        """How it ended is on disk, where it has. Raises QuireError where it cannot be."""
-        if self.settled.is_set():
-            await self.done.wait()
-            if self.error is not None:
-                raise self.error
+    def show(self, event: Event) -> None:
+        """Add an event to the run's output."""
+        self.transcript.add(event)
+        if self._on_event is not None:
+            self._on_event(event)
+
+    def progress(self) -> str:
+        """What the run waits for or does now, or the last line it printed."""
+        return self.wait_reason or self.capability_progress or self.transcript.last_line()
 
     def now(self) -> Cell:
         """The cell with what the run has shown so far."""
@@ -174,42 +199,91 @@ class ActiveRun:
         seconds = time.time() - self.cell.run.started_at
         return replace(self.cell, run=replace(self.cell.run, seconds=seconds, outputs=self.transcript.outputs()))
 
+    def outcome(self) -> Cell:
+        """The cell with the outcome if that is known, else as it is now."""
+        return self.final_cell or self.now()
+
+    async def wait_persisted(self) -> None:
+        """Wait until a known outcome is on disk. Raises QuireError if it cannot be written."""
+        if self.outcome_known.is_set():
+            await self.done.wait()
+            if self.error is not None:
+                raise self.error
+
+
+class RunState(ActiveRun):
+    """A run as the run service, its queue and its recorder see it."""
+
+    has_slot = False
+
+    def stop_scope(self) -> anyio.CancelScope:
+        """A new scope that `stop` cancels."""
+        scope = anyio.CancelScope()
+        self._stop_scopes.append(scope)
+        if self.stop_reason is not None:
+            scope.cancel()
+        return scope
+
+    def add_notice(self, *notices: str) -> None:
+        self.notice = " ".join(filter(None, (self.notice, *notices)))
+
+    def begin(self, cell: Cell) -> None:
+        """The cell's run is recorded and begins."""
+        self.cell, self.started_at = cell, anyio.current_time()
+        self.begun.set()
+
+    def set_outcome(self, run: Run) -> None:
+        """Tell callers that do not wait for the disk how the run ended."""
+        assert self.cell is not None
+        self.final_cell = replace(self.cell, run=run)
+        self.outcome_known.set()
+
+    def fail(self, error: QuireError) -> None:
+        """Set why the run did not begin or was not recorded. After `finish` the answer stands, so it is only logged."""
+        if self.done.is_set():
+            log.warning("after a run in notebook %r: %s", self.notebook.name, error)
+        else:
+            self.error = error
+
+    def finish(self) -> None:
+        for event in (self.begun, self.outcome_known, self.done):
+            event.set()
+
 
 class ActiveRuns:
-    """The runs under way, and those that wait for their turn, by notebook."""
+    """The runs that are queued or under way, by notebook."""
 
     def __init__(self) -> None:
         self._runs: dict[NotebookId, list[ActiveRun]] = {}
 
-    def of(self, notebook: NotebookId) -> list[ActiveRun]:
+    def list_runs(self, notebook: NotebookId) -> list[ActiveRun]:
         return self._runs.get(notebook, [])
 
     def current(self, notebook: NotebookId) -> ActiveRun | None:
-        """What runs there now."""
-        return next((run for run in self.of(notebook) if run.begun.is_set()), None)
-
-    def begun(self) -> list[ActiveRun]:
-        """All that run now, in every notebook."""
-        return [run for runs in self._runs.values() for run in runs if run.begun.is_set()]
+        """The run that has begun in this notebook."""
+        return next((run for run in self._runs.get(notebook, []) if run.begun.is_set()), None)
 
     def queued(self, notebook: NotebookId) -> ActiveRun | None:
-        """What waits there for a place among all runs."""
-        return next((run for run in self.of(notebook) if run.queued is not None), None)
+        """The run of this notebook that waits for a run slot."""
+        return next((run for run in self._runs.get(notebook, []) if run.wait_reason), None)
+
+    def list_begun(self) -> list[ActiveRun]:
+        """The runs that have begun, of all notebooks."""
+        return [run for runs in self._runs.values() for run in runs if run.begun.is_set()]
 
     def count(self) -> tuple[int, int]:
-        """Runs under way, and those that wait for their turn."""
-        runs = [run for runs in self._runs.values() for run in runs]
-        begun = sum(run.begun.is_set() for run in runs)
-        return begun, len(runs) - begun
+        """How many runs have begun, and how many wait."""
+        begun, total = len(self.list_begun()), sum(map(len, self._runs.values()))
+        return begun, total - begun
 
-    def stop(self, notebook: NotebookId, why: Stop) -> None:
-        """Stop what runs there and what waits to."""
-        for run in self.of(notebook):
-            run.stop(why)
+    def stop(self, notebook: NotebookId, reason: StopReason) -> None:
+        """Stop all runs of this notebook, and those that wait."""
+        for run in self._runs.get(notebook, []):
+            run.stop(reason)
 
-    def add(self, active: ActiveRun, *, first: bool = False) -> None:
-        runs = self._runs.setdefault(active.notebook.id, [])
-        runs.insert(0 if first else len(runs), active)
+    def add(self, run: ActiveRun, *, first: bool = False) -> None:
+        runs = self._runs.setdefault(run.notebook.id, [])
+        runs.insert(0 if first else len(runs), run)
 
-    def remove(self, active: ActiveRun) -> None:
-        self._runs[active.notebook.id].remove(active)
+    def remove(self, run: ActiveRun) -> None:
+        self._runs[run.notebook.id].remove(run)

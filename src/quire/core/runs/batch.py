@@ -1,4 +1,4 @@
-"""Several cells run one after the other, until one fails; like a run, it goes on when the caller stops waiting."""
+"""Running several cells in order until one fails. Like a run, a batch goes on if the caller stops waiting."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import anyio
 from quire.core.errors import QuireError
 from quire.core.kernels.slots import KernelSlots
 from quire.core.model import Cell, Notebook
-from quire.core.runs.active_run import ActiveRun, Stop
+from quire.core.runs.active_run import ActiveRun, StopReason
 from quire.core.runs.service import Runs
 
 
@@ -19,17 +19,17 @@ from quire.core.runs.service import Runs
 class Batch:
     notebook: Notebook
     cells: list[Cell]
-    ran: list[Cell] = field(default_factory=list)  # with their outputs, in order; the last may run still
+    ran: list[Cell] = field(default_factory=list)  # with their outputs, in order; the last may still run
     active: ActiveRun | None = None
     error: QuireError | None = None
     notices: list[str] = field(default_factory=list)
     stopped: bool = False
-    over: anyio.Event = field(default_factory=anyio.Event)
+    done: anyio.Event = field(default_factory=anyio.Event)
 
     def stop(self) -> None:
         self.stopped = True
         if self.active is not None:
-            self.active.stop(Stop.INTERRUPT)
+            self.active.stop(StopReason.INTERRUPT)
 
 
 class Batches:
@@ -46,22 +46,22 @@ class Batches:
         timeout: float | None,
         tick: Callable[[Batch], Awaitable[None]],
     ) -> Batch:
-        """The batch when it is over, or as it stands when patience ends. Cancelling the wait stops it."""
+        """Return the batch when it is done, or as it is when patience ends. Cancelling the wait stops it."""
         batch = Batch(notebook, cells)
         self._start_soon(self._drive, batch, timeout)
         end = anyio.current_time() + self._patience
         try:
-            while not batch.over.is_set() and (left := end - anyio.current_time()) > 0:
+            while not batch.done.is_set() and (left := end - anyio.current_time()) > 0:
                 with anyio.move_on_after(min(1.0, left)):
-                    await batch.over.wait()
-                if not batch.over.is_set():
+                    await batch.done.wait()
+                if not batch.done.is_set():
                     await tick(batch)
         except anyio.get_cancelled_exc_class():
             batch.stop()
             raise
         if batch.error is not None and not batch.ran:
             raise batch.error
-        if not batch.over.is_set() and batch.active is not None and batch.active.cell is not None:
+        if not batch.done.is_set() and batch.active is not None and batch.active.cell is not None:
             batch.ran.append(batch.active.now())
         return batch
 
@@ -83,4 +83,4 @@ class Batches:
         except QuireError as error:
             batch.error = error
         finally:
-            batch.over.set()
+            batch.done.set()

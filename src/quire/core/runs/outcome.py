@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from quire.core.kernels.slot import RecoveryResult
 from quire.core.model import CellState, Died
-from quire.core.runs.active_run import Stop
+from quire.core.runs.active_run import StopReason
 from quire.wire.messages import Finished
 
 
 def outcome(
-    finished: Finished | None, died: Died | None, stopping: Stop | None, timeout: float, because: str = ""
+    finished: Finished | None, died: Died | None, stopping: StopReason | None, timeout: float, because: str = ""
 ) -> tuple[CellState, str, str]:
     """How a run ended, why where its own outputs do not say, and what to do about it."""
     if finished is not None:
         match finished.outcome, stopping:
             case "success", _:
                 return CellState.SUCCESS, "", ""
-            case _, Stop.TIMEOUT:
+            case _, StopReason.TIMEOUT:
                 again = "Call again with a larger timeout, or do less at once."
                 return CellState.TIMEOUT, f"Stopped after {timeout:g} s, its timeout.", again
-            case _, Stop.QUOTA:
+            case _, StopReason.QUOTA:
                 return CellState.INTERRUPTED, f"{because[:1].upper()}{because[1:]}", ""
             case "interrupted", _:
                 return CellState.INTERRUPTED, "Stopped by an interrupt.", ""
@@ -28,24 +28,24 @@ def outcome(
     if died is not None and died.lives:
         return _let_go(died, stopping, timeout)
     match stopping:
-        case Stop.TIMEOUT:
+        case StopReason.TIMEOUT:
             said = f"It ran past its timeout of {timeout:g} s, did not stop when interrupted, and was killed."
             return CellState.TIMEOUT, said, ""
-        case Stop.INTERRUPT:
+        case StopReason.INTERRUPT:
             return CellState.INTERRUPTED, "It was interrupted, did not stop by itself, and was killed.", ""
-        case Stop.QUOTA:
+        case StopReason.QUOTA:
             return CellState.INTERRUPTED, f"It did not stop when interrupted, and was killed: {because}", ""
-        case Stop.SHUTDOWN:
+        case StopReason.SHUTDOWN:
             return CellState.INTERRUPTED, "The server was stopped while it ran.", ""
     if died is None:
         return CellState.CRASHED, "The kernel is gone.", ""
     return CellState.CRASHED, died.reason, died.hint
 
 
-def _let_go(died: Died, stopping: Stop | None, timeout: float) -> tuple[CellState, str, str]:
+def _let_go(died: Died, stopping: StopReason | None, timeout: float) -> tuple[CellState, str, str]:
     """Of a run that goes on elsewhere, or never began there."""
     match stopping:
-        case Stop.TIMEOUT:
+        case StopReason.TIMEOUT:
             return CellState.TIMEOUT, f"It ran past its timeout of {timeout:g} s. {died.reason}", died.hint
         case None:
             return CellState.CRASHED, died.reason, died.hint

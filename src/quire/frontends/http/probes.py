@@ -64,7 +64,10 @@ class Probes:
         app, wrong = self._app, dict[str, str]()
         if app.disk is not None and (why := await anyio.to_thread.run_sync(app.disk.trouble)):
             wrong["store"] = why
-        for part, look in (("store", lambda: app.notebooks.of(LOCAL)), ("runtime", app.kernels.runtimes.wait_ready)):
+        for part, look in (
+            ("store", lambda: app.notebooks.list_notebooks(LOCAL)),
+            ("runtime", app.kernels.runtimes.wait_ready),
+        ):
             try:
                 with anyio.fail_after(_PATIENCE):
                     await look()

@@ -119,7 +119,7 @@ async def _wait_persisted(record: CallRecord, result: HandlerResult) -> HandlerR
     """The answer, when the run that it speaks of is on disk; an error in its place if the run cannot be written."""
     try:
         if record.active is not None:
-            await record.active.kept()
+            await record.active.wait_persisted()
         return result
     except QuireError as error:
         record.set_error(error)

@@ -15,20 +15,20 @@ async def open_for(app: App, caller: Caller, kernel: str = "") -> Notebook:
     """The caller's notebook of that document, made when it is first needed, in the kernel that is named.
 
     Raises NotFound if there is no such document or kernel, OperationFailed if its server does not answer."""
-    app.confines.check_jupyter(caller)
+    app.caller_policy.check_jupyter(caller)
     place = await app.jupyter.place("", app.jupyter.document, create=False)
     found = await find(app, caller)
     if found is not None and not kernel and found.document is not None and found.document.path == place.path:
         return found
     if found is not None:  # of an earlier start, with another document
         await app.kernels.slots.forget(found)
-        await app.notebooks.forget(found)
+        await app.notebooks.delete(found)
     if kernel:
         place = await app.jupyter.adopt(place, kernel)
     try:
         return await app.notebooks.create(caller.principal, NAME, RUNTIME, document=place)
     except InvalidRequest:  # another call made it meanwhile
-        return await app.notebooks.named(caller.principal, NAME)
+        return await app.notebooks.get(caller.principal, NAME)
 
 
 async def find(app: App, caller: Caller) -> Notebook | None:

@@ -54,7 +54,7 @@ class Reply:
     def give(self) -> None:
         """To the run; where the client brought nothing, the question stays open."""
         if isinstance(self.said, ElicitResult):
-            self.active.answer(self.question, *_answer(self.question, self.said))
+            self.active.questions.answer(self.question, *_answer(self.question, self.said))
 
 
 class Asking:
@@ -115,13 +115,13 @@ class Asking:
                 reply = await request.session.elicit_form(
                     _message(question), _form(question), related_request_id=request.id
                 )
-                active.answer(question, *_answer(question, reply))
+                active.questions.answer(question, *_answer(question, reply))
             except (MCPError, ValueError) as error:  # ValueError: a reply that is none
-                if question.approves:
-                    active.answer(question, None, f"The client could not ask for approval ({error}).")
+                if question.is_approval:
+                    active.questions.answer(question, None, f"The client could not ask for approval ({error}).")
                 else:
                     why = f"the client could not ask ({error}). Put the value into the code instead."
-                    active.answer(question, None, why)
+                    active.questions.answer(question, None, why)
             group.cancel_scope.cancel()
 
 
@@ -130,11 +130,11 @@ def _message(question: Question) -> str:
 
 
 def _form(question: Question) -> dict[str, Any]:
-    return _YES if question.approves else _LINE
+    return _YES if question.is_approval else _LINE
 
 
 def _answer(question: Question, reply: ElicitResult) -> tuple[str | None, str]:
-    if question.approves:
+    if question.is_approval:
         # accepting the question is no yes yet: the box is
         yes = reply.action == "accept" and (reply.content or {}).get("approve") is True
         return ("yes", "") if yes else (None, "A person said no: it was not called.")

@@ -47,7 +47,7 @@ class PublishedTool:
         return arguments
 
     async def call(self, ctx: ToolContext, arguments: dict[str, Any]) -> ToolResult:
-        notebook = await ctx.app.notebooks.named(self.spec.owner, self.spec.name)
+        notebook = await ctx.app.notebooks.get(self.spec.owner, self.spec.name)
         code = f"{self.expression}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
         cell, notice = await ctx.run(notebook, code, answers=True)
         return await ctx.render.execution(notebook, cell, notice)

@@ -14,8 +14,8 @@ from mcp_types import ContentBlock, ImageContent, TextContent
 
 from quire.core.checkpoints.timeline import RollbackResult
 from quire.core.model import Blob, Cell, CellKind, CellState, Notebook, Output, OutputType
-from quire.core.notebooks.editing import Notebooks, picture
 from quire.core.notebooks.images import FORMATS, PREVIEW
+from quire.core.notebooks.outputs import Outputs, find_image
 from quire.core.notebooks.sandbox_sessions import RUNTIMES
 from quire.core.runs import model_text
 from quire.frontends.mcp.guidance import Guidance
@@ -30,8 +30,8 @@ _PICTURE_BYTES = 700_000  # a picture larger than this is only referred to
 class Renderer:
     """Turns cells into answers of at most so many characters of output."""
 
-    def __init__(self, notebooks: Notebooks, guidance: Guidance, limit: int) -> None:
-        self._notebooks = notebooks
+    def __init__(self, outputs: Outputs, guidance: Guidance, limit: int) -> None:
+        self._outputs = outputs
         self._guidance = guidance
         self._limit = limit
 
@@ -85,10 +85,10 @@ class Renderer:
         seen = await self._see(notebook, cell)
         blocks: list[ContentBlock] = []
         for number, line in enumerate(seen.lines):
-            picture = seen.placed.get(number)
-            if picture is not None:
-                blocks.append(picture)
-            if picture is None or number in seen.smaller:
+            find_image = seen.placed.get(number)
+            if find_image is not None:
+                blocks.append(find_image)
+            if find_image is None or number in seen.smaller:
                 blocks.append(TextContent(type="text", text=line))
         return blocks
 
@@ -136,7 +136,7 @@ class Renderer:
             if output.type is OutputType.STREAM:
                 seen.streams[output.name] += text
                 seen.lines.append(text.rstrip("\n") if output.name == "stdout" else f"[stderr] {text.rstrip()}")
-            elif (found := picture(output)) is not None:
+            elif (found := find_image(output)) is not None:
                 info["image"] = _reference(output, image_uri(notebook, cell, pictures))
                 seen.lines.append(_image_line(pictures, info["image"]))
                 await self._look(output, found[0], seen)
@@ -155,7 +155,7 @@ class Renderer:
     async def _text(self, output: Output) -> str:
         """What a model reads of it."""
         mime = model_text.best(output)
-        text = await self._notebooks.text_of(output.bundle.get(mime, ""))
+        text = await self._outputs.read_text(output.bundle.get(mime, ""))
         if len(text) > _MUCH:  # aside, so that nobody waits for it
             return await anyio.to_thread.run_sync(model_text.settled, model_text.as_text(mime, text))
         return model_text.settled(model_text.as_text(mime, text))
@@ -167,7 +167,7 @@ class Renderer:
             return
         if output.about.get("width") is None:
             return  # no picture, whatever it says: some would refuse the whole answer for it
-        whole = await self._notebooks.bytes_of(data)
+        whole = await self._outputs.read_bytes(data)
         kind, place = "image/png" if shown == PREVIEW else mime, len(seen.lines) - 1
         image = ImageContent(type="image", data=base64.b64encode(whole).decode("ascii"), mime_type=kind)
         seen.pictures.append(image)
@@ -285,7 +285,7 @@ def _value(cell: Cell, seen: _Seen) -> Any:
 
 
 def _reference(output: Output, uri: str) -> Any:
-    mime, data, source = picture(output) or ("", "", None)
+    mime, data, source = find_image(output) or ("", "", None)
     return {
         "uri": uri,
         "format": FORMATS[mime],

@@ -65,7 +65,7 @@ def _notebooks(book: Book, offer: Offer) -> None:
     async def cells(ctx: ToolContext, name: str = CURRENT) -> str:
         """The cells of a notebook, without outputs."""
         notebook = await book(ctx, name)
-        found = await ctx.app.notebooks.cells(notebook)
+        found = await ctx.app.cells.list_cells(notebook)
         return json.dumps([{**render.describe(notebook, cell), "code": cell.source} for cell in found])
 
     async def info(ctx: ToolContext, name: str = CURRENT) -> str:
@@ -93,7 +93,7 @@ def _cells(book: Book, offer: Offer) -> None:
 
     async def image(ctx: ToolContext, which: str, index: int, name: str = CURRENT) -> ResourceResult:
         """A cell's picture, binary."""
-        found = await ctx.app.notebooks.image(await ctx.cell(await book(ctx, name), which), index)
+        found = await ctx.app.outputs.read_image(await ctx.cell(await book(ctx, name), which), index)
         return ResourceResult([ResourceContent(found.data, mime_type=found.mime)])
 
     async def output(ctx: ToolContext, which: str, index: int, name: str = CURRENT) -> ResourceResult:
@@ -102,7 +102,7 @@ def _cells(book: Book, offer: Offer) -> None:
         found = await ctx.cell(notebook, which)
         if not 0 <= index < len(found.outputs):
             raise NotFound(f"Cell {found.number} has {len(found.outputs)} outputs; there is no output {index}.")
-        whole = (await ctx.app.notebooks.loaded(found)).outputs[index]
+        whole = (await ctx.app.outputs.load(found)).outputs[index]
         return ResourceResult([ResourceContent(data, mime_type=mime) for mime, data in whole.bundle.items()])
 
     async def rows(ctx: ToolContext, which: str, index: int, start: int, name: str = CURRENT) -> str:
@@ -146,7 +146,7 @@ def register_completions(server: FastMCP[Any], services: ToolServices) -> None:
                 cell
                 for book in books
                 if book.title == wanted
-                for cell in await app.notebooks.cells(book, max(0, book.cells - 100))
+                for cell in await app.cells.list_cells(book, max(0, book.cells - 100))
             ]
             offered = [each for cell in reversed(cells) for each in (cell.id, str(cell.number))]
             return [each for each in offered if each.startswith(argument.value)]

@@ -62,7 +62,7 @@ def build(
         app=app,
         guidance=guidance,
         notices=notices,
-        render=Renderer(app.notebooks, guidance, result_chars),
+        render=Renderer(app.outputs, guidance, result_chars),
         result_chars=result_chars,
     )
     server: FastMCP[Any] = FastMCP(
@@ -109,7 +109,7 @@ def _lifespan(
 
         fastmcp_internals.set_schema_lookup(server, schema)
         async with notices.relaying(app.feed):
-            stop = app.relay.listen(published.update)
+            stop = app.gateway.listen(published.update)
             try:
                 yield {"has_auth": server.auth is not None}
             finally:

@@ -78,11 +78,11 @@ class ToolContext:
         if await self.app.sharing.may(self.client, notebook, Access.WRITE):
             await self.app.capabilities.refresh(notebook.owner)
             relayed = (await self.app.capabilities.catalog(notebook.owner)).entries
-        return description.merge_entries(relayed, self.app.relay.native_of(notebook.id))
+        return description.merge_entries(relayed, self.app.gateway.native_of(notebook.id))
 
     async def cell(self, notebook: Notebook, which: str | int) -> Cell:
         """The cell as it is now: a running one with the output so far."""
-        return self.app.runs.live(notebook, await self.app.notebooks.cell(notebook, which))
+        return self.app.runs.live(notebook, await self.app.cells.get(notebook, which))
 
     async def run(
         self,
@@ -112,37 +112,36 @@ class ToolContext:
 
         async def tick(run: ActiveRun) -> None:
             elapsed = anyio.current_time() - run.started_at if run.started_at else 0.0
-            doing = run.waits if run.queued is not None else run.doing or run.transcript.last_line()
-            message = settled(doing) or ("running" if elapsed else "waiting to begin")
+            message = settled(run.progress()) or ("running" if elapsed else "waiting to begin")
             with anyio.move_on_after(_PROGRESS_TIMEOUT_S):
                 await self._request.report_progress(elapsed, run.timeout, message)
 
-        with active.listening() if asks else contextlib.nullcontext():
+        with active.questions.listening() if asks else contextlib.nullcontext():
             if reply:
                 reply.give()
-            cell = await self.app.runs.wait(active, tick=tick, asks=asks, early=True)
-            while active.question is not None and asks:
-                await self._asking.ask(self._request, active, active.question)
-                cell = await self.app.runs.wait(active, tick=tick, asks=asks, early=True)
+            cell = await self.app.runs.wait(active, tick=tick, until_question=asks, before_persisted=True)
+            while asks and (question := active.questions.first) is not None:
+                await self._asking.ask(self._request, active, question)
+                cell = await self.app.runs.wait(active, tick=tick, until_question=asks, before_persisted=True)
         if not answers:
-            await active.kept()
+            await active.wait_persisted()
         self.record.set_run(notebook, cell, queued=active.cell is None)
         if active.cell is None:
-            return cell, f"{active.waits or _QUEUED} {self._guidance.waits()}"
+            return cell, f"{active.wait_reason or _QUEUED} {self._guidance.waits()}"
         return cell, active.notice
 
     async def run_several(self, notebook: Notebook, cells: list[Cell], timeout: float | None) -> ToolResult:
         """Run these in order until one fails, and report progress."""
 
         async def tick(batch: Batch) -> None:
-            last = settled(batch.active.transcript.last_line()) if batch.active is not None else ""
+            last = settled(batch.active.progress()) if batch.active is not None else ""
             with anyio.move_on_after(_PROGRESS_TIMEOUT_S):
                 await self._request.report_progress(len(batch.ran), len(cells), last or "running")
 
         batch = await self.app.batches.run(notebook, cells, timeout, tick)
         notices = [*batch.notices, *([str(batch.error)] if batch.error is not None else [])]
         if not batch.ran:
-            notices.append((batch.active.waits if batch.active is not None else "") or _QUEUED)
+            notices.append((batch.active.wait_reason if batch.active is not None else "") or _QUEUED)
             self.record.set_run(notebook, cells[0], queued=True)
             return await self.render.several(notebook, cells[:1], " ".join(notices))
         self.record.set_run(notebook, batch.ran[-1])
@@ -170,7 +169,7 @@ class ToolContext:
         return self.app.saved_states
 
     async def cell_of(self, notebook: Notebook, run: RunId | None) -> Cell | None:
-        return await self.app.notebooks.cell_of(notebook, run) if run is not None else None
+        return await self.app.cells.find_by_run(notebook, run) if run is not None else None
 
     async def info(self, notebook: Notebook) -> NotebookInfo:
         app = self.app

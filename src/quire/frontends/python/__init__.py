@@ -22,8 +22,9 @@ from quire.core.model import Cell as CellData
 from quire.core.model import Notebook as NotebookData
 from quire.core.notebooks import workspaces
 from quire.core.notebooks.access import LOCAL_CALLER, Access
-from quire.core.notebooks.editing import MAIN, picture
 from quire.core.notebooks.images import Image
+from quire.core.notebooks.outputs import find_image
+from quire.core.notebooks.service import MAIN
 from quire.core.ports.files import Listing
 from quire.notebook_format import files
 
@@ -47,11 +48,11 @@ class Quire:
         return Notebook(self._app, await self._app.notebooks.create(LOCAL, name, runtime, Policy(**policy)))
 
     async def notebooks(self) -> list[str]:
-        return [notebook.name for notebook in await self._app.notebooks.of(LOCAL)]
+        return [notebook.name for notebook in await self._app.notebooks.list_notebooks(LOCAL)]
 
     async def tree(self) -> dict[str, str | None]:
         """Each notebook with the one it branched off, if any."""
-        books = await self._app.notebooks.of(LOCAL)
+        books = await self._app.notebooks.list_notebooks(LOCAL)
         names = {book.id: book.name for book in books}
         return {book.name: names.get(book.origin.notebook) if book.origin else None for book in books}
 
@@ -95,16 +96,16 @@ class Notebook:
     ) -> Cell:
         """Append (or insert at a number) and, for code, run to the end."""
         if not execute or kind is not CellKind.CODE:
-            return self._cell(await self._app.notebooks.add_cell(self._data, source, kind, at))
+            return self._cell(await self._app.cells.add(self._data, source, kind, at))
         active = await self._app.runs.start(self._data, source, at=at, timeout=timeout, author="python")
         cell = await self._app.runs.wait(active, active.timeout + _OVERTIME)
         return Cell(self._app, self._data, cell, active.notice)
 
     async def cell(self, which: str | int) -> Cell:
-        return self._cell(await self._app.notebooks.cell(self._data, which))
+        return self._cell(await self._app.cells.get(self._data, which))
 
     async def cells(self) -> list[Cell]:
-        return [self._cell(cell) for cell in await self._app.notebooks.cells(self._data)]
+        return [self._cell(cell) for cell in await self._app.cells.list_cells(self._data)]
 
     async def value(self, name: str) -> Any:
         """A variable's value. Only what JSON can say leaves a kernel; NotFound where there is no such name."""
@@ -160,12 +161,12 @@ class Notebook:
         for note in given.notes:
             log.warning("%s: %s", self.name, note)
         return [
-            self._cell(cell) for cell in await self._app.documents.bring_in(self._data, given.cells, given.metadata)
+            self._cell(cell) for cell in await self._app.documents.import_cells(self._data, given.cells, given.metadata)
         ]
 
     async def export(self, path: str | Path | None = None) -> str:
         """The notebook as an ipynb, or for a path that ends with .py as a script; written there where there is one."""
-        text = await self._app.documents.text(self._data, partial(files.dumps, str(path or "")))
+        text = await self._app.documents.export(self._data, partial(files.dumps, str(path or "")))
         if path is not None:
             target = Path(await AsyncPath(path).resolve())  # what a link leads to is written, and the link stays
             await to_thread.run_sync(workspaces.write_file, target, text)
@@ -199,10 +200,10 @@ class Notebook:
         return {str(whom): str(has) for whom, has in (await self._app.sharing.of(self._data)).items()}
 
     async def import_statements(self) -> list[str]:
-        return (await self._app.notebooks.tracked(self._data))[0]
+        return (await self._app.cells.list_definitions(self._data))[0]
 
     async def function_definitions(self) -> list[str]:
-        return (await self._app.notebooks.tracked(self._data))[1]
+        return (await self._app.cells.list_definitions(self._data))[1]
 
     def _cell(self, cell: CellData) -> Cell:
         return Cell(self._app, self._data, cell)
@@ -280,8 +281,8 @@ class Cell:
     async def text(self) -> str:
         """Everything it printed and showed, as plain text."""
         parts = [output.bundle.get("text/plain", "") for output in self.outputs]
-        return "\n".join([(await self._app.notebooks.text_of(part)).rstrip("\n") for part in parts])
+        return "\n".join([(await self._app.outputs.read_text(part)).rstrip("\n") for part in parts])
 
     async def images(self) -> list[Image]:
-        count = sum(1 for output in self.outputs if picture(output))
-        return [await self._app.notebooks.image(self._data, index) for index in range(count)]
+        count = sum(1 for output in self.outputs if find_image(output))
+        return [await self._app.outputs.read_image(self._data, index) for index in range(count)]

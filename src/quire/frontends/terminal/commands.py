@@ -14,7 +14,7 @@ from rich.text import Text
 from quire.core.app import App
 from quire.core.errors import InvalidRequest
 from quire.core.model import LOCAL, OutputType
-from quire.core.notebooks.editing import picture
+from quire.core.notebooks.outputs import find_image
 from quire.core.phrases import count
 from quire.frontends.terminal import documents, tables
 from quire.frontends.terminal import install as clients
@@ -30,12 +30,12 @@ async def execute(app: App, name: str, code: str, timeout: float | None) -> int:
     if active.notice:
         print(active.notice, file=sys.stderr)
     for output in cell.outputs:
-        text = await app.notebooks.text_of(output.bundle.get("text/plain", ""))
+        text = await app.outputs.read_text(output.bundle.get("text/plain", ""))
         if output.type is OutputType.STREAM:
             print(text, end="", file=sys.stderr if output.name == "stderr" else sys.stdout, flush=True)
         elif output.type is OutputType.ERROR:
             print(text, file=sys.stderr)
-        elif picture(output) is not None:
+        elif find_image(output) is not None:
             print(f"[image in cell {cell.number}; quire export {notebook.name} shows it]")
         else:
             print(text)
@@ -43,7 +43,7 @@ async def execute(app: App, name: str, code: str, timeout: float | None) -> int:
 
 
 async def show_notebooks(app: App) -> None:
-    notebooks = await app.notebooks.of(LOCAL)
+    notebooks = await app.notebooks.list_notebooks(LOCAL)
     if not notebooks:
         print("No notebooks yet.")
         return
@@ -56,8 +56,8 @@ async def show_notebooks(app: App) -> None:
 async def export(app: App, name: str, output: Path | None) -> None:
     """Write it in the format that the ending of `output` names; as ipynb to standard output where there is none."""
     documents.check_ending(str(output or ""))
-    notebook = await app.notebooks.named(LOCAL, name)
-    cells = [await app.notebooks.loaded(cell) for cell in await app.notebooks.cells(notebook)]
+    notebook = await app.notebooks.get(LOCAL, name)
+    cells = [await app.outputs.load(cell) for cell in await app.cells.list_cells(notebook)]
     text = documents.dumps(str(output or ""), notebook, cells)
     if output is None:
         print(text, end="")

@@ -16,8 +16,7 @@ from quire.core.app import App
 from quire.core.errors import QuireError
 from quire.core.model import Cell, CellState, Notebook
 from quire.core.ops.task_groups import background
-from quire.core.runs.active_run import ActiveRun, Stop
-from quire.core.runs.transcript import Transcript
+from quire.core.runs.active_run import ActiveRun, StopReason
 from quire.frontends.terminal import documents, parameters
 from quire.frontends.terminal.progress import Watching
 from quire.frontends.terminal.saved import Saved
@@ -68,8 +67,7 @@ class NotebookRunner:
 
     async def _run(self, place: int, cell: Cell, group: TaskGroup) -> bool:
         """Run one; whether it was the last."""
-        active = await self._app.runs.start(self._notebook, cell, author="command line")
-        active.transcript = _Overheard(self._app.limits.max_output_bytes, self._heard)
+        active = await self._app.runs.start(self._notebook, cell, author="command line", on_event=self._heard)
         self._stopping.take(active)
         self._watching.begun(place, active)
         await active.begun.wait()
@@ -81,7 +79,7 @@ class NotebookRunner:
             raise active.error
         if active.cell is None:
             return True  # stopped before it began
-        return self._ended(place, await self._app.notebooks.loaded(active.now()))
+        return self._ended(place, await self._app.outputs.load(active.now()))
 
     def _ended(self, place: int, cell: Cell) -> bool:
         self.ran = place
@@ -106,26 +104,14 @@ class NotebookRunner:
 
     async def _text(self) -> str:
         """The document as it is this moment."""
-        cells = [self._app.runs.live(self._notebook, cell) for cell in await self._app.notebooks.cells(self._notebook)]
-        whole = [_timed(await self._app.notebooks.loaded(cell)) for cell in cells]
+        cells = [self._app.runs.live(self._notebook, cell) for cell in await self._app.cells.list_cells(self._notebook)]
+        whole = [_timed(await self._app.outputs.load(cell)) for cell in cells]
         return documents.dumps(str(self._output or ""), self._notebook, whole)
 
     async def _kill(self) -> None:
         kernel = self._app.kernels.slots.live_kernel(self._notebook)
         if kernel is not None:
             await kernel.kill()
-
-
-class _Overheard(Transcript):
-    """Tells what it is told."""
-
-    def __init__(self, cap: int, tell: Callable[[Event], None]) -> None:
-        super().__init__(cap)
-        self._tell = tell
-
-    def add(self, event: Event) -> None:
-        super().add(event)
-        self._tell(event)
 
 
 def _timed(cell: Cell) -> Cell:
@@ -172,12 +158,12 @@ class Stopping:
         """What is to be stopped; at once where that was told while it was being started."""
         self.active = active
         if self.told:
-            active.stop(Stop.INTERRUPT)
+            active.stop(StopReason.INTERRUPT)
 
     def stop(self, number: int) -> None:
         self.told = self.told or number
         if self.active is not None:
-            self.active.stop(Stop.INTERRUPT)
+            self.active.stop(StopReason.INTERRUPT)
 
     def unheard(self, error: OSError) -> None:
         """Nobody takes what the cells show."""

@@ -13,8 +13,8 @@ from typing import IO, Any, Protocol
 import anyio
 
 from quire.core.model import Cell, CellState, Output, OutputType
-from quire.core.notebooks.editing import picture
 from quire.core.notebooks.images import FORMATS
+from quire.core.notebooks.outputs import find_image
 from quire.core.runs import transcript
 from quire.core.runs.active_run import ActiveRun
 from quire.core.runs.model_text import without_codes
@@ -166,7 +166,7 @@ class Bar(Lines):
 
     def begun(self, place: int, active: ActiveRun) -> None:
         self._active = active
-        first = next((line for line in active.asked.source.splitlines() if line.strip()), "")
+        first = next((line for line in active.target.source.splitlines() if line.strip()), "")
         self._show(place=place, code=_plain(first), last="")
 
     def ended(self, place: int, cell: Cell, *, fatal: bool) -> None:
@@ -189,7 +189,7 @@ class Bar(Lines):
             self._bar.stop()
 
     def _look(self) -> None:
-        last = self._active.transcript.last_line() if self._active is not None else ""
+        last = self._active.progress() if self._active is not None else ""
         self._show(memory=f"{memory_of(os.getpid()) / 2**20:,.0f} MiB", last=_plain(last))
 
     def _show(self, **what: Any) -> None:
@@ -217,7 +217,7 @@ def _errors(cell: Cell) -> list[str]:
 
 def _in_words(output: Output) -> str:
     """What a terminal can show of it."""
-    found = picture(output)
+    found = find_image(output)
     if found is not None:
         size = f" {output.about['width']}x{output.about['height']}" if output.about.get("width") else ""
         return f"[image {FORMATS[found[0]]}{size}]"

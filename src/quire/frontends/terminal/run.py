@@ -101,7 +101,7 @@ async def _run(app: App, job: Job, stopping: Stopping) -> int:
     doubts = [*document.notes, *parameters.doubts(document.cells, job.values)]
     notebook = replace(await app.notebooks.create(LOCAL), metadata=document.metadata)
     fresh = [_as_new(cell) for cell in parameters.injected(document.cells, job.values)]
-    cells = await app.notebooks.add_cells(notebook, fresh)
+    cells = await app.cells.add_all(notebook, fresh)
     todo = [cell for cell in cells if _is_run(cell)]
     with closing(_watching(job, len(todo), stopping)) as watching:
         for doubt in doubts:

@@ -23,7 +23,7 @@ from quire.frontends.terminal import commands, tables
 
 async def show(app: App, name: str) -> None:
     """What of a notebook is on disk, without starting its kernel."""
-    notebook = await app.notebooks.named(LOCAL, name)
+    notebook = await app.notebooks.get(LOCAL, name)
     restorer, _, _ = _require_disk(app)
     standing = await restorer.find_latest(notebook)
     if standing is None:
@@ -31,7 +31,7 @@ async def show(app: App, name: str) -> None:
         return
     listed = Table("saved", "after cell", "name", "bytes", "added", box=None, header_style="bold")
     for each in await restorer.list_snapshots(notebook):
-        cell = await app.notebooks.cell_of(notebook, each.run) if each.run is not None else None
+        cell = await app.cells.find_by_run(notebook, each.run) if each.run is not None else None
         after = "-" if cell is None else str(cell.number)
         listed.add_row(_when(each), after, Text(each.name), f"{each.size:,}", f"{each.added:,}")
     tables.show(listed)
@@ -50,7 +50,7 @@ async def show(app: App, name: str) -> None:
 
 async def save(app: App, name: str, state: str) -> None:
     _, saved_states, _ = _require_disk(app)
-    notebook = await app.notebooks.named(LOCAL, name)
+    notebook = await app.notebooks.get(LOCAL, name)
     snapshot, file = await saved_states.save(notebook, state)
     print(f"Saved notebook {name!r} as {state!r}, {count(snapshot.size, 'byte')}. To read: {file}")
     if snapshot.lost:
@@ -60,7 +60,7 @@ async def save(app: App, name: str, state: str) -> None:
 async def restore(app: App, name: str, state: str) -> None:
     """The next run begins with this state."""
     _, _, writer = _require_disk(app)
-    notebook = await app.notebooks.named(LOCAL, name)
+    notebook = await app.notebooks.get(LOCAL, name)
     moved = await app.timeline.restore(notebook, state)
     await writer.ensure_saved(notebook)
     print(
@@ -98,7 +98,7 @@ def _require_disk(app: App) -> tuple[SnapshotRestorer, SavedStates, SnapshotWrit
 
 async def _made(app: App, notebook: Notebook, snapshot: Snapshot) -> list[tuple[Loss, Cell | None]]:
     return [
-        (each, await app.notebooks.cell_of(notebook, each.run) if each.run is not None else None)
+        (each, await app.cells.find_by_run(notebook, each.run) if each.run is not None else None)
         for each in snapshot.lost
     ]
 

@@ -29,7 +29,10 @@ def register(registry: ToolRegistry) -> None:
         given = {"command": server_command, "url": url, "env": env, "headers": headers, "config": config}
         given = {key: value for key, value in given.items() if value is not None}
         caller = ctx.client
-        backend, owner = ctx.app.confines.backend(caller, name, given, ctx.app.backends.described), caller.principal
+        backend, owner = (
+            ctx.app.caller_policy.backend(caller, name, given, ctx.app.backends.described),
+            caller.principal,
+        )
         capability = await ctx.app.capabilities.install(owner, name, backend)
         entry = next(each for each in (await ctx.app.capabilities.catalog(owner)).entries if each["name"] == name)
         said = [

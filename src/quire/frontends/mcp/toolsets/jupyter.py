@@ -79,13 +79,13 @@ def _files(registry: ToolRegistry, servers: _Servers) -> None:
         server: str | None = None,
     ) -> ToolResult:
         """Files below a folder of the Jupyter server; pattern is a glob over their paths, limit=0 shows all."""
-        ctx.app.confines.check_jupyter(ctx.client)
+        ctx.app.caller_policy.check_jupyter(ctx.client)
         found = await _below(ctx, servers.of(ctx, server), path.strip("/"), max_depth)
         return said(jupyter_texts.files(found, path.strip("/"), pattern, start_index, limit))
 
     async def list_kernels(ctx: ToolContext, server: str | None = None) -> ToolResult:
         """Kernels that run on the Jupyter server."""
-        ctx.app.confines.check_jupyter(ctx.client)
+        ctx.app.caller_policy.check_jupyter(ctx.client)
         return said(jupyter_texts.kernels(await ctx.app.jupyter.kernels(servers.of(ctx, server))))
 
     registry.add(list_files, "List files", None, read_only=True)
@@ -116,7 +116,7 @@ def _notebooks(registry: ToolRegistry, servers: _Servers, books: Books) -> None:
         """Take up a notebook of the Jupyter server under a name and make it current. It runs in the kernel its page
         uses, else in a new one; kernel_id names another, "NEW" or a kernelspec starts one."""
         client = ctx.client
-        ctx.app.confines.check_jupyter(client)
+        ctx.app.caller_policy.check_jupyter(client)
         with ctx.app.current.choosing(client, notebook_name):
             there = await ctx.app.notebooks.find(client.principal, notebook_name)
             if there is not None:
@@ -209,7 +209,7 @@ async def _let_go(ctx: ToolContext, client: Client, book: Notebook) -> str:
     unsaved = await ctx.app.jupyter.save(book)
     for one in filter(None, (hidden, book)):
         await ctx.app.kernels.slots.forget(one)
-        await ctx.app.notebooks.forget(one)
+        await ctx.app.notebooks.delete(one)
     await ctx.app.jupyter.end_kernel(book)
     return unsaved
 
@@ -251,7 +251,7 @@ async def _id(ctx: ToolContext, book: Notebook) -> str:
 
 
 async def _overview(ctx: ToolContext, book: Notebook) -> str:
-    cells = await ctx.app.notebooks.cells(book)
+    cells = await ctx.app.cells.list_cells(book)
     shown = cells[:_FIRST]
     lines = [f"\nNotebook has {jupyter_texts.number_of(len(cells), 'cell')}."]
     if len(shown) > 1:
@@ -272,7 +272,7 @@ def _connecting(registry: ToolRegistry, servers: _Servers) -> None:
         """Connect to a Jupyter server, named by `server` where there are several; kernel_url is another one to run
         code on. A token may be a reference: env:NAME, file:/path."""
         client = ctx.client
-        ctx.app.confines.check_jupyter(client)
+        ctx.app.caller_policy.check_jupyter(client)
         found = await ctx.app.jupyter.connect(
             jupyter_url,
             jupyter_token or "",

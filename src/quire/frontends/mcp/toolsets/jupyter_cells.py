@@ -55,9 +55,9 @@ class Books:
                 f"all the same. Its source now:\n{visible(cell.source)}"
             )
         try:
-            edited = await ctx.app.notebooks.edit_cell(book, cell.id, Edit(source=source), cell.version)
+            edited = await ctx.app.cells.edit(book, cell.id, Edit(source=source), cell.version)
         except VersionConflict:
-            self.shown(ctx, book, await ctx.app.notebooks.cell(book, cell.id))  # the refusal says it
+            self.shown(ctx, book, await ctx.app.cells.get(book, cell.id))  # the refusal says it
             raise
         self.shown(ctx, book, edited)
 
@@ -96,7 +96,7 @@ class Books:
         except NotFound:
             if id_ is not None:
                 raise
-            total = jupyter_texts.number_of(len(await ctx.app.notebooks.cells(book)), "cell")
+            total = jupyter_texts.number_of(len(await ctx.app.cells.list_cells(book)), "cell")
             raise NotFound(f"Cell index {index} is out of range. Notebook has {total}.") from None
 
 
@@ -121,7 +121,7 @@ def _reading(registry: ToolRegistry, books: Books) -> None:
     ) -> ToolResult:
         """A notebook's cells: brief as a table with first lines, detailed with their sources. limit=0 shows all."""
         book = await books.named(ctx, notebook_name, Access.READ)
-        cells = await ctx.app.notebooks.cells(book)
+        cells = await ctx.app.cells.list_cells(book)
         total = jupyter_texts.number_of(len(cells), "cell")
         if start_index >= len(cells) and cells:
             raise NotFound(f"Start index {start_index} is out of range. Notebook has {total}.")
@@ -164,7 +164,7 @@ def _writing(registry: ToolRegistry, books: Books) -> None:
         """Insert a cell before cell_index (0-based; -1 appends). It is not run."""
         book = await books.named(ctx, notebook_name)
         at = await _place(ctx, book, cell_index)
-        made = await ctx.app.notebooks.add_cells(book, [_new(cell_source, cell_type)], at)
+        made = await ctx.app.cells.add_all(book, [_new(cell_source, cell_type)], at)
         books.shown(ctx, book, *made)
         first = f"Cell inserted successfully at index {made[0].number} ({cell_type})!"
         return said(f"{first}\n{await _around(ctx, book, made[0].number, 'now has')}")
@@ -188,7 +188,7 @@ def _writing(registry: ToolRegistry, books: Books) -> None:
             raise InvalidRequest(f"A cell is named twice: {cell_ids_to_delete or indices}. Nothing was deleted.")
         lines = []
         for cell in cells:
-            await ctx.app.notebooks.delete_cell(book, cell.id)
+            await ctx.app.cells.delete(book, cell.id)
             lines.append(f"Cell {cell.number} ({cell.kind.value}) deleted successfully.")
             if include_source:
                 lines += [f"deleted cell source:\n{visible(cell.source)}", "\n---\n"]
@@ -206,7 +206,7 @@ def _writing(registry: ToolRegistry, books: Books) -> None:
         book = await books.named(ctx, notebook_name)
         cell = await books.cell(ctx, book, source_index, source_cell_id, "source_index or source_cell_id")
         target = (await books.cell(ctx, book, target_index, target_cell_id, "target_index or target_cell_id")).number
-        moved = await ctx.app.notebooks.move_cell(book, cell.id, target)
+        moved = await ctx.app.cells.move(book, cell.id, target)
         first = f"Cell moved successfully from index {cell.number} to {moved.number} ({cell.kind.value})."
         return said(f"{first}\n{await _around(ctx, book, moved.number, 'has')}")
 
@@ -249,7 +249,7 @@ def _editing(registry: ToolRegistry, books: Books) -> None:
             found = f"old_string is not unique: it was not found once in the cell's source but {times} times."
             raise InvalidRequest(f"{found} Nothing was changed. Pass more of it, or replace_all.")
         source = cell.source.replace(old_string, new_string)
-        edited = await ctx.app.notebooks.edit_cell(book, cell.id, Edit(source=source), cell.version)
+        edited = await ctx.app.cells.edit(book, cell.id, Edit(source=source), cell.version)
         if books.knows(ctx, book, cell):
             books.shown(ctx, book, edited)
         return said(_edited(cell, source, "edited"))
@@ -266,7 +266,7 @@ def _editing(registry: ToolRegistry, books: Books) -> None:
             raise InvalidRequest(f"Cell {cell.number} is running. Let it end, then clear it.")
         if cell.run is None or not cell.outputs:
             return said(f"Cell {cell.number} had no output to clear.")
-        await ctx.app.notebooks.clear_outputs(book, cell)
+        await ctx.app.cells.clear_outputs(book, cell)
         removed = f"({len(cell.outputs)} output(s) removed)"
         return said(f"Cell {cell.number} output cleared successfully {removed}.")
 
@@ -348,14 +348,14 @@ def _text(line: str) -> TextContent:
 
 async def _place(ctx: ToolContext, book: Notebook, index: int) -> int | None:
     """Where a cell is to be inserted; None appends."""
-    total = len(await ctx.app.notebooks.cells(book))
+    total = len(await ctx.app.cells.list_cells(book))
     if index > total:
         raise InvalidRequest(f"Index {index} is outside valid range [-1, {total}]. Use -1 to append at end.")
     return None if index == -1 else index
 
 
 async def _around(ctx: ToolContext, book: Notebook, number: int, has: str) -> str:
-    cells = await ctx.app.notebooks.cells(book)
+    cells = await ctx.app.cells.list_cells(book)
     start = max(0, len(cells) - 2 * _AROUND if len(cells) - number < _AROUND else number - _AROUND)
     shown = jupyter_texts.brief(cells[start : start + 2 * _AROUND])
     return f"Notebook {has} {jupyter_texts.number_of(len(cells), 'cell')}, showing surrounding cells:\n{shown}"

@@ -20,7 +20,7 @@ def register(registry: ToolRegistry, books: Books) -> None:
     async def jupyter_cite(ctx: ToolContext, prompt: str, cell_indices: str, notebook_name: str = "") -> str:
         """Cite cells of a notebook, as in 0-2,4, before a prompt."""
         book = await books.named(ctx, notebook_name or None, Access.READ)
-        cells = await ctx.app.notebooks.cells(book)
+        cells = await ctx.app.cells.list_cells(book)
         cited = numbers(cell_indices, len(cells))
         books.shown(ctx, book, *(cells[number] for number in cited))
         lines = [f"USER Cite cells {cited} from notebook {book.title}."]

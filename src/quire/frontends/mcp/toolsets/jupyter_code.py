@@ -42,7 +42,7 @@ async def hidden_notebook(
         if own.document is None:
             return own, ""
         kernel, server = await ctx.app.jupyter.kernel_of(own), own.document.server
-    ctx.app.confines.check_jupyter(client)
+    ctx.app.caller_policy.check_jupyter(client)
     found = await find_hidden(ctx, client, kernel)
     if not await ctx.app.jupyter.has_kernel(server, kernel):
         if found is not None:
@@ -71,7 +71,7 @@ def _not_there(kernel: str) -> str:
 
 async def _forget(ctx: ToolContext, hidden: Notebook) -> None:
     await ctx.app.kernels.slots.forget(hidden)
-    await ctx.app.notebooks.forget(hidden)
+    await ctx.app.notebooks.delete(hidden)
 
 
 async def find_hidden(ctx: ToolContext, client: Client, kernel: str) -> Notebook | None:

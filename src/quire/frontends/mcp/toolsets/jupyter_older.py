@@ -14,12 +14,12 @@ def register(registry: ToolRegistry, books: Books) -> None:
     async def list_cells(ctx: ToolContext, notebook_name: str | None = None) -> ToolResult:
         """All cells, a line each: index, type, count, first line."""
         book = await books.named(ctx, notebook_name, Access.READ)
-        return said(jupyter_texts.brief(await ctx.app.notebooks.cells(book)))
+        return said(jupyter_texts.brief(await ctx.app.cells.list_cells(book)))
 
     async def read_cells(ctx: ToolContext, notebook_name: str | None = None) -> ToolResult:
         """All cells with their sources."""
         book = await books.named(ctx, notebook_name, Access.READ)
-        cells = await ctx.app.notebooks.cells(book)
+        cells = await ctx.app.cells.list_cells(book)
         books.shown(ctx, book, *cells)
         most = max(500, 2 * ctx.result_chars // max(1, len(cells)))
         return said(jupyter_texts.detailed(cells, most) or "Notebook is empty")

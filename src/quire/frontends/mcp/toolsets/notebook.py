@@ -75,7 +75,7 @@ def _notebooks(registry: ToolRegistry) -> None:
         if mirror is not None:
             _check_ending(mirror)
         asked = _policy(isolation, on_error, python, shell, limits or {}, network)
-        policy = ctx.app.confines.policy(caller, asked, runtime)
+        policy = ctx.app.caller_policy.policy(caller, asked, runtime)
         book = await ctx.app.notebooks.create(caller.principal, name, runtime, policy, place)
         if use:
             ctx.app.current.use(caller, book)
@@ -102,7 +102,7 @@ def _notebooks(registry: ToolRegistry) -> None:
         """Delete all cells and empty the namespace."""
         book = await ctx.notebook(notebook)
         await ctx.app.kernels.reset(book)
-        await ctx.app.notebooks.clear(book)
+        await ctx.app.cells.delete_all(book)
         said = f"Notebook {book.title!r} is empty: no cells, no variables."
         return ToolResult(content=said, structured_content={"notebook": book.title, "message": said})
 
@@ -116,7 +116,7 @@ async def _place(
     ctx: ToolContext, caller: Client, name: str | None, path: str | None, spec: str
 ) -> DocumentLocation | None:
     """The document on a Jupyter server that is meant, where one is: it is found, or made."""
-    ctx.app.confines.check_jupyter(caller)
+    ctx.app.caller_policy.check_jupyter(caller)
     if name is None:
         raise InvalidRequest('A notebook with runtime="jupyter" needs a name, after which its document is called.')
     if await ctx.app.notebooks.find(caller.principal, name) is not None or not (path or spec):
@@ -179,7 +179,7 @@ def _runs(registry: ToolRegistry) -> None:
         if execute and cell_type == "code":
             cell, notice = await ctx.run(book, code, at=cell_number, timeout=timeout, answers=True)
             return await ctx.render.cell(book, cell, notice)
-        cell = await ctx.app.notebooks.add_cell(book, code, CellKind(cell_type), cell_number)
+        cell = await ctx.app.cells.add(book, code, CellKind(cell_type), cell_number)
         return await ctx.render.cell(book, cell)
 
     async def execute_cell(
@@ -187,10 +187,10 @@ def _runs(registry: ToolRegistry) -> None:
     ) -> ToolResult:
         """Run a cell that is there, or several until one fails: "2-5", "3-" (from there on), "all"."""
         book = await ctx.notebook(notebook)
-        several = await ctx.app.notebooks.span(book, cell_id_or_number)
+        several = await ctx.app.cells.find_range(book, cell_id_or_number)
         if several is not None:
             return await ctx.run_several(book, several, timeout)
-        there = await ctx.app.notebooks.cell(book, cell_id_or_number)
+        there = await ctx.app.cells.get(book, cell_id_or_number)
         cell, notice = await ctx.run(book, there, timeout=timeout, answers=True)
         return await ctx.render.cell(book, cell, notice)
 
@@ -214,7 +214,7 @@ def _edits(registry: ToolRegistry) -> None:
         if code is None and cell_type is None and metadata is None:
             raise InvalidRequest("There is nothing to change: give code, cell_type or metadata. Nothing was changed.")
         edit = Edit(source=code, kind=CellKind(cell_type) if cell_type else None, metadata=metadata)
-        cell = await ctx.app.notebooks.edit_cell(book, cell_id_or_number, edit, expected_version)
+        cell = await ctx.app.cells.edit(book, cell_id_or_number, edit, expected_version)
         said = f"Cell {cell.number} is now version {cell.version}"
         said += "; execute_cell runs it." if cell.kind is CellKind.CODE and code is not None else "."
         return _short(book, cell, said)
@@ -224,13 +224,13 @@ def _edits(registry: ToolRegistry) -> None:
     ) -> ToolResult:
         """Move a cell to another number; those after it are renumbered."""
         book = await ctx.notebook(notebook)
-        cell = await ctx.app.notebooks.move_cell(book, cell_id_or_number, to_number)
+        cell = await ctx.app.cells.move(book, cell_id_or_number, to_number)
         return _short(book, cell, f"Cell {cell.id} is now number {cell.number}.")
 
     async def delete_cell(ctx: ToolContext, cell_id_or_number: int | str, notebook: str | None = None) -> ToolResult:
         """Remove a cell; what it defined stays in the namespace."""
         book = await ctx.notebook(notebook)
-        cell = await ctx.app.notebooks.delete_cell(book, cell_id_or_number)
+        cell = await ctx.app.cells.delete(book, cell_id_or_number)
         done: Done = {"notebook": book.title, "message": f"Deleted cell {cell.number} ({cell.id})."}
         return ToolResult(content=done["message"], structured_content=dict(done))
 
@@ -253,7 +253,7 @@ def _views(registry: ToolRegistry) -> None:
     ) -> ToolResult:
         """The cells, a line each: number, id, state, first statement, kinds of output."""
         book = await ctx.notebook(notebook, Access.READ)
-        kept = await ctx.app.notebooks.cells(book, start, limit or _PAGE)
+        kept = await ctx.app.cells.list_cells(book, start, limit or _PAGE)
         cells = [ctx.app.runs.live(book, cell) for cell in kept]  # what is not on disk yet has not ended
         found: CellList = {
             "notebook": book.title,
@@ -300,7 +300,7 @@ def _documents(registry: ToolRegistry) -> None:
         book = await ctx.notebook(notebook)
         where = ctx.app.workspace(book)
         given = await files.document(path_or_json, lambda path: workspaces.read(where, path))
-        added = await ctx.app.documents.bring_in(book, given.cells, given.metadata)
+        added = await ctx.app.documents.import_cells(book, given.cells, given.metadata)
         done = f"Imported {count(len(added), 'cell')}"
         notes = "".join(f" {note[0].upper()}{note[1:]}." for note in given.notes)
         found: Document = {"notebook": book.title, "cells": len(added), "uri": render.ipynb_uri(book)}
@@ -319,7 +319,7 @@ def _documents(registry: ToolRegistry) -> None:
     ) -> ToolResult:
         """A cell's picture, whole; index counts its images from 0."""
         book = await ctx.notebook(notebook, Access.READ)
-        image = await ctx.app.notebooks.image(await ctx.cell(book, cell_id_or_number), index)
+        image = await ctx.app.outputs.read_image(await ctx.cell(book, cell_id_or_number), index)
         if image.format == "svg":
             return ToolResult(content=[TextContent(type="text", text=image.data.decode("utf-8", "replace"))])
         return ToolResult(content=[ImageContent(type="image", data=image.base64, mime_type=image.mime)])
@@ -333,7 +333,7 @@ async def document(ctx: ToolContext, book: Notebook) -> str:
     """The notebook's ipynb text."""
     from quire.notebook_format import ipynb
 
-    return await ctx.app.documents.text(book, lambda fresh, cells: ipynb.dumps(fresh, cells, lines=False))
+    return await ctx.app.documents.export(book, lambda fresh, cells: ipynb.dumps(fresh, cells, lines=False))
 
 
 async def _run_all(ctx: ToolContext, book: Notebook, cells: list[Cell]) -> tuple[int, Cell | None]:
@@ -356,10 +356,10 @@ async def _keep(ctx: ToolContext, book: Notebook, path: str, *, mirror: bool) ->
     if mirror:
         await ctx.app.mirrors.set(book, path)
         return ", which is kept current from now on"
-    ended = (await ctx.app.documents.fresh(book)).mirror == path
+    ended = (await ctx.app.documents.reload(book)).mirror == path
     if ended:
         await ctx.app.mirrors.set(book, "")
-    text = await ctx.app.documents.text(book, lambda fresh, cells: files.dumps(path, fresh, cells))
+    text = await ctx.app.documents.export(book, lambda fresh, cells: files.dumps(path, fresh, cells))
     await workspaces.write(ctx.app.workspace(book), path, text)
     return ", which is no longer kept current" if ended else ""
 

@@ -123,7 +123,7 @@ async def _capabilities(ctx: ToolContext, book: Notebook) -> list[str]:
     seen = await ctx.app.sharing.may(ctx.client, book, Access.WRITE)
     relayed = await ctx.app.capabilities.all(book.owner) if seen else []
     said = [f"{each.name}: {count(len(each.offered.tools), 'method')}, {health}" for each, health in relayed]
-    return said + [f"{each['name']}: made here" for each in ctx.app.relay.native_of(book.id)]
+    return said + [f"{each['name']}: made here" for each in ctx.app.gateway.native_of(book.id)]
 
 
 def _state_text(info: StateInfo, lost: list[str], *, listed: bool) -> str:

@@ -82,7 +82,7 @@ def _code(registry: ToolRegistry) -> None:
         try:
             async with _session(ctx, language, session_id) as session:
                 ctx.record.notebook, its = session.name, _LANGUAGES[session.runtime]
-                before = await ctx.app.sandboxes.seen(session)
+                before = await ctx.app.sandboxes.files.states(session)
                 cell, notice = await ctx.run(session, code, timeout=timeout, asks=stays, answers=stays)
                 changed, why_not = await _changed(ctx, session, before)
                 notice = " ".join(filter(None, (notice, why_not)))
@@ -115,15 +115,15 @@ def _sessions(registry: ToolRegistry) -> None:
         caller = ctx.client
         if session_id in (_NONE, ""):
             raise InvalidRequest(f"A session cannot be called {session_id!r}: leave it out, or give a name.")
-        policy = ctx.app.confines.policy(caller, Policy(memory=memory_bytes, fuel=fuel), RUNTIMES[language])
+        policy = ctx.app.caller_policy.policy(caller, Policy(memory=memory_bytes, fuel=fuel), RUNTIMES[language])
         session = await ctx.app.sandboxes.create(caller, language, session_id, policy)
-        await ctx.app.runs.begin(session)
+        await ctx.app.runs.prestart(session)
         said = f"Made session {session.name!r} ({language}). Name it as session_id in execute_code."
         return ToolResult(content=said, structured_content=dict(await _described(ctx, session)))
 
     async def list_sessions(ctx: ToolContext) -> ToolResult:
         """Your sandbox sessions, each with how it is and where its files are."""
-        every = await ctx.app.sandboxes.all(ctx.client)
+        every = await ctx.app.sandboxes.list_sessions(ctx.client)
         found: SessionList = {"sessions": [await _described(ctx, each) for each in every]}
         lines = [
             f"{each['session_id']}: {each['language']}, {each['state']}, {count(each['runs'], 'run')}"
@@ -134,15 +134,15 @@ def _sessions(registry: ToolRegistry) -> None:
 
     async def destroy_session(ctx: ToolContext, session_id: str) -> ToolResult:
         """End a sandbox session and delete it, with its variables, its cells and its files."""
-        session = await ctx.app.sandboxes.named(ctx.client, session_id)
-        files = "with its files" if await ctx.app.sandboxes.destroy(session) else "its files stay: others work there"
+        session = await ctx.app.sandboxes.get(ctx.client, session_id)
+        files = "with its files" if await ctx.app.sandboxes.delete(session) else "its files stay: others work there"
         done: Done = {"notebook": session.name, "message": f"Session {session.name!r} is gone, {files}."}
         return ToolResult(content=done["message"], structured_content=dict(done))
 
     async def get_workspace_info(ctx: ToolContext, session_id: str) -> ToolResult:
         """Where a session's files are, how many, how much they take, and the largest of them."""
-        session = await ctx.app.sandboxes.named(ctx.client, session_id, Access.READ)
-        use, largest = await ctx.app.sandboxes.use(session)
+        session = await ctx.app.sandboxes.get(ctx.client, session_id, Access.READ)
+        use, largest = await ctx.app.sandboxes.files.usage(session)
         info: WorkspaceInfo = {
             "session_id": session.name,
             "workspace": ctx.app.workspace(session),
@@ -163,12 +163,12 @@ def _sessions(registry: ToolRegistry) -> None:
 async def _session(ctx: ToolContext, language: Language | None, session_id: str | None) -> AsyncIterator[Notebook]:
     sandboxes, client = ctx.app.sandboxes, ctx.client
     if session_id == _NONE:
-        async with sandboxes.once(client, language or "python") as session:
+        async with sandboxes.temporary(client, language or "python") as session:
             yield session
     elif session_id is None:
-        yield await sandboxes.of(client, language or "python")
+        yield await sandboxes.get_or_create_default(client, language or "python")
     else:
-        session = await sandboxes.named(client, session_id)
+        session = await sandboxes.get(client, session_id)
         its = _LANGUAGES[session.runtime]
         if language not in (None, its):
             raise InvalidRequest(
@@ -180,7 +180,7 @@ async def _session(ctx: ToolContext, language: Language | None, session_id: str 
 async def _changed(ctx: ToolContext, session: Notebook, before: dict[str, tuple[int, int]]) -> tuple[list[str], str]:
     """The files a run has changed, or why they are not known: it ran all the same."""
     try:
-        return await ctx.app.sandboxes.changed(session, before), ""
+        return await ctx.app.sandboxes.files.changed_since(session, before), ""
     except QuireError as error:
         return [], f"Which files it changed is not known: {error}"
 
@@ -241,7 +241,7 @@ async def _described(ctx: ToolContext, session: Notebook) -> SessionInfo:
         "session_id": session.name,
         "language": language,
         "runtime": session.runtime,
-        "own": session.name == ctx.app.sandboxes.name_of(ctx.client, language),
+        "own": session.name == ctx.app.sandboxes.default_name(ctx.client, language),
         "runs": session.runs,
         "state": state,
         "protection": protection(ctx.app, session),
