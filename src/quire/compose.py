@@ -25,11 +25,11 @@ from quire.core.kernels.memory_pressure import MemoryWatcher
 from quire.core.kernels.runtimes import Runtimes
 from quire.core.kernels.services import KernelServices
 from quire.core.limits.caller_policy import UntrustedCallerPolicy
-from quire.core.limits.quotas import Quotas, Rates
+from quire.core.limits.quotas import Quotas, RateLimiter
 from quire.core.limits.workspace_quota import WorkspaceQuota
 from quire.core.model import Cell, Notebook
 from quire.core.notebooks.cells import Cells
-from quire.core.notebooks.current import Current
+from quire.core.notebooks.current import CurrentNotebooks
 from quire.core.notebooks.documents import Documents
 from quire.core.notebooks.files import Files
 from quire.core.notebooks.mirrors import Mirrors
@@ -49,7 +49,6 @@ from quire.core.ports.snapshots import Snapshots
 from quire.core.ports.store import Blobs, Shares, Store, Tokens
 from quire.core.runs.active_run import ActiveRuns
 from quire.core.runs.batch import Batches
-from quire.core.runs.driver import RunDriver
 from quire.core.runs.queue import RunQueue, RunSlots
 from quire.core.runs.recorder import Recorder
 from quire.core.runs.service import Runs
@@ -103,10 +102,9 @@ async def app(settings: Settings, *, kernels: bool = True, clients: Clients | No
         slots, pool, restorer = built.slots, built.pool, built.restorer
         folders, made = _folders(), settings.store.data_dir / "workspaces"
         quota = WorkspaceQuota(folders, active, slots, built.recovery, place, limits_from_settings.space(settings))
-        queue = RunQueue(RunSlots(quotas.runs, quotas.runs_each), store, feed, limits.max_cells)
+        queue = RunQueue(RunSlots(quotas.runs, quotas.runs_per_user), store, feed, limits.max_cells)
         recorder = Recorder(store, blobs, feed, limits.max_cells, calls.tally.run)
-        driver = RunDriver(pool, active, queue, quota, gateway, recorder, limits)
-        runs = Runs(pool, active, queue, driver, recorder, limits)
+        runs = Runs(pool, active, queue, quota, gateway, recorder, limits)
         documents = Documents(store, cells, outputs, feed, runs.live)
         mirrors = Mirrors(documents, store, feed, _mirrored, slots.add_notice)
         await stack.enter_async_context(mirrors.open(restore=kernels))  # before the runs: it writes how they ended
@@ -119,7 +117,7 @@ async def app(settings: Settings, *, kernels: bool = True, clients: Clients | No
             outputs=outputs,
             runs=runs,
             inspector=KernelInspector(pool),
-            batches=Batches(runs, slots, limits.patience, group.start_soon),
+            batches=Batches(runs, slots, limits.call_wait_seconds, group.start_soon),
             documents=documents,
             files=Files(folders, quota, place, settings.limits.max_file_bytes),
             sandboxes=SandboxSessions(notebooks, sharing, slots, active, restorer, SessionFiles(folders, place, made)),
@@ -137,13 +135,13 @@ async def app(settings: Settings, *, kernels: bool = True, clients: Clients | No
             approvals=approvals,
             sharing=sharing,
             caller_policy=caller_policy,
-            current=Current(notebooks, sharing, slots, {*SESSION_RUNTIMES.values()} - {runtimes(settings)[0]}),
+            current=CurrentNotebooks(notebooks, sharing, slots, {*SESSION_RUNTIMES.values()} - {runtimes(settings)[0]}),
             jupyter=jupyter.directory,
             feed=feed,
             calls=calls,
             disk=audit_setup.disk(settings),
             limits=limits,
-            rates=Rates(quotas.requests, quotas.burst, time.monotonic),
+            rates=RateLimiter(quotas.requests_per_minute, quotas.burst, time.monotonic),
             workspace=place,
             about=about(settings),
         )
@@ -310,7 +308,9 @@ async def _capabilities(
     capabilities = CapabilityRegistry(backends, installed, settings.capabilities.connect_timeout_seconds)
     await stack.enter_async_context(capabilities.open())
     limits = limits_from_settings.calls(settings)
-    gateway = CapabilityGateway(capabilities, backends, approvals, active, calls, limits, caller_policy, sharing.acting)
+    gateway = CapabilityGateway(
+        capabilities, backends, approvals, active, calls, limits, caller_policy, sharing.code_caller
+    )
     return backends, capabilities, gateway
 
 

@@ -11,7 +11,7 @@ from quire import __version__
 from quire.compose import RUNTIMES, app, runtimes
 from quire.core.app import App
 from quire.core.errors import InvalidRequest, OperationFailed
-from quire.core.limits.sandbox_layers import sentence
+from quire.core.limits.sandbox_layers import describe_layers
 from quire.core.model import LOCAL, Layer
 from quire.settings import Settings
 
@@ -51,7 +51,7 @@ async def _guests(running: App, name: str, wanted: str) -> Finding:
     if said.why_not:
         return name, None, said.why_not
     lacks = any(layer.why_not for layer in said.layers) and wanted != "off"
-    return name, not lacks, f"{said.version}; walls: {sentence(said.layers)}"
+    return name, not lacks, f"{said.version}; walls: {describe_layers(said.layers)}"
 
 
 async def _recovers(settings: Settings) -> tuple[bool, str]:

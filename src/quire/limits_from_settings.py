@@ -71,7 +71,7 @@ def limits(settings: Settings) -> Limits:
         max_code_bytes=settings.limits.max_code_bytes,
         max_output_bytes=settings.limits.max_output_bytes,
         grace=settings.kernel.interrupt_grace_seconds,
-        patience=settings.server.call_wait_seconds,
+        call_wait_seconds=settings.server.call_wait_seconds,
         network=settings.sandbox.network,
     )
 
@@ -79,12 +79,12 @@ def limits(settings: Settings) -> Limits:
 def quotas(settings: Settings) -> Quotas:
     return Quotas(
         kernels=settings.limits.max_kernels,
-        kernels_each=settings.limits.max_kernels_per_user,
+        kernels_per_user=settings.limits.max_kernels_per_user,
         runs=settings.limits.max_runs,
-        runs_each=settings.limits.max_runs_per_user,
-        memory_each=settings.limits.max_memory_bytes_per_user,
-        free=settings.limits.min_free_memory_bytes,
-        requests=settings.limits.requests_per_minute,
+        runs_per_user=settings.limits.max_runs_per_user,
+        memory_per_user=settings.limits.max_memory_bytes_per_user,
+        min_free_bytes=settings.limits.min_free_memory_bytes,
+        requests_per_minute=settings.limits.requests_per_minute,
         burst=settings.limits.requests_burst,
     )
 

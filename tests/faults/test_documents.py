@@ -55,7 +55,7 @@ async def test_a_file_of_500_megabytes_is_refused_unread(tmp_path: Path) -> None
         file.truncate(500_000_000)
     tracemalloc.start()
     with pytest.raises(InvalidRequest, match=r"has 500,000,000 bytes, over the limit of 50,000,000. It was not read"):
-        await workspaces.read(str(tmp_path), "huge.ipynb")
+        await workspaces.read_in_workspace(str(tmp_path), "huge.ipynb")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1_000_000
@@ -116,16 +116,16 @@ async def test_a_folder_that_is_gone_is_said_and_it_goes_on_when_it_is_back(data
     path = folder / "book.ipynb"
     async with running(data_dir) as (app, book):
         await app.mirrors.set(book, path)
-        assert app.mirrors.trouble(book) == ""
+        assert app.mirrors.problem(book) == ""
         path.unlink()
         folder.rmdir()
         await app.cells.add(book, "one", CellKind.MARKDOWN)
 
         async def said() -> bool:
-            return app.mirrors.trouble(book) != ""
+            return app.mirrors.problem(book) != ""
 
         await until(said, "the trouble")
-        assert app.mirrors.trouble(book) == (
+        assert app.mirrors.problem(book) == (
             f"{path} is not as the notebook is: No such file or directory. It is tried again at the next change."
         )
         folder.mkdir()
@@ -133,7 +133,7 @@ async def test_a_folder_that_is_gone_is_said_and_it_goes_on_when_it_is_back(data
         await follows(path, "two")
 
         async def well() -> bool:
-            return app.mirrors.trouble(book) == ""
+            return app.mirrors.problem(book) == ""
 
         await until(well, "no trouble")
         path.unlink()
@@ -154,7 +154,7 @@ async def test_a_link_that_leads_elsewhere_since_is_not_followed(data_dir: Path,
         await app.cells.add(book, "one", CellKind.MARKDOWN)
 
         async def said() -> bool:
-            return "a link leads elsewhere now" in app.mirrors.trouble(book)
+            return "a link leads elsewhere now" in app.mirrors.problem(book)
 
         await until(said, "the trouble")
     assert list((tmp_path / "elsewhere").iterdir()) == []
@@ -169,7 +169,7 @@ async def test_what_may_not_be_written_is_not_overwritten(data_dir: Path, tmp_pa
     async with running(data_dir) as (app, book):
         with pytest.raises(OperationFailed, match=r"could not be written: .* Nothing was changed"):
             await app.mirrors.set(book, closed)
-        assert (await app.documents.reload(book)).mirror == "" and app.mirrors.trouble(book) == ""
+        assert (await app.documents.reload(book)).mirror == "" and app.mirrors.problem(book) == ""
 
 
 SAW = "import json\n[''.join(c['source']) for c in json.load(open('book.ipynb'))['cells']][-1][:9]"

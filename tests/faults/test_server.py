@@ -348,7 +348,7 @@ async def test_servers_whose_first_calls_meet_each_get_a_notebook(tmp_path: Path
             names: list[str] = []
 
             async def first_call(app: Any, names: list[str] = names) -> None:
-                notebook = await app.current.notebook(Caller(principal=LOCAL))
+                notebook = await app.current.resolve(Caller(principal=LOCAL))
                 active = await app.runs.start(notebook, "1")
                 await app.runs.wait(active)
                 names.append(notebook.name)

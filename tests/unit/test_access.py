@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from quire.core.capabilities.model import Backend
 from quire.core.errors import InvalidRequest
-from quire.core.limits.caller_policy import UntrustedCallerPolicy, allowed, is_local_name
+from quire.core.limits.caller_policy import UntrustedCallerPolicy, is_allowed_host, is_local_name
 from quire.core.model import LOCAL, KernelLimits, Notebook, NotebookId, Policy, Principal
 from quire.core.notebooks import access
 from quire.core.notebooks.access import LOCAL_CALLER, Access, Caller, Scope
@@ -35,7 +35,7 @@ BOOK = Notebook(id=NotebookId("1"), name="diary", owner=ALICE, runtime="python",
 def test_access_is_the_owners_an_admins_or_what_was_shared(
     caller: Caller, shared: Access | None, has: Access | None
 ) -> None:
-    assert access.access(caller, ALICE, shared) == has
+    assert access.effective_access(caller, ALICE, shared) == has
 
 
 def test_each_access_includes_those_before_it() -> None:
@@ -44,10 +44,10 @@ def test_each_access_includes_those_before_it() -> None:
         assert [has.covers(needed) for needed in order] == [place <= at for place in range(3)]
         for place, needed in enumerate(order):
             if place <= at:
-                access.check(BOOK, has, needed)
+                access.check_access(BOOK, has, needed)
             else:
                 with pytest.raises(InvalidRequest, match="alice/diary"):
-                    access.check(BOOK, has, needed)
+                    access.check_access(BOOK, has, needed)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_each_access_includes_those_before_it() -> None:
     [("diary", None, "diary"), ("alice/diary", "alice", "diary"), ("a|1@id.test~x/main", "a|1@id.test~x", "main")],
 )
 def test_a_notebooks_address_is_its_name_or_the_owners_and_its_name(name: str, owner: str | None, own: str) -> None:
-    assert access.address(name) == (owner, own)
+    assert access.parse_name(name) == (owner, own)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "é", "a@", "@b", "x" * 65, "-a", "a\n", "a@b c", "a@" + "b" * 300])
@@ -67,21 +67,25 @@ def test_what_cannot_name_a_user_is_refused(name: str) -> None:
 @pytest.mark.parametrize("name", ["local", "a@b", "", "x/y", "a b", "x" * 65])
 def test_no_token_is_named_as_the_local_user_or_as_somebody_an_issuer_vouches_for(name: str) -> None:
     with pytest.raises(InvalidRequest):
-        access.check_given(name)
+        access.check_token_name(name)
 
 
 @given(st.text(max_size=140) | st.from_regex(r"[A-Za-z0-9._+|:=@-]{1,128}", fullmatch=True))
 def test_a_subject_of_an_issuer_never_becomes_the_local_user_or_the_name_of_a_token(subject: str) -> None:
-    named = access.issued(subject, "id.test")
+    named = access.issued_principal(subject, "id.test")
     if named is not None:
         assert named.endswith("@id.test") and named != LOCAL and access.check_principal(named) == named
         with pytest.raises(InvalidRequest):
-            access.check_given(named)
+            access.check_token_name(named)
 
 
 @given(st.text(alphabet="ab@~.", max_size=8), st.text(alphabet="ab@~.", max_size=8))
 def test_two_subjects_or_issuers_never_become_one_principal(one: str, other: str) -> None:
-    names = [(access.issued(subject, label), subject, label) for subject in (one, other) for label in ("a.b", "b~a")]
+    names = [
+        (access.issued_principal(subject, label), subject, label)
+        for subject in (one, other)
+        for label in ("a.b", "b~a")
+    ]
     seen: dict[str, tuple[str, str]] = {}
     for name, subject, label in names:
         if name is not None:
@@ -90,7 +94,7 @@ def test_two_subjects_or_issuers_never_become_one_principal(one: str, other: str
 
 @pytest.mark.parametrize("subject", [None, 5, "", "a b", "a/b", "é", "x" * 129, "a\n"])
 def test_a_subject_that_cannot_be_a_name_is_nobody(subject: Any) -> None:
-    assert access.issued(subject, "id.test") is None
+    assert access.issued_principal(subject, "id.test") is None
 
 
 def test_an_issuer_is_known_by_its_address() -> None:
@@ -130,15 +134,17 @@ def described(config: str | dict[str, Any], name: str) -> Backend:
 )
 def test_a_user_cannot_have_what_the_operators_own_can(given: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest):
-        BOUNDS.backend(Caller(principal=BOB), "x", given, described)
+        BOUNDS.make_backend(Caller(principal=BOB), "x", given, described)
     if not isinstance(given.get("config"), str):
         for caller in (ADMIN, LOCAL_CALLER):
-            assert not BOUNDS.backend(caller, "x", given, described).confined
+            assert not BOUNDS.make_backend(caller, "x", given, described).confined
 
 
 def test_a_users_backend_stays_confined() -> None:
     for url in ("https://a.test/mcp", "http://mcp.home/mcp", "http://10.0.0.5:8080/mcp"):
-        assert BOUNDS.backend(Caller(principal=BOB), "x", {"url": url}, described) == Backend(url=url, confined=True)
+        assert BOUNDS.make_backend(Caller(principal=BOB), "x", {"url": url}, described) == Backend(
+            url=url, confined=True
+        )
 
 
 @pytest.mark.parametrize(
@@ -154,13 +160,13 @@ def test_a_users_backend_stays_confined() -> None:
 )
 def test_a_users_policy_stays_within_the_servers(policy: Policy) -> None:
     with pytest.raises(InvalidRequest):
-        BOUNDS.policy(Caller(principal=BOB), policy)
-    assert BOUNDS.policy(ADMIN, policy) == policy
+        BOUNDS.check_policy(Caller(principal=BOB), policy)
+    assert BOUNDS.check_policy(ADMIN, policy) == policy
 
 
 @pytest.mark.parametrize("policy", [Policy(), Policy(python="venv"), Policy(memory=10, cpu=5, processes=10)])
 def test_less_than_the_servers_is_taken(policy: Policy) -> None:
-    assert BOUNDS.policy(Caller(principal=BOB), policy) == policy
+    assert BOUNDS.check_policy(Caller(principal=BOB), policy) == policy
 
 
 def test_names_of_the_machine_itself_are_known() -> None:
@@ -170,6 +176,6 @@ def test_names_of_the_machine_itself_are_known() -> None:
         True,
         False,
     ]
-    assert allowed("https://MCP.home/x", ("mcp.HOME",)) and allowed("https://a:443", ("a:443",))
-    assert allowed("http://[::1]:8080/x", ("[::1]:8080",)) and allowed("http://[::1]/", ("::1",))
-    assert not allowed("https://mcp.home.evil.test", ("mcp.home",))
+    assert is_allowed_host("https://MCP.home/x", ("mcp.HOME",)) and is_allowed_host("https://a:443", ("a:443",))
+    assert is_allowed_host("http://[::1]:8080/x", ("[::1]:8080",)) and is_allowed_host("http://[::1]/", ("::1",))
+    assert not is_allowed_host("https://mcp.home.evil.test", ("mcp.home",))

@@ -17,14 +17,14 @@ from quire.core.model import LOCAL, CellId, CellState, Died, Notebook, NotebookI
 from quire.core.ops.change_bus import Change
 from quire.core.ports.kernel import START
 from quire.core.runs.active_run import StopReason
-from quire.core.runs.outcome import outcome, restored
+from quire.core.runs.outcome import describe_restored, outcome
 from quire.frontends.mcp.notices import addresses
 from quire.runtimes.python.checkpoint_budget import CheckpointSizes, MachineMemory
 from quire.runtimes.python.exit_reason import ProcessExit, exit_reason
 from quire.wire.messages import Finished
 
 LIMITS = Limits(
-    cell_timeout=30, max_timeout=100, max_cells=10, max_code_bytes=10, max_output_bytes=10, grace=1, patience=1
+    cell_timeout=30, max_timeout=100, max_cells=10, max_code_bytes=10, max_output_bytes=10, grace=1, call_wait_seconds=1
 )  # fmt: skip
 
 
@@ -104,7 +104,7 @@ def test_how_a_run_ended(
     ],
 )
 def test_recovery_result_is_described(recovered: RecoveryResult, cells: list[int], says: str, says_not: str) -> None:
-    said = restored(replace(recovered, lost_cells=tuple(cells)))
+    said = describe_restored(replace(recovered, lost_cells=tuple(cells)))
     assert says in said and (not says_not or says_not not in said)
 
 

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from quire.core.errors import InvalidRequest
 from quire.core.limits.network_rules import (
     Rule,
-    check_place,
-    covering,
+    are_granted,
+    check_host,
+    find_rule,
     is_internal,
-    literal,
-    rules,
+    is_literal_address,
+    parse_rules,
     still_granted,
-    within,
 )
 from quire.core.limits.validation import Limits, check_policy
 from quire.core.model import Policy
@@ -28,7 +28,7 @@ PORT = st.sampled_from([80, 443, 8080, 1, 65535])
 
 
 def covers(entry: str, host: str, port: int = 443) -> bool:
-    return covering(rules([entry]), host, port) is not None
+    return find_rule(parse_rules([entry]), host, port) is not None
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def covers(entry: str, host: str, port: int = 443) -> bool:
     ],
 )
 def test_words_become_a_rule(entry: str, rule: Rule) -> None:
-    assert rules([entry]) == (rule,)
+    assert parse_rules([entry]) == (rule,)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_words_become_a_rule(entry: str, rule: Rule) -> None:
 )
 def test_what_is_no_host_is_refused_with_how_to_write_one(entry: str) -> None:
     with pytest.raises(ValueError, match=r"is no host: write example\.org"):
-        rules([entry])
+        parse_rules([entry])
 
 
 def test_without_a_port_it_is_the_web_s_two() -> None:
@@ -102,7 +102,7 @@ def test_a_star_covers_all_below_a_name_and_nothing_that_only_looks_so() -> None
     ],
 )
 def test_who_asks_gets_no_more_than_was_granted(asked: list[str], granted: list[str], may: bool) -> None:
-    assert within(rules(asked), rules(granted)) is may
+    assert are_granted(parse_rules(asked), parse_rules(granted)) is may
 
 
 @pytest.mark.parametrize(
@@ -110,8 +110,8 @@ def test_who_asks_gets_no_more_than_was_granted(asked: list[str], granted: list[
 )
 def test_all_names_are_not_the_machine_itself(place: str) -> None:
     """Or a caller could ask for an address that whoever granted every public host never meant."""
-    assert not within(rules([f"{place}:8080"]), rules(["*:*", "*.0.0.1:*"]))
-    assert within(rules([f"{place}:8080"]), rules([f"{place}:*"]))
+    assert not are_granted(parse_rules([f"{place}:8080"]), parse_rules(["*:*", "*.0.0.1:*"]))
+    assert are_granted(parse_rules([f"{place}:8080"]), parse_rules([f"{place}:*"]))
 
 
 INTERNAL = """
@@ -143,7 +143,7 @@ def test_addresses_outside_the_public_internet_are_internal(address: str, intern
 
 
 def test_a_place_is_named_by_its_address_alone() -> None:
-    assert [literal(each) for each in ("127.0.0.1", "::1", "localhost", "127.1", "example.org", "*")] == [
+    assert [is_literal_address(each) for each in ("127.0.0.1", "::1", "localhost", "127.1", "example.org", "*")] == [
         *(True, True, True),
         *(False, False, False),
     ]
@@ -158,20 +158,20 @@ def test_what_is_no_longer_granted_is_no_longer_a_notebook_s() -> None:
 def test_what_is_within_covers_no_host_that_was_not_granted(
     asked: str, granted: list[str], host: str, port: int
 ) -> None:
-    mine, all_of = rules([asked]), rules(granted)
-    if within(mine, all_of) and covering(mine, host, port):
-        assert covering(all_of, host, port)
+    mine, all_of = parse_rules([asked]), parse_rules(granted)
+    if are_granted(mine, all_of) and find_rule(mine, host, port):
+        assert find_rule(all_of, host, port)
 
 
 @given(granted=st.lists(ENTRY, max_size=4))
 def test_all_that_was_granted_is_within_itself(granted: list[str]) -> None:
-    assert within(rules(granted), rules(granted))
+    assert are_granted(parse_rules(granted), parse_rules(granted))
     assert still_granted(granted, granted) == tuple(granted)
 
 
 def test_a_notebook_is_refused_a_wider_network_with_the_way_to_get_it() -> None:
     limits = Limits(
-        cell_timeout=1, max_timeout=1, max_cells=1, max_code_bytes=1, max_output_bytes=1, grace=1, patience=1,
+        cell_timeout=1, max_timeout=1, max_cells=1, max_code_bytes=1, max_output_bytes=1, grace=1, call_wait_seconds=1,
         network=("pypi.org",),
     )  # fmt: skip
     assert check_policy(Policy(network=()), limits).network == ()
@@ -187,8 +187,8 @@ def test_a_notebook_is_refused_a_wider_network_with_the_way_to_get_it() -> None:
     "named", ["a.org", "a_b-c.org:80", "10.0.0.5:8080", "[::1]:8080", "[fd00::1]", "::1", "LOCALHOST"]
 )
 def test_places_are_hosts_with_or_without_a_port(named: str) -> None:
-    check_place(named)
-    check_place(f"*.{named}" if named[0].isalpha() else named, wildcards=True)
+    check_host(named)
+    check_host(f"*.{named}" if named[0].isalpha() else named, wildcards=True)
 
 
 @pytest.mark.parametrize(
@@ -196,4 +196,4 @@ def test_places_are_hosts_with_or_without_a_port(named: str) -> None:
 )
 def test_what_is_no_place_is_refused(named: str) -> None:
     with pytest.raises(ValueError, match="is no host: write"):
-        check_place(named)
+        check_host(named)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from quire.core.errors import InvalidRequest
 from quire.core.notebooks.files import as_text
-from quire.core.notebooks.paths import plain, shown, steps
+from quire.core.notebooks.paths import display_path, path_parts, quoted
 from quire.core.ports.files import Piece
 
 HOME = "/data/workspaces/1"
@@ -34,16 +34,16 @@ HOME = "/data/workspaces/1"
     ],
 )
 def test_a_path_is_the_names_from_the_workspace_down(path: str, found: tuple[str, ...]) -> None:
-    assert steps(HOME, path) == found
+    assert path_parts(HOME, path) == found
 
 
 def test_on_windows_a_path_is_written_with_either_and_may_begin_with_a_drive(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "name", "nt")
     for path in ("a\\b", "a/b", "C:\\ws\\1\\a\\b", "C:/ws/1/a/b"):
-        assert steps("C:\\ws\\1", path) == ("a", "b")
+        assert path_parts("C:\\ws\\1", path) == ("a", "b")
     for path in ("D:\\a", "C:\\ws\\12\\a", "..\\a", "\\a"):
         with pytest.raises(InvalidRequest):
-            steps("C:\\ws\\1", path)
+            path_parts("C:\\ws\\1", path)
 
 
 @pytest.mark.parametrize(
@@ -67,14 +67,14 @@ def test_on_windows_a_path_is_written_with_either_and_may_begin_with_a_drive(mon
 )
 def test_a_path_that_leads_elsewhere_is_refused_in_one_line(path: str, says: str) -> None:
     with pytest.raises(InvalidRequest, match=says) as refused:
-        steps(HOME, path)
+        path_parts(HOME, path)
     assert str(refused.value).isprintable()
 
 
 @given(st.text() | st.lists(st.sampled_from(["..", ".", "", "a", "~", HOME, "\x00", "\udcff", "%2e%2e"])).map("/".join))
 def test_whatever_is_given_no_step_leads_up_or_elsewhere(path: str) -> None:
     try:
-        found = steps(HOME, path)
+        found = path_parts(HOME, path)
     except InvalidRequest as refused:
         assert str(refused).isprintable()
         return
@@ -86,7 +86,7 @@ def test_whatever_is_given_no_step_leads_up_or_elsewhere(path: str) -> None:
 
 @given(st.binary(min_size=1, max_size=300))
 def test_whatever_a_file_is_called_it_stands_in_one_printable_line(name: bytes) -> None:
-    for said in (shown(os.fsdecode(name)), plain(os.fsdecode(name))):
+    for said in (quoted(os.fsdecode(name)), display_path(os.fsdecode(name))):
         assert said.isprintable() and said
         said.encode("utf-8")
 
@@ -105,7 +105,7 @@ def test_whatever_a_file_is_called_it_stands_in_one_printable_line(name: bytes) 
     ],
 )
 def test_a_name_is_quoted_where_it_could_be_taken_for_something_else(name: str, said: str) -> None:
-    assert plain(name) == said
+    assert display_path(name) == said
 
 
 @given(st.text(max_size=40), st.integers(1, 17))

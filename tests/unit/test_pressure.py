@@ -125,20 +125,20 @@ async def test_frees_only_as_much_memory_as_needed() -> None:
     slots = FakeSlots(free=400, can_hibernate={"a", "b"})
     slots.add("a", 10.0, "1", "2")
     slots.add("b", 20.0, "1")
-    await run_watcher(slots, free=180)  # 170 are available, and 180 without the old checkpoint
+    await run_watcher(slots, min_free_bytes=180)  # 170 are available, and 180 without the old checkpoint
     assert list(slots.statuses["a"].kernel.checkpoints) == ["2"] and slots.tried == []
-    await run_watcher(slots, free=200)
+    await run_watcher(slots, min_free_bytes=200)
     assert slots.tried == ["b"] and list(slots.statuses) == ["a"]
 
 
 async def test_frees_nothing_with_enough_memory() -> None:
     slots = FakeSlots(free=1000, can_hibernate={"a"})
     slots.add("a", 10.0, "1", "2")
-    await run_watcher(slots, free=100, memory_each=10)  # less than is in use
+    await run_watcher(slots, min_free_bytes=100, memory_per_user=10)  # less than is in use
     assert slots.tried == ["a"]
     slots = FakeSlots(free=1000, can_hibernate={"a"})
     slots.add("a", 10.0, "1", "2")
-    await run_watcher(slots, free=100, memory_each=500)
+    await run_watcher(slots, min_free_bytes=100, memory_per_user=500)
     assert slots.tried == [] and len(slots.statuses["a"].kernel.checkpoints) == 2
 
 
@@ -147,7 +147,7 @@ async def test_user_over_memory_quota_loses_only_own_kernels() -> None:
     slots.add("a", 10.0, "1", owner="ann")
     slots.add("b", 20.0, "1", owner="ann")
     slots.add("c", 90.0, "1", "2", owner="ben")
-    await run_watcher(slots, memory_each=150)
+    await run_watcher(slots, memory_per_user=150)
     assert slots.tried == ["b"] and set(slots.statuses) == {"a", "c"}
     assert len(slots.statuses["c"].kernel.checkpoints) == 2
 
@@ -156,7 +156,7 @@ async def test_hibernation_is_tried_once_and_busy_kernels_stay() -> None:
     slots = FakeSlots(free=0)
     slots.add("a", 10.0, "1")
     slots.add("runs", None, "1")
-    watcher = MemoryWatcher(slots, cast(KernelSlots, slots), slots.hibernate, Quotas(free=100))
+    watcher = MemoryWatcher(slots, cast(KernelSlots, slots), slots.hibernate, Quotas(min_free_bytes=100))
     await watcher._relieve("", watcher._is_scarce)
     assert slots.tried == ["a"]
     assert not slots.statuses["a"].kernel.checkpoints and slots.statuses["runs"].kernel.checkpoints

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from quire.core.errors import OverLimit
-from quire.core.limits.quotas import Quotas, Rates
+from quire.core.limits.quotas import Quotas, RateLimiter
 from quire.core.model import Principal
 from quire.core.runs.queue import RunSlots
 
@@ -25,41 +25,41 @@ class Clock:
 
 def test_after_a_burst_a_principal_waits_as_long_as_it_is_told() -> None:
     clock = Clock()
-    rates = Rates(60, 3, clock)
+    rates = RateLimiter(60, 3, clock)
     for _ in range(3):
-        rates.take(ANN)
+        rates.acquire(ANN)
     with pytest.raises(OverLimit, match=r"requests_per_minute.*Call again in 1 s"):
-        rates.take(ANN)
-    rates.take(BEN)  # who has a bucket of their own
+        rates.acquire(ANN)
+    rates.acquire(BEN)  # who has a bucket of their own
     clock.now += 0.5
     with pytest.raises(OverLimit, match=r"Call again in 0\.5 s"):
-        rates.take(ANN)
+        rates.acquire(ANN)
     clock.now += 0.5
-    rates.take(ANN)
+    rates.acquire(ANN)
     clock.now += 3600
     for _ in range(3):  # a rest fills the bucket, and no more than that
-        rates.take(ANN)
+        rates.acquire(ANN)
     with pytest.raises(OverLimit):
-        rates.take(ANN)
+        rates.acquire(ANN)
 
 
 def test_a_rate_of_zero_is_no_limit() -> None:
-    rates = Rates(0, 1, Clock())
+    rates = RateLimiter(0, 1, Clock())
     for _ in range(1000):
-        rates.take(ANN)
+        rates.acquire(ANN)
 
 
 def test_rates_of_principals_who_rested_are_forgotten() -> None:
     clock = Clock()
-    rates = Rates(60, 2, clock)
+    rates = RateLimiter(60, 2, clock)
     for number in range(20_000):
-        rates.take(Principal(str(number)))
+        rates.acquire(Principal(str(number)))
         clock.now += 0.01
     assert len(rates._buckets) <= 10_000
 
 
 def test_which_limit_keeps_from_one_more_kernel() -> None:
-    quotas = Quotas(kernels=3, kernels_each=2)
+    quotas = Quotas(kernels=3, kernels_per_user=2)
     assert quotas.over_kernels(Counter(), ANN) == ""
     assert quotas.over_kernels(Counter({ANN: 2}), ANN) == "limits.max_kernels_per_user"
     assert quotas.over_kernels(Counter({ANN: 2}), BEN) == ""

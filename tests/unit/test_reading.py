@@ -10,7 +10,7 @@ import pytest
 from quire.core.model import Blob, Output, OutputType
 from quire.core.notebooks.images import PREVIEW
 from quire.core.runs import model_text
-from quire.core.runs.model_text import NOW, TABLE, best, from_html, settled
+from quire.core.runs.model_text import TABLE_TEXT, WIDGET_TEXT, best_mime_type, final_text, html_to_text
 
 
 def shown(**bundle: Any) -> Output:
@@ -54,7 +54,7 @@ def of(bundle: dict[str, Any]) -> Output:
     ],
 )
 def test_a_stream_is_read_as_a_terminal_leaves_it(printed: str, read: str) -> None:
-    assert settled(printed) == read
+    assert final_text(printed) == read
 
 
 @pytest.mark.parametrize(
@@ -63,14 +63,14 @@ def test_a_stream_is_read_as_a_terminal_leaves_it(printed: str, read: str) -> No
 )
 def test_a_flood_of_control_characters_costs_little(flood: str) -> None:
     begun = time.process_time()
-    settled(flood * 200_000)
+    final_text(flood * 200_000)
     assert time.process_time() - begun < 2
 
 
 @pytest.mark.parametrize("flood", ["<", "<p>", "<script>", "<!--", "<style></style", "&", "&#", "</"])
 def test_a_flood_of_tags_costs_little(flood: str) -> None:
     begun = time.process_time()
-    from_html(flood * 20_000)
+    html_to_text(flood * 20_000)
     assert time.process_time() - begun < 2
 
 
@@ -87,40 +87,40 @@ def test_a_flood_of_tags_costs_little(flood: str) -> None:
     ],
 )
 def test_html_is_read_by_its_words(html: str, read: str) -> None:
-    assert from_html(html) == read
+    assert html_to_text(html) == read
 
 
 def test_a_widget_as_it_is_now_and_a_table_in_few_characters_come_first() -> None:
-    assert best(of({"text/plain": "p", "text/html": "<b>", NOW: "now"})) == NOW
-    assert best(of({"text/plain": "p", "text/html": "<b>", TABLE: "t"})) == TABLE
+    assert best_mime_type(of({"text/plain": "p", "text/html": "<b>", WIDGET_TEXT: "now"})) == WIDGET_TEXT
+    assert best_mime_type(of({"text/plain": "p", "text/html": "<b>", TABLE_TEXT: "t"})) == TABLE_TEXT
 
 
 def test_an_objects_own_text_is_read_unless_it_says_nothing() -> None:
-    assert best(shown(text_plain="Thing(3)", text_html="<b>3</b>")) == "text/plain"
+    assert best_mime_type(shown(text_plain="Thing(3)", text_html="<b>3</b>")) == "text/plain"
     for nothing in ("<IPython.core.display.HTML object>", "<__main__.X object at 0x7f0a>", " <X object>\n"):
-        assert best(shown(text_plain=nothing, text_html="<b>3</b>")) == "text/html"
-        assert best(shown(text_plain=nothing, text_markdown="*m*", text_html="<b>")) == "text/markdown"
-        assert best(shown(text_plain=nothing, text_latex="$x$")) == "text/latex"
-        assert best(of({"text/plain": nothing, "application/json": "{}"})) == "application/json"
-        assert best(shown(text_plain=nothing)) == "text/plain"  # there is nothing better
-    assert best(shown(text_plain="<X object> and more", text_html="<b>")) == "text/plain"
+        assert best_mime_type(shown(text_plain=nothing, text_html="<b>3</b>")) == "text/html"
+        assert best_mime_type(shown(text_plain=nothing, text_markdown="*m*", text_html="<b>")) == "text/markdown"
+        assert best_mime_type(shown(text_plain=nothing, text_latex="$x$")) == "text/latex"
+        assert best_mime_type(of({"text/plain": nothing, "application/json": "{}"})) == "application/json"
+        assert best_mime_type(shown(text_plain=nothing)) == "text/plain"  # there is nothing better
+    assert best_mime_type(shown(text_plain="<X object> and more", text_html="<b>")) == "text/plain"
 
 
 def test_what_is_seen_needs_no_other_words() -> None:
     nothing = "<Figure object>"
     for picture in ("image/png", PREVIEW):
-        assert best(of({"text/plain": nothing, picture: b"", "text/html": "<img>"})) == "text/plain"
-        assert best(of({picture: b"", "text/html": "<img>"})) == ""
+        assert best_mime_type(of({"text/plain": nothing, picture: b"", "text/html": "<img>"})) == "text/plain"
+        assert best_mime_type(of({picture: b"", "text/html": "<img>"})) == ""
 
 
 def test_a_bundle_without_text_has_none_and_one_of_unknown_text_is_read() -> None:
-    assert best(of({})) == "" and best(of({"application/x-thing": "1"})) == ""
-    assert best(of({"application/x": "1", "text/x-thing": "2"})) == "text/x-thing"
+    assert best_mime_type(of({})) == "" and best_mime_type(of({"application/x-thing": "1"})) == ""
+    assert best_mime_type(of({"application/x": "1", "text/x-thing": "2"})) == "text/x-thing"
 
 
 def test_a_text_that_is_kept_elsewhere_is_read_all_the_same() -> None:
     blob = Blob(digest="d", size=100_000, text=True)
-    assert best(of({"text/plain": blob, "text/html": blob})) == "text/plain"
+    assert best_mime_type(of({"text/plain": blob, "text/html": blob})) == "text/plain"
 
 
 def test_only_html_is_changed_before_it_is_read() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from quire.core.errors import InvalidRequest
-from quire.core.limits.sandbox_layers import LAYERS, required, sentence
+from quire.core.limits.sandbox_layers import LAYERS, describe_layers, required_layers
 from quire.core.model import Layer
 from quire.runtimes.sandbox.plan import MachineFeatures, Plan, plan_layers
 
@@ -88,26 +88,26 @@ def test_features_are_read_from_the_workers_probe() -> None:
     ],
 )
 def test_layers_required_by_a_setting(wanted: str, names: tuple[str, ...]) -> None:
-    assert required(wanted) == names
+    assert required_layers(wanted) == names
 
 
 @pytest.mark.parametrize("wanted", ["", "on", "require", "require:", "auto:pid", "off:all", "Require:pid"])
 def test_invalid_setting_names_the_valid_ones(wanted: str) -> None:
     with pytest.raises(ValueError, match="it is auto, off, or require: and layers"):
-        required(wanted)
+        required_layers(wanted)
 
 
 def test_unknown_layer_is_named_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match="there is no layer gpu, vm; there are cgroup, user, "):
-        required("require:pid,gpu,vm")
+        required_layers("require:pid,gpu,vm")
 
 
 def test_sentence_about_layers() -> None:
-    assert sentence([Layer("pid"), Layer("net")]) == "pid, net"
-    assert sentence([Layer("pid"), Layer("uid", "only root"), Layer("cgroup", "only root"), Layer("net", "no")]) == (
-        "pid; off: uid, cgroup (only root); net (no)"
-    )
-    assert sentence(plan_layers(ABLE, "off").layers) == (
+    assert describe_layers([Layer("pid"), Layer("net")]) == "pid, net"
+    assert describe_layers(
+        [Layer("pid"), Layer("uid", "only root"), Layer("cgroup", "only root"), Layer("net", "no")]
+    ) == ("pid; off: uid, cgroup (only root); net (no)")
+    assert describe_layers(plan_layers(ABLE, "off").layers) == (
         "none: cells run with the rights of the server's user (the setting sandbox.mode is off)"
     )
-    assert sentence([]) == "none: cells run with the rights of the server's user"
+    assert describe_layers([]) == "none: cells run with the rights of the server's user"

@@ -26,7 +26,7 @@ def test_a_token_proves_its_name_and_scopes(path: Path) -> None:
     one, two = tokens.add(ALICE, admin=False), tokens.add(BOB, admin=True)
     assert one != two and len(one) > 45
     alice, bob = tokens.whose(one), tokens.whose(two)
-    assert alice and (alice.principal, alice.trusted) == (ALICE, False)
+    assert alice and (alice.principal, alice.is_trusted) == (ALICE, False)
     assert bob and (bob.principal, bob.scopes) == (BOB, EVERY_SCOPE)
     for wrong in ("", one[:-1], one + "x", one.lower(), "quire_", "\ud800"):
         assert tokens.whose(wrong) is None

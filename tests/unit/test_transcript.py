@@ -100,7 +100,7 @@ def test_the_news_taken_now_and_then_and_put_together_are_the_outputs() -> None:
             transcript.add(an_event(chance, number))
             if chance.random() < 0.02:
                 take(transcript, kept)
-        while transcript.has_news:
+        while transcript.has_new:
             take(transcript, kept)
         together = [kept[place] for place in sorted(kept)]
         assert in_one_line(together) == in_one_line(transcript.outputs())
@@ -109,23 +109,23 @@ def test_the_news_taken_now_and_then_and_put_together_are_the_outputs() -> None:
 
 def test_news_come_once_and_again_where_they_were_not_kept() -> None:
     transcript = folded(out("a"), Displayed(kind="html", bundle={"text/html": "<b>"}))
-    news, dropped = transcript.news()
+    news, dropped = transcript.take_new()
     assert [output.type for output in news.values()] == [OutputType.STREAM, OutputType.HTML] and not dropped
-    assert transcript.news()[0] == {} and not transcript.has_news
-    transcript.not_kept(news, range(0))
-    assert transcript.has_news and transcript.news()[0] == news
+    assert transcript.take_new()[0] == {} and not transcript.has_new
+    transcript.put_back(news, range(0))
+    assert transcript.has_new and transcript.take_new()[0] == news
     transcript.add(out("b"))
-    assert [output.bundle for output in transcript.news()[0].values()] == [{"text/plain": "b"}]
+    assert [output.bundle for output in transcript.take_new()[0].values()] == [{"text/plain": "b"}]
 
 
 def test_news_are_little_at_a_time_and_of_a_long_stream_its_end_only() -> None:
     transcript = folded(*[out("x" * 50_000) for _ in range(60)], cap=10_000_000)
-    first = sum(len(str(output.bundle["text/plain"])) for output in transcript.news()[0].values())
-    assert first < 1_200_000 and transcript.has_news
-    while transcript.has_news:
-        transcript.news()
+    first = sum(len(str(output.bundle["text/plain"])) for output in transcript.take_new()[0].values())
+    assert first < 1_200_000 and transcript.has_new
+    while transcript.has_new:
+        transcript.take_new()
     transcript.add(out("y"))
-    assert sum(len(str(output.bundle["text/plain"])) for output in transcript.news()[0].values()) < 100_000
+    assert sum(len(str(output.bundle["text/plain"])) for output in transcript.take_new()[0].values()) < 100_000
 
 
 def an_event(chance: random.Random, number: int) -> Printed | Displayed:
@@ -136,7 +136,7 @@ def an_event(chance: random.Random, number: int) -> Printed | Displayed:
 
 
 def take(transcript: Transcript, kept: dict[int, Output]) -> None:
-    news, dropped = transcript.news()
+    news, dropped = transcript.take_new()
     kept.update(news)
     for place in dropped:
         kept.pop(place, None)
@@ -251,10 +251,10 @@ def test_the_news_with_updates_and_clears_put_together_are_the_outputs() -> None
             transcript.add(any_event(chance, number))
             if chance.random() < 0.03:
                 if chance.random() < 0.3:  # the disk was full
-                    transcript.not_kept(*transcript.news())
+                    transcript.put_back(*transcript.take_new())
                 else:
                     take(transcript, kept)
-        while transcript.has_news:
+        while transcript.has_new:
             take(transcript, kept)
         take(transcript, kept)
         assert in_one_line(kept[place] for place in sorted(kept)) == in_one_line(transcript.outputs())
@@ -274,7 +274,7 @@ def test_a_clear_that_was_not_kept_is_news_again() -> None:
     take(transcript, kept)
     transcript.add(Cleared(wait=False))
     transcript.add(out("new"))
-    transcript.not_kept(*transcript.news())
+    transcript.put_back(*transcript.take_new())
     transcript.add(out("er"))
     take(transcript, kept)
     assert in_one_line(kept[place] for place in sorted(kept)) == [("stdout", "newer")]

@@ -16,7 +16,7 @@ from quire.capabilities.process import Process
 from quire.capabilities.secrets import Secrets
 from quire.core.capabilities.model import Backend, Offered, Result, address
 from quire.core.errors import CallTimeout, ConnectionLost, InvalidRequest, NotFound, OperationFailed, QuireError
-from quire.core.limits.caller_policy import allowed
+from quire.core.limits.caller_policy import is_allowed_host
 from quire.core.ports.capabilities import Listener
 
 if TYPE_CHECKING:  # the client libraries take long to import: not before the first backend
@@ -98,7 +98,7 @@ class McpBackends:
                 folder="",
                 url=backend.url,
                 headers=backend.headers,
-                public=not allowed(backend.url, self._hosts),
+                public=not is_allowed_host(backend.url, self._hosts),
             )
         found = configs.read(backend, secrets.expand) if backend.config else backend
         env, headers = secrets.resolve_all(found.env), secrets.resolve_all(found.headers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from quire.core.runs.model_text import without_codes
+from quire.core.runs.model_text import strip_escape_codes
 
 _TAIL = 4096  # characters shown of what a process printed
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
@@ -26,7 +26,7 @@ def _clean(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    return _CONTROL.sub("", without_codes(text)).strip()
+    return _CONTROL.sub("", strip_escape_codes(text)).strip()
 
 
 def exited(program: str, status: str, errors: str, junk: str) -> str:

@@ -17,11 +17,11 @@ from quire.core.checkpoints.timeline import Timeline
 from quire.core.kernels.inspector import KernelInspector
 from quire.core.kernels.pool import KernelPool
 from quire.core.limits.caller_policy import UntrustedCallerPolicy
-from quire.core.limits.quotas import Rates
+from quire.core.limits.quotas import RateLimiter
 from quire.core.limits.validation import Limits
 from quire.core.model import Notebook
 from quire.core.notebooks.cells import Cells
-from quire.core.notebooks.current import Current
+from quire.core.notebooks.current import CurrentNotebooks
 from quire.core.notebooks.documents import Documents
 from quire.core.notebooks.files import Files
 from quire.core.notebooks.mirrors import Mirrors
@@ -63,12 +63,12 @@ class App:
     approvals: Approvals
     sharing: Sharing
     caller_policy: UntrustedCallerPolicy
-    current: Current
+    current: CurrentNotebooks
     jupyter: Jupyter
     feed: Feed
     calls: CallLog
     disk: Disk | None  # None if nothing is kept on disk
     limits: Limits
-    rates: Rates
+    rates: RateLimiter
     workspace: Callable[[Notebook], str]  # the folder that a notebook's code works in
     about: dict[str, str]  # version, store, Python, sandbox and tool sets, for people

@@ -49,8 +49,8 @@ def _output(output: Output) -> str:
                 return f"![]({_data_url(mime, output.bundle[mime])})"
         if "text/markdown" in output.bundle:
             return text_of(output.bundle["text/markdown"])
-    mime = model_text.best(output)
-    text = model_text.settled(model_text.as_text(mime, text_of(output.bundle.get(mime, ""))))
+    mime = model_text.best_mime_type(output)
+    text = model_text.final_text(model_text.as_text(mime, text_of(output.bundle.get(mime, ""))))
     return _fence(text.rstrip("\n"), "text") if text.strip() else ""
 
 

@@ -57,18 +57,18 @@ def _check_toolsets(value: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _check_sandbox(value: str) -> str:
-    sandbox_layers.required(value)
+    sandbox_layers.required_layers(value)
     return value
 
 
 def _check_network(value: tuple[str, ...]) -> tuple[str, ...]:
-    network_rules.rules(value)
+    network_rules.parse_rules(value)
     return value
 
 
 def _check_hosts(value: tuple[str, ...], *, wildcards: bool = True) -> tuple[str, ...]:
     for entry in value:
-        network_rules.check_place(entry, wildcards=wildcards)
+        network_rules.check_host(entry, wildcards=wildcards)
     return value
 
 

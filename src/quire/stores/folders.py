@@ -18,7 +18,7 @@ import anyio.to_thread
 
 from quire import platform_compat
 from quire.core.errors import InvalidRequest, NotFound, OperationFailed, QuireError
-from quire.core.notebooks.paths import shown
+from quire.core.notebooks.paths import quoted
 from quire.core.ports.files import Entry, Listing, Piece, Use
 from quire.safe_open.by_descriptor import set_owner
 from quire.safe_open.by_name import NoName
@@ -78,12 +78,12 @@ class DiskFolders:
             count = partial(measure, self._walker, root, given_up.is_set)
             return await anyio.to_thread.run_sync(count, limiter=self._measuring, abandon_on_cancel=True)
         except OSError as error:
-            raise _said(error, shown(root)) from error
+            raise _said(error, quoted(root)) from error
         finally:
             given_up.set()  # the server's end does not wait for the thread
 
     async def _in_thread(self, work: Callable[[], T], steps: tuple[str, ...], *, abandon: bool = True) -> T:
-        name = shown("/".join(steps) or ".")
+        name = quoted("/".join(steps) or ".")
         with anyio.move_on_after(_SECONDS if abandon else None):  # a write is not given up half way
             try:
                 return await anyio.to_thread.run_sync(work, limiter=self._threads, abandon_on_cancel=abandon)
@@ -122,7 +122,7 @@ class DiskFolders:
             if before is not None:
                 _check(before, steps)
                 if not before.st_mode & stat.S_IWUSR:
-                    raise InvalidRequest(f"{shown('/'.join(steps))} is read-only. Nothing was changed.")
+                    raise InvalidRequest(f"{quoted('/'.join(steps))} is read-only. Nothing was changed.")
             if append and before is not None:
                 return self._append(folder, steps, data)
             _replace(folder, steps[-1], data, before)
@@ -209,7 +209,7 @@ def _entry(folder: Folder, name: str) -> Entry | None:
 
 def _check(there: os.stat_result | None, steps: tuple[str, ...]) -> os.stat_result:
     """A plain file with one name, or a sentence."""
-    name = shown("/".join(steps))
+    name = quoted("/".join(steps))
     if there is None:
         raise NotFound(f"There is no file {name} in the workspace. list_files shows what there is.")
     if stat.S_ISDIR(there.st_mode):

@@ -20,7 +20,7 @@ from typing import Any
 from quire import platform_compat
 from quire.core.errors import InvalidRequest, NotFound, OperationFailed, QuireError
 from quire.core.model import Principal
-from quire.core.notebooks.access import EVERY_SCOPE, Caller, Scope, check_given
+from quire.core.notebooks.access import EVERY_SCOPE, Caller, Scope, check_token_name
 from quire.core.ports.store import TokenInfo
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class FileTokens:
         self._by_start: dict[str, list[str]] = {}
 
     def add(self, name: Principal, *, admin: bool) -> str:
-        check_given(name)
+        check_token_name(name)
         token = _PREFIX + secrets.token_urlsafe(32)
         with self._changing() as kept:
             if name in kept:
@@ -127,7 +127,7 @@ def _entries(kept: dict[str, Any]) -> Iterator[tuple[str, TokenInfo]]:
     for name, entry in kept.items():
         try:
             scopes = frozenset(Scope(each) for each in entry["scopes"])
-            caller = Caller(principal=check_given(name), scopes=scopes)
+            caller = Caller(principal=check_token_name(name), scopes=scopes)
             yield str(entry["sha256"]), TokenInfo(caller=caller, created_at=float(entry["created_at"]))
         except (InvalidRequest, ValueError, TypeError, KeyError):
             log.error("the token of %r is damaged and is not taken", name)

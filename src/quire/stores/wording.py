@@ -9,7 +9,7 @@ from quire.core.errors import InvalidRequest, OverLimit, VersionConflict
 from quire.core.model import Cell, CellId, CellState, NewCell, Output, OutputType, Run
 from quire.core.phrases import count
 from quire.core.runs import transcript
-from quire.core.runs.model_text import visible
+from quire.core.runs.model_text import escape_control_characters
 
 
 def name_taken(name: str) -> str:
@@ -53,7 +53,7 @@ def check_version(cell: Cell, expected: int | None) -> None:
 def edited_meanwhile(number: int, version: int, expected: int, source: str) -> str:
     return (
         f"Cell {number} is at version {version}, not {expected}: it was edited meanwhile. "
-        f"Nothing was changed. Its source now:\n{visible(source)}"
+        f"Nothing was changed. Its source now:\n{escape_control_characters(source)}"
     )
 
 
@@ -77,7 +77,7 @@ def unfinished(run: Run, shown: list[Output]) -> Run:
         run,
         state=CellState.INTERRUPTED,
         cause=cause,
-        outputs=(*_joined(shown), transcript.error("Interrupted", cause)),
+        outputs=(*_joined(shown), transcript.error_output("Interrupted", cause)),
     )
 
 

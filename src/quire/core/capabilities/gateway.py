@@ -94,9 +94,9 @@ class CapabilityGateway:
         calls: CallLog,
         limits: CallLimits,
         caller_policy: UntrustedCallerPolicy,
-        acting: Callable[[NotebookId, Principal], Awaitable[Caller]],
+        code_caller: Callable[[NotebookId, Principal], Awaitable[Caller]],
     ) -> None:
-        """`acting` says in whose right the code of a notebook with this owner asks."""
+        """`code_caller` says in whose right the code of a notebook with this owner asks."""
         self._capabilities = capabilities
         self._backends = backends
         self._approvals = approvals
@@ -104,7 +104,7 @@ class CapabilityGateway:
         self._calls = calls
         self._limits = limits
         self._caller_policy = caller_policy
-        self._acting = acting
+        self._acting = code_caller
         self._truncated = TruncatedResults(limits.result)
         self._run_calls: WeakKeyDictionary[ActiveRun, _RunCalls] = WeakKeyDictionary()
         self._native: dict[NotebookId, tuple[KernelSpec, list[dict[str, Any]]]] = {}
@@ -208,7 +208,9 @@ class CapabilityGateway:
             case "install":
                 await self._approve(active, spec, called, Approve.ASK)
                 caller = await self._acting(spec.notebook, owner)
-                backend = self._caller_policy.backend(caller, called.capability, called.given, self._backends.described)
+                backend = self._caller_policy.make_backend(
+                    caller, called.capability, called.given, self._backends.described
+                )
                 try:
                     await self._capabilities.install(owner, called.capability, backend, parse_approve(called.given))
                 except OperationFailed as error:

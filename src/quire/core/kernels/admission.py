@@ -63,9 +63,13 @@ class KernelAdmission:
             owners[id_] = owner
         owners.pop(notebook.id, None)
         limit = self._quotas.over_kernels(Counter(owners.values()), notebook.owner)
-        if limit or not self._quotas.memory_each:
+        if limit or not self._quotas.memory_per_user:
             return limit
-        return "limits.max_memory_bytes_per_user" if self._memory_of(notebook.owner) >= self._quotas.memory_each else ""
+        return (
+            "limits.max_memory_bytes_per_user"
+            if self._memory_of(notebook.owner) >= self._quotas.memory_per_user
+            else ""
+        )
 
     def _memory_of(self, owner: Principal) -> int:
         return sum(status.kernel.memory() for status in self._slots.list_live() if status.notebook.owner == owner)
@@ -83,10 +87,10 @@ class KernelAdmission:
         quotas = self._quotas
         state = {
             "limits.max_kernels": f"{quotas.kernels:,} live on this server",
-            "limits.max_kernels_per_user": f"{quotas.kernels_each:,} of this user live",
+            "limits.max_kernels_per_user": f"{quotas.kernels_per_user:,} of this user live",
             "limits.max_memory_bytes_per_user": (
                 f"the kernels of this user hold {self._memory_of(notebook.owner) / 2**20:,.0f} MiB together, "
-                f"of {quotas.memory_each / 2**20:,.0f}"
+                f"of {quotas.memory_per_user / 2**20:,.0f}"
             ),
         }[limit]
         return (

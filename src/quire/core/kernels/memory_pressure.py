@@ -68,7 +68,7 @@ class MemoryWatcher:
 
     async def watch(self) -> None:
         """Runs until cancelled."""
-        while self._quotas.free or self._quotas.memory_each:
+        while self._quotas.min_free_bytes or self._quotas.memory_per_user:
             await anyio.sleep(_POLL_S)
             try:
                 await self._relieve("", self._is_scarce)
@@ -110,13 +110,13 @@ class MemoryWatcher:
         self._has_warned = True
 
     def _is_scarce(self) -> bool:
-        return self._machine.memory().available < self._quotas.free
+        return self._machine.memory().available < self._quotas.min_free_bytes
 
     def _may_exceed_quota(self) -> bool:
         """Whether the memory in use is more than one user's quota. Asking every kernel takes longer."""
         memory = self._machine.memory()
-        return 0 < self._quotas.memory_each < memory.total - memory.available
+        return 0 < self._quotas.memory_per_user < memory.total - memory.available
 
     def _exceeds_quota(self, owner: str) -> bool:
         held = sum(status.kernel.memory() for status in self._slots.list_live() if status.notebook.owner == owner)
-        return held > self._quotas.memory_each
+        return held > self._quotas.memory_per_user

@@ -11,7 +11,7 @@ from quire.core.kernels.slots import KernelSlots
 from quire.core.model import Notebook, RunId, Snapshot
 from quire.core.ports.kernel import START, Kernel
 from quire.core.ports.store import Store
-from quire.core.runs.outcome import revived
+from quire.core.runs.outcome import describe_revived
 
 
 class KernelRecovery:
@@ -26,7 +26,7 @@ class KernelRecovery:
             return None
         recovered = await self.recover(slot, slot.kernel)
         if recovered.restored:
-            slot.notice = revived(recovered)
+            slot.notice = describe_revived(recovered)
         else:
             slot.end_reason = slot.end_reason or "the process of the last one ended"
             await self._slots.close_kernel(slot)

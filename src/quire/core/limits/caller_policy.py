@@ -26,15 +26,15 @@ class UntrustedCallerPolicy:
     output: int = 0  # bytes kept of a run, the same
     wasm_memory: int = 0  # bytes that a notebook in WebAssembly may have, the same
 
-    def backend(
+    def make_backend(
         self,
         caller: Caller,
         name: str,
         given: Mapping[str, Any],
         described: Callable[[str | dict[str, Any], str], Backend],
     ) -> Backend:
-        """The backend a caller describes, confined where they are not trusted. Raises InvalidRequest."""
-        if caller.trusted:
+        """The backend a caller describes, confined unless the caller is trusted. Raises InvalidRequest."""
+        if caller.is_trusted:
             return parse_backend(name, given, described)
         if isinstance(given.get("config"), str):  # before any file is looked for
             raise InvalidRequest(
@@ -57,15 +57,15 @@ class UntrustedCallerPolicy:
 
     def _check_host(self, url: str) -> None:
         host = urlsplit(url).hostname or ""
-        if not allowed(url, self.hosts) and (is_local_name(host) or is_internal(host)):
+        if not is_allowed_host(url, self.hosts) and (is_local_name(host) or is_internal(host)):
             raise InvalidRequest(
                 f"{host} is an address inside the server's own network: only admins, and hosts the operator allows "
                 "(setting capabilities.private_hosts), are reached there."
             )
 
-    def policy(self, caller: Caller, policy: Policy, runtime: str | None = None) -> Policy:
+    def check_policy(self, caller: Caller, policy: Policy, runtime: str | None = None) -> Policy:
         """The policy a caller gives a new notebook. Raises InvalidRequest."""
-        if caller.trusted:
+        if caller.is_trusted:
             return policy
         if runtime == "jupyter":
             self.check_jupyter(caller)
@@ -88,13 +88,13 @@ class UntrustedCallerPolicy:
 
     def check_jupyter(self, caller: Caller) -> None:
         """Raises InvalidRequest: code in a kernel of a Jupyter server has all the rights of that server."""
-        if not caller.trusted:
+        if not caller.is_trusted:
             raise InvalidRequest(
                 "Jupyter servers are the operator's own: only admins connect to one and use what is there."
             )
 
 
-def allowed(url: str, hosts: tuple[str, ...]) -> bool:
+def is_allowed_host(url: str, hosts: tuple[str, ...]) -> bool:
     """Whether the operator lets everybody reach it."""
     parts = urlsplit(url)
     host = (parts.hostname or "").lower()

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-_ENTRY = re.compile(r"(?P<host>\*|(?:\*\.)?[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::(?P<port>\d{1,5}|\*))?", re.IGNORECASE)
-_PLACE = re.compile(r"(?:[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::(?P<port>\d{1,5}))?|[0-9a-f:.]+", re.IGNORECASE)
-_PORTS = (80, 443)
+_RULE = re.compile(r"(?P<host>\*|(?:\*\.)?[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::(?P<port>\d{1,5}|\*))?", re.IGNORECASE)
+_HOST = re.compile(r"(?:[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::(?P<port>\d{1,5}))?|[0-9a-f:.]+", re.IGNORECASE)
+_DEFAULT_PORTS = (80, 443)
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")  # whose last 32 bits are an IPv4 address
 _ALSO_INTERNAL = tuple(  # which `is_global` takes for public, in some versions of Python
     ipaddress.ip_network(network)
@@ -42,39 +42,39 @@ class Rule:
         return host.endswith(self.host[1:]) if self.host.startswith("*.") else host == self.host
 
 
-def rules(granted: Iterable[str]) -> tuple[Rule, ...]:
+def parse_rules(granted: Iterable[str]) -> tuple[Rule, ...]:
     """`host`, `host:port` or `host:*`, each; without a port 80 and 443. Raises ValueError on what is neither."""
     found = []
     for entry in granted:
-        match = _ENTRY.fullmatch(entry.strip())
+        match = _RULE.fullmatch(entry.strip())
         if match is None or ((match["port"] or "0").isdigit() and int(match["port"] or 0) > 65535):
             raise ValueError(f"{entry!r} is no host: write example.org, *.example.org or 10.0.0.5:8080")
-        ports = _PORTS if match["port"] is None else None if match["port"] == "*" else (int(match["port"]),)
+        ports = _DEFAULT_PORTS if match["port"] is None else None if match["port"] == "*" else (int(match["port"]),)
         found.append(Rule(match["host"].lower().strip("[]").rstrip("."), ports))
     return tuple(found)
 
 
-def check_place(named: str, *, wildcards: bool = False) -> None:
+def check_host(named: str, *, wildcards: bool = False) -> None:
     """Raises ValueError for what is neither a host nor a host with a port; `*` may stand in it with `wildcards`."""
-    match = _PLACE.fullmatch(named.replace("*", "x") if wildcards else named)
+    match = _HOST.fullmatch(named.replace("*", "x") if wildcards else named)
     if match is None or int(match["port"] or 0) > 65535:
         raise ValueError(f"{named!r} is no host: write example.org, 10.0.0.5:8080 or [::1]:8080")
 
 
-def covering(granted: Iterable[Rule], host: str, port: int) -> Rule | None:
+def find_rule(granted: Iterable[Rule], host: str, port: int) -> Rule | None:
     return next((rule for rule in granted if rule.covers(host, port)), None)
 
 
-def within(asked: Iterable[Rule], granted: Iterable[Rule]) -> bool:
+def are_granted(asked: Iterable[Rule], granted: Iterable[Rule]) -> bool:
     """Whether all that is asked for was granted."""
     granted = tuple(granted)
-    return all(any(_covers(each, rule) for rule in granted) for each in asked)
+    return all(any(_rule_covers(each, rule) for rule in granted) for each in asked)
 
 
 def still_granted(own: Iterable[str], granted: Iterable[str]) -> tuple[str, ...]:
     """Of what a notebook asked for once, what is granted today."""
-    today = rules(granted)
-    return tuple(entry for entry in own if within(rules([entry]), today))
+    today = parse_rules(granted)
+    return tuple(entry for entry in own if are_granted(parse_rules([entry]), today))
 
 
 def is_internal(address: str) -> bool:
@@ -91,7 +91,7 @@ def is_internal(address: str) -> bool:
     return not ip.is_global or ip.is_multicast or any(ip in network for network in _ALSO_INTERNAL)
 
 
-def literal(host: str) -> bool:
+def is_literal_address(host: str) -> bool:
     """Whether whoever granted it named the place itself, not a name that others may lead anywhere."""
     try:
         ipaddress.ip_address(host)
@@ -100,7 +100,7 @@ def literal(host: str) -> bool:
     return True
 
 
-def _covers(asked: Rule, rule: Rule) -> bool:
+def _rule_covers(asked: Rule, rule: Rule) -> bool:
     if rule.ports is not None and not (asked.ports is not None and set(asked.ports) <= set(rule.ports)):
         return False
     if rule.host == asked.host:

@@ -10,28 +10,28 @@ from dataclasses import dataclass
 from quire.core.errors import OverLimit
 from quire.core.model import Principal
 
-_BUCKETS = 10_000  # principals whose rate is remembered; of more, those who have rested are forgotten
+_MAX_BUCKETS = 10_000  # principals whose rate is remembered; of more, those who have rested are forgotten
 
 
 @dataclass(frozen=True, kw_only=True)
 class Quotas:
     kernels: int = 0  # live ones, of all
-    kernels_each: int = 0  # of one principal
+    kernels_per_user: int = 0  # of one principal
     runs: int = 0  # under way at once, of all
-    runs_each: int = 0
-    memory_each: int = 0  # bytes that a principal's kernels hold together
-    free: int = 0  # bytes of the machine's memory that are to stay available
-    requests: float = 0  # a minute, of one principal
+    runs_per_user: int = 0
+    memory_per_user: int = 0  # bytes that a principal's kernels hold together
+    min_free_bytes: int = 0  # bytes of the machine's memory that are to stay available
+    requests_per_minute: float = 0  # a minute, of one principal
     burst: int = 1  # requests that may come at once
 
     def over_kernels(self, live: Counter[Principal], who: Principal) -> str:
         """The setting that keeps `who` from one more kernel; "" where none does."""
-        if self.kernels_each and live[who] >= self.kernels_each:
+        if self.kernels_per_user and live[who] >= self.kernels_per_user:
             return "limits.max_kernels_per_user"
         return "limits.max_kernels" if self.kernels and live.total() >= self.kernels else ""
 
 
-class Rates:
+class RateLimiter:
     """How often each principal may ask: so many a minute, and a burst after a rest. A bucket of tokens each."""
 
     def __init__(self, per_minute: float, burst: int, now: Callable[[], float]) -> None:
@@ -40,7 +40,7 @@ class Rates:
         self._now = now  # seconds
         self._buckets: dict[Principal, tuple[float, float]] = {}  # tokens left, and when that was
 
-    def take(self, who: Principal) -> None:
+    def acquire(self, who: Principal) -> None:
         """One request of theirs. Raises OverLimit, with the seconds to wait."""
         if not self._per_minute:
             return
@@ -55,10 +55,10 @@ class Rates:
                 "after a rest (settings limits.requests_per_minute, limits.requests_burst). Nothing was done. "
                 f"Call again in {wait:g} s."
             )
-        if len(self._buckets) >= _BUCKETS:
-            self._forget(now)
+        if len(self._buckets) >= _MAX_BUCKETS:
+            self._drop_full_buckets(now)
         self._buckets[who] = left - 1, now
 
-    def _forget(self, now: float) -> None:
+    def _drop_full_buckets(self, now: float) -> None:
         rested = self._burst * 60 / self._per_minute
         self._buckets = {who: each for who, each in self._buckets.items() if now - each[1] < rested}

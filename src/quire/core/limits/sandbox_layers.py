@@ -23,7 +23,7 @@ LAYERS = (
 """In the order in which they are applied."""
 
 
-def sentence(layers: Sequence[Layer]) -> str:
+def describe_layers(layers: Sequence[Layer]) -> str:
     """Which stand, and why others do not; those that are off for one reason together."""
     standing = ", ".join(layer.name for layer in layers if not layer.why_not)
     missing: dict[str, list[str]] = {}
@@ -36,7 +36,7 @@ def sentence(layers: Sequence[Layer]) -> str:
     return f"{standing}; off: {off}" if off else standing
 
 
-def required(wanted: str) -> tuple[str, ...]:
+def required_layers(wanted: str) -> tuple[str, ...]:
     """The layers a setting insists on. Raises ValueError with the names there are."""
     word, _, names = wanted.partition(":")
     if word in ("auto", "off") and not names:

@@ -22,7 +22,7 @@ class Limits:
     max_code_bytes: int  # per cell
     max_output_bytes: int  # per run
     grace: float  # seconds between an interrupt and the kill
-    patience: float  # seconds a call waits before it answers that the run goes on
+    call_wait_seconds: float  # seconds a call waits before it answers that the run goes on
     network: tuple[str, ...] = ()  # hosts notebooks may be granted
 
     def check_code(self, code: str, *, empty: bool = False) -> str:
@@ -70,10 +70,10 @@ def check_policy(policy: Policy, limits: Limits, runtime: str = "python") -> Pol
             raise InvalidRequest(f"{name} is {' or '.join(map(repr, known))}; got {value!r}.")
     if policy.network is not None:
         try:
-            asked = network_rules.rules(policy.network)
+            asked = network_rules.parse_rules(policy.network)
         except ValueError as error:
             raise InvalidRequest(f"network: {error}.") from None
-        if not network_rules.within(asked, network_rules.rules(limits.network)):
+        if not network_rules.are_granted(asked, network_rules.parse_rules(limits.network)):
             wide = ", ".join(limits.network) or "none"
             raise InvalidRequest(
                 f"A notebook's network can be no wider than what was granted here: {wide}. "

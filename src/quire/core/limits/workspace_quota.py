@@ -23,12 +23,12 @@ from quire.core.ports.files import Folders, Use
 from quire.core.runs.active_run import ActiveRun, ActiveRuns, StopReason
 
 log = logging.getLogger(__name__)
-_TICK = 0.25  # seconds between two looks at what is due
-_SOON, _LATE = 0.5, 2.0  # seconds between two counts while something runs
-_RAREST = 60.0  # and while nothing does, or where counting takes long
-_QUICK = 0.2  # seconds a count may take that a caller waits for
-_SHARE = 20  # times as long as a count took, at least, until the next
-_MORE_BYTES, _MORE_FILES = 2**20, 100  # that a run may add which began past the quota
+_TICK_S = 0.25  # seconds between two looks at what is due
+_MIN_INTERVAL_S, _BUSY_INTERVAL_S = 0.5, 2.0  # seconds between two counts while something runs
+_MAX_INTERVAL_S = 60.0  # and while nothing does, or where counting takes long
+_FAST_COUNT_S = 0.2  # seconds a count may take that a caller waits for
+_INTERVAL_FACTOR = 20  # times as long as a count took, at least, until the next
+_GRACE_BYTES, _GRACE_FILES = 2**20, 100  # that a run may add which began past the quota
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class WorkspaceLimits:
         least = "" if use.whole else "at least "
         if self.bytes and use.bytes > self.bytes:
             return (
-                f"the workspace holds {least}{_size(use.bytes)}, over its quota of {_size(self.bytes)} "
+                f"the workspace holds {least}{_format_bytes(use.bytes)}, over its quota of {_format_bytes(self.bytes)} "
                 "(setting limits.max_workspace_bytes). Delete files there"
             )
         if self.files and use.files > self.files:
@@ -57,16 +57,16 @@ class WorkspaceLimits:
 
 
 @dataclass(eq=False)
-class _Watched:
+class _WatchedFolder:
     """A workspace that something runs in, or ran."""
 
     path: str
     use: Use | None = None  # None until it is counted
     counted_at: float = 0.0
-    took: float = 0.0  # seconds
-    pause: float = 0.0  # seconds until the next count
-    counting: anyio.Lock = field(default_factory=anyio.Lock)
-    over: bool = False  # its quota
+    count_seconds: float = 0.0  # seconds
+    interval: float = 0.0  # seconds until the next count
+    count_lock: anyio.Lock = field(default_factory=anyio.Lock)
+    is_over: bool = False  # its quota
     began_over: dict[ActiveRun, Use] = field(default_factory=dict)  # runs that found it so
 
 
@@ -86,7 +86,7 @@ class WorkspaceQuota:
         self._recovery = recovery
         self._workspace = workspace
         self._rules = rules
-        self._watched: dict[str, _Watched] = {}
+        self._folders_by_path: dict[str, _WatchedFolder] = {}
 
     async def watch(self) -> None:
         """Runs until cancelled."""
@@ -94,55 +94,57 @@ class WorkspaceQuota:
             return
         async with background() as group:
             while True:
-                await anyio.sleep(_TICK)
+                await anyio.sleep(_TICK_S)
                 now = anyio.current_time()
-                for watched, notebooks in self._in_use():
-                    if now >= watched.counted_at + watched.pause and not watched.counting.locked():
-                        group.start_soon(self._look, watched, notebooks)
+                for folder, notebooks in self._in_use():
+                    if now >= folder.counted_at + folder.interval and not folder.count_lock.locked():
+                        group.start_soon(self._check_folder, folder, notebooks)
                         await anyio.lowlevel.checkpoint()
 
     async def begin_run(self, active: ActiveRun) -> str:
         """A run is about to begin: what it is to be told. It is counted anew only where it was too much."""
-        watched = self._of(active.notebook)
-        watched.pause = min(watched.pause, _floor(watched))
-        if not watched.over:
+        folder = self._folder(active.notebook)
+        folder.interval = min(folder.interval, _min_interval(folder))
+        if not folder.is_over:
             return ""
-        use = await self._recent(watched, 0)
+        use = await self._recent(folder, 0)
         excess = self._rules.excess(use) if use is not None else ""
         if use is None or not excess:
             return ""
-        watched.began_over[active] = use
-        return f"{_upper(excess)}: until then write_file is refused, and a cell that writes more is interrupted."
+        folder.began_over[active] = use
+        return f"{_capitalize(excess)}: until then write_file is refused, and a cell that writes more is interrupted."
 
-    async def check(self, notebook: Notebook, more: int) -> None:
+    async def check_space(self, notebook: Notebook, more: int) -> None:
         """Raises InvalidRequest where the workspace has no room for so many bytes more."""
         if not self._limited:
             return
-        watched = self._of(notebook)
-        tight = watched.use is not None and self._excess_with(watched.use, more)
-        use = await self._recent(watched, 0 if tight else _LATE)
+        folder = self._folder(notebook)
+        tight = folder.use is not None and self._excess_with(folder.use, more)
+        use = await self._recent(folder, 0 if tight else _BUSY_INTERVAL_S)
         if use is None:
             return  # what is wrong with it is said when it is written to
         if excess := self._rules.excess(use):
             raise InvalidRequest(f"Nothing was written: {excess}, then call again.")
         if excess := self._excess_with(use, more):
             raise InvalidRequest(f"Nothing was written: with {more:,} bytes more {excess}, then call again.")
-        watched.use = Use(bytes=use.bytes + more, files=use.files + 1, whole=use.whole)
+        folder.use = Use(bytes=use.bytes + more, files=use.files + 1, whole=use.whole)
 
-    async def _recent(self, watched: _Watched, seconds: float) -> Use | None:
+    async def _recent(self, folder: _WatchedFolder, seconds: float) -> Use | None:
         """What it held so long ago at most, longer where counting takes long; None where it cannot be counted."""
-        old = anyio.current_time() - watched.counted_at > (seconds if watched.took < _QUICK else _floor(watched))
+        old = anyio.current_time() - folder.counted_at > (
+            seconds if folder.count_seconds < _FAST_COUNT_S else _min_interval(folder)
+        )
         try:
-            return await self._count(watched) if watched.use is None or old else watched.use
+            return await self._count(folder) if folder.use is None or old else folder.use
         except QuireError as error:
-            log.warning("counting the workspace %s: %s", watched.path, error)
+            log.warning("counting the workspace %s: %s", folder.path, error)
             return None
 
     def warning(self, notebook: Notebook) -> str:
         """What the workspace held when it was last counted, where that is more than half of what it may; else ""."""
-        use, rules = self._of(notebook).use, self._rules
+        use, rules = self._folder(notebook).use, self._rules
         if use is not None and rules.bytes and use.bytes > rules.bytes / 2:
-            return f"The workspace holds {_size(use.bytes)} of the {_size(rules.bytes)} it may."
+            return f"The workspace holds {_format_bytes(use.bytes)} of the {_format_bytes(rules.bytes)} it may."
         if use is not None and rules.files and use.files > rules.files / 2:
             return f"The workspace holds {use.files:,} of the {rules.files:,} files it may."
         return ""
@@ -154,64 +156,64 @@ class WorkspaceQuota:
     def _excess_with(self, use: Use, more: int) -> str:
         return self._rules.excess(Use(bytes=use.bytes + more, files=use.files + 1, whole=use.whole, deep=use.deep))
 
-    def _of(self, notebook: Notebook) -> _Watched:
+    def _folder(self, notebook: Notebook) -> _WatchedFolder:
         path = self._workspace(notebook)
-        found = self._watched.get(path)
+        found = self._folders_by_path.get(path)
         if found is None:
-            found = self._watched[path] = _Watched(path)
+            found = self._folders_by_path[path] = _WatchedFolder(path)
         return found
 
-    def _in_use(self) -> list[tuple[_Watched, list[Notebook]]]:
+    def _in_use(self) -> list[tuple[_WatchedFolder, list[Notebook]]]:
         """Workspaces that code may write to now, with the notebooks whose kernels live."""
-        found: dict[str, tuple[_Watched, list[Notebook]]] = {}
+        found: dict[str, tuple[_WatchedFolder, list[Notebook]]] = {}
         books = [active.notebook for active in self._active.list_begun()]
         idle = [status.notebook for status in self._slots.list_live() if status.idle is not None]
         for notebook in [*books, *idle]:
-            watched = self._of(notebook)
-            found.setdefault(watched.path, (watched, []))[1].append(notebook)
+            folder = self._folder(notebook)
+            found.setdefault(folder.path, (folder, []))[1].append(notebook)
         return list(found.values())
 
-    async def _look(self, watched: _Watched, notebooks: list[Notebook]) -> None:
+    async def _check_folder(self, folder: _WatchedFolder, notebooks: list[Notebook]) -> None:
         try:
-            before, since = watched.use, watched.counted_at
-            use = await self._count(watched)
-            runs = [run for run in self._active.list_begun() if self._workspace(run.notebook) == watched.path]
-            watched.began_over = {run: seen for run, seen in watched.began_over.items() if not run.done.is_set()}
-            self._pace(watched, before, busy=bool(runs))
+            before, since = folder.use, folder.counted_at
+            use = await self._count(folder)
+            runs = [run for run in self._active.list_begun() if self._workspace(run.notebook) == folder.path]
+            folder.began_over = {run: seen for run, seen in folder.began_over.items() if not run.done.is_set()}
+            self._set_interval(folder, before, busy=bool(runs))
             if excess := self._rules.excess(use):
-                self._stop(watched, use, excess, runs, since if before is not None else -math.inf)
-                if not runs and before is not None and (_grew(before, use) or use.deep > before.deep):
-                    await self._end_leftovers(notebooks, excess)
+                self._stop(folder, use, excess, runs, since if before is not None else -math.inf)
+                if not runs and before is not None and (_has_grown(before, use) or use.deep > before.deep):
+                    await self._end_background_writers(notebooks, excess)
         except QuireError as error:
-            watched.pause = _RAREST
-            log.warning("counting the workspace %s: %s", watched.path, error)
+            folder.interval = _MAX_INTERVAL_S
+            log.warning("counting the workspace %s: %s", folder.path, error)
 
-    async def _count(self, watched: _Watched) -> Use:
-        async with watched.counting:
+    async def _count(self, folder: _WatchedFolder) -> Use:
+        async with folder.count_lock:
             began = anyio.current_time()
-            use = await self._folders.measure(watched.path)
-            watched.counted_at = anyio.current_time()
-            watched.took = watched.counted_at - began
-            watched.use, watched.over = use, bool(self._rules.excess(use))
+            use = await self._folders.measure(folder.path)
+            folder.counted_at = anyio.current_time()
+            folder.count_seconds = folder.counted_at - began
+            folder.use, folder.is_over = use, bool(self._rules.excess(use))
             return use
 
-    def _pace(self, watched: _Watched, before: Use | None, *, busy: bool) -> None:
+    def _set_interval(self, folder: _WatchedFolder, before: Use | None, *, busy: bool) -> None:
         """How soon it is counted again: the sooner, the more happens there."""
-        floor = _floor(watched)
-        longest = max(floor, _LATE if busy else _RAREST)
-        watched.pause = min(longest, max(floor, watched.pause * 2)) if before == watched.use else floor
+        floor = _min_interval(folder)
+        longest = max(floor, _BUSY_INTERVAL_S if busy else _MAX_INTERVAL_S)
+        folder.interval = min(longest, max(floor, folder.interval * 2)) if before == folder.use else floor
 
-    def _stop(self, watched: _Watched, use: Use, excess: str, runs: list[ActiveRun], counted: float) -> None:
+    def _stop(self, folder: _WatchedFolder, use: Use, excess: str, runs: list[ActiveRun], counted: float) -> None:
         """Stop the runs that fill it: those that ran when it was counted before and was not full, or that have added
         to what they found."""
         for run in runs:
-            found = watched.began_over.get(run)
+            found = folder.began_over.get(run)
             if found is None and run.started_at > counted:
-                watched.began_over[run] = use  # it may be another's doing
-            elif found is None or use.deep or _grew(found, use, _MORE_BYTES, _MORE_FILES):
+                folder.began_over[run] = use  # it may be another's doing
+            elif found is None or use.deep or _has_grown(found, use, _GRACE_BYTES, _GRACE_FILES):
                 run.stop(StopReason.QUOTA, f"{excess}, then go on.")
 
-    async def _end_leftovers(self, notebooks: list[Notebook], excess: str) -> None:
+    async def _end_background_writers(self, notebooks: list[Notebook], excess: str) -> None:
         """End what earlier runs left running, by putting the namespace back: it fills the disk, and no run does."""
         for notebook in notebooks:
             async with self._slots.lock(notebook, is_request=False) as slot:
@@ -221,21 +223,21 @@ class WorkspaceQuota:
                     self._slots.add_notice(notebook, f"What ran on in the background was ended: {excess}.")
 
 
-def _floor(watched: _Watched) -> float:
+def _min_interval(folder: _WatchedFolder) -> float:
     """Seconds between two counts at the least."""
-    return min(_RAREST, max(_SOON, _SHARE * watched.took))
+    return min(_MAX_INTERVAL_S, max(_MIN_INTERVAL_S, _INTERVAL_FACTOR * folder.count_seconds))
 
 
-def _grew(before: Use, now: Use, bytes: int = 0, files: int = 0) -> bool:
+def _has_grown(before: Use, now: Use, bytes: int = 0, files: int = 0) -> bool:
     return now.bytes > before.bytes + bytes or now.files > before.files + files
 
 
-def _size(length: int) -> str:
+def _format_bytes(length: int) -> str:
     for unit, bytes in (("GiB", 2**30), ("MiB", 2**20)):
         if length >= bytes:
             return f"{length / bytes:,.1f} {unit}"
     return f"{length / 2**10:.1f} KiB"
 
 
-def _upper(sentence: str) -> str:
+def _capitalize(sentence: str) -> str:
     return sentence[:1].upper() + sentence[1:]

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from quire.core.errors import InvalidRequest, NotFound
 from quire.core.kernels.slots import KernelSlots
 from quire.core.model import Notebook, Principal
-from quire.core.notebooks.access import Access, Caller, address
+from quire.core.notebooks.access import Access, Caller, parse_name
 from quire.core.notebooks.service import MAIN, Notebooks
 from quire.core.notebooks.sharing import Sharing
 
-_SESSIONS = 10_000  # of one principal; the longest unused are forgotten, their notebooks stay
-_NAMED = 20  # notebooks that a refusal names
-_NAME_IT = "Pass `notebook` (`notebook_name` in the tool set jupyter)"
+_MAX_CLIENTS = 10_000  # of one principal; the longest unused are forgotten, their notebooks stay
+_MAX_LISTED = 20  # notebooks that a refusal names
+_NAME_ADVICE = "Pass `notebook` (`notebook_name` in the tool set jupyter)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class _Choice:
 _NO_CHOICES: OrderedDict[Client, _Choice] = OrderedDict()
 
 
-class Current:
+class CurrentNotebooks:
     """A client has a current notebook, which it chose. A shared one has none: its calls mean the only one in use."""
 
     def __init__(
@@ -52,63 +52,67 @@ class Current:
         self._choices: dict[Principal, OrderedDict[Client, _Choice]] = {}
         self._in_use: dict[Principal, OrderedDict[str, None]] = {}  # titles of notebooks used since the server started
 
-    async def notebook(self, client: Client, name: str | None = None, needed: Access = Access.WRITE) -> Notebook:
-        found = await self._unnamed(client, needed) if name is None else await self._named(client, name, needed)
+    async def resolve(self, client: Client, name: str | None = None, needed: Access = Access.WRITE) -> Notebook:
+        found = (
+            await self._resolve_unnamed(client, needed)
+            if name is None
+            else await self._resolve_named(client, name, needed)
+        )
         if needed is not Access.READ:
             self._mark_in_use(client, found.title)
         return found
 
-    async def _named(self, client: Client, name: str, needed: Access) -> Notebook:
+    async def _resolve_named(self, client: Client, name: str, needed: Access) -> Notebook:
         if name == MAIN:
             return await self._notebooks.get_or_create(client.principal, MAIN)
         return await self._sharing.find(client, name, needed)
 
-    async def _unnamed(self, client: Client, needed: Access) -> Notebook:
+    async def _resolve_unnamed(self, client: Client, needed: Access) -> Notebook:
         if client.is_shared:
-            return await self._only_one(client, needed)
+            return await self._resolve_only_one(client, needed)
         choice = self._choice(client)
         if choice.failed is not None:
             before = f" {choice.name!r} was current before." if choice.name else ""
             raise InvalidRequest(
                 f"No notebook is current, since {choice.failed!r} could not be used.{before} Nothing was done. "
-                f"{_NAME_IT}, or call use_notebook."
+                f"{_NAME_ADVICE}, or call use_notebook."
             )
         if choice.name is None:
-            return await self._default(client)
+            return await self._resolve_default(client)
         self._choices[client.principal].move_to_end(client)
         return await self._sharing.find(client, choice.name, needed)
 
-    async def _only_one(self, client: Client, needed: Access) -> Notebook:
+    async def _resolve_only_one(self, client: Client, needed: Access) -> Notebook:
         names = list(self._in_use.get(client.principal, ()))
         if len(names) != 1:
             own = {book.title: book for book in await self._notebooks.list_notebooks(client.principal)}
-            names = [name for name in names if name in own or await self._is_there(client, name)]
+            names = [name for name in names if name in own or await self._can_read(client, name)]
             self._in_use[client.principal] = OrderedDict.fromkeys(names)
             names = names or [name for name, book in own.items() if book.runtime not in self._session_runtimes]
         if not names:
-            return await self._default(client)
+            return await self._resolve_default(client)
         if len(names) == 1:
             return await self._sharing.find(client, names[0], needed)
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
         raise InvalidRequest(
-            f"Which notebook? There are {', '.join(map(repr, names[-_NAMED:]))}{more}. Nothing was done. {_NAME_IT} in "
-            "each call: over HTTP, protocol 2026-07-28 has no current notebook."
+            f"Which notebook? There are {', '.join(map(repr, names[-_MAX_LISTED:]))}{more}. Nothing was done. "
+            f"{_NAME_ADVICE} in each call: over HTTP, protocol 2026-07-28 has no current notebook."
         )
 
-    async def _is_there(self, client: Client, name: str) -> bool:
+    async def _can_read(self, client: Client, name: str) -> bool:
         """Whether another user's notebook is there, and the caller may still read it."""
         with suppress(NotFound, InvalidRequest):
-            return bool(address(name)[0] and await self._sharing.find(client, name, Access.READ))
+            return bool(parse_name(name)[0] and await self._sharing.find(client, name, Access.READ))
         return False
 
-    def peek(self, client: Client) -> str:
+    def peek_name(self, client: Client) -> str:
         """The name of the notebook a call without one would mean, making none; "" where it would be refused."""
         if client.is_shared:
-            return self.chosen(client) or ""
+            return self.chosen_name(client) or ""
         choice = self._choice(client)
         return "" if choice.failed is not None else choice.name or MAIN
 
-    def chosen(self, client: Client) -> str | None:
+    def chosen_name(self, client: Client) -> str | None:
         """The name of the notebook this client made current, or of the only one in use; None where there is none."""
         if client.is_shared:
             names = list(self._in_use.get(client.principal, ()))
@@ -122,13 +126,13 @@ class Current:
             return bool(self._in_use.get(client.principal))
         return self._choice(client) != _Choice()
 
-    def leave(self, client: Client, name: str) -> str | None:
+    def unset(self, client: Client, name: str) -> str | None:
         """It is this client's current one no more; which is then."""
         self._in_use.get(client.principal, OrderedDict()).pop(name, None)
         choice = self._choice(client)
         if choice.name == name:
-            self._keep(client, replace(choice, name=None))
-        return self.chosen(client)
+            self._remember(client, replace(choice, name=None))
+        return self.chosen_name(client)
 
     @contextmanager
     def choosing(self, client: Client, name: str) -> Iterator[None]:
@@ -138,39 +142,39 @@ class Current:
             yield
         except BaseException:
             usual = MAIN if MAIN in self._in_use.get(client.principal, ()) else None
-            self._keep(client, _Choice(self._choice(client).name or usual, failed=name))
+            self._remember(client, _Choice(self._choice(client).name or usual, failed=name))
             raise
 
     async def choose(self, client: Client, name: str) -> Notebook:
         """Make a notebook that is there current."""
         with self.choosing(client, name):
-            found = await self._named(client, name, Access.READ)
-            self.use(client, found)
+            found = await self._resolve_named(client, name, Access.READ)
+            self.set(client, found)
         return found
 
-    def use(self, client: Client, notebook: Notebook) -> None:
+    def set(self, client: Client, notebook: Notebook) -> None:
         self._mark_in_use(client, notebook.title)
-        self._keep(client, _Choice(notebook.title))
+        self._remember(client, _Choice(notebook.title))
 
     def _choice(self, client: Client) -> _Choice:
         return self._choices.get(client.principal, _NO_CHOICES).get(client, _Choice())
 
-    def _keep(self, client: Client, choice: _Choice) -> None:
+    def _remember(self, client: Client, choice: _Choice) -> None:
         if client.is_shared:
             return
         choices = self._choices.setdefault(client.principal, OrderedDict())
         choices[client] = choice
         choices.move_to_end(client)
-        while len(choices) > _SESSIONS:
+        while len(choices) > _MAX_CLIENTS:
             choices.popitem(last=False)
 
     def _mark_in_use(self, client: Client, title: str) -> None:
         in_use = self._in_use.setdefault(client.principal, OrderedDict())
         in_use[title] = None
-        while len(in_use) > _SESSIONS:
+        while len(in_use) > _MAX_CLIENTS:
             in_use.popitem(last=False)
 
-    async def _default(self, client: Client) -> Notebook:
+    async def _resolve_default(self, client: Client) -> Notebook:
         """`main`; where another server on this data directory runs it, `main-2`, and so on."""
         number = 1
         while True:
@@ -178,6 +182,6 @@ class Current:
             notebook = await self._notebooks.get_or_create(client.principal, name)
             if self._slots.reserve(notebook):
                 if number > 1:
-                    self.use(client, notebook)
+                    self.set(client, notebook)
                 return notebook
             number += 1

@@ -13,71 +13,72 @@ from quire.core.model import Notebook
 from quire.core.notebooks import paths
 from quire.core.ports.files import Folders, Listing, Piece
 
-LISTED = 200  # names of one answer
-_CONTINUED = range(0x80, 0xC0)  # bytes that go on a character
+MAX_LISTED = 200  # names of one answer
+_CONTINUATION_BYTES = range(0x80, 0xC0)  # bytes that go on a character
 
 
 class Files:
     def __init__(
-        self, folders: Folders, space: WorkspaceQuota, workspace: Callable[[Notebook], str], most: int
+        self, folders: Folders, quota: WorkspaceQuota, workspace: Callable[[Notebook], str], max_bytes: int
     ) -> None:
         self._folders = folders
-        self._space = space
+        self._quota = quota
         self._workspace = workspace
-        self.most = most  # bytes read or written at once
+        self.max_bytes = max_bytes  # bytes read or written at once
         self._writing: dict[str, anyio.Lock] = {}
 
     async def list(self, notebook: Notebook, path: str = ".") -> Listing:
         root = self._workspace(notebook)
-        return await self._folders.list(root, paths.steps(root, path), LISTED)
+        return await self._folders.list(root, paths.path_parts(root, path), MAX_LISTED)
 
     async def read(self, notebook: Notebook, path: str, start: int = 0, limit: int | None = None) -> Piece:
         """Its bytes from `start` on, all that are left or at most `limit`."""
-        if start < 0 or (limit is not None and not 0 < limit <= self.most):
+        if start < 0 or (limit is not None and not 0 < limit <= self.max_bytes):
             raise InvalidRequest(
-                f"start must be 0 or more, and limit 1 to {self.most:,} bytes (setting limits.max_file_bytes)."
+                f"start must be 0 or more, and limit 1 to {self.max_bytes:,} bytes (setting limits.max_file_bytes)."
             )
-        root, steps = self._file(notebook, path)
-        piece = await self._folders.read(root, steps, start, self.most if limit is None else limit)
+        root, steps = self._file_path(notebook, path)
+        piece = await self._folders.read(root, steps, start, self.max_bytes if limit is None else limit)
         if start > piece.total:
-            raise InvalidRequest(f"{paths.shown(path)} has {piece.total:,} bytes; there is nothing from {start:,} on.")
+            raise InvalidRequest(f"{paths.quoted(path)} has {piece.total:,} bytes; there is nothing from {start:,} on.")
         return piece
 
-    async def whole(self, notebook: Notebook, path: str) -> bytes:
+    async def read_whole(self, notebook: Notebook, path: str) -> bytes:
         piece = await self.read(notebook, path)
         if len(piece.data) < piece.total:
             raise InvalidRequest(
-                f"{paths.shown(path)} has {piece.total:,} bytes, over the limit of {self.most:,} at once (setting "
-                "limits.max_file_bytes). Read it in parts, with start and limit."
+                f"{paths.quoted(path)} has {piece.total:,} bytes, over the limit of {self.max_bytes:,} at once "
+                "(setting limits.max_file_bytes). Read it in parts, with start and limit."
             )
         return piece.data
 
     async def write(self, notebook: Notebook, path: str, data: bytes, *, append: bool = False) -> int:
         """All of it or nothing; the bytes the file has then. Folders on the way are made."""
-        if len(data) > self.most:
+        if len(data) > self.max_bytes:
             raise InvalidRequest(
-                f"These are {len(data):,} bytes, over the limit of {self.most:,} at once "
+                f"These are {len(data):,} bytes, over the limit of {self.max_bytes:,} at once "
                 "(setting limits.max_file_bytes). Nothing was written. "
-                "Write the file in parts, all but the first with append=true."
+                "Write the file in parts, all but the first with "
+                "append=true."
             )
-        root, steps = self._file(notebook, path)
+        root, steps = self._file_path(notebook, path)
         async with self._writing.setdefault(root, anyio.Lock()):
-            await self._space.check(notebook, len(data))
+            await self._quota.check_space(notebook, len(data))
             return await self._folders.write(root, steps, data, append=append)
 
-    def path(self, notebook: Notebook, path: str) -> str:
+    def relative_path(self, notebook: Notebook, path: str) -> str:
         """The same path from the workspace down, without detours."""
-        return "/".join(paths.steps(self._workspace(notebook), path)) or "."
+        return "/".join(paths.path_parts(self._workspace(notebook), path)) or "."
 
     def warning(self, notebook: Notebook) -> str:
         """How full the workspace is, where that is more than half; else ""."""
-        return self._space.warning(notebook)
+        return self._quota.warning(notebook)
 
-    def _file(self, notebook: Notebook, path: str) -> tuple[str, tuple[str, ...]]:
+    def _file_path(self, notebook: Notebook, path: str) -> tuple[str, tuple[str, ...]]:
         root = self._workspace(notebook)
-        steps = paths.steps(root, path)
+        steps = paths.path_parts(root, path)
         if not steps:
-            raise InvalidRequest(f"{paths.shown(path)} is the workspace itself; name a file in it.")
+            raise InvalidRequest(f"{paths.quoted(path)} is the workspace itself; name a file in it.")
         return root, steps
 
 
@@ -85,7 +86,7 @@ def as_text(piece: Piece) -> tuple[str, int] | None:
     """The text of a piece and the place where it ends, at a whole character; None where it is no text."""
     data = piece.data
     begin = 0
-    while piece.start and begin < min(3, len(data)) and data[begin] in _CONTINUED:
+    while piece.start and begin < min(3, len(data)) and data[begin] in _CONTINUATION_BYTES:
         begin += 1
     if b"\x00" in data or b"\x00" in piece.head:
         return None

@@ -88,18 +88,18 @@ def dimensions(data: bytes, mime: str) -> tuple[int | None, int | None]:
                 width, height = struct.unpack("!II", data[16:24])
                 return width, height
             case "image/jpeg":
-                return _jpeg(data)
+                return _jpeg_size(data)
             case "image/gif" if data[:3] == b"GIF":
                 width, height = struct.unpack("<HH", data[6:10])
                 return width, height
             case "image/svg+xml":
-                return _svg(data[:4096].decode("utf-8", "replace"))
+                return _svg_size(data[:4096].decode("utf-8", "replace"))
     except (struct.error, IndexError, ValueError, OverflowError):
         pass
     return None, None
 
 
-def _jpeg(data: bytes) -> tuple[int | None, int | None]:
+def _jpeg_size(data: bytes) -> tuple[int | None, int | None]:
     place = 2
     while data[place] == 0xFF:
         marker, length = data[place + 1], struct.unpack("!H", data[place + 2 : place + 4])[0]
@@ -110,7 +110,7 @@ def _jpeg(data: bytes) -> tuple[int | None, int | None]:
     return None, None
 
 
-def _svg(head: str) -> tuple[int | None, int | None]:
+def _svg_size(head: str) -> tuple[int | None, int | None]:
     tag = re.search(r"<svg\b[^>]*>", head)
     if not tag:
         return None, None

@@ -26,28 +26,28 @@ from quire.core.ops.task_groups import background
 from quire.core.ports.store import Store
 
 log = logging.getLogger(__name__)
-_QUIET = 0.3  # seconds without a change after which it is written
-_LATEST = 2.0  # seconds after a change at which it is written though others follow, and while a cell runs
-_SHARE = 0.05  # of the time that may go into one mirror: the larger the notebook, the rarer
-_RAREST = 60.0  # seconds between two times at the most
-_AT_END = 20.0  # seconds the server's end may take for it
+_QUIET_S = 0.3  # seconds without a change after which it is written
+_MAX_DELAY_S = 2.0  # seconds after a change at which it is written though others follow, and while a cell runs
+_MAX_TIME_SHARE = 0.05  # of the time that may go into one mirror: the larger the notebook, the rarer
+_MAX_INTERVAL_S = 60.0  # seconds between two times at the most
+_SHUTDOWN_TIMEOUT_S = 20.0  # seconds the server's end may take for it
 
 
 @dataclass
 class _Mirror:
     notebook: Notebook
     path: Path
-    following: bool = False  # it is looked after by a task
+    is_followed: bool = False  # it is looked after by a task
     changed: bool = False  # since it was last written
-    since: float = 0.0  # when the first change that is not written was made
-    changed_at: float = 0.0  # and the last
+    first_change_at: float = 0.0  # when the first change that is not written was made
+    last_change_at: float = 0.0  # and the last
     not_before: float = 0.0
-    wrote: tuple[int, int, int] | None = None  # the file as it was when it was written here
+    written_state: tuple[int, int, int] | None = None  # the file as it was when it was written here
     digest: str = ""  # of what was written here last
-    trouble: str = ""
-    aside: str = ""  # what is to be said of a person's version
+    problem: str = ""
+    backup_notice: str = ""  # what is to be said of a person's version
     writing: anyio.Lock = field(default_factory=anyio.Lock)
-    news: anyio.Event = field(default_factory=anyio.Event)
+    woken: anyio.Event = field(default_factory=anyio.Event)
 
 
 class Mirrors:
@@ -57,14 +57,14 @@ class Mirrors:
         store: Store,
         feed: Feed,
         dumps: Callable[[Notebook, list[Cell]], str],
-        tell: Callable[[Notebook, str], None] = lambda notebook, sentence: None,
+        add_notice: Callable[[Notebook, str], None] = lambda notebook, sentence: None,
     ) -> None:
         """`dumps` sees by the notebook's mirror which format is meant; `tell` says a sentence with the next answer."""
         self._documents = documents
         self._store = store
         self._feed = feed
         self._dumps = dumps
-        self._tell = tell
+        self._add_notice = add_notice
         self._mirrors: dict[NotebookId, _Mirror] = {}
         self._group: TaskGroup | None = None
 
@@ -74,16 +74,16 @@ class Mirrors:
         is not written yet."""
         async with background() as self._group:
             for notebook in await self._store.list_mirrored():
-                mirror = self._adopt(notebook)
+                mirror = self._register(notebook)
                 if mirror is not None and restore and not await anyio.Path(mirror.path).exists():
-                    self._change(mirror)
-            deaf = self._feed.listen(self._heard)
+                    self._mark_changed(mirror)
+            unsubscribe = self._feed.listen(self._on_change)
             try:
                 yield
             finally:
-                deaf()
-                with anyio.CancelScope(shield=True), anyio.move_on_after(_AT_END):
-                    for mirror in [each for each in self._mirrors.values() if each.changed or each.following]:
+                unsubscribe()
+                with anyio.CancelScope(shield=True), anyio.move_on_after(_SHUTDOWN_TIMEOUT_S):
+                    for mirror in [each for each in self._mirrors.values() if each.changed or each.is_followed]:
                         await self._write(mirror)
 
     async def set(self, notebook: Notebook, path: str | Path) -> Notebook:
@@ -92,31 +92,31 @@ class Mirrors:
         if not str(path):
             self._mirrors.pop(notebook.id, None)
             return await self._documents.update(notebook, lambda fresh: replace(fresh, mirror=""))
-        real = await anyio.to_thread.run_sync(_real, path)
+        real = await anyio.to_thread.run_sync(_resolve, path)
         await self._refuse_shared(notebook, real)
         mirror = self._mirrors.get(notebook.id)
         if mirror is None or mirror.path != real:
             mirror = _Mirror(notebook=notebook, path=real)
-            await self._begin(mirror)
-        mirror.aside = ""
+            await self._write_first(mirror)
+        mirror.backup_notice = ""
         changed = await self._documents.update(notebook, lambda fresh: replace(fresh, mirror=str(real)))
         self._mirrors[notebook.id] = mirror
         if await self._write(mirror):  # a cell was changed meanwhile, or runs
-            self._change(mirror)
-        if mirror.trouble:
-            raise OperationFailed(mirror.trouble)
+            self._mark_changed(mirror)
+        if mirror.problem:
+            raise OperationFailed(mirror.problem)
         return changed
 
-    async def _begin(self, mirror: _Mirror) -> None:
+    async def _write_first(self, mirror: _Mirror) -> None:
         fresh, cells = await self._documents.contents(mirror.notebook)
         text = await self._text(replace(fresh, mirror=str(mirror.path)), cells)
         await anyio.to_thread.run_sync(workspaces.write_resolved, mirror.path, text.decode("utf-8"))
-        mirror.digest, mirror.wrote = workspaces.digest(text), _seen(mirror.path)
+        mirror.digest, mirror.written_state = workspaces.digest(text), _file_state(mirror.path)
 
-    def trouble(self, notebook: Notebook) -> str:
+    def problem(self, notebook: Notebook) -> str:
         """Why the mirror is not as the notebook is, and what became of a person's version; "" where all is well."""
         mirror = self._mirrors.get(notebook.id)
-        return " ".join(filter(None, (mirror.trouble, mirror.aside))) if mirror is not None else ""
+        return " ".join(filter(None, (mirror.problem, mirror.backup_notice))) if mirror is not None else ""
 
     async def _refuse_shared(self, notebook: Notebook, path: Path) -> None:
         for other in await self._store.list_mirrored():
@@ -125,52 +125,52 @@ class Mirrors:
 
     # By itself
 
-    def _heard(self, change: Change) -> None:
-        mirror = self._mirrors.get(change.notebook.id) or self._adopt(change.notebook)
+    def _on_change(self, change: Change) -> None:
+        mirror = self._mirrors.get(change.notebook.id) or self._register(change.notebook)
         if mirror is not None:
-            self._change(mirror)
+            self._mark_changed(mirror)
 
-    def _adopt(self, notebook: Notebook) -> _Mirror | None:
+    def _register(self, notebook: Notebook) -> _Mirror | None:
         """Look after a mirror that was set by another server, or in an earlier life."""
         if not notebook.mirror or any(str(each.path) == notebook.mirror for each in self._mirrors.values()):
             return None
         return self._mirrors.setdefault(notebook.id, _Mirror(notebook=notebook, path=Path(notebook.mirror)))
 
-    def _change(self, mirror: _Mirror) -> None:
+    def _mark_changed(self, mirror: _Mirror) -> None:
         now = anyio.current_time()
         if not mirror.changed:
-            mirror.since = now
-        mirror.changed, mirror.changed_at = True, now
-        mirror.news.set()
-        if not mirror.following and self._group is not None:
-            mirror.following = True
+            mirror.first_change_at = now
+        mirror.changed, mirror.last_change_at = True, now
+        mirror.woken.set()
+        if not mirror.is_followed and self._group is not None:
+            mirror.is_followed = True
             self._group.start_soon(self._follow, mirror)
 
     async def _follow(self, mirror: _Mirror) -> None:
         """Write until nothing has changed since. One that could not be written waits for the next change."""
         try:
             while mirror.changed:
-                await self._due(mirror)
+                await self._wait_due(mirror)
                 begun = anyio.current_time()
                 running = await self._write(mirror)
                 took = anyio.current_time() - begun
-                mirror.not_before = anyio.current_time() + min(took / _SHARE, _RAREST)
-                if mirror.trouble:
+                mirror.not_before = anyio.current_time() + min(took / _MAX_TIME_SHARE, _MAX_INTERVAL_S)
+                if mirror.problem:
                     return
                 if running and not mirror.changed:  # what it shows is not told
-                    mirror.changed, mirror.since, mirror.changed_at = True, begun, begun + _LATEST
+                    mirror.changed, mirror.first_change_at, mirror.last_change_at = True, begun, begun + _MAX_DELAY_S
         finally:
-            mirror.following = False
+            mirror.is_followed = False
 
-    async def _due(self, mirror: _Mirror) -> None:
+    async def _wait_due(self, mirror: _Mirror) -> None:
         while True:
-            at = max(min(mirror.changed_at + _QUIET, mirror.since + _LATEST), mirror.not_before)
+            at = max(min(mirror.last_change_at + _QUIET_S, mirror.first_change_at + _MAX_DELAY_S), mirror.not_before)
             left = at - anyio.current_time()
             if left <= 0:
                 return
-            mirror.news = anyio.Event()
+            mirror.woken = anyio.Event()
             with anyio.move_on_after(left):
-                await mirror.news.wait()
+                await mirror.woken.wait()
 
     # Writing
 
@@ -183,21 +183,21 @@ class Mirrors:
             try:
                 mirror.notebook, cells = await self._documents.contents(mirror.notebook)
                 text = await self._text(mirror.notebook, cells)
-                aside = await anyio.to_thread.run_sync(_put, mirror, text)
+                aside = await anyio.to_thread.run_sync(_replace, mirror, text)
             except (QuireError, OSError) as error:
-                self._failed(mirror, error)
+                self._report_problem(mirror, error)
                 return False
             except Exception as error:  # a fault of ours costs the mirror, not the notebook
                 log.exception("mirroring notebook %r", mirror.notebook.name)
-                self._failed(mirror, error)
+                self._report_problem(mirror, error)
                 return False
             except BaseException:  # the server ends: it is written then
                 mirror.changed = True
                 raise
-            mirror.trouble = ""
+            mirror.problem = ""
             if aside:
-                mirror.aside = aside
-                self._say(mirror, aside)
+                mirror.backup_notice = aside
+                self._report(mirror, aside)
             return any(cell.state is CellState.RUNNING for cell in cells)
 
     async def _is_on(self, mirror: _Mirror) -> bool:
@@ -212,56 +212,56 @@ class Mirrors:
         if fresh.mirror == str(mirror.path):
             return True
         del self._mirrors[mirror.notebook.id]
-        moved = self._adopt(fresh)
+        moved = self._register(fresh)
         if moved is not None:
-            self._change(moved)
+            self._mark_changed(moved)
         return False
 
     async def _text(self, notebook: Notebook, cells: list[Cell]) -> bytes:
         text = await anyio.to_thread.run_sync(self._dumps, notebook, cells)
         return text.encode("utf-8", "backslashreplace")
 
-    def _failed(self, mirror: _Mirror, error: Exception) -> None:
+    def _report_problem(self, mirror: _Mirror, error: Exception) -> None:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error).rstrip(".")
         sentence = f"{mirror.path} is not as the notebook is: {reason}. It is tried again at the next change."
         mirror.changed = True  # the server's end tries again
-        if sentence != mirror.trouble:
-            mirror.trouble = sentence
-            self._say(mirror, sentence)
+        if sentence != mirror.problem:
+            mirror.problem = sentence
+            self._report(mirror, sentence)
 
-    def _say(self, mirror: _Mirror, sentence: str) -> None:
+    def _report(self, mirror: _Mirror, sentence: str) -> None:
         log.warning("%s", sentence)
-        self._tell(mirror.notebook, sentence)
+        self._add_notice(mirror.notebook, sentence)
 
 
-def _put(mirror: _Mirror, text: bytes) -> str:
+def _replace(mirror: _Mirror, text: bytes) -> str:
     """On a thread of its own; what to say where a person's version was in its place."""
     try:
-        with workspaces.held(mirror.path) as path:
-            return _put_at(mirror, path, text)
+        with workspaces.pinned_path(mirror.path) as path:
+            return _replace_at(mirror, path, text)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
             raise OperationFailed("a link leads elsewhere now") from error
         raise
 
 
-def _put_at(mirror: _Mirror, path: Path, text: bytes) -> str:
+def _replace_at(mirror: _Mirror, path: Path, text: bytes) -> str:
     new, aside = workspaces.digest(text), ""
-    seen = _seen(path)
-    if new == mirror.digest and seen is not None and seen == mirror.wrote:
+    seen = _file_state(path)
+    if new == mirror.digest and seen is not None and seen == mirror.written_state:
         return ""
     if path.is_symlink():
         raise OperationFailed("a link leads elsewhere now")
-    if mirror.wrote is None:
-        workspaces.tidy(path.parent)
-    if seen is not None and seen != mirror.wrote and not workspaces.is_as_written(path, mirror.digest, new):
-        kept = workspaces.keep_aside(path)
+    if mirror.written_state is None:
+        workspaces.remove_leftovers(path.parent)
+    if seen is not None and seen != mirror.written_state and not workspaces.is_unchanged(path, mirror.digest, new):
+        kept = workspaces.back_up(path)
         aside = f"Somebody changed {path.name}: their version is kept beside it as {kept.name}."
-    mirror.wrote, mirror.digest = _signature(workspaces.overwrite(path, text)), new
+    mirror.written_state, mirror.digest = _state_of(workspaces.replace_file(path, text)), new
     return aside
 
 
-def _real(path: str | Path) -> Path:
+def _resolve(path: str | Path) -> Path:
     """Where links lead: the file they lead to is written, and they stay."""
     try:
         return Path(path).expanduser().resolve()
@@ -269,12 +269,12 @@ def _real(path: str | Path) -> Path:
         raise InvalidRequest(f"{str(path)[:200]!r} is not a path that can be followed.") from None
 
 
-def _seen(path: Path) -> tuple[int, int, int] | None:
+def _file_state(path: Path) -> tuple[int, int, int] | None:
     try:
-        return _signature(path.stat())
+        return _state_of(path.stat())
     except OSError:
         return None
 
 
-def _signature(found: os.stat_result) -> tuple[int, int, int]:
+def _state_of(found: os.stat_result) -> tuple[int, int, int]:
     return found.st_ino, found.st_size, found.st_mtime_ns

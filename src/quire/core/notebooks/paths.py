@@ -6,19 +6,19 @@ import os
 
 from quire.core.errors import InvalidRequest
 
-_NAME_BYTES = 255
-_PATH_BYTES = 4_000
-_SHOWN = 200  # characters of a path in a message
+_MAX_NAME_BYTES = 255
+_MAX_PATH_BYTES = 4_000
+_MAX_SHOWN_CHARS = 200  # characters of a path in a message
 
 
-def steps(workspace: str, path: str) -> tuple[str, ...]:
+def path_parts(workspace: str, path: str) -> tuple[str, ...]:
     """The names from the workspace down; none for the workspace itself. An absolute path may begin with its own."""
     if "\x00" in path:
         raise InvalidRequest("A path cannot hold a NUL byte.")
     try:
         size = len(path.encode("utf-8"))
     except UnicodeEncodeError:
-        raise InvalidRequest(f"{shown(path)} is no text that UTF-8 can say. Rename the file in a cell.") from None
+        raise InvalidRequest(f"{quoted(path)} is no text that UTF-8 can say. Rename the file in a cell.") from None
     absolute = path.startswith("/")
     if os.name == "nt":  # where a path is written with either, and begins with a drive
         path, workspace = path.replace("\\", "/"), workspace.replace("\\", "/")
@@ -27,37 +27,42 @@ def steps(workspace: str, path: str) -> tuple[str, ...]:
     if absolute:
         if path != workspace and not path.startswith(f"{workspace.rstrip('/')}/"):
             raise InvalidRequest(
-                f"{shown(path)} is outside the notebook's workspace {workspace}. Give a path inside it."
+                f"{quoted(path)} is outside the notebook's workspace {workspace}. Give a path inside it."
             )
         inner = path[len(workspace) :]
     found = tuple(step for step in inner.split("/") if step not in ("", "."))
     if ".." in found:
-        raise InvalidRequest(f"{shown(path)} goes up with `..`. Give the path from the workspace down.")
-    if size > _PATH_BYTES or any(len(step.encode("utf-8")) > _NAME_BYTES for step in found):
+        raise InvalidRequest(f"{quoted(path)} goes up with `..`. Give the path from the workspace down.")
+    if size > _MAX_PATH_BYTES or any(len(step.encode("utf-8")) > _MAX_NAME_BYTES for step in found):
         raise InvalidRequest(
-            f"{shown(path)} is too long: a name has at most {_NAME_BYTES} bytes, a path {_PATH_BYTES:,}. "
+            f"{quoted(path)} is too long: a name has at most {_MAX_NAME_BYTES} bytes, a path {_MAX_PATH_BYTES:,}. "
             "Nothing was changed."
         )
     return found
 
 
-def shown(name: str) -> str:
+def quoted(name: str) -> str:
     """A name as it can stand in a line of text: quoted, and with escapes for what a line or a terminal would obey."""
-    name = name if len(name) <= _SHOWN else f"{name[:_SHOWN]}..."
+    name = name if len(name) <= _MAX_SHOWN_CHARS else f"{name[:_MAX_SHOWN_CHARS]}..."
     try:
         name.encode("utf-8")
     except UnicodeEncodeError:
-        return repr(name.encode("utf-8", "surrogateescape")) if _is_of_disk(name) else ascii(name)
+        return repr(name.encode("utf-8", "surrogateescape")) if _is_file_name(name) else ascii(name)
     return repr(name)
 
 
-def plain(name: str) -> str:
+def display_path(name: str) -> str:
     """The same, without quotes where the name needs none."""
-    harmless = name.isprintable() and name == name.strip() and len(name) <= _SHOWN and not name.startswith(("'", '"'))
-    return name if harmless else shown(name)
+    harmless = (
+        name.isprintable()
+        and name == name.strip()
+        and len(name) <= _MAX_SHOWN_CHARS
+        and not name.startswith(("'", '"'))
+    )
+    return name if harmless else quoted(name)
 
 
-def _is_of_disk(name: str) -> bool:
+def _is_file_name(name: str) -> bool:
     """Whether its surrogates are bytes of a file's name."""
     try:
         os.fsencode(name)

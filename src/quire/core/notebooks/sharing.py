@@ -6,7 +6,15 @@ from dataclasses import replace
 
 from quire.core.errors import InvalidRequest
 from quire.core.model import LOCAL, Notebook, NotebookId, Principal
-from quire.core.notebooks.access import LOCAL_CALLER, Access, Caller, access, address, check, check_principal
+from quire.core.notebooks.access import (
+    LOCAL_CALLER,
+    Access,
+    Caller,
+    check_access,
+    check_principal,
+    effective_access,
+    parse_name,
+)
 from quire.core.notebooks.service import Notebooks, no_such_notebook
 from quire.core.ports.store import Shares
 
@@ -19,25 +27,27 @@ class Sharing:
     async def find(self, caller: Caller, name: str, needed: Access = Access.WRITE) -> Notebook:
         """The caller's own by its name, another's by `owner/name`. Whoever may not know of one hears what they would
         hear if there were none."""
-        owner, own = address(name)
+        owner, own = parse_name(name)
         if owner is None or owner == caller.principal:
             return await self._notebooks.get(caller.principal, own)
         found = await self._notebooks.find(owner, own)
-        has = access(caller, owner, (await self._shares.of(found.id)).get(caller.principal)) if found else None
+        has = (
+            effective_access(caller, owner, (await self._shares.of(found.id)).get(caller.principal)) if found else None
+        )
         if found is None or has is None:
-            raise await no_such_notebook(name, [each.title for each, _ in await self.all(caller)])
+            raise await no_such_notebook(name, [each.title for each, _ in await self.list_accessible(caller)])
         seen = replace(found, seen_as=f"{owner}/{own}")
-        check(seen, has, needed)
+        check_access(seen, has, needed)
         return seen
 
-    async def all(self, caller: Caller) -> list[tuple[Notebook, Access]]:
+    async def list_accessible(self, caller: Caller) -> list[tuple[Notebook, Access]]:
         """The caller's own notebooks, then those shared with them, each with what they may do."""
         own = [(each, Access.OWN) for each in await self._notebooks.list_notebooks(caller.principal)]
         shared = await self._shares.shared_with(caller.principal)
         return own + [(replace(each, seen_as=f"{each.owner}/{each.name}"), has) for each, has in shared]
 
-    async def may(self, caller: Caller, notebook: Notebook, needed: Access) -> bool:
-        if caller.trusted or caller.principal == notebook.owner:
+    async def has_access(self, caller: Caller, notebook: Notebook, needed: Access) -> bool:
+        if caller.is_trusted or caller.principal == notebook.owner:
             return True
         has = (await self._shares.of(notebook.id)).get(caller.principal)
         return has is not None and has.covers(needed)
@@ -50,12 +60,12 @@ class Sharing:
         if given is Access.OWN:
             raise InvalidRequest("A notebook has one owner: share it to read or to write.")
         await self._shares.put(notebook.id, principal, given)
-        return await self.of(notebook)
+        return await self.list_shares(notebook)
 
-    async def of(self, notebook: Notebook) -> dict[Principal, Access]:
+    async def list_shares(self, notebook: Notebook) -> dict[Principal, Access]:
         return await self._shares.of(notebook.id)
 
-    async def acting(self, notebook: NotebookId, owner: Principal) -> Caller:
+    async def code_caller(self, notebook: NotebookId, owner: Principal) -> Caller:
         """In whose right a notebook's code asks for something: its owner's. Where somebody else may have written that
         code, or the owner came from afar, not as the operator."""
         if owner == LOCAL and Access.WRITE not in (await self._shares.of(notebook)).values():

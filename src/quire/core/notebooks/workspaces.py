@@ -22,16 +22,18 @@ from quire.core.errors import InvalidRequest, NotFound, OperationFailed
 from quire.safe_open.folder import open_or_make
 from quire.safe_open.walkers import new_walker
 
-READ_LIMIT = 50_000_000  # bytes of a file taken in at once
-_NAME_CHARS = 200  # of a path in a message
-_MARK = "user.quire.written"  # on a file Quire wrote: the digest of what it wrote
-_LEFT = ".quire-new"  # ends the name of a file that is being written
+MAX_READ_BYTES = 50_000_000  # bytes of a file taken in at once
+_MAX_SHOWN_CHARS = 200  # of a path in a message
+_DIGEST_XATTR = "user.quire.written"  # on a file Quire wrote: the digest of what it wrote
+_TEMP_SUFFIX = ".quire-new"  # ends the name of a file that is being written
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)  # Windows does not have it
-_PLAIN = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)  # a pipe is not waited for, a terminal not taken
-_LEFT_SECONDS = 60.0  # after which such a file is one that a killed server left
+_SAFE_OPEN_FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(
+    os, "O_NOCTTY", 0
+)  # a pipe is not waited for, a terminal not taken
+_TEMP_MAX_AGE_S = 60.0  # after which such a file is one that a killed server left
 
 
-def inside(workspace: str, path: str) -> Path:
+def resolve_inside(workspace: str, path: str) -> Path:
     """The real path of `path` below the workspace; links that lead out are refused."""
     root = Path(workspace).resolve()
     if "\x00" in path:
@@ -39,27 +41,27 @@ def inside(workspace: str, path: str) -> Path:
     try:
         real = (root / path).resolve()
     except (OSError, RuntimeError):
-        raise InvalidRequest(f"{_shown(path)} is not a path that can be followed.") from None
+        raise InvalidRequest(f"{_quoted(path)} is not a path that can be followed.") from None
     if real != root and root not in real.parents:
-        raise InvalidRequest(f"{_shown(path)} is outside the notebook's workspace {workspace}. Give a path inside it.")
+        raise InvalidRequest(f"{_quoted(path)} is outside the notebook's workspace {workspace}. Give a path inside it.")
     return real
 
 
-async def write(workspace: str, path: str, text: str) -> Path:
+async def write_in_workspace(workspace: str, path: str, text: str) -> Path:
     """All of it or nothing: a reader sees the file as it was or as it is."""
-    target = inside(workspace, path)
+    target = resolve_inside(workspace, path)
     await anyio.to_thread.run_sync(write_resolved, target, text)
     return target
 
 
-async def read(workspace: str, path: str) -> str:
-    name = f"{_shown(path)} in the notebook's workspace {workspace}"
-    return await anyio.to_thread.run_sync(_read_inside, inside(workspace, path), name)
+async def read_in_workspace(workspace: str, path: str) -> str:
+    name = f"{_quoted(path)} in the notebook's workspace {workspace}"
+    return await anyio.to_thread.run_sync(_read_inside, resolve_inside(workspace, path), name)
 
 
 async def read_file(path: Path, name: str = "") -> str:
     """The text of a file that is not too large, whatever it says of its size."""
-    return await anyio.to_thread.run_sync(_read, path, name or _shown(str(path)))
+    return await anyio.to_thread.run_sync(_read, path, name or _quoted(str(path)))
 
 
 def write_file(path: Path, text: str) -> None:
@@ -70,16 +72,16 @@ def write_file(path: Path, text: str) -> None:
 def write_resolved(path: Path, text: str) -> None:
     """The same where no link is on the way any more: one that is put there meanwhile is not followed."""
     try:
-        with held(path, make=True) as place:
-            overwrite(place, text.encode("utf-8", "backslashreplace"))
+        with pinned_path(path, make=True) as place:
+            replace_file(place, text.encode("utf-8", "backslashreplace"))
     except OSError as error:
         raise OperationFailed(
-            f"{_shown(str(path))} could not be written: {error.strerror}. Nothing was changed."
+            f"{_quoted(str(path))} could not be written: {error.strerror}. Nothing was changed."
         ) from error
 
 
 @contextmanager
-def held(path: Path, *, make: bool = False) -> Iterator[Path]:
+def pinned_path(path: Path, *, make: bool = False) -> Iterator[Path]:
     """Return the same file as a path through its folder, which stays open: code that exchanges a folder on the way for
     a link does not change where it leads. With `make` missing folders are made.
 
@@ -98,10 +100,10 @@ def held(path: Path, *, make: bool = False) -> Iterator[Path]:
         yield folder.path / path.name
 
 
-def overwrite(path: Path, data: bytes) -> os.stat_result:
+def replace_file(path: Path, data: bytes) -> os.stat_result:
     """Beside its place, synced, then renamed into it, with the rights of what was there; how the file is then."""
-    before = _there(path)
-    left = path.with_name(f".{path.name[:150]}.{uuid4().hex[:8]}{_LEFT}")
+    before = _check_replaceable(path)
+    left = path.with_name(f".{path.name[:150]}.{uuid4().hex[:8]}{_TEMP_SUFFIX}")
     handle = os.open(left, os.O_WRONLY | os.O_CREAT | os.O_EXCL | platform_compat.BYTES, 0o666)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -111,7 +113,7 @@ def overwrite(path: Path, data: bytes) -> os.stat_result:
                 with contextlib.suppress(PermissionError):
                     os.fchown(handle, before.st_uid, before.st_gid)
                 os.fchmod(handle, stat.S_IMODE(before.st_mode))
-            _mark(handle, data)
+            _store_digest(handle, data)
             os.fsync(handle)
             written = os.fstat(handle)
         left.replace(path)
@@ -122,12 +124,12 @@ def overwrite(path: Path, data: bytes) -> os.stat_result:
     return written
 
 
-def is_as_written(path: Path, *digests: str) -> bool:
+def is_unchanged(path: Path, *digests: str) -> bool:
     """Whether the file is one that a Quire wrote and nobody has changed since, or has one of these digests."""
     try:
         with path.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
-        return found in digests or found == os.getxattr(path, _MARK).decode("ascii", "replace")
+        return found in digests or found == os.getxattr(path, _DIGEST_XATTR).decode("ascii", "replace")
     except (OSError, AttributeError):  # not every system has such marks
         return False
 
@@ -136,34 +138,34 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def keep_aside(path: Path) -> Path:
+def back_up(path: Path) -> Path:
     """The file under a second name beside it, which says when; the first may then be overwritten."""
     moment = time.strftime("%Y%m%d-%H%M%S")
     for number in range(1, 100):
         more = f"-{number}" if number > 1 else ""
         aside = path.with_name(f"{path.stem}.{moment}{more}.theirs{path.suffix}")
         if not aside.exists():
-            _second_name(path, aside)
+            _link_or_copy(path, aside)
             return aside
     raise OSError(errno.EEXIST, "there are too many versions of it", str(path))
 
 
-def _second_name(path: Path, aside: Path) -> None:
+def _link_or_copy(path: Path, aside: Path) -> None:
     try:
         aside.hardlink_to(path)
     except OSError:  # not every file system has that
         shutil.copy2(path, aside, follow_symlinks=False)
 
 
-def tidy(folder: Path) -> None:
+def remove_leftovers(folder: Path) -> None:
     """Remove what a server that was killed while it wrote has left there."""
     with contextlib.suppress(OSError):
-        for left in folder.glob(f".*{_LEFT}"):
-            if time.time() - left.lstat().st_mtime > _LEFT_SECONDS:
+        for left in folder.glob(f".*{_TEMP_SUFFIX}"):
+            if time.time() - left.lstat().st_mtime > _TEMP_MAX_AGE_S:
                 left.unlink()
 
 
-def _there(path: Path) -> os.stat_result | None:
+def _check_replaceable(path: Path) -> os.stat_result | None:
     try:
         there = path.stat()
     except FileNotFoundError:
@@ -175,26 +177,26 @@ def _there(path: Path) -> os.stat_result | None:
     return there
 
 
-def _mark(handle: int, data: bytes) -> None:
+def _store_digest(handle: int, data: bytes) -> None:
     if hasattr(os, "setxattr"):
         with contextlib.suppress(OSError):  # not every file system has room for it
-            os.setxattr(handle, _MARK, digest(data).encode("ascii"))
+            os.setxattr(handle, _DIGEST_XATTR, digest(data).encode("ascii"))
 
 
 def _read_inside(path: Path, name: str) -> str:
     """Of a workspace, where code may put a link meanwhile, or a second name of a file from elsewhere."""
     try:
-        with held(path) as place:
-            return _read(place, name, alone=True)
+        with pinned_path(path) as place:
+            return _read(place, name, refuse_links=True)
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENAMETOOLONG):
             raise NotFound(f"There is no file {name}.") from None
         raise InvalidRequest(f"{name} cannot be read: {error.strerror}.") from error
 
 
-def _read(path: Path, name: str, *, alone: bool = False) -> str:
+def _read(path: Path, name: str, *, refuse_links: bool = False) -> str:
     try:
-        data = _bytes(path, name, alone)
+        data = _bytes(path, name, refuse_links)
         return data.decode("utf-8-sig")
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ENXIO):
@@ -204,27 +206,27 @@ def _read(path: Path, name: str, *, alone: bool = False) -> str:
         raise InvalidRequest(f"{name} is not UTF-8 text: byte {error.start} cannot be read.") from None
 
 
-def _bytes(path: Path, name: str, alone: bool) -> bytes:
-    if alone and not _NOFOLLOW and path.is_symlink():
+def _bytes(path: Path, name: str, refuse_links: bool) -> bytes:
+    if refuse_links and not _NOFOLLOW and path.is_symlink():
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
-    handle = os.open(path, os.O_RDONLY | platform_compat.BYTES | _PLAIN | (_NOFOLLOW if alone else 0))
+    handle = os.open(path, os.O_RDONLY | platform_compat.BYTES | _SAFE_OPEN_FLAGS | (_NOFOLLOW if refuse_links else 0))
     there = os.fstat(handle)
-    if alone and there.st_nlink > 1 and stat.S_ISREG(there.st_mode):
+    if refuse_links and there.st_nlink > 1 and stat.S_ISREG(there.st_mode):
         os.close(handle)
         raise InvalidRequest(f"{name} has other names (hard links), which may be outside. Copy it in a cell.")
     if not stat.S_ISREG(there.st_mode):
         os.close(handle)
         raise NotFound(f"There is no file {name}.")
     with os.fdopen(handle, "rb") as file:
-        if there.st_size > READ_LIMIT:
+        if there.st_size > MAX_READ_BYTES:
             raise InvalidRequest(
-                f"{name} has {there.st_size:,} bytes, over the limit of {READ_LIMIT:,}. It was not read."
+                f"{name} has {there.st_size:,} bytes, over the limit of {MAX_READ_BYTES:,}. It was not read."
             )
-        data = file.read(READ_LIMIT + 1)
-    if len(data) > READ_LIMIT:
-        raise InvalidRequest(f"{name} has more than {READ_LIMIT:,} bytes, the limit. It was not read.")
+        data = file.read(MAX_READ_BYTES + 1)
+    if len(data) > MAX_READ_BYTES:
+        raise InvalidRequest(f"{name} has more than {MAX_READ_BYTES:,} bytes, the limit. It was not read.")
     return data
 
 
-def _shown(path: str) -> str:
-    return repr(path if len(path) <= _NAME_CHARS else f"{path[:_NAME_CHARS]}...")
+def _quoted(path: str) -> str:
+    return repr(path if len(path) <= _MAX_SHOWN_CHARS else f"{path[:_MAX_SHOWN_CHARS]}...")

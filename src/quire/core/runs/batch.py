@@ -33,10 +33,12 @@ class Batch:
 
 
 class Batches:
-    def __init__(self, runs: Runs, slots: KernelSlots, patience: float, start_soon: Callable[..., Any]) -> None:
+    def __init__(
+        self, runs: Runs, slots: KernelSlots, call_wait_seconds: float, start_soon: Callable[..., Any]
+    ) -> None:
         self._runs = runs
         self._slots = slots
-        self._patience = patience  # seconds a caller waits
+        self._call_wait_seconds = call_wait_seconds  # seconds a caller waits
         self._start_soon = start_soon
 
     async def run(
@@ -46,10 +48,10 @@ class Batches:
         timeout: float | None,
         tick: Callable[[Batch], Awaitable[None]],
     ) -> Batch:
-        """Return the batch when it is done, or as it is when patience ends. Cancelling the wait stops it."""
+        """Return the batch when it is done, or as it is when call_wait_seconds ends. Cancelling the wait stops it."""
         batch = Batch(notebook, cells)
         self._start_soon(self._drive, batch, timeout)
-        end = anyio.current_time() + self._patience
+        end = anyio.current_time() + self._call_wait_seconds
         try:
             while not batch.done.is_set() and (left := end - anyio.current_time()) > 0:
                 with anyio.move_on_after(min(1.0, left)):

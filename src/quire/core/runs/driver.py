@@ -19,7 +19,7 @@ from quire.core.model import Cell, CellId, CellState, Died, NewCell, Notebook, R
 from quire.core.ports.kernel import Kernel
 from quire.core.runs import transcript as transcripts
 from quire.core.runs.active_run import ActiveRuns, Question, RunState, StopReason
-from quire.core.runs.outcome import KEPT, outcome, restored
+from quire.core.runs.outcome import VARIABLES_KEPT, describe_restored, outcome
 from quire.core.runs.queue import RunQueue
 from quire.core.runs.recorder import Recorder
 from quire.core.runs.transcript import Transcript
@@ -171,7 +171,7 @@ class RunDriver:
 
     async def _ask(self, state: RunState, asked: Asked) -> Answer:
         """Ask a person for a line of input, if a caller waits that can do so."""
-        question = Question(number=asked.question, prompt=transcripts.clean(asked.prompt)[:_MAX_PROMPT_CHARS])
+        question = Question(number=asked.question, prompt=transcripts.to_utf8_text(asked.prompt)[:_MAX_PROMPT_CHARS])
         if not state.questions.can_ask:
             question.answer(None, "nobody can be asked here. Put the value into the code instead.")
         else:
@@ -190,15 +190,15 @@ class RunDriver:
         outputs = list(state.transcript.outputs())
         was_stopped = died is not None or state.stop_reason is not None  # else the code raised KeyboardInterrupt itself
         if cause and was_stopped and cell_state not in (CellState.SUCCESS, CellState.ERROR):
-            outputs.append(transcripts.error(cell_state.value.capitalize(), cause))
+            outputs.append(transcripts.error_output(cell_state.value.capitalize(), cause))
         recorded = replace(
             run,
             count=(finished.count if finished else 0) or run.count,
             state=cell_state,
             cause=cause,
             value=finished.value if finished else [],
-            imports=tuple(map(transcripts.clean, finished.imports)) if finished else (),
-            functions=tuple(map(transcripts.clean, finished.functions)) if finished else (),
+            imports=tuple(map(transcripts.to_utf8_text, finished.imports)) if finished else (),
+            functions=tuple(map(transcripts.to_utf8_text, finished.functions)) if finished else (),
         )
         await self._recorder.finish(state, recorded, outputs)
 
@@ -212,7 +212,7 @@ class RunDriver:
         if not kernel_lives_on and (died is not None or shut_down or (undo and lease.is_protected)):
             lease.lineage.undo(run.id)
             return await self._recover(state, lease, cell_state)
-        fate = KEPT if explain and died is None else ""
+        fate = VARIABLES_KEPT if explain and died is None else ""
         if undo:
             why = lease.lineage.why_unprotected or "none was taken"
             fate = f"What it did is not undone: there is no checkpoint of before it ({why})."
@@ -223,7 +223,9 @@ class RunDriver:
         """Restore the namespace from before the run. Returns what could not be restored."""
         try:
             assert state.cell is not None
-            return restored(await lease.recover(f"the last one ended in cell {state.cell.number} ({cell_state})"))
+            return describe_restored(
+                await lease.recover(f"the last one ended in cell {state.cell.number} ({cell_state})")
+            )
         except Exception as error:  # the outcome is recorded in any case
             log.exception("recovering notebook %r", state.notebook.name)
             return f"How far variables were put back is not known ({type(error).__name__}: {error})."

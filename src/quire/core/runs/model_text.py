@@ -8,10 +8,10 @@ import re
 from quire.core.model import Output
 from quire.core.notebooks.images import PREVIEW
 
-NOW = "text/vnd.quire.now"
+WIDGET_TEXT = "text/vnd.quire.now"
 """A widget's text as it is now."""
 
-TABLE = "text/vnd.quire.table"
+TABLE_TEXT = "text/vnd.quire.table"
 """A data frame in few characters."""
 
 _C1 = "\x80-\x9f"  # of which some are 8-bit forms of what begins with ESC
@@ -21,29 +21,29 @@ _SEQUENCE = (
     rf"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b{_C1}]*(?:\x07|\x1b\\|\x9c)"
     rf"|\x1b[@-Z\\-_]|\x1b|[{_C1}]"
 )
-_CODES = re.compile(_SEQUENCE)
+_ESCAPE_CODES = re.compile(_SEQUENCE)
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)")
 _SPECIAL = re.compile(rf"[\x1b\r\x08{_C1}]")
 _TOKEN = re.compile(rf"{_SEQUENCE}|\r|\x08|[^\x1b\r\x08{_C1}]+")
-_NOTHING = re.compile(r"<[\w.<>]+ (?:object(?: at 0x[0-9a-f]+)?|at 0x[0-9a-f]+)>")
-_UNSEEN = re.compile(r"<(?:script|style|head)(?=[\s>])|<!--", re.IGNORECASE)
-_ENDS = {
+_DEFAULT_REPR = re.compile(r"<[\w.<>]+ (?:object(?: at 0x[0-9a-f]+)?|at 0x[0-9a-f]+)>")
+_INVISIBLE_START = re.compile(r"<(?:script|style|head)(?=[\s>])|<!--", re.IGNORECASE)
+_INVISIBLE_ENDS = {
     "<!--": re.compile("-->"),
     **{f"<{tag}": re.compile(rf"</{tag}\s*>", re.IGNORECASE) for tag in ("script", "style", "head")},
 }
-_HTML = 200_000  # characters of it that are looked at
-_BREAK = re.compile(r"</(?:p|div|tr|li|h[1-6]|table|ul|ol|pre)\s*>|<br\s*/?>", re.IGNORECASE)
+_MAX_HTML_CHARS = 200_000  # characters of it that are looked at
+_BLOCK_END = re.compile(r"</(?:p|div|tr|li|h[1-6]|table|ul|ol|pre)\s*>|<br\s*/?>", re.IGNORECASE)
 _TAG = re.compile(r"<[^<>]*>")
 
 
-def best(output: Output) -> str:
+def best_mime_type(output: Output) -> str:
     """The MIME type of an output that says most to a reader of text; "" where none does."""
     bundle = output.bundle
-    for mime in (NOW, TABLE):
+    for mime in (WIDGET_TEXT, TABLE_TEXT):
         if mime in bundle:
             return mime
     plain = bundle.get("text/plain")
-    if plain is not None and not (isinstance(plain, str) and _NOTHING.fullmatch(plain.strip())):
+    if plain is not None and not (isinstance(plain, str) and _DEFAULT_REPR.fullmatch(plain.strip())):
         return "text/plain"
     if PREVIEW in bundle or any(mime.startswith("image/") for mime in bundle):
         return "text/plain" if plain is not None else ""
@@ -54,27 +54,27 @@ def best(output: Output) -> str:
 
 
 def as_text(mime: str, text: str) -> str:
-    return from_html(text) if mime == "text/html" else text
+    return html_to_text(text) if mime == "text/html" else text
 
 
-def without_codes(text: str) -> str:
+def strip_escape_codes(text: str) -> str:
     """The text without what a terminal obeys and does not show, in the 7-bit and the 8-bit form."""
-    return _CODES.sub("", text)
+    return _ESCAPE_CODES.sub("", text)
 
 
-def visible(source: str) -> str:
+def escape_control_characters(source: str) -> str:
     """Source with its control characters as Python writes them, so that a reader sees them and no terminal obeys."""
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", source)
 
 
-def settled(text: str) -> str:
-    """A stream as a terminal leaves it: colours gone, and of a line that was overwritten what stayed."""
+def final_text(text: str) -> str:
+    """A stream as a terminal leaves it: colours unclosed, and of a line that was overwritten what stayed."""
     if not _SPECIAL.search(text):
         return text
-    return "\n".join(_line(line) for line in text.replace("\r\n", "\n").split("\n"))
+    return "\n".join(_final_line(line) for line in text.replace("\r\n", "\n").split("\n"))
 
 
-def _line(line: str) -> str:
+def _final_line(line: str) -> str:
     if not _SPECIAL.search(line):
         return line
     shown: list[str] = []
@@ -89,29 +89,29 @@ def _line(line: str) -> str:
                 del shown[at:]
             case "\x1b[2K":
                 shown = [" "] * at
-            case said if not _CODES.match(said):
+            case said if not _ESCAPE_CODES.match(said):
                 shown[at : at + len(said)] = said
                 at += len(said)
     return "".join(shown).rstrip() if "\r" in line or "\b" in line else "".join(shown)
 
 
-def from_html(text: str) -> str:
+def html_to_text(text: str) -> str:
     """The words of a piece of HTML, a line for a block; of a long one the first."""
-    words = _TAG.sub(" ", _BREAK.sub("\n", _seen(text[:_HTML])))
+    words = _TAG.sub(" ", _BLOCK_END.sub("\n", _without_invisible(text[:_MAX_HTML_CHARS])))
     lines = (" ".join(line.split()) for line in html.unescape(words).split("\n"))
     return "\n".join(line for line in lines if line)
 
 
-def _seen(text: str) -> str:
+def _without_invisible(text: str) -> str:
     """Without what a browser does not show. Each kind of end is looked for in vain once."""
-    parts, at, gone = [], 0, set[str]()
-    for begin in _UNSEEN.finditer(text):
+    parts, at, unclosed = [], 0, set[str]()
+    for begin in _INVISIBLE_START.finditer(text):
         kind = begin[0].lower()
-        if begin.start() < at or kind in gone:
+        if begin.start() < at or kind in unclosed:
             continue
-        end = _ENDS[kind].search(text, begin.end())
+        end = _INVISIBLE_ENDS[kind].search(text, begin.end())
         if end is None:
-            gone.add(kind)
+            unclosed.add(kind)
             continue
         parts.append(text[at : begin.start()])
         at = end.end()

@@ -9,32 +9,32 @@ from quire.wire.messages import Finished
 
 
 def outcome(
-    finished: Finished | None, died: Died | None, stopping: StopReason | None, timeout: float, because: str = ""
+    finished: Finished | None, died: Died | None, stop_reason: StopReason | None, timeout: float, detail: str = ""
 ) -> tuple[CellState, str, str]:
     """How a run ended, why where its own outputs do not say, and what to do about it."""
     if finished is not None:
-        match finished.outcome, stopping:
+        match finished.outcome, stop_reason:
             case "success", _:
                 return CellState.SUCCESS, "", ""
             case _, StopReason.TIMEOUT:
                 again = "Call again with a larger timeout, or do less at once."
                 return CellState.TIMEOUT, f"Stopped after {timeout:g} s, its timeout.", again
             case _, StopReason.QUOTA:
-                return CellState.INTERRUPTED, f"{because[:1].upper()}{because[1:]}", ""
+                return CellState.INTERRUPTED, f"{detail[:1].upper()}{detail[1:]}", ""
             case "interrupted", _:
                 return CellState.INTERRUPTED, "Stopped by an interrupt.", ""
             case _:
                 return CellState.ERROR, "", ""
     if died is not None and died.lives:
-        return _let_go(died, stopping, timeout)
-    match stopping:
+        return _outcome_elsewhere(died, stop_reason, timeout)
+    match stop_reason:
         case StopReason.TIMEOUT:
-            said = f"It ran past its timeout of {timeout:g} s, did not stop when interrupted, and was killed."
-            return CellState.TIMEOUT, said, ""
+            message = f"It ran past its timeout of {timeout:g} s, did not stop when interrupted, and was killed."
+            return CellState.TIMEOUT, message, ""
         case StopReason.INTERRUPT:
             return CellState.INTERRUPTED, "It was interrupted, did not stop by itself, and was killed.", ""
         case StopReason.QUOTA:
-            return CellState.INTERRUPTED, f"It did not stop when interrupted, and was killed: {because}", ""
+            return CellState.INTERRUPTED, f"It did not stop when interrupted, and was killed: {detail}", ""
         case StopReason.SHUTDOWN:
             return CellState.INTERRUPTED, "The server was stopped while it ran.", ""
     if died is None:
@@ -42,9 +42,9 @@ def outcome(
     return CellState.CRASHED, died.reason, died.hint
 
 
-def _let_go(died: Died, stopping: StopReason | None, timeout: float) -> tuple[CellState, str, str]:
+def _outcome_elsewhere(died: Died, stop_reason: StopReason | None, timeout: float) -> tuple[CellState, str, str]:
     """Of a run that goes on elsewhere, or never began there."""
-    match stopping:
+    match stop_reason:
         case StopReason.TIMEOUT:
             return CellState.TIMEOUT, f"It ran past its timeout of {timeout:g} s. {died.reason}", died.hint
         case None:
@@ -53,45 +53,45 @@ def _let_go(died: Died, stopping: StopReason | None, timeout: float) -> tuple[Ce
             return CellState.INTERRUPTED, f"It was interrupted. {died.reason}", died.hint
 
 
-KEPT = "Variables are kept."
-_FOLLOWS = {
+VARIABLES_KEPT = "Variables are kept."
+_NEXT_KERNEL = {
     "saved": "; the next run starts another, with what was saved, if anything was",
     "empty": "; the next run starts another",
     "none": "",
 }
 
 
-def restored(recovered: RecoveryResult) -> str:
+def describe_restored(recovered: RecoveryResult) -> str:
     """What became of the namespace when it was put back to before a run."""
     if not recovered.restored:
-        return f"The kernel is gone ({recovered.why}){_FOLLOWS[recovered.next_kernel]}."
+        return f"The kernel is gone ({recovered.why}){_NEXT_KERNEL[recovered.next_kernel]}."
     if recovered.is_emptied:
         lost = recovered.lost_cells
         cells = f"cell{'s' * (len(lost) > 1)} {', '.join(map(str, lost))}" if lost else ""
         again = f"Run again: {cells}." if cells else "Run the cells again whose variables are needed."
         return f"All variables of the kernel are gone, whoever made them. {again}"
-    said = "Variables are as they were before this cell."
+    message = "Variables are as they were before this cell."
     if recovered.lost_runs:
         cells = ", ".join(map(str, recovered.lost_cells)) or "deleted since"
         many = f"the last {len(recovered.lost_runs)} runs" if len(recovered.lost_runs) > 1 else "the run"
         why = recovered.why or "none could be taken"
-        said = (
+        message = (
             f"What {many} before it did is gone too: there was no checkpoint, {why}. "
             f"Run again: cell{'s' * (len(recovered.lost_runs) > 1)} {cells}."
         )
     if recovered.missing:
-        said += f" Not restored: {', '.join(recovered.missing)}."
+        message += f" Not restored: {', '.join(recovered.missing)}."
     if recovered.is_hostile:
-        said += " To use it again, call reset and run the cells again."
-    return said
+        message += " To use it again, call reset and run the cells again."
+    return message
 
 
-def revived(recovered: RecoveryResult) -> str:
+def describe_revived(recovered: RecoveryResult) -> str:
     """The same of a kernel that died while nothing ran."""
     if recovered.is_emptied:
-        return f"The kernel died between two runs and was restarted. {restored(recovered)}"
-    said = "The kernel's process died between two runs and was restored."
+        return f"The kernel died between two runs and was restarted. {describe_restored(recovered)}"
+    message = "The kernel's process died between two runs and was restored."
     if recovered.lost_runs:
         again = ", ".join(map(str, recovered.lost_cells)) or "deleted since"
-        said += f" Some of what ran is gone, since there was no checkpoint. Run again: cells {again}."
-    return said
+        message += f" Some of what ran is gone, since there was no checkpoint. Run again: cells {again}."
+    return message

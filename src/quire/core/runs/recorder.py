@@ -93,7 +93,7 @@ class Recorder:
             stored = [await self._outputs.store(output) for output in outputs]
         except QuireError as error:
             state.error = error
-            stored = [transcripts.error("Lost", str(error))]
+            stored = [transcripts.error_output("Lost", str(error))]
         ended = replace(ended, outputs=tuple(stored))
         state.set_outcome(ended)
         try:
@@ -113,7 +113,7 @@ class Recorder:
         """Replace outputs of earlier cells that this run updated by their display id."""
         changed: dict[CellId, None] = {}
         for display_id, event in state.transcript.updates.items():
-            shown = await self._outputs.store(transcripts.display(event))
+            shown = await self._outputs.store(transcripts.display_output(event))
             for run in await self._store.find_displayed(state.notebook.id, display_id):
                 if state.cell is None or state.cell.run is None or run.id != state.cell.run.id:
                     outputs = tuple(_updated(output, shown) for output in run.outputs)
@@ -142,18 +142,18 @@ class Recorder:
         assert state.cell is not None and state.cell.run is not None
         begun, written = anyio.current_time(), self._written.setdefault(state, _WriteState())
         pause = _MAX_INTERVAL_S
-        news, dropped = state.transcript.news()
+        news, dropped = state.transcript.take_new()
         try:
             stored = {place: await self._store_early(output, written) for place, output in news.items()}
             await self._store.keep_outputs(state.notebook.id, state.cell.run.id, stored, dropped)
             share = _MAX_TIME_SHARE_LIVE if state.notebook.document is not None else _MAX_TIME_SHARE
             pause = min((anyio.current_time() - begun) / share, _MAX_INTERVAL_S)
         except QuireError:  # a full disk: if it still is when the run ends, the answer says so
-            state.transcript.not_kept(news, dropped)
+            state.transcript.put_back(news, dropped)
         except Exception:  # a bug here costs the output, not the run
             log.exception("writing the output of a run in notebook %r", state.notebook.name)
         written.not_before = anyio.current_time() + pause
-        if state.transcript.has_news and state in self._written:  # it has not ended meanwhile
+        if state.transcript.has_new and state in self._written:  # it has not ended meanwhile
             self._due[state] = written.not_before
 
     async def _store_early(self, output: Output, written: _WriteState) -> Output:

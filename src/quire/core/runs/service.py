@@ -13,9 +13,11 @@ from dataclasses import replace
 import anyio
 from anyio.abc import TaskGroup
 
+from quire.core.capabilities.gateway import CapabilityGateway
 from quire.core.errors import InvalidRequest, NotFound, OperationFailed
 from quire.core.kernels.pool import KernelPool
 from quire.core.limits.validation import Limits
+from quire.core.limits.workspace_quota import WorkspaceQuota
 from quire.core.model import Cell, CellKind, CellState, NewCell, Notebook
 from quire.core.ops.task_groups import background
 from quire.core.runs.active_run import STOP_IT, ActiveRun, ActiveRuns, StopReason
@@ -31,14 +33,15 @@ class Runs:
         kernels: KernelPool,
         active: ActiveRuns,
         queue: RunQueue,
-        driver: RunDriver,
+        quota: WorkspaceQuota,
+        gateway: CapabilityGateway,
         recorder: Recorder,
         limits: Limits,
     ) -> None:
         self._kernels = kernels
         self._active = active
         self._queue = queue
-        self._driver = driver
+        self._driver = RunDriver(kernels, active, queue, quota, gateway, recorder, limits)
         self._recorder = recorder
         self._limits = limits
         self._group: TaskGroup | None = None
@@ -96,18 +99,20 @@ class Runs:
     async def wait(
         self,
         active: ActiveRun,
-        patience: float | None = None,
+        call_wait_seconds: float | None = None,
         tick: Callable[[ActiveRun], Awaitable[None]] | None = None,
         *,
         until_question: bool = False,
         before_persisted: bool = False,
     ) -> Cell:
-        """Return the cell when its run ends, or as it is after `patience` seconds or at a question to a person.
+        """Return the cell when its run ends, or as it is after `call_wait_seconds` or at a question.
 
         `tick` is called every second. Cancelling the wait interrupts the run. With `before_persisted` the outcome is
         returned before it is on disk; the caller must not pass it on before `ActiveRun.wait_persisted` returns.
         """
-        end = anyio.current_time() + (self._limits.patience if patience is None else patience)
+        end = anyio.current_time() + (
+            self._limits.call_wait_seconds if call_wait_seconds is None else call_wait_seconds
+        )
         ended = active.outcome_known if before_persisted else active.done
         try:
             while not ended.is_set() and (left := end - anyio.current_time()) > 0:

@@ -127,7 +127,7 @@ class PrincipalResolver:
     def _proven(self, checked: AccessToken) -> VerifiedToken | None:
         claims, now = checked.claims or {}, time.time()
         subject = checked.subject or claims.get("sub")
-        principal = access.issued(subject, self._label)
+        principal = access.issued_principal(subject, self._label)
         starts = claims.get("nbf", 0)
         if principal is None or checked.expires_at is None or not isinstance(starts, int | float):
             log.warning("a token of %s is not taken: it needs a plain sub, and an exp", self._address)

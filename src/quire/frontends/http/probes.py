@@ -32,7 +32,7 @@ def may_see_metrics(request: Request) -> bool:
     """An admin; where nobody is asked who they are, whoever is on this machine."""
     try:
         if request.app.state.fastmcp_auth is not None:
-            return caller_from_request(request).trusted
+            return caller_from_request(request).is_trusted
         return request.client is None or ipaddress.ip_address(request.client.host).is_loopback
     except (InvalidRequest, ValueError):
         return False

@@ -20,7 +20,7 @@ def find_caller(provider: IdentityProvider, user: User) -> Caller | None:
     JupyterHub it is the server's owner."""
     if type(provider).__module__.startswith("jupyter_server.") or user.username == os.environ.get("JUPYTERHUB_USER"):
         return None
-    principal = access.issued(user.username, _ISSUER)
+    principal = access.issued_principal(user.username, _ISSUER)
     if principal is None:
         raise InvalidRequest(
             f"{user.username[:100]!r} cannot name a user of Quire: letters, digits and . _ + | : = @ - only."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from quire.core.model import Cell, CellKind
-from quire.core.runs.model_text import visible
+from quire.core.runs.model_text import escape_control_characters
 
 _CHARS = 10_000  # of a cell that are looked at
 _LOW = (  # kinds of lines that are shown only where nothing better follows, the best of them first
@@ -20,7 +20,7 @@ _IMPORT = _LOW[1]
 def headline(cell: Cell) -> str:
     """Of code the first statement; where there is none the first import, magic or comment. Of other cells the first
     line. A cell magic stands before what it is applied to: `%%time df.sum()`."""
-    lines = [line.strip() for line in visible(cell.source[:_CHARS]).splitlines()]
+    lines = [line.strip() for line in escape_control_characters(cell.source[:_CHARS]).splitlines()]
     lines = [line for line in lines if line]
     if not lines or cell.kind is not CellKind.CODE:
         return next(iter(lines), "")

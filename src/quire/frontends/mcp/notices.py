@@ -138,13 +138,13 @@ class Notices:
                 self._waiting.put_nowait((uri, key, session))
 
     async def _tell_others(self, change: Change) -> None:
-        owner, shares = change.notebook.owner, await self._sharing.of(change.notebook)
+        owner, shares = change.notebook.owner, await self._sharing.list_shares(change.notebook)
 
         def shared(caller: Caller) -> bool:
             return caller.principal in shares
 
         def known(caller: Caller) -> bool:
-            return caller.principal != owner and (caller.trusted or shared(caller))
+            return caller.principal != owner and (caller.is_trusted or shared(caller))
 
         for uri in addresses(change, others=True):  # what is current is an admin's own, unless it is shared with them
             self._tell_all(uri, known if uri.startswith(_prefix(change)) else shared)

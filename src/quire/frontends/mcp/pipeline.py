@@ -26,7 +26,7 @@ from mcp_types import CallToolRequestParams, CallToolResult, InputRequiredResult
 from mcp_types.jsonrpc import MISSING_REQUIRED_CLIENT_CAPABILITY
 
 from quire.core.errors import InvalidRequest, QuireError
-from quire.core.limits.quotas import Rates
+from quire.core.limits.quotas import RateLimiter
 from quire.core.ops.audit import CallLog
 from quire.frontends.mcp import fastmcp_internals
 from quire.frontends.mcp.audit_middleware import AuditedRequest, AuditMiddleware, CallRecord
@@ -44,7 +44,7 @@ def install(
     server: FastMCP[Any],
     *,
     calls: CallLog,
-    rates: Rates,
+    rates: RateLimiter,
     services: ToolServices,
     registry: ToolRegistry,
     published: PublishedTools,

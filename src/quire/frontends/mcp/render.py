@@ -73,7 +73,9 @@ class Renderer:
         seen = await self._see(notebook, cell)
         info = cast(ShownCell, {**describe(notebook, cell), "outputs": seen.outputs})
         if code:
-            info["code"] = _clip(model_text.visible(cell.source), self._limit, cell_uri(notebook, cell))
+            info["code"] = _clip(
+                model_text.escape_control_characters(cell.source), self._limit, cell_uri(notebook, cell)
+            )
             seen.lines.insert(0, f"{info['code']}\n---" if cell.outputs else info["code"])
         if notice:
             info["notice"] = notice
@@ -154,11 +156,11 @@ class Renderer:
 
     async def _text(self, output: Output) -> str:
         """What a model reads of it."""
-        mime = model_text.best(output)
+        mime = model_text.best_mime_type(output)
         text = await self._outputs.read_text(output.bundle.get(mime, ""))
         if len(text) > _MUCH:  # aside, so that nobody waits for it
-            return await anyio.to_thread.run_sync(model_text.settled, model_text.as_text(mime, text))
-        return model_text.settled(model_text.as_text(mime, text))
+            return await anyio.to_thread.run_sync(model_text.final_text, model_text.as_text(mime, text))
+        return model_text.final_text(model_text.as_text(mime, text))
 
     async def _look(self, output: Output, mime: str, seen: _Seen) -> None:
         shown = PREVIEW if PREVIEW in output.bundle else mime
@@ -270,7 +272,7 @@ def stale(moved: RollbackResult) -> str:
 def _failure(error: Output | None, seen: _Seen) -> tuple[str | None, str | None]:
     """The kind and the words of what a run failed with; a magic's misuse is said on stderr alone."""
     if error is not None:
-        return error.name, model_text.settled(str(error.about.get("message", "")))
+        return error.name, model_text.final_text(str(error.about.get("message", "")))
     name, _, message = seen.streams["stderr"].rstrip().rpartition("\n")[2].partition(": ")
     return (name, message) if message else (None, None)
 

@@ -47,7 +47,7 @@ def register(server: FastMCP[Any], services: ToolServices, *, files: bool) -> No
 def _files(book: Book, offer: Offer) -> None:
     async def file(ctx: ToolContext, path: str, name: str = CURRENT) -> ResourceResult:
         """A file of the workspace, whole: text as text, anything else binary."""
-        found = await ctx.app.files.whole(await book(ctx, name), path)
+        found = await ctx.app.files.read_whole(await book(ctx, name), path)
         text = as_text(Piece(data=found, start=0, total=len(found)))
         mime = mime_of(path, text is not None)
         return ResourceResult([ResourceContent(text[0] if text else found, mime_type=mime)])
@@ -59,7 +59,7 @@ def _files(book: Book, offer: Offer) -> None:
 def _notebooks(book: Book, offer: Offer) -> None:
     async def notebooks(ctx: ToolContext) -> str:
         """All notebooks."""
-        found = await ctx.app.sharing.all(ctx.client)
+        found = await ctx.app.sharing.list_accessible(ctx.client)
         return json.dumps([await ctx.info(each) for each, _ in found])
 
     async def cells(ctx: ToolContext, name: str = CURRENT) -> str:
@@ -134,14 +134,14 @@ def register_completions(server: FastMCP[Any], services: ToolServices) -> None:
     ) -> list[str] | None:
         app, request = services.app, fastmcp_internals.current_request()
         caller = caller_of(request)
-        books = [book for book, _ in await app.sharing.all(caller)]
+        books = [book for book, _ in await app.sharing.list_accessible(caller)]
         if argument.name in ("name", "notebook"):
             return [book.title for book in books if book.title.startswith(argument.value)]
         if argument.name in ("which", "cell"):
             given = (context.arguments or {}) if context else {}
             wanted = given.get("name") or given.get("notebook") or CURRENT
             if wanted == CURRENT:
-                wanted = app.current.peek(client_of(request))
+                wanted = app.current.peek_name(client_of(request))
             cells = [
                 cell
                 for book in books

@@ -18,7 +18,7 @@ from quire.core.notebooks.access import Access, Caller
 from quire.core.notebooks.current import Client
 from quire.core.runs.active_run import ActiveRun
 from quire.core.runs.batch import Batch
-from quire.core.runs.model_text import settled
+from quire.core.runs.model_text import final_text
 from quire.frontends.mcp.audit_middleware import CallRecord
 from quire.frontends.mcp.client_request import ClientRequest
 from quire.frontends.mcp.elicitation import Asking, possible
@@ -67,7 +67,7 @@ class ToolContext:
     async def notebook(self, name: str | None, needed: Access = Access.WRITE) -> Notebook:
         """The named notebook or the current one. Raises NotFound if the client has no such access to it."""
         name = name or self._asking.notebook(self._request)
-        found = await self.app.current.notebook(self.client, name, needed)
+        found = await self.app.current.resolve(self.client, name, needed)
         self.record.notebook = found.name
         self.record.warning = self.app.jupyter.unsaved(found)
         return found
@@ -75,7 +75,7 @@ class ToolContext:
     async def entries(self, notebook: Notebook) -> list[dict[str, Any]]:
         """The capabilities that the notebook's code has. Clients that may only read see those of its own code."""
         relayed: list[dict[str, Any]] = []
-        if await self.app.sharing.may(self.client, notebook, Access.WRITE):
+        if await self.app.sharing.has_access(self.client, notebook, Access.WRITE):
             await self.app.capabilities.refresh(notebook.owner)
             relayed = (await self.app.capabilities.catalog(notebook.owner)).entries
         return description.merge_entries(relayed, self.app.gateway.native_of(notebook.id))
@@ -112,7 +112,7 @@ class ToolContext:
 
         async def tick(run: ActiveRun) -> None:
             elapsed = anyio.current_time() - run.started_at if run.started_at else 0.0
-            message = settled(run.progress()) or ("running" if elapsed else "waiting to begin")
+            message = final_text(run.progress()) or ("running" if elapsed else "waiting to begin")
             with anyio.move_on_after(_PROGRESS_TIMEOUT_S):
                 await self._request.report_progress(elapsed, run.timeout, message)
 
@@ -134,7 +134,7 @@ class ToolContext:
         """Run these in order until one fails, and report progress."""
 
         async def tick(batch: Batch) -> None:
-            last = settled(batch.active.progress()) if batch.active is not None else ""
+            last = final_text(batch.active.progress()) if batch.active is not None else ""
             with anyio.move_on_after(_PROGRESS_TIMEOUT_S):
                 await self._request.report_progress(len(batch.ran), len(cells), last or "running")
 
@@ -180,7 +180,7 @@ class ToolContext:
             "cells": notebook.cells,
             "runs": notebook.runs,
             "kernel": kernel,
-            "current": notebook.title == app.current.peek(self.client),
+            "current": notebook.title == app.current.peek_name(self.client),
             "workspace": app.workspace(notebook),
             "protection": protection(app, notebook) if asleep is None else on_disk(asleep),
         }

@@ -197,7 +197,7 @@ class Notebook:
 
     async def shares(self) -> dict[str, str]:
         """With whom it is shared, and how."""
-        return {str(whom): str(has) for whom, has in (await self._app.sharing.of(self._data)).items()}
+        return {str(whom): str(has) for whom, has in (await self._app.sharing.list_shares(self._data)).items()}
 
     async def import_statements(self) -> list[str]:
         return (await self._app.cells.list_definitions(self._data))[0]
@@ -223,7 +223,7 @@ class Files:
     async def read(self, path: str, start: int = 0, limit: int | None = None) -> bytes:
         """A whole file, or with `limit` at most so many bytes of it from `start` on."""
         if limit is None and not start:
-            return await self._app.files.whole(self._notebook, path)
+            return await self._app.files.read_whole(self._notebook, path)
         return (await self._app.files.read(self._notebook, path, start, limit)).data
 
     async def write(self, path: str, data: str | bytes, *, append: bool = False) -> int:

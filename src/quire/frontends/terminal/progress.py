@@ -17,7 +17,7 @@ from quire.core.notebooks.images import FORMATS
 from quire.core.notebooks.outputs import find_image
 from quire.core.runs import transcript
 from quire.core.runs.active_run import ActiveRun
-from quire.core.runs.model_text import without_codes
+from quire.core.runs.model_text import strip_escape_codes
 from quire.frontends.terminal import saved
 from quire.wire.messages import Displayed, Event, Printed, Raised
 
@@ -66,9 +66,9 @@ class Shown:
             case Printed(stream=stream, data=data):
                 self._write(sys.stderr if stream == "stderr" else sys.stdout, data)
             case Displayed():
-                self._line(sys.stdout, _in_words(transcript.display(event)))
+                self._line(sys.stdout, _in_words(transcript.display_output(event)))
             case Raised(traceback=text):
-                self._line(sys.stderr, _for(sys.stderr, transcript.clean(text)))
+                self._line(sys.stderr, _for(sys.stderr, transcript.to_utf8_text(text)))
             case _:
                 pass
 
@@ -227,9 +227,9 @@ def _in_words(output: Output) -> str:
 
 def _for(stream: IO[str], text: str) -> str:
     """Colours are for terminals."""
-    return text if stream.isatty() else without_codes(text)
+    return text if stream.isatty() else strip_escape_codes(text)
 
 
 def _plain(text: str) -> str:
     """One line that moves nothing on a terminal."""
-    return "".join(each if each.isprintable() else " " for each in without_codes(text))
+    return "".join(each if each.isprintable() else " " for each in strip_escape_codes(text))

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from quire.core.errors import InvalidRequest
 from quire.core.model import Principal
-from quire.core.notebooks.access import check_given
+from quire.core.notebooks.access import check_token_name
 from quire.core.ports.store import Tokens
 from quire.frontends.terminal import tables
 
@@ -20,7 +20,7 @@ def run(tokens: Tokens, action: str, name: str | None, *, admin: bool) -> None:
         case "list", None:
             show(tokens)
         case "add", str():
-            add(tokens, check_given(name), admin=admin)
+            add(tokens, check_token_name(name), admin=admin)
         case "remove", str():
             tokens.remove(Principal(name))
             print(f"Removed the token of {name}: a running server refuses it from now on. Notebooks stay.")

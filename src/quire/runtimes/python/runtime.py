@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio
 
 from quire.core.errors import InvalidRequest, OperationFailed
-from quire.core.limits.sandbox_layers import sentence
+from quire.core.limits.sandbox_layers import describe_layers
 from quire.core.model import KernelSpec, RuntimeInfo
 from quire.core.ports.kernel import Relay
 from quire.runtimes.python import ipython_folder
@@ -105,7 +105,7 @@ class PythonRuntime:
             machine = MachineFeatures.from_probe((await zygote.ready())["features"], cgroup_problem)
             groups = None if isinstance(self._cgroups, str) else self._cgroups
             self._sandboxes[python] = SandboxFactory(plan_layers(machine, self._sandbox), groups)
-            _log.info("kernels are put behind: %s", sentence(self._sandboxes[python].plan.layers))
+            _log.info("kernels are put behind: %s", describe_layers(self._sandboxes[python].plan.layers))
         return self._sandboxes[python]
 
     @property

@@ -116,8 +116,8 @@ class KernelSandbox:
         plan = self._plan
         if not plan.has("net"):
             return list(hosts) if plan.has("seccomp") else []
-        granted = network_rules.rules(spec.network)
-        return [host for host in hosts if network_rules.covering(granted, host, 443) is None]
+        granted = network_rules.parse_rules(spec.network)
+        return [host for host in hosts if network_rules.find_rule(granted, host, 443) is None]
 
     def close(self) -> None:
         if self._closed:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from quire.core.errors import InvalidRequest
-from quire.core.limits.sandbox_layers import LAYERS, required
+from quire.core.limits.sandbox_layers import LAYERS, required_layers
 from quire.core.model import Layer
 
 _NAMESPACES = ("user", "mount", "pid", "net", "ipc")
@@ -66,7 +66,7 @@ def plan_layers(features: MachineFeatures, setting: str) -> Plan:
         "seccomp": features.seccomp,
     }
     plan = Plan(tuple(Layer(name, missing.get(name, "")) for name in LAYERS), features.landlock)
-    lacking = [layer for layer in plan.layers if layer.why_not and layer.name in required(setting)]
+    lacking = [layer for layer in plan.layers if layer.why_not and layer.name in required_layers(setting)]
     if lacking:
         reasons = "; ".join(f"{layer.name} ({layer.why_not})" for layer in lacking)
         raise InvalidRequest(

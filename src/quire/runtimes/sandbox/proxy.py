@@ -28,7 +28,7 @@ class Proxy:
 
     def __init__(self, listener: socket.socket, granted: Iterable[str], on_denied: Callable[[str], None]) -> None:
         self._listener = listener
-        self._granted = network_rules.rules(granted)
+        self._granted = network_rules.parse_rules(granted)
         self._on_denied = on_denied
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task[None]] = set()
@@ -91,7 +91,7 @@ class Proxy:
 
     async def _connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect to a checked address, so that no name leads into this machine or its network."""
-        rule = network_rules.covering(self._granted, host, port)
+        rule = network_rules.find_rule(self._granted, host, port)
         if rule is None:
             raise _HostDenied(
                 f"This notebook may not connect to {host}:{port}. Whoever runs Quire can allow it: setting `network`."
@@ -99,7 +99,7 @@ class Proxy:
         loop = asyncio.get_running_loop()
         infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         addresses = [str(address[0]) for *_, address in infos]
-        if not network_rules.literal(rule.host):
+        if not network_rules.is_literal_address(rule.host):
             addresses = [address for address in addresses if not network_rules.is_internal(address)]
         if not addresses:
             raise _HostDenied(

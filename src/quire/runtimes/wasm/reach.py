@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quire.core.errors import InvalidRequest
-from quire.core.limits.sandbox_layers import required
+from quire.core.limits.sandbox_layers import required_layers
 from quire.core.model import Mount
 
 LAYERS = ("rlimits", "capabilities", "no_new_privs", "landlock", "seccomp")
@@ -34,7 +34,7 @@ class Reach:
 
     def check(self, layers: Mapping[str, str]) -> None:
         """Raises InvalidRequest where one does not stand that the setting insists on."""
-        lacking = [f"{name} ({layers[name]})" for name in required(self.sandbox) if layers.get(name)]
+        lacking = [f"{name} ({layers[name]})" for name in required_layers(self.sandbox) if layers.get(name)]
         if lacking:
             raise InvalidRequest(
                 "No sandbox was started: the setting sandbox.mode requires what this machine does not give: "

@@ -30,7 +30,7 @@ def register(registry: ToolRegistry) -> None:
         given = {key: value for key, value in given.items() if value is not None}
         caller = ctx.client
         backend, owner = (
-            ctx.app.caller_policy.backend(caller, name, given, ctx.app.backends.described),
+            ctx.app.caller_policy.make_backend(caller, name, given, ctx.app.backends.described),
             caller.principal,
         )
         capability = await ctx.app.capabilities.install(owner, name, backend)

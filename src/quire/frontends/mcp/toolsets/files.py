@@ -28,7 +28,7 @@ def register(registry: ToolRegistry) -> None:
     async def list_files(ctx: ToolContext, path: str = ".", notebook: str | None = None) -> ToolResult:
         """What a folder of the notebook's workspace holds: names, sizes, when they were changed."""
         book = await ctx.notebook(notebook, Access.READ)
-        path = ctx.app.files.path(book, path)
+        path = ctx.app.files.relative_path(book, path)
         found = await ctx.app.files.list(book, path)
         listed: FileList = {
             "notebook": book.title,
@@ -44,8 +44,8 @@ def register(registry: ToolRegistry) -> None:
         """A file of the workspace: text as text, a picture as a picture, anything else as base64. start and limit are
         in bytes; a long file comes in parts, and the answer says where to go on."""
         book = await ctx.notebook(notebook, Access.READ)
-        path = ctx.app.files.path(book, path)
-        most = min(_PICTURE_BYTES, ctx.app.files.most)
+        path = ctx.app.files.relative_path(book, path)
+        most = min(_PICTURE_BYTES, ctx.app.files.max_bytes)
         piece = await ctx.app.files.read(book, path, start, most if limit is None else limit)
         return _shown(book, path, piece, ctx.result_chars if limit is None else limit)
 
@@ -61,10 +61,10 @@ def register(registry: ToolRegistry) -> None:
         after that. All of it or nothing; folders on the way are made."""
         data = _data(text, base64)
         book = await ctx.notebook(notebook)
-        path = ctx.app.files.path(book, path)
+        path = ctx.app.files.relative_path(book, path)
         size = await ctx.app.files.write(book, path, data, append=append)
         done: FileWritten = {"notebook": book.title, "path": path, "uri": render.file_uri(book, path), "bytes": size}
-        said = f"Wrote {len(data):,} bytes; {paths.plain(path)} has {size:,} bytes."
+        said = f"Wrote {len(data):,} bytes; {paths.display_path(path)} has {size:,} bytes."
         return ToolResult(content=said, structured_content=dict(done))
 
     registry.add(list_files, "List files", FileList, read_only=True)
@@ -82,7 +82,7 @@ def mime_of(path: str, text: bool) -> str:
 
 def _info(entry: Entry) -> FileInfo:
     moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(max(0, min(entry.modified, 2**37))))
-    name = entry.name if _is_utf8(entry.name) else paths.plain(entry.name)
+    name = entry.name if _is_utf8(entry.name) else paths.display_path(entry.name)
     return {"name": name, "kind": entry.kind, "bytes": entry.size, "modified": moment}
 
 
@@ -98,7 +98,7 @@ def _table(found: Listing, warning: str) -> str:
 def _row(entry: Entry, info: FileInfo) -> str:
     size = f"{entry.size:>12,}" if entry.kind == "file" else f"{entry.kind:>12}"
     end = "/" if entry.kind == "folder" else ""
-    return f"{size}  {info['modified'][:19].replace('T', ' ')}  {paths.plain(entry.name)}{end}"
+    return f"{size}  {info['modified'][:19].replace('T', ' ')}  {paths.display_path(entry.name)}{end}"
 
 
 def _is_utf8(name: str) -> bool:
@@ -162,8 +162,8 @@ def _answer(
         "start": piece.start,
         "end": end,
     }
-    said = f"[{paths.plain(path)}: {mime}, {piece.total:,} bytes]"
+    said = f"[{paths.display_path(path)}: {mime}, {piece.total:,} bytes]"
     if end < piece.total or piece.start:
-        said = f"[{paths.plain(path)}: {mime}, bytes {piece.start:,} to {end:,} of {piece.total:,}; whole: {uri}"
+        said = f"[{paths.display_path(path)}: {mime}, bytes {piece.start:,} to {end:,} of {piece.total:,}; whole: {uri}"
         said += f"; read_file(start={end}) goes on]" if end < piece.total else "]"
     return ToolResult(content=[*content, TextContent(type="text", text=said)], structured_content=dict(part))

@@ -144,7 +144,7 @@ async def _take_up(
     info += [] if kernel_id else [await _kernel(ctx, book)]
     if not ctx.app.jupyter.live(place):
         info.append("[INFO] No jupyter-collaboration there: edits go to the file, not into open pages.")
-    ctx.app.current.use(client, book)
+    ctx.app.current.set(client, book)
     info += [f"[INFO] Successfully activate notebook '{name}'.", *_no_current(client)]
     return said("\n".join((*info, await _overview(ctx, book))))
 
@@ -158,8 +158,8 @@ def _in_use(registry: ToolRegistry, books: Books) -> None:
     async def list_notebooks(ctx: ToolContext) -> ToolResult:
         """Notebooks in use, with their kernels."""
         client = ctx.client
-        current, rows = ctx.app.current.peek(client), []
-        for book, _ in await ctx.app.sharing.all(client):
+        current, rows = ctx.app.current.peek_name(client), []
+        for book, _ in await ctx.app.sharing.list_accessible(client):
             kernel, path = (await kernel_state(ctx.app, book))[0], book.document.path if book.document else "-"
             rows.append((book.title, path, await _id(ctx, book), kernel, "✓" if book.title == current else ""))
         if not rows:
@@ -181,9 +181,9 @@ def _in_use(registry: ToolRegistry, books: Books) -> None:
     async def unuse_notebook(ctx: ToolContext, notebook_name: str) -> ToolResult:
         """Let go of a notebook: it is saved and stays on the Jupyter server. A kernel started for it ends."""
         client, book = ctx.client, await books.named(ctx, notebook_name)
-        was_current = not client.is_shared and ctx.app.current.chosen(client) == book.title
+        was_current = not client.is_shared and ctx.app.current.chosen_name(client) == book.title
         unsaved = await _let_go(ctx, client, book) if book.document is not None else ""
-        now = ctx.app.current.leave(client, book.title)
+        now = ctx.app.current.unset(client, book.title)
         text = " ".join(filter(None, (f"Notebook '{notebook_name}' unused successfully.", unsaved)))
         if was_current:
             text += f" Current notebook switched to '{now}'." if now else " No notebook is current now."
@@ -226,8 +226,8 @@ async def _again(ctx: ToolContext, client: Client, book: Notebook, path: str | N
     if not same:
         wrong = f"The path '{path}' is not the correct path for notebook '{name}'."
         raise InvalidRequest(f"{wrong} Do you mean connect to '{own}'?")
-    before = None if client.is_shared else ctx.app.current.chosen(client)
-    ctx.app.current.use(client, book)
+    before = None if client.is_shared else ctx.app.current.chosen_name(client)
+    ctx.app.current.set(client, book)
     note = f" and deactivating '{before}'" if before and before != book.title else ""
     kernel = await _kernel(ctx, book) if book.document is not None else ""
     first = f"[INFO] Reactivating notebook '{name}'{note}."

@@ -14,7 +14,7 @@ from quire.core.model import Cell, CellId, CellKind, CellState, Edit, NewCell, N
 from quire.core.notebooks.access import Access
 from quire.core.notebooks.current import Client
 from quire.core.phrases import suggestion
-from quire.core.runs.model_text import visible
+from quire.core.runs.model_text import escape_control_characters
 from quire.frontends.mcp import default_document
 from quire.frontends.mcp.tool_context import ToolContext
 from quire.frontends.mcp.tool_registry import ToolRegistry
@@ -52,7 +52,7 @@ class Books:
             self.shown(ctx, book, cell)
             raise VersionConflict(
                 f"Cell {cell.number} was edited since it was shown. Nothing was changed; call again to overwrite it "
-                f"all the same. Its source now:\n{visible(cell.source)}"
+                f"all the same. Its source now:\n{escape_control_characters(cell.source)}"
             )
         try:
             edited = await ctx.app.cells.edit(book, cell.id, Edit(source=source), cell.version)
@@ -73,7 +73,7 @@ class Books:
             raise NotFound(await self.not_there(ctx, name or "")) from None
 
     async def not_there(self, ctx: ToolContext, name: str) -> str:
-        names = [book.title for book, _ in await ctx.app.sharing.all(ctx.client)]
+        names = [book.title for book, _ in await ctx.app.sharing.list_accessible(ctx.client)]
         near = await anyio.to_thread.run_sync(suggestion, name, names)  # there may be thousands
         return (
             f"Notebook '{name}' is not connected. All currently connected notebooks: {names}.{near} use_notebook with "
@@ -143,7 +143,10 @@ def _reading(registry: ToolRegistry, books: Books) -> None:
         book = await books.named(ctx, notebook_name, Access.READ)
         cell = await books.cell(ctx, book, cell_index, cell_id)
         books.shown(ctx, book, cell)
-        lines = (jupyter_texts.head(cell), jupyter_texts.clipped(visible(cell.source), 2 * ctx.result_chars))
+        lines = (
+            jupyter_texts.head(cell),
+            jupyter_texts.clipped(escape_control_characters(cell.source), 2 * ctx.result_chars),
+        )
         content: list[ContentBlock] = [_text(line) for line in lines]
         if cell.kind is CellKind.CODE and include_outputs:
             content += await ctx.render.outputs(book, cell)
@@ -191,7 +194,7 @@ def _writing(registry: ToolRegistry, books: Books) -> None:
             await ctx.app.cells.delete(book, cell.id)
             lines.append(f"Cell {cell.number} ({cell.kind.value}) deleted successfully.")
             if include_source:
-                lines += [f"deleted cell source:\n{visible(cell.source)}", "\n---\n"]
+                lines += [f"deleted cell source:\n{escape_control_characters(cell.source)}", "\n---\n"]
         return said("\n".join(lines))
 
     async def move_cell(

@@ -6,7 +6,7 @@ import re
 
 from quire.core.errors import InvalidRequest, NotFound
 from quire.core.notebooks.access import Access
-from quire.core.runs.model_text import visible
+from quire.core.runs.model_text import escape_control_characters
 from quire.frontends.mcp.tool_context import ToolContext
 from quire.frontends.mcp.tool_registry import ToolRegistry
 from quire.frontends.mcp.toolsets import jupyter_texts
@@ -26,7 +26,7 @@ def register(registry: ToolRegistry, books: Books) -> None:
         lines = [f"USER Cite cells {cited} from notebook {book.title}."]
         for number in cited:
             lines.append(jupyter_texts.head(cells[number]))
-            lines.append(jupyter_texts.clipped(visible(cells[number].source), 2 * ctx.result_chars))
+            lines.append(jupyter_texts.clipped(escape_control_characters(cells[number].source), 2 * ctx.result_chars))
         return "\n".join([*lines, END, prompt])
 
     registry.add_prompt(jupyter_cite, "Cite cells")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from quire.core.model import Cell, CellKind
 from quire.core.ports.jupyter import JupyterFile, JupyterKernel
-from quire.core.runs.model_text import visible
+from quire.core.runs.model_text import escape_control_characters
 
 _KERNELS = ("ID", "Name", "Display_Name", "Language", "State", "Connections", "Last_Activity", "Environment")
 _ENVIRONMENT = 100  # characters
@@ -77,12 +77,15 @@ def moment(said: str) -> str:
 def brief(cells: Sequence[Cell]) -> str:
     if not cells:
         return "Notebook is empty"
-    rows = [(cell.number, cell.kind.value, count(cell), first_line(visible(cell.source))) for cell in cells]
+    rows = [
+        (cell.number, cell.kind.value, count(cell), first_line(escape_control_characters(cell.source)))
+        for cell in cells
+    ]
     return table(("Index", "Type", "Count", "First Line"), rows)
 
 
 def detailed(cells: Sequence[Cell], most: int) -> str:
-    return "\n".join(f"{head(cell)}\n\n{clipped(visible(cell.source), most)}\n\n\n" for cell in cells)
+    return "\n".join(f"{head(cell)}\n\n{clipped(escape_control_characters(cell.source), most)}\n\n\n" for cell in cells)
 
 
 def head(cell: Cell) -> str:
@@ -111,6 +114,6 @@ def difference(before: str, after: str) -> str:
     """What an edit changed, line by line; "" where nothing did."""
     if before == after:
         return ""
-    before, after = visible(before), visible(after)
+    before, after = escape_control_characters(before), escape_control_characters(after)
     lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=3))
     return "\n".join(lines) if lines else f"@@ line terminators changed @@\n-{before!r}\n+{after!r}"

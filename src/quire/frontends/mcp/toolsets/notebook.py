@@ -75,10 +75,10 @@ def _notebooks(registry: ToolRegistry) -> None:
         if mirror is not None:
             _check_ending(mirror)
         asked = _policy(isolation, on_error, python, shell, limits or {}, network)
-        policy = ctx.app.caller_policy.policy(caller, asked, runtime)
+        policy = ctx.app.caller_policy.check_policy(caller, asked, runtime)
         book = await ctx.app.notebooks.create(caller.principal, name, runtime, policy, place)
         if use:
-            ctx.app.current.use(caller, book)
+            ctx.app.current.set(caller, book)
         if mirror is not None:
             await _mirror(ctx, book, mirror)
         said = f"Made notebook {book.title!r}" + (now_current(caller) if use else ".")
@@ -86,7 +86,7 @@ def _notebooks(registry: ToolRegistry) -> None:
 
     async def list_notebooks(ctx: ToolContext) -> ToolResult:
         """Your notebooks; the current one is marked."""
-        books = await ctx.app.sharing.all(ctx.client)
+        books = await ctx.app.sharing.list_accessible(ctx.client)
         infos = [await ctx.info(book) for book, _ in books]
         rows = [_row(info, access if book.seen_as else None) for info, (book, access) in zip(infos, books, strict=True)]
         found: NotebookList = {"notebooks": infos}
@@ -137,7 +137,7 @@ def _check_ending(path: str) -> None:
 
 async def _mirror(ctx: ToolContext, book: Notebook, path: str) -> None:
     try:
-        target = workspaces.inside(ctx.app.workspace(book), path)
+        target = workspaces.resolve_inside(ctx.app.workspace(book), path)
     except InvalidRequest as error:
         raise InvalidRequest(f"Made notebook {book.title!r}, but without a mirror: {error}") from error
     if await anyio.Path(target).exists():
@@ -280,7 +280,7 @@ def _documents(registry: ToolRegistry) -> None:
         book = await ctx.notebook(notebook, Access.READ if path is None else Access.WRITE)
         found: Document = {"notebook": book.title, "cells": book.cells, "uri": render.ipynb_uri(book)}
         if path is not None:
-            target = workspaces.inside(ctx.app.workspace(book), path)
+            target = workspaces.resolve_inside(ctx.app.workspace(book), path)
             kept = await _keep(ctx, book, str(target), mirror=mirror)
             found["path"] = str(target)
             text = f"Wrote {count(book.cells, 'cell')} to {target}{kept}."
@@ -299,7 +299,7 @@ def _documents(registry: ToolRegistry) -> None:
 
         book = await ctx.notebook(notebook)
         where = ctx.app.workspace(book)
-        given = await files.document(path_or_json, lambda path: workspaces.read(where, path))
+        given = await files.document(path_or_json, lambda path: workspaces.read_in_workspace(where, path))
         added = await ctx.app.documents.import_cells(book, given.cells, given.metadata)
         done = f"Imported {count(len(added), 'cell')}"
         notes = "".join(f" {note[0].upper()}{note[1:]}." for note in given.notes)
@@ -360,7 +360,7 @@ async def _keep(ctx: ToolContext, book: Notebook, path: str, *, mirror: bool) ->
     if ended:
         await ctx.app.mirrors.set(book, "")
     text = await ctx.app.documents.export(book, lambda fresh, cells: files.dumps(path, fresh, cells))
-    await workspaces.write(ctx.app.workspace(book), path, text)
+    await workspaces.write_in_workspace(ctx.app.workspace(book), path, text)
     return ", which is no longer kept current" if ended else ""
 
 

@@ -43,7 +43,7 @@ def register(registry: ToolRegistry) -> None:
             "capabilities": await _capabilities(ctx, book),
             "history_length": book.runs,
             "runtime": book.runtime,
-            "sandbox": sandbox_layers.sentence((await ctx.app.kernels.runtimes.describe(book.runtime)).layers),
+            "sandbox": sandbox_layers.describe_layers((await ctx.app.kernels.runtimes.describe(book.runtime)).layers),
             "protection": protection(ctx.app, book) if asleep is None else on_disk(asleep),
         }
         lost = [restore_report.describe_lost([(each, None)]) for each in asleep.lost] if asleep is not None else []
@@ -120,7 +120,7 @@ def _register_saving(registry: ToolRegistry) -> None:
 
 
 async def _capabilities(ctx: ToolContext, book: Notebook) -> list[str]:
-    seen = await ctx.app.sharing.may(ctx.client, book, Access.WRITE)
+    seen = await ctx.app.sharing.has_access(ctx.client, book, Access.WRITE)
     relayed = await ctx.app.capabilities.all(book.owner) if seen else []
     said = [f"{each.name}: {count(len(each.offered.tools), 'method')}, {health}" for each, health in relayed]
     return said + [f"{each['name']}: made here" for each in ctx.app.gateway.native_of(book.id)]

@@ -115,7 +115,7 @@ def _sessions(registry: ToolRegistry) -> None:
         caller = ctx.client
         if session_id in (_NONE, ""):
             raise InvalidRequest(f"A session cannot be called {session_id!r}: leave it out, or give a name.")
-        policy = ctx.app.caller_policy.policy(caller, Policy(memory=memory_bytes, fuel=fuel), RUNTIMES[language])
+        policy = ctx.app.caller_policy.check_policy(caller, Policy(memory=memory_bytes, fuel=fuel), RUNTIMES[language])
         session = await ctx.app.sandboxes.create(caller, language, session_id, policy)
         await ctx.app.runs.prestart(session)
         said = f"Made session {session.name!r} ({language}). Name it as session_id in execute_code."
@@ -256,7 +256,7 @@ def _info(runtime: Runtime) -> RuntimeInfo:
         "version": runtime.version,
         "packages": list(runtime.packages),
         "layers": {layer.name: layer.why_not or "on" for layer in runtime.layers},
-        "sandbox": sandbox_layers.sentence(runtime.layers),
+        "sandbox": sandbox_layers.describe_layers(runtime.layers),
         "why_not": runtime.why_not,
     }
 

@@ -46,7 +46,7 @@ def register(registry: ToolRegistry) -> None:
         book = await ctx.notebook(notebook, Access.OWN)
         branch = await ctx.app.branches.create(book, name, at)
         if use:
-            ctx.app.current.use(ctx.client, branch)
+            ctx.app.current.set(ctx.client, branch)
         info: NotebookInfo = await ctx.info(branch)
         info["branch_of"] = book.title
         said = f"Made notebook {name!r} from {book.title!r} with {count(branch.cells, 'cell')}"
