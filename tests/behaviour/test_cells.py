@@ -195,7 +195,7 @@ async def test_a_range_behind_another_cell_waits_its_turn(book: Book, tmp_path: 
 @pytest.mark.parametrize(
     ("which", "says"),
     [
-        ("3-1", "'3-1' names no cells"),
+        ("3-1", "'3-1' is an empty range"),
         ("7-9", "There is no code to run in cells 7-9"),
         ("1-1", "There is no code to run in cells 1-1"),
         ("9-", "There is no code to run"),

@@ -172,7 +172,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("create_notebook", {"name": "never made", "mirror": "x.txt"}, "has the ending '.txt'"),
     ("export_notebook_as_ipynb", {"path": "../x.ipynb", "mirror": True}, "outside the notebook's workspace"),
     ("export_notebook_as_ipynb", {"path": "out/x.ipynb", "mirror": True}, "outside the notebook's workspace"),
-    ("export_notebook_as_ipynb", {"path": "folder", "mirror": True}, "it is there and is no file"),
+    ("export_notebook_as_ipynb", {"path": "folder", "mirror": True}, "it is not a file"),
     ("export_notebook_as_ipynb", {"path": "pipe/x.ipynb"}, "could not be written"),
     ("export_notebook_as_ipynb", {"path": "x" * 300}, "File name too long"),
 ]
@@ -309,7 +309,7 @@ async def test_two_notebooks_cannot_share_a_mirror(quick: Client[Any]) -> None:
     await call(quick, "export_notebook_as_ipynb", path="book.ipynb", mirror=True)
     await call(quick, "create_notebook", name="other")
     refused = await call(quick, "export_notebook_as_ipynb", path="book.ipynb", mirror=True)
-    assert refused.is_error and "is kept as notebook 'main' is" in text(refused)
+    assert refused.is_error and "is the mirror of notebook 'main'" in text(refused)
 
 
 async def test_two_clients_at_once_lose_nothing(data_dir: Path, tmp_path: Path) -> None:

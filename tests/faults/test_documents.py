@@ -126,7 +126,7 @@ async def test_a_folder_that_is_gone_is_said_and_it_goes_on_when_it_is_back(data
 
         await until(said, "the trouble")
         assert app.mirrors.problem(book) == (
-            f"{path} is not as the notebook is: No such file or directory. It is tried again at the next change."
+            f"{path} could not be updated: No such file or directory. The next change tries again."
         )
         folder.mkdir()
         await app.cells.add(book, "two", CellKind.MARKDOWN)
@@ -195,7 +195,7 @@ async def test_full_disk_leaves_the_last_version_and_with_space_it_goes_on(
         async def said() -> bool:
             result = await book.run(SAW)
             assert result.structured_content["return_value"] == "'first'", text(result)  # whole, as it was
-            return "book.ipynb is not as the notebook is: No space left on device" in text(result)
+            return "book.ipynb could not be updated: No space left on device" in text(result)
 
         await until(said, "the full disk is said")
         await book.run("import os\nos.remove('fill')")

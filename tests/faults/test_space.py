@@ -100,7 +100,7 @@ async def test_a_write_that_would_not_fit_is_refused_before_it_is_made(book: Boo
         assert not (await book.ask("write_file", path=str(number), text="x" * 1_200_000)).is_error
     assert "The workspace holds 4.6 MiB of the 4.8 MiB it may." in text(await book.ask("list_files"))
     refused = await book.ask("write_file", path="4", text="x" * 1_200_000)
-    assert refused.is_error and "with 1,200,000 bytes more" in text(refused)
+    assert refused.is_error and "with 1,200,000 more bytes" in text(refused)
     assert "4" not in [each["name"] for each in (await book.ask("list_files")).structured_content["files"]]
 
 

@@ -137,7 +137,7 @@ async def test_a_notebook_s_network_can_be_narrower_and_no_wider(granting: Clien
         assert refused.is_error
         assert f"no wider than what was granted here: {place}, nowhere.invalid" in text(refused)
     bad = await call(granting, "create_notebook", name="wide", network=["http://example.org/"])
-    assert bad.is_error and "'http://example.org/' is no host: write example.org" in text(bad)
+    assert bad.is_error and "'http://example.org/' is not a host: write example.org" in text(bad)
 
 
 async def test_a_notebook_keeps_its_network_through_crash_rollback_and_reset(granting: Client[Any], web: int) -> None:

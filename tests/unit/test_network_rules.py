@@ -64,7 +64,7 @@ def test_words_become_a_rule(entry: str, rule: Rule) -> None:
     ],
 )
 def test_what_is_no_host_is_refused_with_how_to_write_one(entry: str) -> None:
-    with pytest.raises(ValueError, match=r"is no host: write example\.org"):
+    with pytest.raises(ValueError, match=r"is not a host: write example\.org"):
         parse_rules([entry])
 
 
@@ -179,7 +179,7 @@ def test_a_notebook_is_refused_a_wider_network_with_the_way_to_get_it() -> None:
         InvalidRequest, match=r"no wider than what was granted here: pypi\.org\. .*setting `sandbox.network`"
     ):
         check_policy(Policy(network=("example.org",)), limits)
-    with pytest.raises(InvalidRequest, match="network: 'http://x' is no host"):
+    with pytest.raises(InvalidRequest, match="network: 'http://x' is not a host"):
         check_policy(Policy(network=("http://x",)), limits)
 
 
@@ -195,5 +195,5 @@ def test_places_are_hosts_with_or_without_a_port(named: str) -> None:
     "named", ["", "a b", "https://a.org", "a.org/", "a.org:", "a.org:x", "a.org:65536", "*.a.org", "u@a"]
 )
 def test_what_is_no_place_is_refused(named: str) -> None:
-    with pytest.raises(ValueError, match="is no host: write"):
+    with pytest.raises(ValueError, match="is not a host: write"):
         check_host(named)

@@ -1,5 +1,5 @@
-"""What callers may not ask for who are neither the local user nor an admin: programs, secrets, addresses and
-interpreters of the server's own machine. Pure; each refusal says what would be taken."""
+"""Rules for callers that are neither the local user nor an admin: no programs, secrets, internal addresses or
+interpreters of the server's machine. Pure functions; each error says what is allowed."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _NO_LIMITS = KernelLimits()
 
 @dataclass(frozen=True, kw_only=True)
 class UntrustedCallerPolicy:
-    hosts: tuple[str, ...] = ()  # that the operator lets everybody reach by url, as host or host:port
-    limits: KernelLimits = _NO_LIMITS  # that a notebook's own may not exceed
-    output: int = 0  # bytes kept of a run, the same
-    wasm_memory: int = 0  # bytes that a notebook in WebAssembly may have, the same
+    hosts: tuple[str, ...] = ()  # that all callers may reach, as host or host:port
+    limits: KernelLimits = _NO_LIMITS  # the maximum for a notebook's own limits
+    output: int = 0  # bytes kept of a run
+    wasm_memory: int = 0  # bytes of a WebAssembly notebook
 
     def make_backend(
         self,
@@ -36,7 +36,7 @@ class UntrustedCallerPolicy:
         """The backend a caller describes, confined unless the caller is trusted. Raises InvalidRequest."""
         if caller.is_trusted:
             return parse_backend(name, given, described)
-        if isinstance(given.get("config"), str):  # before any file is looked for
+        if isinstance(given.get("config"), str):  # before any file is opened
             raise InvalidRequest(
                 "config as a file of the server's machine is for admins. Pass url and headers instead."
             )
@@ -64,14 +64,14 @@ class UntrustedCallerPolicy:
             )
 
     def check_policy(self, caller: Caller, policy: Policy, runtime: str | None = None) -> Policy:
-        """The policy a caller gives a new notebook. Raises InvalidRequest."""
+        """The policy a caller passes for a new notebook. Raises InvalidRequest."""
         if caller.is_trusted:
             return policy
         if runtime == "jupyter":
             self.check_jupyter(caller)
         if policy.python not in _PYTHONS:
             raise InvalidRequest(
-                'python as a path of the server\'s machine is for admins. Leave it out, or say "venv" for an '
+                'python as a path of the server\'s machine is for admins. Leave it out, or pass "venv" for an '
                 "environment of the notebook's own."
             )
         in_wasm = runtime is not None and runtime.startswith("wasm-")
@@ -87,7 +87,7 @@ class UntrustedCallerPolicy:
         return policy
 
     def check_jupyter(self, caller: Caller) -> None:
-        """Raises InvalidRequest: code in a kernel of a Jupyter server has all the rights of that server."""
+        """Raises InvalidRequest unless the caller is trusted: code in a Jupyter kernel has its server's rights."""
         if not caller.is_trusted:
             raise InvalidRequest(
                 "Jupyter servers are the operator's own: only admins connect to one and use what is there."
@@ -95,12 +95,12 @@ class UntrustedCallerPolicy:
 
 
 def is_allowed_host(url: str, hosts: tuple[str, ...]) -> bool:
-    """Whether the operator lets everybody reach it."""
+    """Whether the operator lets all callers reach the host of a URL."""
     parts = urlsplit(url)
     host = (parts.hostname or "").lower()
     port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
-    names = (host, f"{host}:{port}", f"[{host}]", f"[{host}]:{port}")  # of an IPv6 address with and without brackets
-    return any(each.lower() in names for each in hosts)
+    names = (host, f"{host}:{port}", f"[{host}]", f"[{host}]:{port}")  # IPv6 addresses with and without brackets
+    return any(allowed.lower() in names for allowed in hosts)
 
 
 def is_local_name(host: str) -> bool:

@@ -1,4 +1,4 @@
-"""The walls around kernels: their names, which of them a setting insists on, and how they are told."""
+"""The sandbox layers of kernels: their names, which ones a setting requires, and a summary."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ LAYERS = (
     "landlock",
     "seccomp",
 )
-"""In the order in which they are applied."""
+"""In the order they are applied."""
 
 
 def describe_layers(layers: Sequence[Layer]) -> str:
-    """Which stand, and why others do not; those that are off for one reason together."""
-    standing = ", ".join(layer.name for layer in layers if not layer.why_not)
+    """The active layers, and the others grouped by why they are off."""
+    active = ", ".join(layer.name for layer in layers if not layer.why_not)
     missing: dict[str, list[str]] = {}
     for layer in layers:
         if layer.why_not:
             missing.setdefault(layer.why_not, []).append(layer.name)
-    if not standing:
+    if not active:
         return "none: cells run with the rights of the server's user" + (f" ({', '.join(missing)})" if missing else "")
     off = "; ".join(f"{', '.join(names)} ({why})" for why, names in missing.items())
-    return f"{standing}; off: {off}" if off else standing
+    return f"{active}; off: {off}" if off else active
 
 
 def required_layers(wanted: str) -> tuple[str, ...]:
-    """The layers a setting insists on. Raises ValueError with the names there are."""
+    """The layers that a setting requires. Raises ValueError with the known names."""
     word, _, names = wanted.partition(":")
     if word in ("auto", "off") and not names:
         return ()

@@ -1,4 +1,4 @@
-"""What a call may ask for: checks of names, code and timeouts. Pure; each refusal says what would be taken."""
+"""Checks of the arguments of calls: names, code, timeouts. Pure functions; each error says what is allowed."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from quire.core.limits import network_rules
 from quire.core.model import Notebook, Policy
 
 NAME_CHARS = 100
-RESERVED = ("current", "cell", "notebooks", "files")  # resource addresses begin with these words
+RESERVED = ("current", "cell", "notebooks", "files")  # first parts of resource URIs
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    cell_timeout: float  # seconds, where a call names none
+    cell_timeout: float  # seconds, the default of calls
     max_timeout: float  # seconds
     max_notebooks: int = 0  # per principal; 0 no limit
     max_cells: int  # per notebook
     max_code_bytes: int  # per cell
     max_output_bytes: int  # per run
     grace: float  # seconds between an interrupt and the kill
-    call_wait_seconds: float  # seconds a call waits before it answers that the run goes on
+    call_wait_seconds: float  # seconds until a call returns while the run goes on
     network: tuple[str, ...] = ()  # hosts notebooks may be granted
 
     def check_code(self, code: str, *, empty: bool = False) -> str:
@@ -34,7 +34,7 @@ class Limits:
             size = len(code.encode("utf-8"))
         except UnicodeEncodeError as error:
             raise InvalidRequest(
-                f"The code holds a lone surrogate at character {error.start}, which UTF-8 cannot say. "
+                f"The code holds a lone surrogate at character {error.start}, which UTF-8 cannot encode. "
                 "Write it as an escape (\\ud800) inside a string literal."
             ) from None
         if size > self.max_code_bytes:
@@ -77,30 +77,30 @@ def check_policy(policy: Policy, limits: Limits, runtime: str = "python") -> Pol
             wide = ", ".join(limits.network) or "none"
             raise InvalidRequest(
                 f"A notebook's network can be no wider than what was granted here: {wide}. "
-                "Whoever runs Quire can grant more: setting `network`."
+                "The operator can grant more: setting `network`."
             )
     return policy
 
 
 def _check_has(runtime: str, **asked: object) -> None:
-    """Code in WebAssembly has no interpreter of the machine's, no IPython, no network to narrow and no processes; what
-    a run may take is its fuel."""
+    """Raises InvalidRequest for options that the runtime lacks: WebAssembly has no interpreter, IPython, network or
+    processes, and limits a run by its fuel."""
     for name, value in asked.items():
         if value:
             raise InvalidRequest(f"{name} is for the runtime python; {runtime} has none. Leave it out.")
 
 
 def check_states(notebook: Notebook) -> None:
-    """Raises InvalidRequest where there are no states of the namespace to go to, nor any that could be kept."""
+    """Raises InvalidRequest if the notebook's kernel has no checkpoints and snapshots."""
     if notebook.document is not None:
         raise InvalidRequest(
             f"Notebook {notebook.name!r} runs in a kernel of a Jupyter server, which keeps no earlier states and saves "
-            "none. Nothing was changed. Run its cells again to come back to one, or restart_notebook to begin anew."
+            "none. Nothing was changed. Run its cells again to come back to one, or restart_notebook to start over."
         )
 
 
 def check_name(name: str, *, new: bool = True, what: str = "notebook") -> str:
-    """Of a notebook that is there already a reserved word is taken: it may be older than the reservation."""
+    """Raises InvalidRequest. An existing notebook may have a reserved name, from before it was reserved."""
     if not 1 <= len(name) <= NAME_CHARS:
         raise InvalidRequest(f"The name of a {what} has 1 to {NAME_CHARS} characters; got {len(name)}.")
     if name != name.strip() or not name.isprintable() or any(mark in name for mark in "/\\?#%{}"):

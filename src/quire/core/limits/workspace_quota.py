@@ -1,7 +1,7 @@
-"""How much a workspace may hold: looked at now and then, since nothing else stops many small files.
+"""Workspace quotas: limit the bytes and files of workspaces by counting them regularly.
 
-Past its quota a run that fills it is stopped, nothing more is written for callers, and each run is told, until it
-holds less.
+While a workspace is over its quota, runs that fill it are stopped, writes of callers are refused, and each run gets a
+notice.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from quire.core.ports.files import Folders, Use
 from quire.core.runs.active_run import ActiveRun, ActiveRuns, StopReason
 
 log = logging.getLogger(__name__)
-_TICK_S = 0.25  # seconds between two looks at what is due
-_MIN_INTERVAL_S, _BUSY_INTERVAL_S = 0.5, 2.0  # seconds between two counts while something runs
-_MAX_INTERVAL_S = 60.0  # and while nothing does, or where counting takes long
-_FAST_COUNT_S = 0.2  # seconds a count may take that a caller waits for
-_INTERVAL_FACTOR = 20  # times as long as a count took, at least, until the next
-_GRACE_BYTES, _GRACE_FILES = 2**20, 100  # that a run may add which began past the quota
+_TICK_S = 0.25  # between two checks of what is due
+_MIN_INTERVAL_S, _BUSY_INTERVAL_S = 0.5, 2.0  # between two counts while something runs
+_MAX_INTERVAL_S = 60.0  # while nothing runs, or if counting takes long
+_FAST_COUNT_S = 0.2  # a caller waits for counts that take less
+_INTERVAL_FACTOR = 20  # times the duration of a count until the next, at least
+_GRACE_BYTES, _GRACE_FILES = 2**20, 100  # that a run may add which began over the quota
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class WorkspaceLimits:
     files: int
 
     def excess(self, use: Use) -> str:
-        """Why it is too much, as a sentence that says what to do; "" where it is not."""
+        """Why the usage is over the quota and what to do, as a sentence; "" if it is not."""
         least = "" if use.whole else "at least "
         if self.bytes and use.bytes > self.bytes:
             return (
@@ -58,7 +58,7 @@ class WorkspaceLimits:
 
 @dataclass(eq=False)
 class _WatchedFolder:
-    """A workspace that something runs in, or ran."""
+    """A workspace in which something runs or ran."""
 
     path: str
     use: Use | None = None  # None until it is counted
@@ -66,8 +66,8 @@ class _WatchedFolder:
     count_seconds: float = 0.0  # seconds
     interval: float = 0.0  # seconds until the next count
     count_lock: anyio.Lock = field(default_factory=anyio.Lock)
-    is_over: bool = False  # its quota
-    began_over: dict[ActiveRun, Use] = field(default_factory=dict)  # runs that found it so
+    is_over: bool = False  # over its quota
+    began_over: dict[ActiveRun, Use] = field(default_factory=dict)  # runs that began while it was over
 
 
 class WorkspaceQuota:
@@ -102,7 +102,7 @@ class WorkspaceQuota:
                         await anyio.lowlevel.checkpoint()
 
     async def begin_run(self, active: ActiveRun) -> str:
-        """A run is about to begin: what it is to be told. It is counted anew only where it was too much."""
+        """Return the notice for a run that begins. The workspace is counted again only if it was over its quota."""
         folder = self._folder(active.notebook)
         folder.interval = min(folder.interval, _min_interval(folder))
         if not folder.is_over:
@@ -115,22 +115,22 @@ class WorkspaceQuota:
         return f"{_capitalize(excess)}: until then write_file is refused, and a cell that writes more is interrupted."
 
     async def check_space(self, notebook: Notebook, more: int) -> None:
-        """Raises InvalidRequest where the workspace has no room for so many bytes more."""
+        """Raises InvalidRequest if the workspace has no room for `more` bytes."""
         if not self._limited:
             return
         folder = self._folder(notebook)
         tight = folder.use is not None and self._excess_with(folder.use, more)
         use = await self._recent(folder, 0 if tight else _BUSY_INTERVAL_S)
         if use is None:
-            return  # what is wrong with it is said when it is written to
+            return  # the write itself reports the error
         if excess := self._rules.excess(use):
             raise InvalidRequest(f"Nothing was written: {excess}, then call again.")
         if excess := self._excess_with(use, more):
-            raise InvalidRequest(f"Nothing was written: with {more:,} bytes more {excess}, then call again.")
+            raise InvalidRequest(f"Nothing was written: with {more:,} more bytes {excess}, then call again.")
         folder.use = Use(bytes=use.bytes + more, files=use.files + 1, whole=use.whole)
 
     async def _recent(self, folder: _WatchedFolder, seconds: float) -> Use | None:
-        """What it held so long ago at most, longer where counting takes long; None where it cannot be counted."""
+        """The usage, at most `seconds` old, or older if counting takes long; None if it cannot be counted."""
         old = anyio.current_time() - folder.counted_at > (
             seconds if folder.count_seconds < _FAST_COUNT_S else _min_interval(folder)
         )
@@ -141,7 +141,7 @@ class WorkspaceQuota:
             return None
 
     def warning(self, notebook: Notebook) -> str:
-        """What the workspace held when it was last counted, where that is more than half of what it may; else ""."""
+        """The last counted usage as a sentence if it is more than half of the quota, else ""."""
         use, rules = self._folder(notebook).use, self._rules
         if use is not None and rules.bytes and use.bytes > rules.bytes / 2:
             return f"The workspace holds {_format_bytes(use.bytes)} of the {_format_bytes(rules.bytes)} it may."
@@ -164,7 +164,7 @@ class WorkspaceQuota:
         return found
 
     def _in_use(self) -> list[tuple[_WatchedFolder, list[Notebook]]]:
-        """Workspaces that code may write to now, with the notebooks whose kernels live."""
+        """Workspaces that code may write to now, with the notebooks that have a live kernel."""
         found: dict[str, tuple[_WatchedFolder, list[Notebook]]] = {}
         books = [active.notebook for active in self._active.list_begun()]
         idle = [status.notebook for status in self._slots.list_live() if status.idle is not None]
@@ -198,23 +198,23 @@ class WorkspaceQuota:
             return use
 
     def _set_interval(self, folder: _WatchedFolder, before: Use | None, *, busy: bool) -> None:
-        """How soon it is counted again: the sooner, the more happens there."""
+        """Set when it is counted again: earlier if it changed since the last count."""
         floor = _min_interval(folder)
         longest = max(floor, _BUSY_INTERVAL_S if busy else _MAX_INTERVAL_S)
         folder.interval = min(longest, max(floor, folder.interval * 2)) if before == folder.use else floor
 
     def _stop(self, folder: _WatchedFolder, use: Use, excess: str, runs: list[ActiveRun], counted: float) -> None:
-        """Stop the runs that fill it: those that ran when it was counted before and was not full, or that have added
-        to what they found."""
+        """Stop the runs that fill the workspace: those that ran at the last count, when it was not over its quota, and
+        those that have added to what they found."""
         for run in runs:
             found = folder.began_over.get(run)
             if found is None and run.started_at > counted:
-                folder.began_over[run] = use  # it may be another's doing
+                folder.began_over[run] = use  # another run may have filled it
             elif found is None or use.deep or _has_grown(found, use, _GRACE_BYTES, _GRACE_FILES):
                 run.stop(StopReason.QUOTA, f"{excess}, then go on.")
 
     async def _end_background_writers(self, notebooks: list[Notebook], excess: str) -> None:
-        """End what earlier runs left running, by putting the namespace back: it fills the disk, and no run does."""
+        """Restore the namespace, which ends the threads and processes of earlier runs that fill the disk."""
         for notebook in notebooks:
             async with self._slots.lock(notebook, is_request=False) as slot:
                 if slot.kernel is not None and slot.kernel.alive and not slot.request_count:
@@ -224,7 +224,7 @@ class WorkspaceQuota:
 
 
 def _min_interval(folder: _WatchedFolder) -> float:
-    """Seconds between two counts at the least."""
+    """The minimum of seconds between two counts."""
     return min(_MAX_INTERVAL_S, max(_MIN_INTERVAL_S, _INTERVAL_FACTOR * folder.count_seconds))
 
 

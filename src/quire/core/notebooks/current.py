@@ -1,4 +1,4 @@
-"""Whose notebook a call means: the one it names, else this client's current one, else `main`."""
+"""The notebook of a call: the one it names, else the client's current one, else `main`."""
 
 from __future__ import annotations
 
@@ -14,43 +14,43 @@ from quire.core.notebooks.access import Access, Caller, parse_name
 from quire.core.notebooks.service import MAIN, Notebooks
 from quire.core.notebooks.sharing import Sharing
 
-_MAX_CLIENTS = 10_000  # of one principal; the longest unused are forgotten, their notebooks stay
-_MAX_LISTED = 20  # notebooks that a refusal names
+_MAX_CLIENTS = 10_000  # per principal; the least recently used are forgotten, their notebooks stay
+_MAX_LISTED = 20  # names in an error message
 _NAME_ADVICE = "Pass `notebook` (`notebook_name` in the tool set jupyter)"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Client(Caller):
-    """A caller, and the session its transport gives it, where it gives one."""
+    """A caller and its transport session, if it has one."""
 
     session: str | None = None
-    is_shared: bool = False  # may be several clients: protocol 2026-07-28 over HTTP does not tell them apart
+    is_shared: bool = False  # may be several clients: protocol 2026-07-28 over HTTP cannot tell them apart
 
 
 @dataclass(frozen=True)
 class _Choice:
-    """What a client chose last. A shared one chooses nothing: its choice would be that of others too."""
+    """What a client chose last. A shared client has no choice, since others would get it too."""
 
     name: str | None = None
-    failed: str | None = None  # a notebook that could not be chosen after that: no call means `name` until one is
+    failed: str | None = None  # a choice that failed after that: calls are refused until another succeeds
 
 
 _NO_CHOICES: OrderedDict[Client, _Choice] = OrderedDict()
 
 
 class CurrentNotebooks:
-    """A client has a current notebook, which it chose. A shared one has none: its calls mean the only one in use."""
+    """The current notebook of each client. Calls of a shared client mean the only notebook in use."""
 
     def __init__(
         self, notebooks: Notebooks, sharing: Sharing, slots: KernelSlots, session_runtimes: Collection[str] = ()
     ) -> None:
-        """`session_runtimes` are those of sandbox sessions, which are never meant by a call that names nothing."""
+        """Notebooks on `session_runtimes` are sandbox sessions. A call without a name never means one."""
         self._notebooks = notebooks
         self._sharing = sharing
         self._slots = slots
         self._session_runtimes = frozenset(session_runtimes)
         self._choices: dict[Principal, OrderedDict[Client, _Choice]] = {}
-        self._in_use: dict[Principal, OrderedDict[str, None]] = {}  # titles of notebooks used since the server started
+        self._in_use: dict[Principal, OrderedDict[str, None]] = {}  # titles of notebooks used since the start
 
     async def resolve(self, client: Client, name: str | None = None, needed: Access = Access.WRITE) -> Notebook:
         found = (
@@ -100,20 +100,20 @@ class CurrentNotebooks:
         )
 
     async def _can_read(self, client: Client, name: str) -> bool:
-        """Whether another user's notebook is there, and the caller may still read it."""
+        """Whether it is another user's notebook that the caller may still read."""
         with suppress(NotFound, InvalidRequest):
             return bool(parse_name(name)[0] and await self._sharing.find(client, name, Access.READ))
         return False
 
     def peek_name(self, client: Client) -> str:
-        """The name of the notebook a call without one would mean, making none; "" where it would be refused."""
+        """The notebook that a call without a name would mean, without creating it; "" if it would be refused."""
         if client.is_shared:
             return self.chosen_name(client) or ""
         choice = self._choice(client)
         return "" if choice.failed is not None else choice.name or MAIN
 
     def chosen_name(self, client: Client) -> str | None:
-        """The name of the notebook this client made current, or of the only one in use; None where there is none."""
+        """The notebook that this client made current, or the only one in use, or None."""
         if client.is_shared:
             names = list(self._in_use.get(client.principal, ()))
             return names[0] if len(names) == 1 else None
@@ -121,13 +121,13 @@ class CurrentNotebooks:
         return choice.name if choice.failed is None else None
 
     def has_chosen(self, client: Client) -> bool:
-        """Whether a call without a name means a chosen notebook or is refused, and does not mean the default one."""
+        """Whether a call without a name means anything but the default notebook."""
         if client.is_shared:
             return bool(self._in_use.get(client.principal))
         return self._choice(client) != _Choice()
 
     def unset(self, client: Client, name: str) -> str | None:
-        """It is this client's current one no more; which is then."""
+        """Forget a choice of this notebook. Returns what is current then."""
         self._in_use.get(client.principal, OrderedDict()).pop(name, None)
         choice = self._choice(client)
         if choice.name == name:
@@ -136,8 +136,8 @@ class CurrentNotebooks:
 
     @contextmanager
     def choosing(self, client: Client, name: str) -> Iterator[None]:
-        """A notebook is made current in this block. Where that fails, the one before is current no more: calls that
-        follow were meant for the other. Of a shared client nothing is kept: that would stop calls of others."""
+        """Make a notebook current in this block. If that fails, calls without a name are refused, since they were meant
+        for that notebook. Nothing is stored for a shared client, whose other calls go on."""
         try:
             yield
         except BaseException:
@@ -146,7 +146,7 @@ class CurrentNotebooks:
             raise
 
     async def choose(self, client: Client, name: str) -> Notebook:
-        """Make a notebook that is there current."""
+        """Make an existing notebook current."""
         with self.choosing(client, name):
             found = await self._resolve_named(client, name, Access.READ)
             self.set(client, found)
@@ -175,7 +175,7 @@ class CurrentNotebooks:
             in_use.popitem(last=False)
 
     async def _resolve_default(self, client: Client) -> Notebook:
-        """`main`; where another server on this data directory runs it, `main-2`, and so on."""
+        """`main`; if another server on this data directory runs it, `main-2`, and so on."""
         number = 1
         while True:
             name = MAIN if number == 1 else f"{MAIN}-{number}"

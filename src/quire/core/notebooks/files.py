@@ -1,4 +1,4 @@
-"""Files of a notebook's workspace, for a caller: listed, read in part, written, never outside it."""
+"""List, read and write files in a notebook's workspace, never outside it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from quire.core.model import Notebook
 from quire.core.notebooks import paths
 from quire.core.ports.files import Folders, Listing, Piece
 
-MAX_LISTED = 200  # names of one answer
-_CONTINUATION_BYTES = range(0x80, 0xC0)  # bytes that go on a character
+MAX_LISTED = 200  # names in one answer
+_CONTINUATION_BYTES = range(0x80, 0xC0)  # bytes that continue a UTF-8 character
 
 
 class Files:
@@ -24,7 +24,7 @@ class Files:
         self._folders = folders
         self._quota = quota
         self._workspace = workspace
-        self.max_bytes = max_bytes  # bytes read or written at once
+        self.max_bytes = max_bytes  # read or written in one call
         self._writing: dict[str, anyio.Lock] = {}
 
     async def list(self, notebook: Notebook, path: str = ".") -> Listing:
@@ -32,7 +32,7 @@ class Files:
         return await self._folders.list(root, paths.path_parts(root, path), MAX_LISTED)
 
     async def read(self, notebook: Notebook, path: str, start: int = 0, limit: int | None = None) -> Piece:
-        """Its bytes from `start` on, all that are left or at most `limit`."""
+        """The file's bytes from `start`, all or at most `limit`."""
         if start < 0 or (limit is not None and not 0 < limit <= self.max_bytes):
             raise InvalidRequest(
                 f"start must be 0 or more, and limit 1 to {self.max_bytes:,} bytes (setting limits.max_file_bytes)."
@@ -53,7 +53,7 @@ class Files:
         return piece.data
 
     async def write(self, notebook: Notebook, path: str, data: bytes, *, append: bool = False) -> int:
-        """All of it or nothing; the bytes the file has then. Folders on the way are made."""
+        """Write all of the data or nothing, and create missing folders. Returns the size of the file."""
         if len(data) > self.max_bytes:
             raise InvalidRequest(
                 f"These are {len(data):,} bytes, over the limit of {self.max_bytes:,} at once "
@@ -67,11 +67,11 @@ class Files:
             return await self._folders.write(root, steps, data, append=append)
 
     def relative_path(self, notebook: Notebook, path: str) -> str:
-        """The same path from the workspace down, without detours."""
+        """The path relative to the workspace, normalized."""
         return "/".join(paths.path_parts(self._workspace(notebook), path)) or "."
 
     def warning(self, notebook: Notebook) -> str:
-        """How full the workspace is, where that is more than half; else ""."""
+        """How full the workspace is, if more than half; else ""."""
         return self._quota.warning(notebook)
 
     def _file_path(self, notebook: Notebook, path: str) -> tuple[str, tuple[str, ...]]:
@@ -83,7 +83,7 @@ class Files:
 
 
 def as_text(piece: Piece) -> tuple[str, int] | None:
-    """The text of a piece and the place where it ends, at a whole character; None where it is no text."""
+    """The text of a piece and the offset after its last whole character; None if it is not text."""
     data = piece.data
     begin = 0
     while piece.start and begin < min(3, len(data)) and data[begin] in _CONTINUATION_BYTES:
@@ -98,5 +98,5 @@ def as_text(piece: Piece) -> tuple[str, int] | None:
         return None
     left = len(decoder.getstate()[0])
     if left and not text:
-        return None  # not one whole character: as bytes it can be gone on from
+        return None  # not one whole character; as bytes the caller can continue
     return text, piece.start + len(data) - left

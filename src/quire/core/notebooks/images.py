@@ -1,4 +1,4 @@
-"""Pictures: the bytes themselves, or a reference to where they are."""
+"""Images: with their bytes, or as a reference."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Any
 
 FORMATS = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/svg+xml": "svg"}
-"""MIME type to format, in the order a bundle with several is looked through."""
+"""Format by MIME type. Of a bundle with several images the first is used."""
 
 PREVIEW = "image/vnd.quire.preview+png"
-"""A smaller copy of a large picture, or a picture of what a model cannot see, made where that was made."""
+"""A small copy of a large image, or an image of an output that a model cannot read, made by the worker."""
 
 MIMES = {name: mime for mime, name in FORMATS.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageBase(ABC):
-    """What is known of a picture without its bytes."""
+    """An image's properties without its bytes."""
 
     format: str  # png, jpeg, gif or svg
     width: int | None = None  # pixels
@@ -37,7 +37,7 @@ class ImageBase(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Image(ImageBase):
-    """A picture with its bytes."""
+    """An image with its bytes."""
 
     data: bytes = field(repr=False)
 
@@ -62,7 +62,7 @@ class Image(ImageBase):
 
 @dataclass(frozen=True, kw_only=True)
 class ImageReference(ImageBase):
-    """Where a picture is: the text of an answer carries this, not the bytes."""
+    """Where an image can be read. The text of an answer has this instead of the bytes."""
 
     uri: str
     size: int  # bytes
@@ -81,7 +81,7 @@ class ImageReference(ImageBase):
 
 
 def dimensions(data: bytes, mime: str) -> tuple[int | None, int | None]:
-    """Width and height in pixels as the file's own header says, or None: hostile bytes never raise."""
+    """Width and height in pixels from the file's header, or None. Invalid bytes never raise."""
     try:
         match mime:
             case "image/png" if data[:8] == b"\x89PNG\r\n\x1a\n":

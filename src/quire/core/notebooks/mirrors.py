@@ -1,6 +1,6 @@
-"""Files that are kept as their notebooks are: written soon after each change, whole or not at all.
+"""Mirrors: files that are written soon after each change of their notebook, whole or not at all.
 
-What a person wrote to such a file meanwhile is never lost: it is kept beside it under another name, and said.
+If a person changed such a file meanwhile, their version is kept beside it under another name, and a notice says so.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from quire.core.ops.task_groups import background
 from quire.core.ports.store import Store
 
 log = logging.getLogger(__name__)
-_QUIET_S = 0.3  # seconds without a change after which it is written
-_MAX_DELAY_S = 2.0  # seconds after a change at which it is written though others follow, and while a cell runs
-_MAX_TIME_SHARE = 0.05  # of the time that may go into one mirror: the larger the notebook, the rarer
-_MAX_INTERVAL_S = 60.0  # seconds between two times at the most
-_SHUTDOWN_TIMEOUT_S = 20.0  # seconds the server's end may take for it
+_QUIET_S = 0.3  # without a change before a write
+_MAX_DELAY_S = 2.0  # from a change to its write while others follow or a cell runs
+_MAX_TIME_SHARE = 0.05  # of the time may go into writing one mirror
+_MAX_INTERVAL_S = 60.0  # between two writes
+_SHUTDOWN_TIMEOUT_S = 20.0  # for the last writes
 
 
 @dataclass
 class _Mirror:
     notebook: Notebook
     path: Path
-    is_followed: bool = False  # it is looked after by a task
-    changed: bool = False  # since it was last written
-    first_change_at: float = 0.0  # when the first change that is not written was made
-    last_change_at: float = 0.0  # and the last
+    is_followed: bool = False  # by a task
+    changed: bool = False  # since the last write
+    first_change_at: float = 0.0  # of those not written yet
+    last_change_at: float = 0.0
     not_before: float = 0.0
-    written_state: tuple[int, int, int] | None = None  # the file as it was when it was written here
-    digest: str = ""  # of what was written here last
+    written_state: tuple[int, int, int] | None = None  # of the file after the last write
+    digest: str = ""  # of what was written last
     problem: str = ""
-    backup_notice: str = ""  # what is to be said of a person's version
+    backup_notice: str = ""  # says where a person's version is
     writing: anyio.Lock = field(default_factory=anyio.Lock)
     woken: anyio.Event = field(default_factory=anyio.Event)
 
@@ -59,7 +59,7 @@ class Mirrors:
         dumps: Callable[[Notebook, list[Cell]], str],
         add_notice: Callable[[Notebook, str], None] = lambda notebook, sentence: None,
     ) -> None:
-        """`dumps` sees by the notebook's mirror which format is meant; `tell` says a sentence with the next answer."""
+        """`dumps` finds the format in the notebook's mirror path. `add_notice` adds a notice to the next answer."""
         self._documents = documents
         self._store = store
         self._feed = feed
@@ -70,8 +70,8 @@ class Mirrors:
 
     @asynccontextmanager
     async def open(self, *, restore: bool = True) -> AsyncIterator[None]:
-        """Mirrors are kept in here, with `restore` those whose file is gone are written anew; leaving it writes what
-        is not written yet."""
+        """Write mirrors as long as the block lasts; leaving it writes what is left. With `restore` mirrors whose file
+        is gone are written again."""
         async with background() as self._group:
             for notebook in await self._store.list_mirrored():
                 mirror = self._register(notebook)
@@ -87,8 +87,8 @@ class Mirrors:
                         await self._write(mirror)
 
     async def set(self, notebook: Notebook, path: str | Path) -> Notebook:
-        """Keep the file as the notebook is, from now on; "" ends that. What is at the path is overwritten, as an
-        export does. Raises OperationFailed, and mirrors nothing new, where it cannot be written."""
+        """Mirror the notebook to this file from now on, overwriting it; "" ends that. Raises OperationFailed, and
+        changes nothing, if it cannot be written."""
         if not str(path):
             self._mirrors.pop(notebook.id, None)
             return await self._documents.update(notebook, lambda fresh: replace(fresh, mirror=""))
@@ -101,7 +101,7 @@ class Mirrors:
         mirror.backup_notice = ""
         changed = await self._documents.update(notebook, lambda fresh: replace(fresh, mirror=str(real)))
         self._mirrors[notebook.id] = mirror
-        if await self._write(mirror):  # a cell was changed meanwhile, or runs
+        if await self._write(mirror):  # a cell runs
             self._mark_changed(mirror)
         if mirror.problem:
             raise OperationFailed(mirror.problem)
@@ -114,16 +114,14 @@ class Mirrors:
         mirror.digest, mirror.written_state = workspaces.digest(text), _file_state(mirror.path)
 
     def problem(self, notebook: Notebook) -> str:
-        """Why the mirror is not as the notebook is, and what became of a person's version; "" where all is well."""
+        """Why the mirror is out of date, and where a person's version is; "" if there is nothing to report."""
         mirror = self._mirrors.get(notebook.id)
         return " ".join(filter(None, (mirror.problem, mirror.backup_notice))) if mirror is not None else ""
 
     async def _refuse_shared(self, notebook: Notebook, path: Path) -> None:
         for other in await self._store.list_mirrored():
             if other.id != notebook.id and other.mirror == str(path):
-                raise InvalidRequest(f"{path} is kept as notebook {other.name!r} is. Choose another path.")
-
-    # By itself
+                raise InvalidRequest(f"{path} is the mirror of notebook {other.name!r}. Choose another path.")
 
     def _on_change(self, change: Change) -> None:
         mirror = self._mirrors.get(change.notebook.id) or self._register(change.notebook)
@@ -131,7 +129,7 @@ class Mirrors:
             self._mark_changed(mirror)
 
     def _register(self, notebook: Notebook) -> _Mirror | None:
-        """Look after a mirror that was set by another server, or in an earlier life."""
+        """Follow a mirror that was set by another server or before a restart."""
         if not notebook.mirror or any(str(each.path) == notebook.mirror for each in self._mirrors.values()):
             return None
         return self._mirrors.setdefault(notebook.id, _Mirror(notebook=notebook, path=Path(notebook.mirror)))
@@ -147,7 +145,7 @@ class Mirrors:
             self._group.start_soon(self._follow, mirror)
 
     async def _follow(self, mirror: _Mirror) -> None:
-        """Write until nothing has changed since. One that could not be written waits for the next change."""
+        """Write until there are no new changes. After a failure wait for the next change."""
         try:
             while mirror.changed:
                 await self._wait_due(mirror)
@@ -157,7 +155,7 @@ class Mirrors:
                 mirror.not_before = anyio.current_time() + min(took / _MAX_TIME_SHARE, _MAX_INTERVAL_S)
                 if mirror.problem:
                     return
-                if running and not mirror.changed:  # what it shows is not told
+                if running and not mirror.changed:  # its output causes no change events
                     mirror.changed, mirror.first_change_at, mirror.last_change_at = True, begun, begun + _MAX_DELAY_S
         finally:
             mirror.is_followed = False
@@ -172,10 +170,8 @@ class Mirrors:
             with anyio.move_on_after(left):
                 await mirror.woken.wait()
 
-    # Writing
-
     async def _write(self, mirror: _Mirror) -> bool:
-        """Whether a cell runs, so that there will be more to write. A failure is told and remembered."""
+        """Write the mirror. Returns whether a cell runs, so that there will be more to write. Failures are reported."""
         async with mirror.writing:
             mirror.changed = False
             if not await self._is_on(mirror):
@@ -187,11 +183,11 @@ class Mirrors:
             except (QuireError, OSError) as error:
                 self._report_problem(mirror, error)
                 return False
-            except Exception as error:  # a fault of ours costs the mirror, not the notebook
+            except Exception as error:  # a bug here costs the mirror, not the notebook
                 log.exception("mirroring notebook %r", mirror.notebook.name)
                 self._report_problem(mirror, error)
                 return False
-            except BaseException:  # the server ends: it is written then
+            except BaseException:  # shutdown, which writes it again
                 mirror.changed = True
                 raise
             mirror.problem = ""
@@ -201,7 +197,7 @@ class Mirrors:
             return any(cell.state is CellState.RUNNING for cell in cells)
 
     async def _is_on(self, mirror: _Mirror) -> bool:
-        """Whether it was not ended meanwhile, here or by another server. One that another server moved is followed."""
+        """Whether it is still set, here and by other servers. If another server moved it, follow that one."""
         if self._mirrors.get(mirror.notebook.id) is not mirror:
             return False
         try:
@@ -223,8 +219,8 @@ class Mirrors:
 
     def _report_problem(self, mirror: _Mirror, error: Exception) -> None:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error).rstrip(".")
-        sentence = f"{mirror.path} is not as the notebook is: {reason}. It is tried again at the next change."
-        mirror.changed = True  # the server's end tries again
+        sentence = f"{mirror.path} could not be updated: {reason}. The next change tries again."
+        mirror.changed = True  # shutdown tries again
         if sentence != mirror.problem:
             mirror.problem = sentence
             self._report(mirror, sentence)
@@ -235,7 +231,7 @@ class Mirrors:
 
 
 def _replace(mirror: _Mirror, text: bytes) -> str:
-    """On a thread of its own; what to say where a person's version was in its place."""
+    """Write the file, in a thread. Returns a notice if a person's version was there."""
     try:
         with workspaces.pinned_path(mirror.path) as path:
             return _replace_at(mirror, path, text)
@@ -262,7 +258,7 @@ def _replace_at(mirror: _Mirror, path: Path, text: bytes) -> str:
 
 
 def _resolve(path: str | Path) -> Path:
-    """Where links lead: the file they lead to is written, and they stay."""
+    """The path without links. The file that a link points to is written; the link stays."""
     try:
         return Path(path).expanduser().resolve()
     except (OSError, RuntimeError, ValueError):

@@ -1,4 +1,4 @@
-"""Paths that a caller gives: the names that lead to a file in a workspace, or a refusal. Pure."""
+"""Paths in a workspace that callers pass: validate, split and display them. Pure functions."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from quire.core.errors import InvalidRequest
 
 _MAX_NAME_BYTES = 255
 _MAX_PATH_BYTES = 4_000
-_MAX_SHOWN_CHARS = 200  # characters of a path in a message
+_MAX_SHOWN_CHARS = 200  # of a path in a message
 
 
 def path_parts(workspace: str, path: str) -> tuple[str, ...]:
-    """The names from the workspace down; none for the workspace itself. An absolute path may begin with its own."""
+    """The parts of a path below the workspace; none for the workspace itself. Raises InvalidRequest.
+
+    An absolute path must begin with the workspace's path."""
     if "\x00" in path:
         raise InvalidRequest("A path cannot hold a NUL byte.")
     try:
         size = len(path.encode("utf-8"))
     except UnicodeEncodeError:
-        raise InvalidRequest(f"{quoted(path)} is no text that UTF-8 can say. Rename the file in a cell.") from None
+        raise InvalidRequest(f"{quoted(path)} cannot be encoded as UTF-8. Rename the file in a cell.") from None
     absolute = path.startswith("/")
-    if os.name == "nt":  # where a path is written with either, and begins with a drive
+    if os.name == "nt":  # both separators, and drives
         path, workspace = path.replace("\\", "/"), workspace.replace("\\", "/")
         absolute = path.startswith("/") or path[1:3] == ":/"
     inner = path
@@ -42,7 +44,7 @@ def path_parts(workspace: str, path: str) -> tuple[str, ...]:
 
 
 def quoted(name: str) -> str:
-    """A name as it can stand in a line of text: quoted, and with escapes for what a line or a terminal would obey."""
+    """A name in quotes, with control characters escaped, for messages and terminals."""
     name = name if len(name) <= _MAX_SHOWN_CHARS else f"{name[:_MAX_SHOWN_CHARS]}..."
     try:
         name.encode("utf-8")
@@ -52,7 +54,7 @@ def quoted(name: str) -> str:
 
 
 def display_path(name: str) -> str:
-    """The same, without quotes where the name needs none."""
+    """The same without quotes if the name needs none."""
     harmless = (
         name.isprintable()
         and name == name.strip()
@@ -63,7 +65,7 @@ def display_path(name: str) -> str:
 
 
 def _is_file_name(name: str) -> bool:
-    """Whether its surrogates are bytes of a file's name."""
+    """Whether its surrogates are undecodable bytes of a file name."""
     try:
         os.fsencode(name)
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Notebooks of several people: found by name for whoever calls, shared, and listed."""
+"""Shared notebooks: find them by name for a caller, list them, change who may use them."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ class Sharing:
         self._notebooks = notebooks
 
     async def find(self, caller: Caller, name: str, needed: Access = Access.WRITE) -> Notebook:
-        """The caller's own by its name, another's by `owner/name`. Whoever may not know of one hears what they would
-        hear if there were none."""
+        """The caller's own notebook by `name`, another user's by `owner/name`.
+
+        Raises NotFound if there is none, and the same if the caller must not learn that it exists."""
         owner, own = parse_name(name)
         if owner is None or owner == caller.principal:
             return await self._notebooks.get(caller.principal, own)
@@ -41,7 +42,7 @@ class Sharing:
         return seen
 
     async def list_accessible(self, caller: Caller) -> list[tuple[Notebook, Access]]:
-        """The caller's own notebooks, then those shared with them, each with what they may do."""
+        """The caller's own notebooks, then those shared with the caller, each with the access."""
         own = [(each, Access.OWN) for each in await self._notebooks.list_notebooks(caller.principal)]
         shared = await self._shares.shared_with(caller.principal)
         return own + [(replace(each, seen_as=f"{each.owner}/{each.name}"), has) for each, has in shared]
@@ -53,7 +54,7 @@ class Sharing:
         return has is not None and has.covers(needed)
 
     async def share(self, notebook: Notebook, whom: str, given: Access | None) -> dict[Principal, Access]:
-        """With one more, or with one less where nothing is given; with whom it is shared then."""
+        """Share the notebook with a user, or end that if `given` is None. Returns all shares."""
         principal = check_principal(whom)
         if principal == notebook.owner:
             raise InvalidRequest(f"{notebook.title} belongs to {whom!r} already. Nothing was changed.")
@@ -66,8 +67,8 @@ class Sharing:
         return await self._shares.of(notebook.id)
 
     async def code_caller(self, notebook: NotebookId, owner: Principal) -> Caller:
-        """In whose right a notebook's code asks for something: its owner's. Where somebody else may have written that
-        code, or the owner came from afar, not as the operator."""
+        """The caller that requests of a notebook's code count as: its owner. It is the trusted local user only if no
+        other user may write the code."""
         if owner == LOCAL and Access.WRITE not in (await self._shares.of(notebook)).values():
             return LOCAL_CALLER
         return Caller(principal=owner)

@@ -1,4 +1,4 @@
-"""Files in a notebook's workspace, read and written for a caller: inside it or not at all, whole or not at all."""
+"""Read and write files without following links out of a workspace. A file is written whole or not at all."""
 
 from __future__ import annotations
 
@@ -19,75 +19,73 @@ import anyio.to_thread
 
 from quire import platform_compat
 from quire.core.errors import InvalidRequest, NotFound, OperationFailed
+from quire.core.notebooks.paths import quoted
 from quire.safe_open.folder import open_or_make
 from quire.safe_open.walkers import new_walker
 
-MAX_READ_BYTES = 50_000_000  # bytes of a file taken in at once
-_MAX_SHOWN_CHARS = 200  # of a path in a message
-_DIGEST_XATTR = "user.quire.written"  # on a file Quire wrote: the digest of what it wrote
-_TEMP_SUFFIX = ".quire-new"  # ends the name of a file that is being written
-_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)  # Windows does not have it
-_SAFE_OPEN_FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(
-    os, "O_NOCTTY", 0
-)  # a pipe is not waited for, a terminal not taken
-_TEMP_MAX_AGE_S = 60.0  # after which such a file is one that a killed server left
+MAX_READ_BYTES = 50_000_000  # of a file that is read whole
+_DIGEST_XATTR = "user.quire.written"  # the digest of a file that Quire wrote
+_TEMP_SUFFIX = ".quire-new"  # of a file that is being written
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)  # missing on Windows
+# do not wait for a pipe or take over a terminal
+_SAFE_OPEN_FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+_TEMP_MAX_AGE_S = 60.0  # older ones were left by a killed server
 
 
 def resolve_inside(workspace: str, path: str) -> Path:
-    """The real path of `path` below the workspace; links that lead out are refused."""
+    """The real path of `path` in the workspace. Raises InvalidRequest if a link leads out of it."""
     root = Path(workspace).resolve()
     if "\x00" in path:
         raise InvalidRequest("A path cannot hold a NUL byte.")
     try:
         real = (root / path).resolve()
     except (OSError, RuntimeError):
-        raise InvalidRequest(f"{_quoted(path)} is not a path that can be followed.") from None
+        raise InvalidRequest(f"{quoted(path)} cannot be resolved.") from None
     if real != root and root not in real.parents:
-        raise InvalidRequest(f"{_quoted(path)} is outside the notebook's workspace {workspace}. Give a path inside it.")
+        raise InvalidRequest(f"{quoted(path)} is outside the notebook's workspace {workspace}. Give a path inside it.")
     return real
 
 
 async def write_in_workspace(workspace: str, path: str, text: str) -> Path:
-    """All of it or nothing: a reader sees the file as it was or as it is."""
+    """Write a text file in the workspace. A reader sees the old content or the new."""
     target = resolve_inside(workspace, path)
     await anyio.to_thread.run_sync(write_resolved, target, text)
     return target
 
 
 async def read_in_workspace(workspace: str, path: str) -> str:
-    name = f"{_quoted(path)} in the notebook's workspace {workspace}"
+    name = f"{quoted(path)} in the notebook's workspace {workspace}"
     return await anyio.to_thread.run_sync(_read_inside, resolve_inside(workspace, path), name)
 
 
 async def read_file(path: Path, name: str = "") -> str:
-    """The text of a file that is not too large, whatever it says of its size."""
-    return await anyio.to_thread.run_sync(_read, path, name or _quoted(str(path)))
+    """The text of a file of at most `MAX_READ_BYTES`, even if its size is reported wrong."""
+    return await anyio.to_thread.run_sync(_read, path, name or quoted(str(path)))
 
 
 def write_file(path: Path, text: str) -> None:
-    """Raises OperationFailed, and leaves what was there, where it cannot be written."""
+    """Write a text file. Raises OperationFailed, and changes nothing, if it cannot be written."""
     write_resolved(Path(os.path.realpath(path.parent)) / path.name, text)
 
 
 def write_resolved(path: Path, text: str) -> None:
-    """The same where no link is on the way any more: one that is put there meanwhile is not followed."""
+    """The same for a path without links. A link that is created meanwhile is not followed."""
     try:
         with pinned_path(path, make=True) as place:
             replace_file(place, text.encode("utf-8", "backslashreplace"))
     except OSError as error:
         raise OperationFailed(
-            f"{_quoted(str(path))} could not be written: {error.strerror}. Nothing was changed."
+            f"{quoted(str(path))} could not be written: {error.strerror}. Nothing was changed."
         ) from error
 
 
 @contextmanager
 def pinned_path(path: Path, *, make: bool = False) -> Iterator[Path]:
-    """Return the same file as a path through its folder, which stays open: code that exchanges a folder on the way for
-    a link does not change where it leads. With `make` missing folders are made.
+    """A path to the same file through its open folder, so that replacing a folder with a link cannot redirect it.
 
-    Raises OSError where a link is on the way.
+    With `make` missing folders are created. Raises OSError if there is a link in the path.
     """
-    if sys.platform != "linux":  # where no kernel runs
+    if sys.platform != "linux":  # no kernel runs here
         if make:
             path.parent.mkdir(parents=True, exist_ok=True)
         yield path
@@ -101,7 +99,7 @@ def pinned_path(path: Path, *, make: bool = False) -> Iterator[Path]:
 
 
 def replace_file(path: Path, data: bytes) -> os.stat_result:
-    """Beside its place, synced, then renamed into it, with the rights of what was there; how the file is then."""
+    """Write a temporary file, sync it and rename it to `path`, with the old file's owner and mode. Returns its stat."""
     before = _check_replaceable(path)
     left = path.with_name(f".{path.name[:150]}.{uuid4().hex[:8]}{_TEMP_SUFFIX}")
     handle = os.open(left, os.O_WRONLY | os.O_CREAT | os.O_EXCL | platform_compat.BYTES, 0o666)
@@ -125,12 +123,12 @@ def replace_file(path: Path, data: bytes) -> os.stat_result:
 
 
 def is_unchanged(path: Path, *digests: str) -> bool:
-    """Whether the file is one that a Quire wrote and nobody has changed since, or has one of these digests."""
+    """Whether Quire wrote the file and it was not changed since, or it has one of these digests."""
     try:
         with path.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
         return found in digests or found == os.getxattr(path, _DIGEST_XATTR).decode("ascii", "replace")
-    except (OSError, AttributeError):  # not every system has such marks
+    except (OSError, AttributeError):  # not every file system has extended attributes
         return False
 
 
@@ -139,7 +137,7 @@ def digest(data: bytes) -> str:
 
 
 def back_up(path: Path) -> Path:
-    """The file under a second name beside it, which says when; the first may then be overwritten."""
+    """Give the file a second name with the date beside it, so that the first may be overwritten. Returns that path."""
     moment = time.strftime("%Y%m%d-%H%M%S")
     for number in range(1, 100):
         more = f"-{number}" if number > 1 else ""
@@ -153,12 +151,12 @@ def back_up(path: Path) -> Path:
 def _link_or_copy(path: Path, aside: Path) -> None:
     try:
         aside.hardlink_to(path)
-    except OSError:  # not every file system has that
+    except OSError:  # not every file system has hard links
         shutil.copy2(path, aside, follow_symlinks=False)
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what a server that was killed while it wrote has left there."""
+    """Remove temporary files of a server that was killed while it wrote."""
     with contextlib.suppress(OSError):
         for left in folder.glob(f".*{_TEMP_SUFFIX}"):
             if time.time() - left.lstat().st_mtime > _TEMP_MAX_AGE_S:
@@ -171,7 +169,7 @@ def _check_replaceable(path: Path) -> os.stat_result | None:
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(there.st_mode):
-        raise OSError(errno.EISDIR, "it is there and is no file", str(path))
+        raise OSError(errno.EISDIR, "it is not a file", str(path))
     if not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
     return there
@@ -179,12 +177,12 @@ def _check_replaceable(path: Path) -> os.stat_result | None:
 
 def _store_digest(handle: int, data: bytes) -> None:
     if hasattr(os, "setxattr"):
-        with contextlib.suppress(OSError):  # not every file system has room for it
+        with contextlib.suppress(OSError):  # not every file system has extended attributes
             os.setxattr(handle, _DIGEST_XATTR, digest(data).encode("ascii"))
 
 
 def _read_inside(path: Path, name: str) -> str:
-    """Of a workspace, where code may put a link meanwhile, or a second name of a file from elsewhere."""
+    """Read a file of a workspace, where code may create symbolic and hard links meanwhile."""
     try:
         with pinned_path(path) as place:
             return _read(place, name, refuse_links=True)
@@ -213,7 +211,9 @@ def _bytes(path: Path, name: str, refuse_links: bool) -> bytes:
     there = os.fstat(handle)
     if refuse_links and there.st_nlink > 1 and stat.S_ISREG(there.st_mode):
         os.close(handle)
-        raise InvalidRequest(f"{name} has other names (hard links), which may be outside. Copy it in a cell.")
+        raise InvalidRequest(
+            f"{name} has other names (hard links), which may be outside of the workspace. Copy it in a cell."
+        )
     if not stat.S_ISREG(there.st_mode):
         os.close(handle)
         raise NotFound(f"There is no file {name}.")
@@ -226,7 +226,3 @@ def _bytes(path: Path, name: str, refuse_links: bool) -> bytes:
     if len(data) > MAX_READ_BYTES:
         raise InvalidRequest(f"{name} has more than {MAX_READ_BYTES:,} bytes, the limit. It was not read.")
     return data
-
-
-def _quoted(path: str) -> str:
-    return repr(path if len(path) <= _MAX_SHOWN_CHARS else f"{path[:_MAX_SHOWN_CHARS]}...")

@@ -1,4 +1,4 @@
-"""What a model reads of an output: the text that says most in few characters. Pure."""
+"""The text of an output for a model: short, without escape codes. Pure functions."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from quire.core.model import Output
 from quire.core.notebooks.images import PREVIEW
 
 WIDGET_TEXT = "text/vnd.quire.now"
-"""A widget's text as it is now."""
+"""The current text of a widget."""
 
 TABLE_TEXT = "text/vnd.quire.table"
-"""A data frame in few characters."""
+"""A data frame as a short table."""
 
-_C1 = "\x80-\x9f"  # of which some are 8-bit forms of what begins with ESC
+_C1 = "\x80-\x9f"  # control characters; some are 8-bit forms of ESC sequences
 _SEQUENCE = (
-    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, moves of the cursor
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor movement
     # OSC, DCS and others that end with ST: titles, links
     rf"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b{_C1}]*(?:\x07|\x1b\\|\x9c)"
     rf"|\x1b[@-Z\\-_]|\x1b|[{_C1}]"
@@ -31,13 +31,13 @@ _INVISIBLE_ENDS = {
     "<!--": re.compile("-->"),
     **{f"<{tag}": re.compile(rf"</{tag}\s*>", re.IGNORECASE) for tag in ("script", "style", "head")},
 }
-_MAX_HTML_CHARS = 200_000  # characters of it that are looked at
+_MAX_HTML_CHARS = 200_000  # of one output
 _BLOCK_END = re.compile(r"</(?:p|div|tr|li|h[1-6]|table|ul|ol|pre)\s*>|<br\s*/?>", re.IGNORECASE)
 _TAG = re.compile(r"<[^<>]*>")
 
 
 def best_mime_type(output: Output) -> str:
-    """The MIME type of an output that says most to a reader of text; "" where none does."""
+    """The MIME type of an output that is best for a reader of text; "" if none is."""
     bundle = output.bundle
     for mime in (WIDGET_TEXT, TABLE_TEXT):
         if mime in bundle:
@@ -58,17 +58,17 @@ def as_text(mime: str, text: str) -> str:
 
 
 def strip_escape_codes(text: str) -> str:
-    """The text without what a terminal obeys and does not show, in the 7-bit and the 8-bit form."""
+    """The text without terminal escape codes, 7-bit and 8-bit."""
     return _ESCAPE_CODES.sub("", text)
 
 
 def escape_control_characters(source: str) -> str:
-    """Source with its control characters as Python writes them, so that a reader sees them and no terminal obeys."""
+    """Source with control characters as Python escapes, so that a reader sees them and a terminal ignores them."""
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", source)
 
 
 def final_text(text: str) -> str:
-    """A stream as a terminal leaves it: colours unclosed, and of a line that was overwritten what stayed."""
+    """The final text of a stream in a terminal: without colours, and with overwritten lines applied."""
     if not _SPECIAL.search(text):
         return text
     return "\n".join(_final_line(line) for line in text.replace("\r\n", "\n").split("\n"))
@@ -96,14 +96,14 @@ def _final_line(line: str) -> str:
 
 
 def html_to_text(text: str) -> str:
-    """The words of a piece of HTML, a line for a block; of a long one the first."""
+    """The text of HTML, one line per block. Long HTML is cut."""
     words = _TAG.sub(" ", _BLOCK_END.sub("\n", _without_invisible(text[:_MAX_HTML_CHARS])))
     lines = (" ".join(line.split()) for line in html.unescape(words).split("\n"))
     return "\n".join(line for line in lines if line)
 
 
 def _without_invisible(text: str) -> str:
-    """Without what a browser does not show. Each kind of end is looked for in vain once."""
+    """The HTML without parts that a browser does not show. A missing end tag is searched only once."""
     parts, at, unclosed = [], 0, set[str]()
     for begin in _INVISIBLE_START.finditer(text):
         kind = begin[0].lower()

@@ -1,4 +1,4 @@
-"""How a run ended, and the sentences that explain it. Pure."""
+"""The outcome of a run, and the sentences that explain it. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from quire.wire.messages import Finished
 def outcome(
     finished: Finished | None, died: Died | None, stop_reason: StopReason | None, timeout: float, detail: str = ""
 ) -> tuple[CellState, str, str]:
-    """How a run ended, why where its own outputs do not say, and what to do about it."""
+    """The cell's state, its cause if the outputs do not say it, and advice."""
     if finished is not None:
         match finished.outcome, stop_reason:
             case "success", _:
@@ -43,7 +43,7 @@ def outcome(
 
 
 def _outcome_elsewhere(died: Died, stop_reason: StopReason | None, timeout: float) -> tuple[CellState, str, str]:
-    """Of a run that goes on elsewhere, or never began there."""
+    """The outcome of a run that goes on in a Jupyter server's kernel, or never began there."""
     match stop_reason:
         case StopReason.TIMEOUT:
             return CellState.TIMEOUT, f"It ran past its timeout of {timeout:g} s. {died.reason}", died.hint
@@ -62,14 +62,14 @@ _NEXT_KERNEL = {
 
 
 def describe_restored(recovered: RecoveryResult) -> str:
-    """What became of the namespace when it was put back to before a run."""
+    """What became of the variables when the namespace was restored from before a run."""
     if not recovered.restored:
         return f"The kernel is gone ({recovered.why}){_NEXT_KERNEL[recovered.next_kernel]}."
     if recovered.is_emptied:
         lost = recovered.lost_cells
         cells = f"cell{'s' * (len(lost) > 1)} {', '.join(map(str, lost))}" if lost else ""
         again = f"Run again: {cells}." if cells else "Run the cells again whose variables are needed."
-        return f"All variables of the kernel are gone, whoever made them. {again}"
+        return f"All variables of the kernel are gone, also those of other clients. {again}"
     message = "Variables are as they were before this cell."
     if recovered.lost_runs:
         cells = ", ".join(map(str, recovered.lost_cells)) or "deleted since"
@@ -87,7 +87,7 @@ def describe_restored(recovered: RecoveryResult) -> str:
 
 
 def describe_revived(recovered: RecoveryResult) -> str:
-    """The same of a kernel that died while nothing ran."""
+    """The same for a kernel that died while nothing ran."""
     if recovered.is_emptied:
         return f"The kernel died between two runs and was restarted. {describe_restored(recovered)}"
     message = "The kernel's process died between two runs and was restored."

@@ -1,4 +1,4 @@
-"""Events to outputs: what a run showed, in order, under a cap. Pure."""
+"""Transcript: turns the events of a run into outputs, in order, up to a size limit. No input or output."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from quire.core.model import Data, Output, OutputType
 from quire.core.notebooks import images
 from quire.wire.messages import Cleared, Displayed, Event, Finished, Printed, Raised
 
-_ENTRY_OVERHEAD_BYTES = 64  # what an entry costs besides its bytes, so that a flood of empty ones is bounded too
-_MAX_PIECE_BYTES = 1 << 14  # bytes of a stream in one entry: what is new since is little, however much there is
-_MAX_NEW_BYTES = 1 << 18  # bytes of news at once
-_MAX_UPDATES = 256  # display ids whose updates are kept for other cells
+_ENTRY_OVERHEAD_BYTES = 64  # added to the size of each entry, to limit empty ones too
+_MAX_PIECE_BYTES = 1 << 14  # bytes of a stream in one entry, so that little is written again
+_MAX_NEW_BYTES = 1 << 18  # of new output in one write
+_MAX_UPDATES = 256  # display ids with updates for other cells
 
 
 class Transcript:
-    """Folds a run's events. Past `cap` bytes it keeps the beginning and the end and counts the rest."""
+    """Collects a run's events. Above `cap` bytes it keeps the beginning and the end, and counts the rest."""
 
     def __init__(self, cap: int) -> None:
         self._half = cap // 2
@@ -27,12 +27,12 @@ class Transcript:
         self._tail: deque[_Entry] = deque()
         self._tail_size = 0
         self._dropped = 0
-        self._place_count = 0  # given so far
-        self._cleared_places = range(0)  # places of what was taken back, until that is told
+        self._place_count = 0  # assigned so far
+        self._cleared_places = range(0)  # places that were cleared, until the next `take_new`
         self._clear_next = False
-        self._gap_place = -1  # the place between head and tail, where it is said what was dropped
-        self._new: dict[int, _Entry] = {}  # by place, what changed since the news were asked for
-        self.updates: dict[str, Displayed] = {}  # by display id, the last one: other cells may show it too
+        self._gap_place = -1  # between head and tail, for the note about dropped output
+        self._new: dict[int, _Entry] = {}  # by place, changed since the last `take_new`
+        self.updates: dict[str, Displayed] = {}  # the last one by display id; earlier cells may show it
         self._updates_size = 0  # bytes of them
         self.finished: Finished | None = None
 
@@ -57,16 +57,16 @@ class Transcript:
             case Finished():
                 self.finished = event
             case _:
-                pass  # an answer to a question is not an output
+                pass  # answers to inspections are not outputs
 
     def outputs(self) -> tuple[Output, ...]:
-        """What there is so far."""
+        """The outputs so far."""
         note = [self._dropped_note()] if self._dropped else []
         return tuple(entry.output() for entry in _merge_streams([*self._head, *note, *self._tail]))
 
     def take_new(self) -> tuple[dict[int, Output], range]:
-        """What is new since this was last asked, or the first part of it: outputs by their place among all, which may
-        be in place of earlier ones, and of which places the outputs were dropped."""
+        """New and changed outputs by their place since the last call, up to a size limit, and the range of places whose
+        outputs were dropped."""
         news: dict[int, Output] = {}
         size = 0
         while self._new and size < _MAX_NEW_BYTES:
@@ -86,7 +86,7 @@ class Transcript:
         return bool(self._new)
 
     def put_back(self, news: dict[int, Output], dropped: range) -> None:
-        """These are news still."""
+        """Return these outputs to the next `take_new`."""
         if dropped.start == 0 and dropped:
             self._cleared_places = dropped
         self._new.update({entry.place: entry for entry in (*self._head, *self._tail) if entry.place in news})
@@ -123,7 +123,7 @@ class Transcript:
             self._trim()
 
     def _update(self, event: Displayed) -> None:
-        """In place of what was shown under its id; where that was in another cell is for others to find."""
+        """Replace what was shown under the display id. The recorder updates other cells."""
         if (last := self.updates.pop(event.display_id, None)) is not None:
             self._updates_size -= _size(last)
         if len(self.updates) < _MAX_UPDATES and self._updates_size + _size(event) <= 2 * self._half:
@@ -135,7 +135,7 @@ class Transcript:
                 old, entry.content = entry.content, replace(event, result=entry.content.result, update=False)
                 grown = entry.size - before
                 if grown > 0 and self._head_size + self._tail_size + grown > 4 * self._half:
-                    entry.content = old  # many small ones that grow: the cap holds for them too
+                    entry.content = old  # the limit holds for many small ones that grow, too
                     self._dropped += grown
                     continue
                 if entry in self._head:
@@ -153,7 +153,7 @@ class Transcript:
         self._cleared_places = range(self._place_count)
 
     def _append(self, entries: list[_Entry] | deque[_Entry], name: str, data: bytes) -> int:
-        """Lengthen the last stretch of the same stream, or begin one; how many bytes that took."""
+        """Append to the last entry of the same stream or begin one. Returns the bytes that it added."""
         last = entries[-1] if entries else None
         if last is not None and last.name == name and last.has_room:
             assert isinstance(last.content, bytearray)
@@ -185,7 +185,7 @@ class Transcript:
                 self._tail_size -= over
                 self._dropped += over
             elif len(self._tail) == 1:
-                return  # a single display over the cap is kept whole; frames bound its size
+                return  # one display over the limit is kept whole; the frame size limits it
             else:
                 self._new.pop(self._tail.popleft().place, None)
                 self._tail_size -= first.size
@@ -193,7 +193,7 @@ class Transcript:
 
 
 class _Entry:
-    """A piece of one stream, or one thing shown, and its place among them."""
+    """A piece of a stream or one display, with its place in the transcript."""
 
     def __init__(self, name: str, content: bytearray | Displayed | Raised, place: int = -1) -> None:
         self.name = name
@@ -202,7 +202,7 @@ class _Entry:
 
     @property
     def has_room(self) -> bool:
-        """A piece never ends within a UTF-8 character that goes on."""
+        """Whether more text fits. A piece never ends within a UTF-8 character."""
         return isinstance(self.content, bytearray) and (
             len(self.content) < _MAX_PIECE_BYTES or self.content[-1] >= 0x80
         )
@@ -228,13 +228,13 @@ class _Entry:
 
 
 def _size(event: Displayed) -> int:
-    """Bytes of what was shown, with what is said about it."""
+    """The bytes of a display with its metadata."""
     data = sum(map(len, event.bundle.values()))
     return data + (len(json.dumps(event.metadata)) if event.metadata else 0) + sum(map(len, event.about.values()))
 
 
 def _merge_streams(entries: list[_Entry]) -> list[_Entry]:
-    """The same with adjacent pieces of one stream as one, so that no character is torn between two."""
+    """Merge adjacent pieces of one stream, so that no character is split between two."""
     joined: list[_Entry] = []
     for entry in entries:
         last = joined[-1] if joined else None
@@ -244,12 +244,12 @@ def _merge_streams(entries: list[_Entry]) -> list[_Entry]:
             assert isinstance(last.content, bytearray)
             last.content += entry.content
         else:
-            joined.append(_Entry(entry.name, bytearray(entry.content)))  # a copy, to be lengthened
+            joined.append(_Entry(entry.name, bytearray(entry.content)))  # a copy, since more is appended
     return joined
 
 
 def _shorten(text: str, limit: int) -> str:
-    """The text; of one over the limit its beginning and its end."""
+    """The text, or the beginning and the end of a text over the limit."""
     if len(text) <= limit:
         return text
     note = f"\n[... {len(text) - limit:,} characters left out here ...]\n"
@@ -257,7 +257,7 @@ def _shorten(text: str, limit: int) -> str:
 
 
 def _character_boundary_before(data: bytes, cut: int) -> int:
-    """The cut, moved back where it would tear a UTF-8 character."""
+    """The cut, moved back if it would split a UTF-8 character."""
     for back in range(min(4, cut)):
         if cut >= len(data) or data[cut - back] & 0xC0 != 0x80:
             return cut - back
@@ -265,7 +265,7 @@ def _character_boundary_before(data: bytes, cut: int) -> int:
 
 
 def _character_boundary_after(data: bytearray, cut: int) -> int:
-    """The cut, moved on where it would tear a UTF-8 character."""
+    """The cut, moved forward if it would split a UTF-8 character."""
     for on in range(4):
         if cut + on >= len(data) or data[cut + on] & 0xC0 != 0x80:
             return min(cut + on, len(data))
@@ -273,7 +273,7 @@ def _character_boundary_after(data: bytearray, cut: int) -> int:
 
 
 def error_output(name: str, message: str, traceback: str = "") -> Output:
-    """An ERROR output; without a traceback the name and message stand for it."""
+    """An ERROR output; its text is the traceback, or the name and message if there is none."""
     return Output(
         type=OutputType.ERROR,
         name=name,
@@ -283,12 +283,12 @@ def error_output(name: str, message: str, traceback: str = "") -> Output:
 
 
 def to_utf8_text(text: str) -> str:
-    """Text that UTF-8 can say, whatever a worker sent."""
+    """The text with lone surrogates escaped, so that UTF-8 can encode it."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _stream(name: str, data: bytearray) -> Output:
-    """Text for reading; where the bytes are not UTF-8, the bytes themselves beside it."""
+    """A stream as text, and also as bytes if they are not UTF-8."""
     text = data.decode("utf-8", "replace")
     bundle: dict[str, Data] = {"text/plain": text}
     if "\ufffd" in text and text.encode("utf-8") != data:
