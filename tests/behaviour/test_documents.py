@@ -287,7 +287,7 @@ async def test_what_a_person_wrote_meanwhile_is_kept_and_said(quick: Client[Any]
     with anyio.fail_after(DEADLINE):  # the file is there before its word is
         while told is None:
             told = (await call(quick, "execute", code="2")).structured_content.get("notice")
-    assert told == f"Somebody changed book.ipynb: their version is kept beside it as {aside.name}."
+    assert told == f"book.ipynb was changed outside of Quire: that version is kept beside it as {aside.name}."
     path.touch()  # the same content is nobody's version
     await call(quick, "execute", code="3")
     await reached(lambda: sources(path)[-1:] == ["3"], "the next cell")

@@ -1,4 +1,4 @@
-"""Who may do what, decided purely: names of principals, access to notebooks, and what is confined."""
+"""Principal names, access to notebooks, and the policy of untrusted callers."""
 
 from __future__ import annotations
 
@@ -32,13 +32,11 @@ BOOK = Notebook(id=NotebookId("1"), name="diary", owner=ALICE, runtime="python",
         (Caller(principal=LOCAL), None, None),  # code that others may have written is not the local user
     ],
 )
-def test_access_is_the_owners_an_admins_or_what_was_shared(
-    caller: Caller, shared: Access | None, has: Access | None
-) -> None:
+def test_access_of_owner_admin_and_shares(caller: Caller, shared: Access | None, has: Access | None) -> None:
     assert access.effective_access(caller, ALICE, shared) == has
 
 
-def test_each_access_includes_those_before_it() -> None:
+def test_access_levels_include_lower_ones() -> None:
     order = [Access.READ, Access.WRITE, Access.OWN]
     for at, has in enumerate(order):
         assert [has.covers(needed) for needed in order] == [place <= at for place in range(3)]
@@ -54,24 +52,24 @@ def test_each_access_includes_those_before_it() -> None:
     ("name", "owner", "own"),
     [("diary", None, "diary"), ("alice/diary", "alice", "diary"), ("a|1@id.test~x/main", "a|1@id.test~x", "main")],
 )
-def test_a_notebooks_address_is_its_name_or_the_owners_and_its_name(name: str, owner: str | None, own: str) -> None:
+def test_name_with_and_without_owner_is_parsed(name: str, owner: str | None, own: str) -> None:
     assert access.parse_name(name) == (owner, own)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "é", "a@", "@b", "x" * 65, "-a", "a\n", "a@b c", "a@" + "b" * 300])
-def test_what_cannot_name_a_user_is_refused(name: str) -> None:
+def test_invalid_user_name_is_refused(name: str) -> None:
     with pytest.raises(InvalidRequest):
         access.check_principal(name)
 
 
 @pytest.mark.parametrize("name", ["local", "a@b", "", "x/y", "a b", "x" * 65])
-def test_no_token_is_named_as_the_local_user_or_as_somebody_an_issuer_vouches_for(name: str) -> None:
+def test_token_cannot_be_named_like_the_local_user_or_a_subject(name: str) -> None:
     with pytest.raises(InvalidRequest):
         access.check_token_name(name)
 
 
 @given(st.text(max_size=140) | st.from_regex(r"[A-Za-z0-9._+|:=@-]{1,128}", fullmatch=True))
-def test_a_subject_of_an_issuer_never_becomes_the_local_user_or_the_name_of_a_token(subject: str) -> None:
+def test_subject_never_becomes_the_local_user_or_a_token(subject: str) -> None:
     named = access.issued_principal(subject, "id.test")
     if named is not None:
         assert named.endswith("@id.test") and named != LOCAL and access.check_principal(named) == named
@@ -80,7 +78,7 @@ def test_a_subject_of_an_issuer_never_becomes_the_local_user_or_the_name_of_a_to
 
 
 @given(st.text(alphabet="ab@~.", max_size=8), st.text(alphabet="ab@~.", max_size=8))
-def test_two_subjects_or_issuers_never_become_one_principal(one: str, other: str) -> None:
+def test_different_subjects_are_different_principals(one: str, other: str) -> None:
     names = [
         (access.issued_principal(subject, label), subject, label)
         for subject in (one, other)
@@ -93,11 +91,11 @@ def test_two_subjects_or_issuers_never_become_one_principal(one: str, other: str
 
 
 @pytest.mark.parametrize("subject", [None, 5, "", "a b", "a/b", "é", "x" * 129, "a\n"])
-def test_a_subject_that_cannot_be_a_name_is_nobody(subject: Any) -> None:
+def test_invalid_subject_has_no_principal(subject: Any) -> None:
     assert access.issued_principal(subject, "id.test") is None
 
 
-def test_an_issuer_is_known_by_its_address() -> None:
+def test_issuer_label_is_made_from_its_url() -> None:
     assert access.issuer_label("https://id.test/realms/one/") == "id.test~realms~one"
     for wrong in ("id.test", "ftp://id.test", "https://", "https://id.test/a b", "https://u@id.test"):
         with pytest.raises(InvalidRequest):
@@ -132,7 +130,7 @@ def described(config: str | dict[str, Any], name: str) -> Backend:
         {"url": "http://10.0.0.5:80"},
     ],
 )
-def test_a_user_cannot_have_what_the_operators_own_can(given: dict[str, Any]) -> None:
+def test_untrusted_caller_cannot_use_operator_options(given: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest):
         BOUNDS.make_backend(Caller(principal=BOB), "x", given, described)
     if not isinstance(given.get("config"), str):
@@ -140,7 +138,7 @@ def test_a_user_cannot_have_what_the_operators_own_can(given: dict[str, Any]) ->
             assert not BOUNDS.make_backend(caller, "x", given, described).confined
 
 
-def test_a_users_backend_stays_confined() -> None:
+def test_backend_of_untrusted_caller_is_confined() -> None:
     for url in ("https://a.test/mcp", "http://mcp.home/mcp", "http://10.0.0.5:8080/mcp"):
         assert BOUNDS.make_backend(Caller(principal=BOB), "x", {"url": url}, described) == Backend(
             url=url, confined=True
@@ -158,18 +156,18 @@ def test_a_users_backend_stays_confined() -> None:
         Policy(output=50_001),
     ],
 )
-def test_a_users_policy_stays_within_the_servers(policy: Policy) -> None:
+def test_policy_of_untrusted_caller_cannot_exceed_limits(policy: Policy) -> None:
     with pytest.raises(InvalidRequest):
         BOUNDS.check_policy(Caller(principal=BOB), policy)
     assert BOUNDS.check_policy(ADMIN, policy) == policy
 
 
 @pytest.mark.parametrize("policy", [Policy(), Policy(python="venv"), Policy(memory=10, cpu=5, processes=10)])
-def test_less_than_the_servers_is_taken(policy: Policy) -> None:
+def test_policy_below_the_limits_is_accepted(policy: Policy) -> None:
     assert BOUNDS.check_policy(Caller(principal=BOB), policy) == policy
 
 
-def test_names_of_the_machine_itself_are_known() -> None:
+def test_local_host_names_are_recognized() -> None:
     assert [is_local_name(name) for name in ("localhost", "a.LOCALHOST.", "x.local", "a.test")] == [
         True,
         True,

@@ -1,4 +1,4 @@
-"""Paths that callers give: inside the workspace or refused, and shown so that a name cannot break a line."""
+"""Paths from callers: parsed, refused outside the workspace, displayed in one line."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ HOME = "/data/workspaces/1"
         ("c:/b", ("c:", "b")),
     ],
 )
-def test_a_path_is_the_names_from_the_workspace_down(path: str, found: tuple[str, ...]) -> None:
+def test_path_is_split_into_parts_below_the_workspace(path: str, found: tuple[str, ...]) -> None:
     assert path_parts(HOME, path) == found
 
 
-def test_on_windows_a_path_is_written_with_either_and_may_begin_with_a_drive(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_paths_allow_both_separators_and_drives(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "name", "nt")
     for path in ("a\\b", "a/b", "C:\\ws\\1\\a\\b", "C:/ws/1/a/b"):
         assert path_parts("C:\\ws\\1", path) == ("a", "b")
@@ -65,14 +65,14 @@ def test_on_windows_a_path_is_written_with_either_and_may_begin_with_a_drive(mon
         ("/".join(["name"] * 1000), "too long"),
     ],
 )
-def test_a_path_that_leads_elsewhere_is_refused_in_one_line(path: str, says: str) -> None:
+def test_path_outside_the_workspace_is_refused_in_one_line(path: str, says: str) -> None:
     with pytest.raises(InvalidRequest, match=says) as refused:
         path_parts(HOME, path)
     assert str(refused.value).isprintable()
 
 
 @given(st.text() | st.lists(st.sampled_from(["..", ".", "", "a", "~", HOME, "\x00", "\udcff", "%2e%2e"])).map("/".join))
-def test_whatever_is_given_no_step_leads_up_or_elsewhere(path: str) -> None:
+def test_no_part_of_any_path_leads_outside(path: str) -> None:
     try:
         found = path_parts(HOME, path)
     except InvalidRequest as refused:
@@ -85,7 +85,7 @@ def test_whatever_is_given_no_step_leads_up_or_elsewhere(path: str) -> None:
 
 
 @given(st.binary(min_size=1, max_size=300))
-def test_whatever_a_file_is_called_it_stands_in_one_printable_line(name: bytes) -> None:
+def test_any_file_name_is_displayed_in_one_line(name: bytes) -> None:
     for said in (quoted(os.fsdecode(name)), display_path(os.fsdecode(name))):
         assert said.isprintable() and said
         said.encode("utf-8")
@@ -104,12 +104,12 @@ def test_whatever_a_file_is_called_it_stands_in_one_printable_line(name: bytes) 
         (os.fsdecode(b"\xff.bin"), "b'\\xff.bin'"),
     ],
 )
-def test_a_name_is_quoted_where_it_could_be_taken_for_something_else(name: str, said: str) -> None:
+def test_ambiguous_name_is_quoted(name: str, said: str) -> None:
     assert display_path(name) == said
 
 
 @given(st.text(max_size=40), st.integers(1, 17))
-def test_a_text_read_in_parts_is_the_text(text: str, limit: int) -> None:
+def test_text_read_in_parts_is_complete(text: str, limit: int) -> None:
     whole = text.replace("\x00", "").encode("utf-8", "ignore")
     place, read = 0, ""
     while place < len(whole):
@@ -120,5 +120,5 @@ def test_a_text_read_in_parts_is_the_text(text: str, limit: int) -> None:
 
 
 @pytest.mark.parametrize("data", [b"\x89PNG\r\n\x1a\n\x00", b"a\x00b", b"\xff\xfe", b"ab\x80cd", b"caf\xc3"])
-def test_what_is_no_text_is_not_taken_for_text(data: bytes) -> None:
+def test_binary_data_is_not_text(data: bytes) -> None:
     assert as_text(Piece(data=data, start=0, total=len(data))) is None

@@ -1,4 +1,4 @@
-"""What a principal may use at once, by pure rules: rates, slots among runs, kernels."""
+"""Limits per user: rates, run slots, kernels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Clock:
         return self.now
 
 
-def test_after_a_burst_a_principal_waits_as_long_as_it_is_told() -> None:
+def test_request_after_a_burst_waits_as_long_as_told() -> None:
     clock = Clock()
     rates = RateLimiter(60, 3, clock)
     for _ in range(3):
@@ -43,13 +43,13 @@ def test_after_a_burst_a_principal_waits_as_long_as_it_is_told() -> None:
         rates.acquire(ANN)
 
 
-def test_a_rate_of_zero_is_no_limit() -> None:
+def test_rate_of_zero_is_no_limit() -> None:
     rates = RateLimiter(0, 1, Clock())
     for _ in range(1000):
         rates.acquire(ANN)
 
 
-def test_rates_of_principals_who_rested_are_forgotten() -> None:
+def test_full_buckets_are_dropped() -> None:
     clock = Clock()
     rates = RateLimiter(60, 2, clock)
     for number in range(20_000):
@@ -58,7 +58,7 @@ def test_rates_of_principals_who_rested_are_forgotten() -> None:
     assert len(rates._buckets) <= 10_000
 
 
-def test_which_limit_keeps_from_one_more_kernel() -> None:
+def test_setting_that_forbids_one_more_kernel_is_named() -> None:
     quotas = Quotas(kernels=3, kernels_per_user=2)
     assert quotas.over_kernels(Counter(), ANN) == ""
     assert quotas.over_kernels(Counter({ANN: 2}), ANN) == "limits.max_kernels_per_user"
@@ -67,7 +67,7 @@ def test_which_limit_keeps_from_one_more_kernel() -> None:
     assert Quotas().over_kernels(Counter({ANN: 1000}), ANN) == ""
 
 
-async def test_principals_take_turns_and_each_ones_runs_keep_their_order() -> None:
+async def test_users_take_turns_and_runs_of_a_user_keep_their_order() -> None:
     slots, order = RunSlots(limit=1), []
     assert slots.try_acquire(ANN)
 
@@ -87,7 +87,7 @@ async def test_principals_take_turns_and_each_ones_runs_keep_their_order() -> No
     assert slots.try_acquire(CAL)  # and nothing is left over
 
 
-async def test_a_principal_with_all_its_places_keeps_nobody_waiting() -> None:
+async def test_user_at_the_limit_does_not_block_others() -> None:
     slots = RunSlots(limit=3, limit_per_user=2)
     assert slots.try_acquire(ANN) and slots.try_acquire(ANN)
     assert not slots.try_acquire(ANN)
@@ -104,7 +104,7 @@ async def test_a_principal_with_all_its_places_keeps_nobody_waiting() -> None:
     assert not slots.try_acquire(ANN)
 
 
-async def test_whoever_stops_waiting_holds_no_place() -> None:
+async def test_cancelled_wait_takes_no_slot() -> None:
     slots = RunSlots(limit=1)
     assert slots.try_acquire(ANN)
     with anyio.move_on_after(0):
@@ -124,7 +124,7 @@ async def test_whoever_stops_waiting_holds_no_place() -> None:
     assert slots.try_acquire(CAL)
 
 
-async def test_a_place_that_is_free_by_now_is_not_waited_for() -> None:
+async def test_free_slot_is_taken_without_waiting() -> None:
     slots = RunSlots(limit=1)
     assert slots.try_acquire(ANN) and not slots.try_acquire(BEN)
     slots.release(ANN)

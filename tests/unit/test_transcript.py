@@ -1,4 +1,4 @@
-"""Events to outputs."""
+"""Transcript: from events to outputs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def out(data: bytes | str, stream: str = "stdout") -> Printed:
     return Printed(stream=stream, data=data.encode() if isinstance(data, str) else data)
 
 
-def test_adjacent_prints_are_one_output_and_order_is_kept() -> None:
+def test_adjacent_prints_are_one_output_in_order() -> None:
     shown = Displayed(kind="html", bundle={"text/html": "<b>"})
     outputs = folded(out("a"), out("b\n"), out("c", "stderr"), out("d"), shown, out("e")).outputs()
     assert [(o.type, o.name, o.bundle.get("text/plain")) for o in outputs] == [
@@ -33,22 +33,22 @@ def test_adjacent_prints_are_one_output_and_order_is_kept() -> None:
     ]
 
 
-def test_a_character_split_between_two_prints_is_whole() -> None:
+def test_character_split_between_prints_is_whole() -> None:
     data = "😀é".encode()
     for cut in range(len(data)):
         assert folded(out(data[:cut]), out(data[cut:])).outputs()[0].bundle == {"text/plain": "😀é"}
 
 
-def test_bytes_that_are_not_text_are_shown_replaced_and_kept() -> None:
+def test_invalid_utf8_is_replaced_and_bytes_are_kept() -> None:
     output = folded(out(b"ok \xff\xfe")).outputs()[0]
     assert output.bundle == {"text/plain": "ok \ufffd\ufffd", "application/octet-stream": b"ok \xff\xfe"}
 
 
-def test_a_replacement_character_that_was_printed_is_no_damage() -> None:
+def test_printed_replacement_character_is_valid_text() -> None:
     assert folded(out("\ufffd")).outputs()[0].bundle == {"text/plain": "\ufffd"}
 
 
-def test_past_the_cap_beginning_and_end_are_kept_and_the_rest_is_counted() -> None:
+def test_above_the_limit_beginning_and_end_are_kept() -> None:
     transcript = Transcript(10_000)
     for number in range(10_000):
         transcript.add(out(f"line {number}\n"))
@@ -61,7 +61,7 @@ def test_past_the_cap_beginning_and_end_are_kept_and_the_rest_is_counted() -> No
     assert abs(len(text) - len(note) + dropped - total) <= 64  # the cost of an entry counts too
 
 
-def test_a_flood_of_displays_is_bounded_and_the_error_is_kept() -> None:
+def test_many_displays_are_limited_and_the_error_is_kept() -> None:
     shown = Displayed(kind="execute_result", bundle={"text/plain": "x" * 100})
     transcript = Transcript(10_000)
     for _ in range(100_000):
@@ -71,13 +71,13 @@ def test_a_flood_of_displays_is_bounded_and_the_error_is_kept() -> None:
     assert len(outputs) < 100 and outputs[-1].type is OutputType.ERROR
 
 
-def test_the_last_line_is_what_was_printed_last() -> None:
+def test_last_line_is_what_was_printed_last() -> None:
     assert folded(out("one\ntwo\n")).last_line() == "two"
     assert folded(out("10%\r20%\r")).last_line() == "20%"
     assert folded().last_line() == ""
 
 
-def test_text_utf8_cannot_say_never_reaches_an_output() -> None:
+def test_lone_surrogates_never_reach_an_output() -> None:
     hostile = "\ud800"
     outputs = folded(
         Displayed(kind="html", bundle={"text/html": hostile}), Raised(name=hostile, message=hostile, traceback=hostile)
@@ -87,12 +87,12 @@ def test_text_utf8_cannot_say_never_reaches_an_output() -> None:
             assert isinstance(text, str) and text.encode("utf-8") is not None
 
 
-def test_finished_is_kept_and_is_no_output() -> None:
+def test_finished_is_kept_and_is_not_an_output() -> None:
     transcript = folded(Finished(run="r", outcome="success", value=[1]))
     assert transcript.finished is not None and transcript.outputs() == ()
 
 
-def test_the_news_taken_now_and_then_and_put_together_are_the_outputs() -> None:
+def test_parts_of_new_output_together_are_all_outputs() -> None:
     chance = random.Random(7)
     for cap in (1_000_000, 100_000):
         transcript, kept = Transcript(cap), {}
@@ -107,7 +107,7 @@ def test_the_news_taken_now_and_then_and_put_together_are_the_outputs() -> None:
         assert len(together) > len(transcript.outputs())  # long streams come in pieces
 
 
-def test_news_come_once_and_again_where_they_were_not_kept() -> None:
+def test_new_output_is_returned_once_unless_put_back() -> None:
     transcript = folded(out("a"), Displayed(kind="html", bundle={"text/html": "<b>"}))
     news, dropped = transcript.take_new()
     assert [output.type for output in news.values()] == [OutputType.STREAM, OutputType.HTML] and not dropped
@@ -118,7 +118,7 @@ def test_news_come_once_and_again_where_they_were_not_kept() -> None:
     assert [output.bundle for output in transcript.take_new()[0].values()] == [{"text/plain": "b"}]
 
 
-def test_news_are_little_at_a_time_and_of_a_long_stream_its_end_only() -> None:
+def test_new_output_is_limited_per_call() -> None:
     transcript = folded(*[out("x" * 50_000) for _ in range(60)], cap=10_000_000)
     first = sum(len(str(output.bundle["text/plain"])) for output in transcript.take_new()[0].values())
     assert first < 1_200_000 and transcript.has_new
@@ -162,7 +162,7 @@ def plain(transcript: Transcript) -> list[object]:
     return [output.bundle["text/plain"] for output in transcript.outputs()]
 
 
-def test_an_update_takes_the_place_of_all_that_were_shown_under_its_id() -> None:
+def test_update_replaces_all_displays_with_its_id() -> None:
     transcript = folded(
         shown("a", "x"), out("between"), shown("b", "x"), shown("c", "y"), shown("d"), shown("new", "x", update=True)
     )
@@ -170,23 +170,23 @@ def test_an_update_takes_the_place_of_all_that_were_shown_under_its_id() -> None
     assert [output.display_id for output in transcript.outputs()] == ["x", "", "x", "y", ""]
 
 
-def test_an_update_of_a_result_stays_the_result() -> None:
+def test_updated_result_is_still_a_result() -> None:
     first = folded(shown("a", "x", result=True), shown("b", "x", update=True)).outputs()[0]
     assert first.result and first.bundle == {"text/plain": "b"}
 
 
-def test_an_update_of_what_was_never_shown_shows_nothing_and_is_for_others() -> None:
+def test_update_of_unknown_id_is_for_other_cells() -> None:
     transcript = folded(shown("a"), shown("b", "x", update=True), shown("c", "x", update=True))
     assert plain(transcript) == ["a"]
     assert {id_: event.bundle for id_, event in transcript.updates.items()} == {"x": {"text/plain": "c"}}
 
 
-def test_an_update_without_an_id_changes_nothing() -> None:
+def test_update_without_id_changes_nothing() -> None:
     transcript = folded(shown("a"), shown("b"), shown("c", update=True))
     assert plain(transcript) == ["a", "b"] and transcript.updates == {}
 
 
-def test_a_flood_of_updates_is_bounded() -> None:
+def test_many_updates_are_limited() -> None:
     transcript = Transcript(100_000)
     for number in range(1_000):
         transcript.add(shown(f"{number}", f"id {number}"))
@@ -202,7 +202,7 @@ def test_a_flood_of_updates_is_bounded() -> None:
     assert single.outputs() == single.outputs()
 
 
-def test_an_update_after_much_was_dropped_finds_what_is_left() -> None:
+def test_update_finds_displays_after_output_was_dropped() -> None:
     transcript = Transcript(10_000)
     transcript.add(shown("first", "x"))
     for number in range(10_000):
@@ -213,7 +213,7 @@ def test_an_update_after_much_was_dropped_finds_what_is_left() -> None:
     assert plain(transcript)[0] == "FIRST" and plain(transcript)[-1] == "LAST"
 
 
-def test_a_clear_takes_all_back_at_once_or_when_the_next_comes() -> None:
+def test_clear_removes_outputs_now_or_at_the_next_output() -> None:
     events = [out("a"), shown("b", "x"), Raised(name="E", message="m", traceback="t")]
     assert folded(*events, Cleared(wait=False)).outputs() == ()
     assert len(folded(*events, Cleared(wait=True)).outputs()) == 3
@@ -224,17 +224,17 @@ def test_a_clear_takes_all_back_at_once_or_when_the_next_comes() -> None:
     assert plain(both) == ["de"]
 
 
-def test_an_update_after_a_clear_brings_nothing_back() -> None:
+def test_update_after_clear_restores_nothing() -> None:
     transcript = folded(shown("a", "x"), Cleared(wait=False), shown("b", "x", update=True))
     assert transcript.outputs() == ()
 
 
-def test_a_clear_that_waits_is_not_come_for_by_an_update_of_another_cells_display() -> None:
+def test_waiting_clear_ignores_updates_of_other_cells() -> None:
     transcript = folded(out("progress"), Cleared(wait=True), shown("b", "elsewhere", update=True))
     assert plain(transcript) in (["progress"], [])
 
 
-def test_clearing_gives_back_the_room_and_the_count_of_what_was_dropped() -> None:
+def test_clear_resets_size_and_dropped_count() -> None:
     transcript = Transcript(10_000)
     for _ in range(50):
         transcript.add(out("x" * 5_000))
@@ -243,7 +243,7 @@ def test_clearing_gives_back_the_room_and_the_count_of_what_was_dropped() -> Non
     assert plain(transcript) == ["y" * 4_000]
 
 
-def test_the_news_with_updates_and_clears_put_together_are_the_outputs() -> None:
+def test_new_output_with_updates_and_clears_is_complete() -> None:
     chance = random.Random(11)
     for cap in (1_000_000, 40_000):
         transcript, kept = Transcript(cap), {}
@@ -260,7 +260,7 @@ def test_the_news_with_updates_and_clears_put_together_are_the_outputs() -> None
         assert in_one_line(kept[place] for place in sorted(kept)) == in_one_line(transcript.outputs())
 
 
-def test_a_clear_is_news_though_nothing_was_shown_since() -> None:
+def test_clear_without_output_is_reported() -> None:
     transcript, kept = folded(out("old"), shown("old")), {}
     take(transcript, kept)
     assert len(kept) == 2
@@ -269,7 +269,7 @@ def test_a_clear_is_news_though_nothing_was_shown_since() -> None:
     assert kept == {}
 
 
-def test_a_clear_that_was_not_kept_is_news_again() -> None:
+def test_clear_that_was_put_back_is_reported_again() -> None:
     transcript, kept = folded(out("old")), {}
     take(transcript, kept)
     transcript.add(Cleared(wait=False))

@@ -252,7 +252,7 @@ def _replace_at(mirror: _Mirror, path: Path, text: bytes) -> str:
         workspaces.remove_leftovers(path.parent)
     if seen is not None and seen != mirror.written_state and not workspaces.is_unchanged(path, mirror.digest, new):
         kept = workspaces.back_up(path)
-        aside = f"Somebody changed {path.name}: their version is kept beside it as {kept.name}."
+        aside = f"{path.name} was changed outside of Quire: that version is kept beside it as {kept.name}."
     mirror.written_state, mirror.digest = _state_of(workspaces.replace_file(path, text)), new
     return aside
 

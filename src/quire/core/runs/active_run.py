@@ -39,7 +39,7 @@ class Question:
     shown: anyio.Event = field(default_factory=anyio.Event)  # it is the first of the run's open questions
     answered: anyio.Event = field(default_factory=anyio.Event)
     line: list[str] = field(default_factory=list)  # [answer]; [] without an answer
-    why: str = "nobody answered in time. Put the value into the code instead."  # there is no answer
+    why: str = "there was no answer in time. Put the value into the code instead."  # there is no answer
 
     def answer(self, line: str | None, why: str = "") -> None:
         """Set the answer, or why there is none. The first call counts."""

@@ -1,4 +1,4 @@
-"""What a workspace may hold, and how a run that was stopped for it ends."""
+"""Workspace quotas, and the outcome of runs that they stop."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RULES = WorkspaceLimits(bytes=10 * 2**30, files=1_000)
         (Use(deep=True), "nested too deeply"),
     ],
 )
-def test_what_is_too_much_is_said_with_what_to_do(use: Use, says: str) -> None:
+def test_excess_says_what_to_delete(use: Use, says: str) -> None:
     found = RULES.excess(use)
     assert (says in found) if says else not found
     assert not found or "Delete" in found
@@ -38,7 +38,7 @@ def test_zero_is_no_limit() -> None:
 
 
 @pytest.mark.parametrize("how", ["interrupted", "error"])
-def test_a_run_stopped_for_its_quota_is_interrupted_and_says_why_whatever_its_code_raised(how: str) -> None:
+def test_run_over_quota_is_interrupted_with_reason(how: str) -> None:
     finished = Finished(run="1", outcome=how)
     assert outcome(finished, None, StopReason.QUOTA, 30, "it is full.") == (
         CellState.INTERRUPTED,
@@ -47,7 +47,7 @@ def test_a_run_stopped_for_its_quota_is_interrupted_and_says_why_whatever_its_co
     )
 
 
-def test_one_that_had_to_be_killed_says_why_too() -> None:
+def test_killed_run_over_quota_has_reason() -> None:
     state, cause, _ = outcome(None, Died(reason="killed"), StopReason.QUOTA, 30, "it is full.")
     assert state is CellState.INTERRUPTED and "was killed: it is full." in cause
 
@@ -63,11 +63,11 @@ def test_one_that_had_to_be_killed_says_why_too() -> None:
         ("repl,default", ("repl", "notebook", "capabilities", "timeline")),
     ],
 )
-def test_default_stands_for_the_sets_offered_unless_set(said: str, sets: tuple[str, ...]) -> None:
+def test_default_means_the_default_tool_sets(said: str, sets: tuple[str, ...]) -> None:
     assert load({"server_toolsets": said}, environ={}).server.toolsets == sets
     assert "files" not in load(environ={}).server.toolsets
 
 
-def test_a_set_that_is_not_there_is_named() -> None:
+def test_unknown_tool_set_is_named() -> None:
     with pytest.raises(BadSetting, match="poetry"):
         load({"server_toolsets": "default,poetry"}, environ={})

@@ -1,4 +1,4 @@
-"""Answers that are too long are cut, and read in parts."""
+"""Long results of capability calls are cut and read in parts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def whole(leftovers: TruncatedResults, block: dict[str, Any], notebook: Notebook
 
 
 @pytest.mark.parametrize("size", [0, 1, 9, 10, 11, 20, 21, 95])
-def test_all_of_a_text_is_read_in_parts(size: int) -> None:
+def test_long_text_can_be_read_in_parts(size: int) -> None:
     leftovers, said = TruncatedResults(10), "".join(chr(0x1D100 + n) for n in range(size))
     [block] = leftovers.fit(HERE, Result(content=[text(said)]))["content"]
     assert len(block["text"]) <= 10 and ("rest" in block) == (size > 10)
@@ -36,14 +36,14 @@ def test_all_of_a_text_is_read_in_parts(size: int) -> None:
     assert whole(leftovers, block) == said
 
 
-def test_what_is_short_is_handed_over_as_it_is() -> None:
+def test_short_result_is_unchanged() -> None:
     result = Result(
         content=[text("short"), {"type": "image", "data": "AAAA", "mimeType": "image/png"}], structured={"a": 1}
     )
     assert TruncatedResults(100).fit(HERE, result) == {"content": result.content, "structured": {"a": 1}}
 
 
-def test_data_that_is_too_long_comes_as_text_to_be_read() -> None:
+def test_long_structured_data_becomes_text() -> None:
     leftovers = TruncatedResults(100)
     fitted = leftovers.fit(HERE, Result(content=[text("short")], structured={"all": ["x" * 50] * 10}))
     assert "structured" not in fitted
@@ -52,12 +52,12 @@ def test_data_that_is_too_long_comes_as_text_to_be_read() -> None:
 
 
 @pytest.mark.parametrize("structured", [[], {}, 0, "", False, None, "short"])
-def test_small_data_stays_data(structured: Any) -> None:
+def test_small_structured_data_is_unchanged(structured: Any) -> None:
     fitted = TruncatedResults(1_000).fit(HERE, Result(content=[], structured=structured))
     assert fitted == ({"content": []} if structured is None else {"content": [], "structured": structured})
 
 
-def test_an_enclosed_resource_is_cut_too() -> None:
+def test_embedded_resource_is_cut() -> None:
     leftovers = TruncatedResults(10)
     [block] = leftovers.fit(HERE, Result(content=[{"type": "resource", "resource": {"uri": "a", "text": "x" * 50}}]))[
         "content"
@@ -65,21 +65,21 @@ def test_an_enclosed_resource_is_cut_too() -> None:
     assert whole(leftovers, block["resource"]) == "x" * 50
 
 
-def test_a_picture_that_is_too_large_is_said() -> None:
+def test_large_image_is_replaced_by_a_note() -> None:
     block = {"type": "image", "data": "A" * (9 << 20), "mimeType": "image/png"}
     [fitted] = TruncatedResults(1_000).fit(HERE, Result(content=[block]))["content"]
     assert fitted["type"] == "text" and "image/png" in fitted["text"] and "data" not in fitted
 
 
 @pytest.mark.parametrize("start", [-5, 0, 30, 10_000])
-def test_any_start_is_answered(start: int) -> None:
+def test_any_start_offset_is_answered(start: int) -> None:
     leftovers = TruncatedResults(10)
     [block] = leftovers.fit(HERE, Result(content=[text("x" * 35)]))["content"]
     part = leftovers.part(HERE, block["rest"], start)
     assert len(part["text"]) <= 10 and part["more"] == (max(start, 0) + 10 < 35)
 
 
-def test_another_notebook_cannot_read_it() -> None:
+def test_other_notebook_cannot_read_the_rest() -> None:
     leftovers = TruncatedResults(10)
     [block] = leftovers.fit(HERE, Result(content=[text("x" * 50)]))["content"]
     for notebook, key in ((ELSEWHERE, block["rest"]), (HERE, "guess"), (HERE, "")):
@@ -87,7 +87,7 @@ def test_another_notebook_cannot_read_it() -> None:
             leftovers.part(notebook, key, 10)
 
 
-def test_the_longest_unused_are_let_go() -> None:
+def test_least_recently_used_texts_are_dropped() -> None:
     leftovers, size = TruncatedResults(1_000), 20 << 20
     kept = [leftovers.fit(HERE, Result(content=[text(f"{n}" * size)]))["content"][0] for n in range(3)]
     leftovers.part(HERE, kept[0]["rest"], 0)  # used, and so not the longest unused

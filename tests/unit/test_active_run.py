@@ -1,4 +1,4 @@
-"""A run under way: who is told what, and when."""
+"""Active runs: when callers learn the outcome."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def begun() -> RunState:
     return state
 
 
-async def test_whoever_heard_early_how_it_ended_waits_until_that_is_on_disk() -> None:
+async def test_wait_persisted_returns_when_the_outcome_is_on_disk() -> None:
     active = begun()
     await active.wait_persisted()  # one that goes on says nothing of an end
     active.set_outcome(RUN)
@@ -32,7 +32,7 @@ async def test_whoever_heard_early_how_it_ended_waits_until_that_is_on_disk() ->
     await active.wait_persisted()
 
 
-async def test_what_could_not_be_recorded_is_told_and_what_came_after_the_answer_is_not() -> None:
+async def test_error_is_raised_only_if_it_came_before_the_end() -> None:
     lost, answered = begun(), begun()
     lost.fail(OperationFailed("it is not on disk"))
     for active in (lost, answered):
