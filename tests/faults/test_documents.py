@@ -22,7 +22,7 @@ from quire import compose
 from quire.core.app import App
 from quire.core.errors import InvalidRequest, OperationFailed
 from quire.core.model import LOCAL, CellKind, Edit, Notebook
-from quire.core.notebooks import workspaces
+from quire.core.notebooks import safe_files
 from quire.settings import load
 from tests.support.disks import FILL, with_mount
 from tests.support.notebooks import Book
@@ -55,7 +55,7 @@ async def test_a_file_of_500_megabytes_is_refused_unread(tmp_path: Path) -> None
         file.truncate(500_000_000)
     tracemalloc.start()
     with pytest.raises(InvalidRequest, match=r"has 500,000,000 bytes, over the limit of 50,000,000. It was not read"):
-        await workspaces.read_in_workspace(str(tmp_path), "huge.ipynb")
+        await safe_files.read_in_workspace(str(tmp_path), "huge.ipynb")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1_000_000
@@ -64,7 +64,7 @@ async def test_a_file_of_500_megabytes_is_refused_unread(tmp_path: Path) -> None
 async def test_a_file_that_says_it_is_empty_and_cannot_be_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / "memory").symlink_to("/proc/self/mem")
     with pytest.raises(InvalidRequest, match="cannot be read: Input/output error"):
-        await workspaces.read_file(tmp_path / "memory")
+        await safe_files.read_file(tmp_path / "memory")
 
 
 async def test_a_reader_never_sees_half_a_file(data_dir: Path, tmp_path: Path) -> None:

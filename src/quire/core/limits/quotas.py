@@ -61,4 +61,4 @@ class RateLimiter:
 
     def _drop_full_buckets(self, now: float) -> None:
         rested = self._burst * 60 / self._per_minute
-        self._buckets = {who: each for who, each in self._buckets.items() if now - each[1] < rested}
+        self._buckets = {who: bucket for who, bucket in self._buckets.items() if now - bucket[1] < rested}

@@ -19,7 +19,7 @@ from anyio.abc import TaskGroup
 
 from quire.core.errors import InvalidRequest, NotFound, OperationFailed, QuireError
 from quire.core.model import Cell, CellState, Notebook, NotebookId
-from quire.core.notebooks import workspaces
+from quire.core.notebooks import safe_files
 from quire.core.notebooks.documents import Documents
 from quire.core.ops.change_bus import Change, Feed
 from quire.core.ops.task_groups import background
@@ -83,7 +83,7 @@ class Mirrors:
             finally:
                 unsubscribe()
                 with anyio.CancelScope(shield=True), anyio.move_on_after(_SHUTDOWN_TIMEOUT_S):
-                    for mirror in [each for each in self._mirrors.values() if each.changed or each.is_followed]:
+                    for mirror in [mirror for mirror in self._mirrors.values() if mirror.changed or mirror.is_followed]:
                         await self._write(mirror)
 
     async def set(self, notebook: Notebook, path: str | Path) -> Notebook:
@@ -110,8 +110,8 @@ class Mirrors:
     async def _write_first(self, mirror: _Mirror) -> None:
         fresh, cells = await self._documents.contents(mirror.notebook)
         text = await self._text(replace(fresh, mirror=str(mirror.path)), cells)
-        await anyio.to_thread.run_sync(workspaces.write_resolved, mirror.path, text.decode("utf-8"))
-        mirror.digest, mirror.written_state = workspaces.digest(text), _file_state(mirror.path)
+        await anyio.to_thread.run_sync(safe_files.write_resolved, mirror.path, text.decode("utf-8"))
+        mirror.digest, mirror.written_state = safe_files.digest(text), _file_state(mirror.path)
 
     def problem(self, notebook: Notebook) -> str:
         """Why the mirror is out of date, and where a person's version is; "" if there is nothing to report."""
@@ -130,7 +130,7 @@ class Mirrors:
 
     def _register(self, notebook: Notebook) -> _Mirror | None:
         """Follow a mirror that was set by another server or before a restart."""
-        if not notebook.mirror or any(str(each.path) == notebook.mirror for each in self._mirrors.values()):
+        if not notebook.mirror or any(str(mirror.path) == notebook.mirror for mirror in self._mirrors.values()):
             return None
         return self._mirrors.setdefault(notebook.id, _Mirror(notebook=notebook, path=Path(notebook.mirror)))
 
@@ -233,7 +233,7 @@ class Mirrors:
 def _replace(mirror: _Mirror, text: bytes) -> str:
     """Write the file, in a thread. Returns a notice if a person's version was there."""
     try:
-        with workspaces.pinned_path(mirror.path) as path:
+        with safe_files.pinned_path(mirror.path) as path:
             return _replace_at(mirror, path, text)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
@@ -242,18 +242,18 @@ def _replace(mirror: _Mirror, text: bytes) -> str:
 
 
 def _replace_at(mirror: _Mirror, path: Path, text: bytes) -> str:
-    new, aside = workspaces.digest(text), ""
+    new, aside = safe_files.digest(text), ""
     seen = _file_state(path)
     if new == mirror.digest and seen is not None and seen == mirror.written_state:
         return ""
     if path.is_symlink():
         raise OperationFailed("a link leads elsewhere now")
     if mirror.written_state is None:
-        workspaces.remove_leftovers(path.parent)
-    if seen is not None and seen != mirror.written_state and not workspaces.is_unchanged(path, mirror.digest, new):
-        kept = workspaces.back_up(path)
+        safe_files.remove_leftovers(path.parent)
+    if seen is not None and seen != mirror.written_state and not safe_files.is_unchanged(path, mirror.digest, new):
+        kept = safe_files.back_up(path)
         aside = f"{path.name} was changed outside of Quire: that version is kept beside it as {kept.name}."
-    mirror.written_state, mirror.digest = _state_of(workspaces.replace_file(path, text)), new
+    mirror.written_state, mirror.digest = _state_of(safe_files.replace_file(path, text)), new
     return aside
 
 

@@ -36,16 +36,16 @@ class Sharing:
             effective_access(caller, owner, (await self._shares.of(found.id)).get(caller.principal)) if found else None
         )
         if found is None or has is None:
-            raise await no_such_notebook(name, [each.title for each, _ in await self.list_accessible(caller)])
+            raise await no_such_notebook(name, [found.title for found, _ in await self.list_accessible(caller)])
         seen = replace(found, seen_as=f"{owner}/{own}")
         check_access(seen, has, needed)
         return seen
 
     async def list_accessible(self, caller: Caller) -> list[tuple[Notebook, Access]]:
         """The caller's own notebooks, then those shared with the caller, each with the access."""
-        own = [(each, Access.OWN) for each in await self._notebooks.list_notebooks(caller.principal)]
+        own = [(notebook, Access.OWN) for notebook in await self._notebooks.list_notebooks(caller.principal)]
         shared = await self._shares.shared_with(caller.principal)
-        return own + [(replace(each, seen_as=f"{each.owner}/{each.name}"), has) for each, has in shared]
+        return own + [(replace(other, seen_as=f"{other.owner}/{other.name}"), has) for other, has in shared]
 
     async def has_access(self, caller: Caller, notebook: Notebook, needed: Access) -> bool:
         if caller.is_trusted or caller.principal == notebook.owner:
@@ -53,14 +53,14 @@ class Sharing:
         has = (await self._shares.of(notebook.id)).get(caller.principal)
         return has is not None and has.covers(needed)
 
-    async def share(self, notebook: Notebook, whom: str, given: Access | None) -> dict[Principal, Access]:
-        """Share the notebook with a user, or end that if `given` is None. Returns all shares."""
-        principal = check_principal(whom)
+    async def share(self, notebook: Notebook, user: str, access: Access | None) -> dict[Principal, Access]:
+        """Share the notebook with a user, or end that if `access` is None. Returns all shares."""
+        principal = check_principal(user)
         if principal == notebook.owner:
-            raise InvalidRequest(f"{notebook.title} belongs to {whom!r} already. Nothing was changed.")
-        if given is Access.OWN:
+            raise InvalidRequest(f"{notebook.title} belongs to {user!r} already. Nothing was changed.")
+        if access is Access.OWN:
             raise InvalidRequest("A notebook has one owner: share it to read or to write.")
-        await self._shares.put(notebook.id, principal, given)
+        await self._shares.put(notebook.id, principal, access)
         return await self.list_shares(notebook)
 
     async def list_shares(self, notebook: Notebook) -> dict[Principal, Access]:

@@ -20,7 +20,7 @@ from quire.core.errors import InvalidRequest, NotFound
 from quire.core.model import LOCAL, CellKind, CellState, Output, Policy, Snapshot
 from quire.core.model import Cell as CellData
 from quire.core.model import Notebook as NotebookData
-from quire.core.notebooks import workspaces
+from quire.core.notebooks import safe_files
 from quire.core.notebooks.access import LOCAL_CALLER, Access
 from quire.core.notebooks.images import Image
 from quire.core.notebooks.outputs import find_image
@@ -154,10 +154,10 @@ class Notebook:
     async def load(self, path_or_text: str | Path) -> list[Cell]:
         """Append the cells of a notebook: an ipynb or a script with `# %%` cells, as a file or as its text."""
         if isinstance(path_or_text, Path):
-            text = await workspaces.read_file(path_or_text)
+            text = await safe_files.read_file(path_or_text)
             given = await to_thread.run_sync(files.loads, path_or_text.name, text)
         else:
-            given = await files.document(path_or_text, lambda path: workspaces.read_file(Path(path)))
+            given = await files.document(path_or_text, lambda path: safe_files.read_file(Path(path)))
         for note in given.notes:
             log.warning("%s: %s", self.name, note)
         return [
@@ -169,7 +169,7 @@ class Notebook:
         text = await self._app.documents.export(self._data, partial(files.dumps, str(path or "")))
         if path is not None:
             target = Path(await AsyncPath(path).resolve())  # what a link leads to is written, and the link stays
-            await to_thread.run_sync(workspaces.write_file, target, text)
+            await to_thread.run_sync(safe_files.write_file, target, text)
         return text
 
     async def mirror(self, path: str | Path) -> None:

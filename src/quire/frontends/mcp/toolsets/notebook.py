@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 
 from quire.core.errors import InvalidRequest
 from quire.core.model import Cell, CellKind, DocumentLocation, Edit, Notebook, Policy
-from quire.core.notebooks import workspaces
+from quire.core.notebooks import safe_files
 from quire.core.notebooks.access import Access
 from quire.core.notebooks.current import Client
 from quire.core.phrases import count
@@ -137,7 +137,7 @@ def _check_ending(path: str) -> None:
 
 async def _mirror(ctx: ToolContext, book: Notebook, path: str) -> None:
     try:
-        target = workspaces.resolve_inside(ctx.app.workspace(book), path)
+        target = safe_files.resolve_inside(ctx.app.workspace(book), path)
     except InvalidRequest as error:
         raise InvalidRequest(f"Made notebook {book.title!r}, but without a mirror: {error}") from error
     if await anyio.Path(target).exists():
@@ -280,7 +280,7 @@ def _documents(registry: ToolRegistry) -> None:
         book = await ctx.notebook(notebook, Access.READ if path is None else Access.WRITE)
         found: Document = {"notebook": book.title, "cells": book.cells, "uri": render.ipynb_uri(book)}
         if path is not None:
-            target = workspaces.resolve_inside(ctx.app.workspace(book), path)
+            target = safe_files.resolve_inside(ctx.app.workspace(book), path)
             kept = await _keep(ctx, book, str(target), mirror=mirror)
             found["path"] = str(target)
             text = f"Wrote {count(book.cells, 'cell')} to {target}{kept}."
@@ -299,7 +299,7 @@ def _documents(registry: ToolRegistry) -> None:
 
         book = await ctx.notebook(notebook)
         where = ctx.app.workspace(book)
-        given = await files.document(path_or_json, lambda path: workspaces.read_in_workspace(where, path))
+        given = await files.document(path_or_json, lambda path: safe_files.read_in_workspace(where, path))
         added = await ctx.app.documents.import_cells(book, given.cells, given.metadata)
         done = f"Imported {count(len(added), 'cell')}"
         notes = "".join(f" {note[0].upper()}{note[1:]}." for note in given.notes)
@@ -360,7 +360,7 @@ async def _keep(ctx: ToolContext, book: Notebook, path: str, *, mirror: bool) ->
     if ended:
         await ctx.app.mirrors.set(book, "")
     text = await ctx.app.documents.export(book, lambda fresh, cells: files.dumps(path, fresh, cells))
-    await workspaces.write_in_workspace(ctx.app.workspace(book), path, text)
+    await safe_files.write_in_workspace(ctx.app.workspace(book), path, text)
     return ", which is no longer kept current" if ended else ""
 
 
