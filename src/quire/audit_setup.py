@@ -1,4 +1,4 @@
-"""Settings to the audit log, and to the disk that it is on."""
+"""Opens the audit log, and the disk that it is on, from the settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NAME = "audit.jsonl"
 
 
 def open_call_log(settings: Settings, stack: AsyncExitStack) -> CallLog:
-    """`stack` closes its file."""
+    """The audit log, open until `stack` closes. With a temporary store it is in memory."""
     from quire.stores.audit import FileAudit, MemoryAudit
 
     audit: Audit = MemoryAudit()
@@ -30,7 +30,7 @@ def disk(settings: Settings) -> Disk | None:
 
 
 def open_files(settings: Settings) -> AuditFiles:
-    """The log as `quire audit` reads it."""
+    """The files of the audit log, to read them."""
     from quire.stores.audit import ReadFiles
 
     return ReadFiles(settings.store.data_dir / _NAME)

@@ -74,7 +74,7 @@ def parser() -> Parser:
     run.set_defaults(command=_run_file, parser=run)
     run.add_argument("file", metavar="NOTEBOOK.ipynb|SCRIPT.py", help="Document to run; - reads it from standard input")
     run.add_argument(
-        "-o", "--output", metavar="OUT", help="File to write, saved while cells run; - for standard output"
+        "-o", "--output", metavar="OUT", help="File to write while cells run; - for standard output"
     )
     run.add_argument("-p", "--parameter", action="append", default=[], metavar="NAME=VALUE", help="Set a parameter")
     run.add_argument("--timeout", type=float, metavar="SECONDS", help="Timeout of each cell; no limit by default")
@@ -83,7 +83,7 @@ def parser() -> Parser:
     export = command("export", _export, "Write a notebook as ipynb, script, Markdown or HTML")
     export.add_argument("name")
     written = (
-        "File to write; its ending selects the format: .ipynb, .py, .md or .html. Default: ipynb to standard output"
+        "File to write: .ipynb, .py, .md or .html. Default: ipynb to standard output"
     )
     export.add_argument("-o", "--output", type=Path, metavar="FILE", help=written)
     state = command("state", _state, "Show what is on disk of a notebook")
@@ -99,17 +99,18 @@ def parser() -> Parser:
     gc_ = command("gc", _gc, "Delete chunks that no snapshot uses")
     gc_.add_argument("--dry-run", action="store_true", help="Only report their size")
     _capability_arguments(
-        command("capability", _capability, "List, add, import and remove MCP servers that code calls")
+        command("capability", _capability, "Manage MCP servers that code calls")
     )
-    _token_arguments(command("token", _token, "Add, list and remove tokens of users over HTTP"))
+    _token_arguments(command("token", _token, "Manage tokens of users over HTTP"))
     install = command("install", _install, "Add Quire to a client's configuration; other servers in it stay")
     install.add_argument("client")
     install.add_argument(
-        "--print", action="store_true", dest="only_print", help="Print the configuration instead of writing it"
+        "--print", action="store_true", dest="only_print", help="Print it instead of writing it"
     )
     install.add_argument("--name", default="quire", help="Name of the server in the client")
     _audit_command(command("audit", _audit, "Show calls from the audit log"))
-    config_command.add_arguments(command("config", config_command.run, "Show and change settings"))
+    settings = "Show and change settings"
+    config_command.add_actions(commands.add_parser("config", help=settings, description=settings), common)
     command("assets", _assets, "Build and compile the WebAssembly programs before their first use")
     command("doctor", _doctor, "Check the environment and report problems")
     jupyter_mcp_server.add_arguments(command("jupyter-mcp-server", _jupyter_mcp_server, _PEER))
@@ -128,7 +129,7 @@ def _capability_arguments(capability: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="For --command; env:NAME takes the variable NAME of Quire",
+        help="For --command; env:NAME as a reference",
     )
     capability.add_argument("--header", action="append", default=[], metavar="NAME=VALUE", help="For --url")
 
@@ -151,7 +152,7 @@ def _audit_command(audit: argparse.ArgumentParser) -> None:
         type=int,
         default=50,
         metavar="N",
-        help="Number of calls to show, the last ones; default 50, 0 shows all",
+        help="Show the last N calls; default 50, 0 shows all",
     )
     audit.add_argument("--follow", action="store_true", help="Also show new calls until Ctrl-C")
     audit.add_argument("--json", action="store_true", help="Print the lines of the log")
@@ -255,7 +256,7 @@ def _over_http(settings: Settings, access: HttpAccess | None = None) -> Ready:
 
 
 def _share_memory_among_threads() -> None:
-    """Use one memory arena. By default glibc gives each thread one, which keeps the memory of its largest request."""
+    """Use one memory arena: by default each thread has its own, which keeps the memory of its largest request."""
     if sys.platform == "linux":
         libc = ctypes.CDLL(None)
         if hasattr(libc, "mallopt"):  # musl has none

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from quire.core.errors import InvalidRequest
 from quire.frontends.terminal.usage import Parser
 from quire.settings import BadSetting, Settings, config_file
 from quire.settings.names import FLAGS, KEYS, SECTIONS, SETTINGS, Setting, section_class
-from quire.settings.sources import parse_file, resolve, validate
+from quire.settings.sources import Resolved, parse_file, resolve, validate
 
 _DATA_DIR = "--store-data-dir"
 _HIDDEN = "(hidden)"
@@ -26,7 +25,7 @@ def add_common_flags(parser: Parser) -> None:
 
 
 def add_flags(parser: Parser) -> None:
-    """A flag for every setting, grouped by section; flags of version 0.1 are accepted and not shown."""
+    """A flag for every setting, grouped by section; flags of version 0.1 are accepted too."""
     parser.usage = "%(prog)s [-h] [--data-dir DIR] [--config FILE] [--SECTION-KEY VALUE ...]"
     for section in SECTIONS:
         group = parser.add_argument_group(f"[{section}]", section_class(section).__doc__)
@@ -37,7 +36,7 @@ def add_flags(parser: Parser) -> None:
             options: dict[str, Any] = {"nargs": "?", "const": "true"} if setting.field.annotation is bool else {}
             group.add_argument(new, dest=new, metavar=setting.key.upper(), help=_help(setting), **options)
             if old != new:
-                parser.add_old_option(old, new, **options)
+                parser.renamed[old] = new
 
 
 def _help(setting: Setting) -> str:
@@ -54,47 +53,60 @@ def data_dir(parsed: argparse.Namespace) -> Path | None:
     return found
 
 
-def add_arguments(parser: Parser) -> None:
-    actions = ("show", "get", "set", "path")
-    parser.add_argument("action", choices=actions, help="Show all settings, get or set one, or print the file's path")
-    parser.add_argument("key", nargs="?", metavar="KEY", help="Of the setting, as limits.max_cells")
-    parser.add_argument("value", nargs="?", metavar="VALUE", help="For set; lists are separated by commas")
-    parser.add_argument("--json", action="store_true", help="Print JSON")
+def add_actions(parser: Parser, common: Parser) -> None:
+    """`quire config show`, `get`, `set` and `path`. Each raises BadSetting."""
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+
+    def action(name: str, run: Callable[[argparse.Namespace], None], text: str) -> Parser:
+        added = actions.add_parser(name, help=text, description=text, parents=[common])
+        added.set_defaults(command=run, parser=added)
+        if name != "set":
+            added.add_argument("--json", action="store_true", help="Print JSON")
+        return added
+
+    action("show", _show, "Show all settings, their values, and where these come from")
+    action("get", _get, "Print one setting").add_argument("key", metavar="KEY", help="As limits.max_cells")
+    change = action("set", _set, "Check one setting and write it to the settings file")
+    change.add_argument("key", metavar="KEY", help="As limits.max_cells")
+    change.add_argument("value", metavar="VALUE", help="Lists are separated by commas")
+    action("path", _path, "Print the path of the settings file")
 
 
-def run(parsed: argparse.Namespace) -> int:
-    """`quire config`. Raises BadSetting or InvalidRequest."""
-    path = config_file(parsed.config)
-    wanted = {"show": 0, "path": 0, "get": 1, "set": 2}[parsed.action]
-    given = [word for word in (parsed.key, parsed.value) if word is not None]
-    if len(given) != wanted:
-        usage = " ".join(["quire config", parsed.action, *("KEY", "VALUE")[:wanted]])
-        raise InvalidRequest(f"The command is `{usage}`.")
-    match parsed.action:
-        case "path":
-            print(json.dumps(str(path)) if parsed.json else path)
-        case "set":
-            _set(path, parsed.key, parsed.value)
-        case _:
-            _show(parsed, given)
-    return 0
+def _path(parsed: argparse.Namespace) -> None:
+    path = str(config_file(parsed.config))
+    print(json.dumps(path) if parsed.json else path)
 
 
-def _show(parsed: argparse.Namespace, keys: list[str]) -> None:
-    """All settings, or the value of one."""
-    shown = [KEYS.find(key, "quire config")[0] for key in keys] or SETTINGS
-    resolved = resolve(given_flags(parsed), config=parsed.config)
-    values = {setting.name: _value(setting, resolved.settings) for setting in shown}
+def _show(parsed: argparse.Namespace) -> None:
+    resolved = _resolved(parsed)
+    entries = [_entry(setting, resolved) for setting in SETTINGS]
     if parsed.json:
-        entries = [
-            {"key": name, "value": value, "source": resolved.origins.get(name, "default")}
-            for name, value in values.items()
-        ]
-        print(json.dumps(entries[0] if keys else entries, indent=1))
-    elif keys:
-        print(*map(_text, values.values()))
-    else:
-        _print_table(values, resolved.origins)
+        print(json.dumps(entries, indent=1))
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    from quire.frontends.terminal import tables
+
+    table = Table("setting", "value", "from", box=None, header_style="bold")
+    for entry in entries:
+        table.add_row(entry["key"], Text(_text(entry["value"])), Text(entry["source"]))
+    tables.show(table)
+
+
+def _get(parsed: argparse.Namespace) -> None:
+    setting, _ = KEYS.find(parsed.key, "quire config")
+    entry = _entry(setting, _resolved(parsed))
+    print(json.dumps(entry, indent=1) if parsed.json else _text(entry["value"]))
+
+
+def _resolved(parsed: argparse.Namespace) -> Resolved:
+    return resolve(given_flags(parsed), config=parsed.config)
+
+
+def _entry(setting: Setting, resolved: Resolved) -> dict[str, Any]:
+    value = _value(setting, resolved.settings)
+    return {"key": setting.name, "value": value, "source": resolved.origins.get(setting.name, "default")}
 
 
 def _value(setting: Setting, settings: Settings) -> Any:
@@ -122,23 +134,12 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def _print_table(values: Mapping[str, Any], origins: Mapping[str, str]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    from quire.frontends.terminal import tables
-
-    table = Table("setting", "value", "from", box=None, header_style="bold")
-    for name, value in values.items():
-        table.add_row(name, Text(_text(value)), Text(origins.get(name, "default")))
-    tables.show(table)
-
-
-def _set(path: Path, key: str, text: str) -> None:
+def _set(parsed: argparse.Namespace) -> None:
     """Write one setting to the file. Everything else in it stays as it is, comments too."""
     from quire.frontends.terminal.toml_text import replace_file, with_setting
 
-    setting, _ = KEYS.find(key, "quire config")
+    path, text = config_file(parsed.config), parsed.value
+    setting, _ = KEYS.find(parsed.key, "quire config")
     value = _for_file(setting, text)
     try:
         target = path.resolve()

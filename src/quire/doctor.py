@@ -1,4 +1,4 @@
-"""What `quire doctor` finds: each part tried for real, with a sentence."""
+"""What `quire doctor` reports: starts a server and a kernel, and tests crash recovery."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from quire.core.model import LOCAL, Layer
 from quire.settings import Settings
 
 Finding = tuple[str, bool | None, str]
-"""A part, whether it is well (None: only said), and a sentence."""
+"""A part, whether it works (None: for information), and a sentence."""
 
 
 async def examine(settings: Settings) -> list[Finding]:
@@ -31,31 +31,33 @@ async def examine(settings: Settings) -> list[Finding]:
             loaded = ", ".join(said.packages) or "nothing"
             found.append(("kernels", True, f"Python {said.version} ({settings.kernel.python})"))
             found.append(("preloaded", None, f"{loaded} (of {', '.join(settings.kernel.preload)})"))
-            found += [_wall(layer, settings.sandbox.mode) for layer in said.layers]
-            found += [await _guests(running, name, settings.sandbox.mode) for name in RUNTIMES[1:] if name != usual]
-        found.append(("recovery", *await _recovers(settings)))
+            found += [_layer(layer, settings.sandbox.mode) for layer in said.layers]
+            found += [
+                await _wasm_runtime(running, name, settings.sandbox.mode) for name in RUNTIMES[1:] if name != usual
+            ]
+        found.append(("recovery", *await _crash_recovery(settings)))
     except (OperationFailed, InvalidRequest) as error:
         found.append(("start", False, str(error)))
     return found
 
 
-def _wall(layer: Layer, wanted: str) -> Finding:
-    """A layer that is off by choice is no fault."""
-    stands = None if layer.why_not and wanted == "off" else not layer.why_not
-    return f"sandbox: {layer.name}", stands, layer.why_not or "on"
+def _layer(layer: Layer, wanted: str) -> Finding:
+    """A layer that the settings turn off is no problem."""
+    works = None if layer.why_not and wanted == "off" else not layer.why_not
+    return f"sandbox: {layer.name}", works, layer.why_not or "on"
 
 
-async def _guests(running: App, name: str, wanted: str) -> Finding:
-    """A runtime in WebAssembly: one that is not set up is no fault, nor is a wall that is off by choice."""
+async def _wasm_runtime(running: App, name: str, wanted: str) -> Finding:
+    """A WebAssembly runtime. One that is not installed is no problem, nor is a layer that the settings turn off."""
     said = await running.kernels.runtimes.describe(name)
     if said.why_not:
         return name, None, said.why_not
-    lacks = any(layer.why_not for layer in said.layers) and wanted != "off"
-    return name, not lacks, f"{said.version}; walls: {describe_layers(said.layers)}"
+    is_incomplete = any(layer.why_not for layer in said.layers) and wanted != "off"
+    return name, not is_incomplete, f"{said.version}; sandbox: {describe_layers(said.layers)}"
 
 
-async def _recovers(settings: Settings) -> tuple[bool, str]:
-    """Crash a cell, in a notebook nobody keeps, and look for what it must not cost."""
+async def _crash_recovery(settings: Settings) -> tuple[bool, str]:
+    """Crashes a cell in a temporary notebook and checks that its variables are restored."""
     with tempfile.TemporaryDirectory(prefix="quire-doctor-") as folder:
         changes: dict[str, dict[str, Any]] = {
             "store": {"kind": "memory"},
@@ -69,5 +71,5 @@ async def _recovers(settings: Settings) -> tuple[bool, str]:
                 active = await running.runs.start(notebook, code)
                 cell = await running.runs.wait(active)
     if cell.run is not None and cell.run.value == [41]:
-        return True, "a cell that crashed cost nothing but itself"
-    return False, f"after a crash variables were gone: {cell.run.cause if cell.run else ''}"
+        return True, "variables were restored after a crash"
+    return False, f"variables were lost after a crash: {cell.run.cause if cell.run else ''}"

@@ -1,4 +1,4 @@
-"""Settings as the rules that rooms of the core are given."""
+"""The rules and limits that the services of the core get from the settings."""
 
 from __future__ import annotations
 
@@ -25,41 +25,41 @@ from quire.core.limits.workspace_quota import WorkspaceLimits
 from quire.core.model import LOCAL, KernelLimits, KernelSpec, Mount, Notebook
 from quire.settings import Settings
 
-_INTERPRETER_S = 30.0  # seconds a program may take to show that it is a Python interpreter
-_OLDEST = (3, 11)  # Python that kernels run on
+_INTERPRETER_TIMEOUT_S = 30.0  # for a program to show that it is a Python interpreter
+_OLDEST_PYTHON = (3, 11)
 
 
 def check(settings: Settings, *, kernels: bool) -> None:
-    """Raises InvalidRequest for settings that cannot work together or on this machine, before anything is started."""
+    """Raises InvalidRequest if settings conflict or do not fit this machine. Nothing is started before."""
     workspace(settings)
     if not kernels:
         return
     for mount in mounts(settings):
         if not os.path.lexists(mount.path):
             raise InvalidRequest(f"Setting 'sandbox.mounts' cannot name {mount.path!r}: there is no such folder.")
-    if "python" in settings.kernel.model_fields_set and (why_not := _why_no_interpreter(settings.kernel.python)):
-        raise InvalidRequest(f"Setting 'kernel.python' cannot be {settings.kernel.python!r}: {why_not}.")
+    if "python" in settings.kernel.model_fields_set and (problem := _interpreter_problem(settings.kernel.python)):
+        raise InvalidRequest(f"Setting 'kernel.python' cannot be {settings.kernel.python!r}: {problem}.")
 
 
-def _why_no_interpreter(named: str) -> str:
-    """Why kernels cannot run on this program; "" where they can."""
+def _interpreter_problem(named: str) -> str:
+    """Why kernels cannot run on this program; "" if they can."""
     found = shutil.which(named)
     if found is None:
         return "it is not an executable file" if Path(named).exists() else "there is no such program"
     show = "import sys; print('python', *sys.version_info[:2])"
     try:
         asked = subprocess.run(
-            [found, "-S", "-c", show], stdin=subprocess.DEVNULL, capture_output=True, timeout=_INTERPRETER_S
+            [found, "-S", "-c", show], stdin=subprocess.DEVNULL, capture_output=True, timeout=_INTERPRETER_TIMEOUT_S
         )
     except subprocess.TimeoutExpired:
-        return f"it did not say within {_INTERPRETER_S:g} s that it is a Python interpreter"
+        return f"it did not show within {_INTERPRETER_TIMEOUT_S:g} s that it is a Python interpreter"
     except OSError:
         return "it is not a Python interpreter"
     version = re.fullmatch(rb"python (\d{1,3}) (\d{1,3})\s*", asked.stdout)
     if version is None:
         return "it is not a Python interpreter"
     major, minor = int(version[1]), int(version[2])
-    return "" if (major, minor) >= _OLDEST else f"it is Python {major}.{minor}, and kernels need 3.11 or newer"
+    return "" if (major, minor) >= _OLDEST_PYTHON else f"it is Python {major}.{minor}, and kernels need 3.11 or newer"
 
 
 def limits(settings: Settings) -> Limits:
@@ -104,7 +104,7 @@ def kernels(settings: Settings) -> KernelConfig:
 
 
 def space(settings: Settings) -> WorkspaceLimits:
-    """A folder that the operator named is not counted unless they say so: what lies there may be theirs."""
+    """The quota of workspaces. A folder that the operator chose has none unless set: it may hold other files."""
     is_limited = {"max_workspace_bytes", "max_workspace_files"} & settings.limits.model_fields_set
     if settings.kernel.workspace is not None and not is_limited:
         return WorkspaceLimits(bytes=0, files=0)
@@ -112,7 +112,7 @@ def space(settings: Settings) -> WorkspaceLimits:
 
 
 def calls(settings: Settings) -> CallLimits:
-    """Of capabilities, by code in cells."""
+    """Limits of calls from cells to capabilities."""
     given = settings.capabilities
     return CallLimits(
         timeout=given.call_timeout_seconds,
@@ -152,7 +152,7 @@ def workspace(settings: Settings) -> Callable[[Notebook], str]:
     made = str(settings.store.data_dir / "workspaces")  # computed once: `path` is called several times in each call
 
     def path(notebook: Notebook) -> str:
-        if one is not None and notebook.owner == LOCAL:  # nobody else works in the local user's folder
+        if one is not None and notebook.owner == LOCAL:  # only the local user works in this folder
             return str(one)
         return os.path.join(made, notebook.origin.root if notebook.origin else notebook.id)  # noqa: PTH118
 
@@ -160,10 +160,10 @@ def workspace(settings: Settings) -> Callable[[Notebook], str]:
 
 
 def spec(settings: Settings) -> Callable[[Notebook], KernelSpec]:
-    """What a notebook's own policy says, over the settings."""
-    place = workspace(settings)
+    """Builds what a kernel is started with: the notebook's policy overrides the settings."""
+    workspace_of = workspace(settings)
     granted, network = mounts(settings), settings.sandbox.network
-    usual = settings.limits.max_memory_bytes, settings.wasm.memory_bytes
+    default_memory = settings.limits.max_memory_bytes, settings.wasm.memory_bytes
 
     def of(notebook: Notebook) -> KernelSpec:
         own = notebook.policy
@@ -171,13 +171,13 @@ def spec(settings: Settings) -> Callable[[Notebook], KernelSpec]:
             notebook=notebook.id,
             name=notebook.name,
             owner=notebook.owner,
-            workspace=place(notebook),
+            workspace=workspace_of(notebook),
             python=own.python,
             ipython=own.shell == "ipython",
             network=network if own.network is None else still_granted(own.network, network),
             mounts=granted,
             limits=KernelLimits(
-                memory=own.memory if own.memory is not None else usual[notebook.runtime != "python"],
+                memory=own.memory if own.memory is not None else default_memory[notebook.runtime != "python"],
                 fuel=settings.wasm.fuel if own.fuel is None else own.fuel,
                 cpu=settings.limits.max_cpu_seconds if own.cpu is None else own.cpu,
                 processes=settings.limits.max_processes if own.processes is None else own.processes,

@@ -1,4 +1,4 @@
-"""Where operating systems differ in what all of Quire needs: locks, reading and writing at a place, synced folders."""
+"""Functions that differ between operating systems: file locks, positional reads and writes, folder sync."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-BYTES = getattr(os, "O_BINARY", 0)  # for every os.open: Windows would take a file for text otherwise
-IN_USE = (PermissionError,) if sys.platform == "win32" else ()  # raised for a file to be taken away that is open
+BYTES = getattr(os, "O_BINARY", 0)  # for every os.open: Windows opens files as text by default
+IN_USE = (PermissionError,) if sys.platform == "win32" else ()  # raised when a file is deleted or replaced that is open
 _NO_NAME = frozenset('<>:"/\\|?*')
 _PORTS = (f"{port}{number}" for port in ("COM", "LPT") for number in "0123456789¹²³")
 _DEVICES = {"CON", "CONIN$", "CONOUT$", "PRN", "AUX", "NUL", *_PORTS}
-_PAUSE = 0.01  # seconds between two looks at a lock
-_ASSUMED = 8 << 30  # bytes of memory, where the system does not say
+_LOCK_POLL_S = 0.01
+_DEFAULT_MEMORY_BYTES = 8 << 30  # where the system does not report it
 
 
 if sys.platform == "win32":
     import msvcrt
 
-    _FAR = 2**31 - 2  # a byte behind what is in any file that is locked: others may read all there is
+    _LOCKED_BYTE = 2**31 - 2  # beyond the end of every file that is locked, so that its content can be read
 
     def try_lock(file: int, *, shared: bool = False) -> bool:
-        """Whether it is ours now, until the file is closed, however that comes. Here nobody shares it."""
-        os.lseek(file, _FAR, os.SEEK_SET)
+        """Lock the file until it is closed or the process ends; False if it is locked. Locks are never shared here."""
+        os.lseek(file, _LOCKED_BYTE, os.SEEK_SET)
         try:
             msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
         except OSError:
@@ -34,13 +34,13 @@ if sys.platform == "win32":
 
     def lock(file: int) -> None:
         while not try_lock(file):
-            time.sleep(_PAUSE)
+            time.sleep(_LOCK_POLL_S)
 
 else:
     import fcntl
 
     def try_lock(file: int, *, shared: bool = False) -> bool:
-        """Whether it is ours now, until the file is closed, however that comes; `shared` with others who say so."""
+        """Lock the file until it is closed or the process ends; False if it is locked. Shared locks may coexist."""
         try:
             fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -71,13 +71,13 @@ pwrite: Callable[[int, bytes | memoryview, int], int] = getattr(os, "pwrite", _p
 
 
 def is_name(word: str) -> bool:
-    """Whether it can be a file's name everywhere; on Windows others mean a drive, a stream, a pattern or a device."""
+    """Whether this can be a file name on every system. On Windows others mean a drive, stream, pattern or device."""
     base = word.partition(".")[0].rstrip(" ").upper()
     return not (_NO_NAME & set(word) or min(word, default="") < " " or word[-1] in ". " or base in _DEVICES)
 
 
 def disk_of(file: int) -> tuple[int, int]:
-    """Bytes of the disk an open file is on, in all and free ones. Windows does not say: there is always room."""
+    """Total and free bytes of the disk that an open file is on. On Windows both are unlimited."""
     if not hasattr(os, "fstatvfs"):
         return sys.maxsize, sys.maxsize
     disk = os.fstatvfs(file)
@@ -85,7 +85,7 @@ def disk_of(file: int) -> tuple[int, int]:
 
 
 def sync_folder(path: Path) -> None:
-    """So that the names in it are on disk. Windows opens no folder, and keeps names in its own order."""
+    """Write the names in a folder to disk. Windows cannot open folders; there this does nothing."""
     if sys.platform == "win32":
         return
     folder = os.open(path, os.O_RDONLY)
@@ -96,7 +96,7 @@ def sync_folder(path: Path) -> None:
 
 
 def memory() -> int:
-    """Bytes of the machine's."""
+    """Bytes of the machine's memory."""
     if hasattr(os, "sysconf"):
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return _ASSUMED
+    return _DEFAULT_MEMORY_BYTES

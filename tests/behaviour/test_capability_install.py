@@ -496,7 +496,7 @@ def test_a_url_with_a_header_is_added(data_dir: Path, guarded: str) -> None:
 
 def test_import_names_the_servers_and_takes_over_those_chosen(data_dir: Path, quick: Quick, configured: Path) -> None:
     seen = quire(data_dir, "import", str(configured))
-    assert seen.returncode == 0 and "my-quick, broken" in seen.stdout and "none is unless you do" in seen.stdout
+    assert seen.returncode == 0 and "my-quick, broken" in seen.stdout and "Name the ones to import." in seen.stdout
     assert "No capability is installed" in quire(data_dir, "list").stdout and quick.pids() == []
     taken = quire(data_dir, "import", str(configured), "my-quick", "broken")
     assert taken.returncode == 1 and "Installed my_quick: 17 methods" in taken.stdout
@@ -517,9 +517,9 @@ def test_import_from_a_client_by_its_word(data_dir: Path, tmp_path: Path, config
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["add"], "Say list, add NAME"),
-        (["remove"], "Say list, add NAME"),
-        (["list", "extra"], "Say list, add NAME"),
+        (["add"], "The actions are list, add NAME"),
+        (["remove"], "The actions are list, add NAME"),
+        (["list", "extra"], "The actions are list, add NAME"),
         (["add", "x", "--command", "a", "--env", "novalue"], "NAME=VALUE"),
         (["add", "x"], "command"),
         (["add", "not a name", "--command", "a"], "no Python name"),

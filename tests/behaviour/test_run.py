@@ -319,7 +319,7 @@ def test_a_disk_that_is_full_is_named_and_the_run_goes_on(namespaces: None, tmp_
     env = server_environment(tmp_path / "data")
     done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=DEADLINE)
     assert done.returncode == 2 and (tmp_path / "ran").exists()
-    assert done.stderr.count("as yet: No space left on device. The run goes on.") == 1
+    assert done.stderr.count("now: No space left on device. The run continues.") == 1
     assert "out.ipynb cannot be written: No space left on device. What ran is not saved." in done.stderr
     assert list(tmp_path.glob(".quire-*")) == []
     assert "No space left" in run(tmp_path, "n.ipynb", "-o", "/dev/full").stderr

@@ -50,13 +50,15 @@ def settings() -> dict[str, str]:
 
 def commands() -> dict[str, list[str]]:
     """Each command with its arguments and options."""
-    parser = cli.parser()
-    return {"quire": _options(parser)} | {
-        f"quire {name}": _options(sub)
-        for action in parser._actions
-        if isinstance(action, argparse._SubParsersAction)
-        for name, sub in sorted(action.choices.items())
-    }
+    return dict(_commands("quire", cli.parser()))
+
+
+def _commands(name: str, parser: argparse.ArgumentParser) -> Iterator[tuple[str, list[str]]]:
+    yield name, _options(parser)
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for word, sub in sorted(action.choices.items()):
+                yield from _commands(f"{name} {word}", sub)
 
 
 def _options(parser: argparse.ArgumentParser) -> list[str]:

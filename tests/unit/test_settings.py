@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,8 @@ import pytest
 
 from quire import cli, config_command
 from quire.frontends.terminal.toml_text import toml_value, with_setting
-from quire.settings import BadSetting, load
-from quire.settings.names import FLAGS, KEYS, KEYWORDS, SECTIONS, SETTINGS, VARIABLES, Setting
+from quire.settings import BadSetting, Settings, load
+from quire.settings.names import FLAGS, KEYS, KEYWORDS, SECTIONS, SETTINGS, VARIABLES, Setting, Spelling
 from quire.settings.sources import resolve
 
 NAMES_0_1 = json.loads((Path(__file__).parents[1] / "fixtures" / "settings_0_1.json").read_text())
@@ -78,19 +78,22 @@ def test_old_name_works_everywhere_and_warns_once(old: str, tmp_path: Path, capl
     assert expected != setting.value(load(environ={}))
     file = tmp_path / "quire.toml"
     file.write_text(f"{old} = {toml_value(value)}\n")
-    flags = vars(cli.parser().parse(["serve", f"{FLAGS.old(setting)}={value}"]))
-    sources = [
-        ({"config": file}, KEYS),
-        ({"environ": {VARIABLES.old(setting): str(value)}}, VARIABLES),
-        ({"given": {name: entry for name, entry in flags.items() if name.startswith("--")}}, FLAGS),
-        ({"given": {old: value}}, KEYWORDS),
+
+    def from_flag() -> Settings:
+        parsed = cli.parser().parse(["serve", f"{FLAGS.old(setting)}={value}"])
+        return load(config_command.given_flags(parsed), environ={})
+
+    sources: list[tuple[Callable[[], Settings], Spelling]] = [
+        (lambda: load(environ={}, config=file), KEYS),
+        (lambda: load(environ={VARIABLES.old(setting): str(value)}), VARIABLES),
+        (lambda: load({old: value}, environ={}), KEYWORDS),
+        (from_flag, FLAGS),
     ]
     if old == "data_dir":
-        sources.pop(2)  # --data-dir stays: every command has it
+        sources.pop()  # --data-dir stays: every command has it
     for source, spelling in sources:
         caplog.clear()
-        arguments: dict[str, Any] = {"environ": {}, **source}
-        assert setting.value(load(**arguments)) == expected
+        assert setting.value(source()) == expected
         warnings = [record.getMessage() for record in caplog.records]
         if spelling.new(setting) == spelling.old(setting):
             assert warnings == []
@@ -177,7 +180,7 @@ def test_old_words_of_approve_are_accepted_with_a_warning(caplog: pytest.LogCapt
 
 def config(*words: str, path: Path) -> int:
     parsed = cli.parser().parse(["config", *words, "--config", str(path)])
-    return config_command.run(argparse.Namespace(**vars(parsed)))
+    return parsed.command(parsed) or 0
 
 
 FILE = """# My settings.

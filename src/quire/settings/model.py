@@ -3,8 +3,6 @@
 Flags, variables, `quire config`, docs/settings.md and the names of version 0.1 follow from these fields.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any, Literal
@@ -49,7 +47,8 @@ def _most_memory() -> int:
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    # deferred: one validator of all sections is built, and only when settings are loaded
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, defer_build=True)
 
 
 class ServerSettings(Section):
@@ -329,14 +328,18 @@ class JupyterSettings(Section):
     )
 
 
+def _section() -> Any:
+    return Field({})  # the defaults of its keys
+
+
 class Settings(Section):
-    server: ServerSettings = Field(default_factory=ServerSettings)
-    store: StoreSettings = Field(default_factory=StoreSettings)
-    kernel: KernelSettings = Field(default_factory=KernelSettings)
-    checkpoints: CheckpointSettings = Field(default_factory=CheckpointSettings)
-    sandbox: SandboxSettings = Field(default_factory=SandboxSettings)
-    limits: LimitSettings = Field(default_factory=LimitSettings)
-    auth: AuthSettings = Field(default_factory=AuthSettings)
-    capabilities: CapabilitySettings = Field(default_factory=CapabilitySettings)
-    wasm: WasmSettings = Field(default_factory=WasmSettings)
-    jupyter: JupyterSettings = Field(default_factory=JupyterSettings)
+    server: ServerSettings = _section()
+    store: StoreSettings = _section()
+    kernel: KernelSettings = _section()
+    checkpoints: CheckpointSettings = _section()
+    sandbox: SandboxSettings = _section()
+    limits: LimitSettings = _section()
+    auth: AuthSettings = _section()
+    capabilities: CapabilitySettings = _section()
+    wasm: WasmSettings = _section()
+    jupyter: JupyterSettings = _section()

@@ -77,7 +77,7 @@ def check_policy(policy: Policy, limits: Limits, runtime: str = "python") -> Pol
             wide = ", ".join(limits.network) or "none"
             raise InvalidRequest(
                 f"A notebook's network can be no wider than what was granted here: {wide}. "
-                "The operator can grant more: setting `network`."
+                "The operator can grant more: setting `sandbox.network`."
             )
     return policy
 

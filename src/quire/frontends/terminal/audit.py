@@ -1,4 +1,4 @@
-"""The audit log for people: a line for each call, those that are asked for."""
+"""`quire audit`: prints entries of the audit log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
 def moment(said: str | None) -> float:
-    """A time, or how long ago; in UTC where it says no zone. As seconds since the epoch."""
+    """A time, or how long ago, as seconds since the epoch. Without a zone it is UTC."""
     if said is None:
         return 0.0
     if ago := re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", said):
@@ -28,17 +28,17 @@ def moment(said: str | None) -> float:
         found = datetime.fromisoformat(said)
     except ValueError:
         raise InvalidRequest(
-            f"{said!r} is no time. Say how long ago (90s, 10m, 2h, 7d) or when (2026-11-16T08:00)."
+            f"{said!r} is no time. Give an age (90s, 10m, 2h, 7d) or a time (2026-11-16T08:00)."
         ) from None
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 
 def show(log: AuditFiles, wanted: AuditFilter, *, limit: int, follow: bool, as_json: bool) -> int:
-    """The last so many that are wanted, in the order they ended; with `follow` until Ctrl-C."""
+    """Print the last `limit` matching entries, oldest first; with `follow` also new ones, until Ctrl-C."""
     if wanted.outcome is not None and wanted.outcome not in OUTCOMES:
         raise InvalidRequest(f"There is no outcome {wanted.outcome!r}; there are {', '.join(OUTCOMES)}.")
     say = _as_json if as_json else _as_text
-    mark = log.end()  # what comes while the rest is shown is neither lost nor shown twice
+    mark = log.end()  # entries written meanwhile are shown exactly once
     shown = list(islice(filter(wanted.matches, log.newest(mark, wanted.since)), limit or None))
     try:
         for entry in reversed(shown):
@@ -69,4 +69,4 @@ def _as_text(entry: Mapping[str, Any]) -> str:
         f"{said('at')}  {said('outcome'):<11} {said('tool'):<20} {place:<16} {said('who'):<10} "
         f"{said('ms'):>10} ms  {size:>12}  {said('via')} {said('client')}"
     )
-    return "".join(each if each.isprintable() else "?" for each in text)  # names are other people's
+    return "".join(each if each.isprintable() else "?" for each in text)  # names come from other users

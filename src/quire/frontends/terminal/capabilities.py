@@ -1,4 +1,4 @@
-"""Commands about capabilities: list them, add and remove one, take some over from another client."""
+"""`quire capability`: list, add and remove capabilities, or import them from another client."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ async def run(app: App, action: str, names: list[str], given: Mapping[str, Any])
         case "remove", [name]:
             await remove(app, name)
         case "import", [config, *chosen]:
-            return await take_over(app, config, chosen)
+            return await import_servers(app, config, chosen)
         case _:
-            raise InvalidRequest("Say list, add NAME, import CLIENT|FILE [SERVER…] or remove NAME.")
+            raise InvalidRequest("The actions are list, add NAME, import CLIENT|FILE [SERVER…] and remove NAME.")
     return None
 
 
@@ -43,14 +43,14 @@ async def show(app: App) -> None:
     if listed.row_count:
         tables.show(listed)
     else:
-        print("No capability is installed. `quire capability add` adds one, `quire capability import` takes over some.")
+        print("No capability is installed. `quire capability add` adds one, `quire capability import` imports some.")
 
 
 async def add(app: App, name: str, given: Mapping[str, Any]) -> None:
     backend = parse_backend(name, given, app.backends.described)
     _tell(await app.capabilities.install(LOCAL, name, backend))
     if secrets := plain_secrets(backend):
-        print(f"{', '.join(secrets)} is kept as given; say env:NAME to keep it out of the data directory.")
+        print(f"{', '.join(secrets)} is stored as given. With env:NAME it stays out of the data directory.")
 
 
 async def remove(app: App, name: str) -> None:
@@ -58,11 +58,11 @@ async def remove(app: App, name: str) -> None:
     print(f"Uninstalled {name}.")
 
 
-async def take_over(app: App, config: str, chosen: list[str]) -> int:
-    """Install servers of another client; with none chosen, say which there are."""
+async def import_servers(app: App, config: str, chosen: list[str]) -> int:
+    """Install servers of another client; if none is named, list them."""
     there = app.backends.servers(config)
     if not chosen:
-        print(f"Servers there: {', '.join(there) or 'none'}. Name those to take over; none is unless you do.")
+        print(f"Servers there: {', '.join(there) or 'none'}. Name the ones to import.")
         return 0
     failed = 0
     for server in chosen:
@@ -76,7 +76,7 @@ async def take_over(app: App, config: str, chosen: list[str]) -> int:
 
 
 def pairs(texts: list[str]) -> dict[str, str]:
-    """NAME=VALUE, each."""
+    """A dict of NAME=VALUE texts."""
     found = {}
     for text in texts:
         name, equals, value = text.partition("=")

@@ -1,4 +1,4 @@
-"""Commands a person types: run code, list, export, install."""
+"""Commands: run code, list and export notebooks, install Quire in a client."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from quire.core.phrases import count
 from quire.frontends.terminal import documents, tables
 from quire.frontends.terminal import install as clients
 
-_OVERTIME = 60.0  # seconds past its timeout a run is waited for
+_OVERTIME_S = 60.0  # how long to wait for a run after its timeout
 
 
 async def execute(app: App, name: str, code: str, timeout: float | None) -> int:
-    """Run code in the notebook and print what it showed, as it did; 1 where it failed."""
+    """Run code in the notebook and print its output. Returns 1 if it failed."""
     notebook = await app.notebooks.get_or_create(LOCAL, name)
     active = await app.runs.start(notebook, code, timeout=timeout, author="command line")
-    cell = await app.runs.wait(active, active.timeout + _OVERTIME)
+    cell = await app.runs.wait(active, active.timeout + _OVERTIME_S)
     if active.notice:
         print(active.notice, file=sys.stderr)
     for output in cell.outputs:
@@ -54,7 +54,7 @@ async def show_notebooks(app: App) -> None:
 
 
 async def export(app: App, name: str, output: Path | None) -> None:
-    """Write it in the format that the ending of `output` names; as ipynb to standard output where there is none."""
+    """Write it in the format that the ending of `output` selects; without `output`, as ipynb to standard output."""
     documents.check_ending(str(output or ""))
     notebook = await app.notebooks.get(LOCAL, name)
     cells = [await app.outputs.load(cell) for cell in await app.cells.list_cells(notebook)]
@@ -85,6 +85,6 @@ def install(client: str, name: str, data_dir: Path | None, *, only_print: bool) 
 
 
 def _command() -> list[str]:
-    """How to start this very Quire again: the installed command, or this interpreter."""
+    """The command that starts this Quire: the installed one, or this interpreter."""
     found = shutil.which("quire")
     return [found] if found else [sys.executable, "-m", "quire"]

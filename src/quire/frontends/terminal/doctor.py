@@ -1,4 +1,4 @@
-"""`quire doctor`: what this machine gives, line by line, and what to do where something is missing."""
+"""Prints what `quire doctor` found."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from quire.frontends.terminal import tables
 
 
 def show(findings: list[tuple[str, bool | None, str]]) -> int:
-    """Each finding is a name, whether it is fine (None: only good to know), and a sentence. 1 where one is not."""
+    """Each finding is a name, whether it works (None: for information), and a sentence. Returns 1 if one does not."""
     table = Table(box=None, show_header=False)
     for name, fine, sentence in findings:
         mark = {True: "[green]ok[/]", False: "[red]no[/]", None: "  "}[fine]

@@ -1,4 +1,4 @@
-"""A notebook in the format that the ending of a file's name asks for. Only commands write HTML: nbconvert is slow."""
+"""A notebook in the format that a file's ending selects. Only commands write HTML: nbconvert is slow."""
 
 from __future__ import annotations
 

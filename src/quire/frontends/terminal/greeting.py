@@ -1,4 +1,4 @@
-"""What a person sees when the HTTP server starts: where it is, what it runs under, what to paste."""
+"""The text that a server prints at its start: its address, its settings, and what to configure in a client."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def show(url: str, about: dict[str, str]) -> None:
 
 
 def show_stdio() -> None:
-    """For a person who started `quire` by hand: it would look as if it hung."""
+    """For a person who started `quire` by hand: without it the server would seem to hang."""
     print(STDIO, file=sys.stderr, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""A client's configuration for Quire: what it says, where it is kept, and how it is put there."""
+"""`quire install`: the configuration of a client, where it is, and how Quire is added to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A document performed cell by cell: run, watched, saved, and stopped when told to."""
+"""Runs the cells of a document in order, shows progress, saves the document, and stops on signals."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OVER = (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM
 
 
 class NotebookRunner:
-    """One document, cell by cell."""
+    """Runs one document."""
 
     def __init__(
         self,
@@ -48,11 +48,11 @@ class NotebookRunner:
         self._stopping = stopping
         self._saved = Saved(output, self._text, watching.say) if output is not None else None
         self.ran = 0
-        self.failed: list[tuple[int, CellState]] = []  # in which places, and how
+        self.failed: list[tuple[int, CellState]] = []  # position, counted from 1, and state
         stopping.kill = self._kill
 
     async def run_all(self, cells: list[Cell]) -> None:
-        """Until one fails that may not, or it is told to stop. What ran is saved, however it ends."""
+        """Run the cells until one fails that may not or a signal stops it. Cells that ran are saved in every case."""
         try:
             async with background() as group:
                 for place, cell in enumerate(cells, 1):
@@ -66,12 +66,12 @@ class NotebookRunner:
             await self._save()
 
     async def _run(self, place: int, cell: Cell, group: TaskGroup) -> bool:
-        """Run one; whether it was the last."""
+        """Run one cell. Returns whether it was the last."""
         active = await self._app.runs.start(self._notebook, cell, author="command line", on_event=self._heard)
         self._stopping.take(active)
         self._watching.begun(place, active)
         await active.begun.wait()
-        if self._saved is not None and place == 1:  # not before: where no kernel starts, the file stays as it is
+        if self._saved is not None and place == 1:  # not before: if no kernel starts, the file is not changed
             group.start_soon(self._saved.keep)
         await active.done.wait()
         self._stopping.active = None
@@ -103,7 +103,7 @@ class NotebookRunner:
             await self._saved.finish()
 
     async def _text(self) -> str:
-        """The document as it is this moment."""
+        """The document with the current outputs."""
         cells = [self._app.runs.live(self._notebook, cell) for cell in await self._app.cells.list_cells(self._notebook)]
         whole = [_timed(await self._app.outputs.load(cell)) for cell in cells]
         return documents.dumps(str(self._output or ""), self._notebook, whole)
@@ -115,7 +115,7 @@ class NotebookRunner:
 
 
 def _timed(cell: Cell) -> Cell:
-    """With when it ran, where JupyterLab looks for that."""
+    """With the times of the run in the metadata that JupyterLab reads."""
     if cell.run is None or cell.run.seconds is None or cell.run.author == "import" or cell.state is CellState.RUNNING:
         return cell
     begun, ended = (
@@ -132,21 +132,21 @@ def _timed(cell: Cell) -> Cell:
 
 
 class Stopping:
-    """Told to stop by a signal: the first time the running cell is interrupted, the second time it is killed."""
+    """Stops the run on signals: the first one interrupts the running cell, the second one kills it."""
 
     def __init__(self) -> None:
         self.told = 0  # the first signal
-        self.unwritable: OSError | None = None  # why standard output takes no more
+        self.unwritable: OSError | None = None  # why standard output cannot be written
         self.active: ActiveRun | None = None
         self.kill: Callable[[], Awaitable[None]] | None = None
 
     async def watch(self, *, task_status: TaskStatus[None]) -> None:
-        """Listen until cancelled. A signal that whoever started us ignores stays ignored."""
-        if sys.platform == "win32":  # whose event loop hears of none: Ctrl-C ends the command
+        """Handle signals until cancelled. Signals that the parent process ignores stay ignored."""
+        if sys.platform == "win32":  # its event loop gets no signals: Ctrl-C ends the command
             task_status.started()
             return
-        heeded = [number for number in _OVER if signal.getsignal(number) is not signal.SIG_IGN]
-        with anyio.open_signal_receiver(*heeded) as signals:
+        handled = [number for number in _OVER if signal.getsignal(number) is not signal.SIG_IGN]
+        with anyio.open_signal_receiver(*handled) as signals:
             task_status.started()
             async for number in signals:
                 if not self.told:
@@ -155,7 +155,7 @@ class Stopping:
                     await self.kill()
 
     def take(self, active: ActiveRun) -> None:
-        """What is to be stopped; at once where that was told while it was being started."""
+        """The run that signals stop; interrupts it if a signal came while it was starting."""
         self.active = active
         if self.told:
             active.stop(StopReason.INTERRUPT)
@@ -166,6 +166,6 @@ class Stopping:
             self.active.stop(StopReason.INTERRUPT)
 
     def unheard(self, error: OSError) -> None:
-        """Nobody takes what the cells show."""
+        """Standard output cannot be written: stop."""
         self.unwritable = self.unwritable or error
         self.stop(READ_ENOUGH)

@@ -1,4 +1,4 @@
-"""Parameters of a run, as papermill has them: typed by how they look, put into a cell of their own. Pure."""
+"""Parameters of a run, as in papermill: typed by their form and set in a cell of their own. Pure."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _DEFAULTS, _GIVEN = "parameters", "injected-parameters"
 
 
 def parse(given: Sequence[str]) -> dict[str, Value]:
-    """From NAME=VALUE each; of two with one name the later counts."""
+    """Values from NAME=VALUE texts. If a name is given twice, the later value counts."""
     values = {}
     for each in given:
         name, equals, text = each.partition("=")
         if not equals:
             raise InvalidRequest(f"A parameter is NAME=VALUE; got {each!r}. Nothing was run.")
         if not name.isidentifier() or keyword.iskeyword(name):
-            raise InvalidRequest(f"{name!r} cannot name a parameter: Python takes no such name. Nothing was run.")
+            raise InvalidRequest(f"{name!r} cannot name a parameter: it is no Python name. Nothing was run.")
         values[name] = _value(text)
     return values
 
@@ -50,7 +50,7 @@ def _value(text: str) -> Value:
 
 
 def injected(cells: Sequence[NewCell], values: dict[str, Value]) -> list[NewCell]:
-    """The cells with one that sets the values: in place of one that did, else after the defaults, else first."""
+    """The cells with one that sets the values: it replaces an earlier one, else follows the defaults, else is first."""
     if not values:
         return list(cells)
     source = "\n".join(["# Parameters", *(f"{name} = {_literal(value)}" for name, value in values.items())])
@@ -69,7 +69,7 @@ def _literal(value: Value) -> str:
 
 
 def doubts(cells: Sequence[NewCell], values: dict[str, Value]) -> list[str]:
-    """What may not be as it was meant: parameters that nothing in the document names."""
+    """Warnings: parameters that the document does not name."""
     if not values:
         return []
     defaults = _first(cells, _DEFAULTS)
@@ -77,11 +77,11 @@ def doubts(cells: Sequence[NewCell], values: dict[str, Value]) -> list[str]:
         return [f"No cell is tagged {_DEFAULTS!r}; the parameters are set in a cell at the top."]
     named = _assigned(cells[defaults].source)
     unknown = [name for name in values if named is not None and name not in named]
-    return [f"The cell tagged {_DEFAULTS!r} does not set {name!r}; it is passed all the same." for name in unknown]
+    return [f"The cell tagged {_DEFAULTS!r} does not set {name!r}; it is passed anyway." for name in unknown]
 
 
 def _assigned(source: str) -> set[str] | None:
-    """The names a cell sets; None where it is not plain Python."""
+    """The names a cell sets; None if it is not plain Python."""
     try:
         body = ast.parse(source).body
     except (SyntaxError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""What a person sees of a run under way: its outputs, or where there is a file for them how far it is."""
+"""Shows a run in the terminal: its outputs, or the progress if the outputs go to a file."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ from quire.core.runs.model_text import strip_escape_codes
 from quire.frontends.terminal import saved
 from quire.wire.messages import Displayed, Event, Printed, Raised
 
-_TICK = 0.25  # seconds between two looks
+_REFRESH_INTERVAL_S = 0.25
 
 
 class Watching(Protocol):
-    """Told what a run does; never raises."""
+    """Receives the events of a run. Its methods never raise."""
 
     async def keep(self) -> None:
-        """Look by itself, until cancelled."""
+        """Refresh until cancelled."""
 
     def begun(self, place: int, active: ActiveRun) -> None:
-        """The run of the cell in this place, counted from 1."""
+        """The cell at this position, counted from 1, began to run."""
 
     def heard(self, event: Event) -> None:
-        """What that run does, as it does it."""
+        """An event of this run."""
 
     def ended(self, place: int, cell: Cell, *, fatal: bool) -> None:
-        """That run is over; after a `fatal` one there is no other."""
+        """The run ended; after a `fatal` one no other cell runs."""
 
     def say(self, text: str) -> None:
-        """A sentence for a person."""
+        """Show a message."""
 
     def close(self) -> None:
-        """No more is shown."""
+        """Show nothing more."""
 
 
 class Shown:
-    """Outputs as they come, each to the stream it is for."""
+    """Shows outputs when they come, each on its stream."""
 
     def __init__(self, gone: Callable[[OSError], None]) -> None:
-        """`gone` is called where standard output takes no more."""
+        """`gone` is called once if standard output cannot be written."""
         self._gone = gone
         self._is_gone = False
         self._mid_line: set[IO[str]] = set()
@@ -100,7 +100,7 @@ class Shown:
 
 
 class Lines:
-    """A line for each cell that ended."""
+    """Shows one line for each cell that ended."""
 
     def __init__(self, total: int) -> None:
         self._total = total
@@ -122,7 +122,7 @@ class Lines:
                 self.say(text)
 
     def say(self, text: str) -> None:
-        with contextlib.suppress(OSError):  # nobody reads it
+        with contextlib.suppress(OSError):  # stderr is closed
             print(_for(sys.stderr, text), file=sys.stderr, flush=True)
 
     def close(self) -> None:
@@ -130,7 +130,7 @@ class Lines:
 
 
 class Bar(Lines):
-    """One line that moves, for a terminal: cell, time, memory, what runs and what it printed last."""
+    """Shows a progress bar: cell, time, memory, running line and last line of output."""
 
     def __init__(self, total: int) -> None:
         super().__init__(total)
@@ -162,7 +162,7 @@ class Bar(Lines):
     async def keep(self) -> None:
         while True:
             self._look()
-            await anyio.sleep(_TICK)
+            await anyio.sleep(_REFRESH_INTERVAL_S)
 
     def begun(self, place: int, active: ActiveRun) -> None:
         self._active = active
@@ -178,7 +178,7 @@ class Bar(Lines):
                 self.say(text)
 
     def say(self, text: str) -> None:
-        """Above the line while it moves."""
+        """Print above the bar."""
         from rich.text import Text
 
         with contextlib.suppress(OSError):
@@ -199,7 +199,7 @@ class Bar(Lines):
 
 
 def memory_of(root: int) -> int:
-    """Bytes that all processes below this one hold; what two of them share counts for each."""
+    """Bytes of memory of all descendants of a process; shared pages count for each."""
     total, todo = 0, [root]
     while todo:
         pid = todo.pop()
@@ -216,7 +216,7 @@ def _errors(cell: Cell) -> list[str]:
 
 
 def _in_words(output: Output) -> str:
-    """What a terminal can show of it."""
+    """The output as text for a terminal."""
     found = find_image(output)
     if found is not None:
         size = f" {output.about['width']}x{output.about['height']}" if output.about.get("width") else ""
@@ -226,10 +226,10 @@ def _in_words(output: Output) -> str:
 
 
 def _for(stream: IO[str], text: str) -> str:
-    """Colours are for terminals."""
+    """The text, without colour codes if the stream is no terminal."""
     return text if stream.isatty() else strip_escape_codes(text)
 
 
 def _plain(text: str) -> str:
-    """One line that moves nothing on a terminal."""
+    """The text without control characters."""
     return "".join(each if each.isprintable() else " " for each in strip_escape_codes(text))

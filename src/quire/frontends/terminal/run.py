@@ -1,4 +1,4 @@
-"""`quire run`: a document's cells from the first to the last, in a fresh kernel of a notebook nobody keeps."""
+"""`quire run`: runs the cells of a document in order, in a new kernel of a temporary notebook."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NOT_RUN = "skip-execution"
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What is to be run, and how."""
+    """What to run, and how."""
 
     text: str
     script: bool  # Python with `# %%` between its cells, not an ipynb document
@@ -39,7 +39,7 @@ class Job:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Nothing is kept but the document, and nothing loaded that it does not load."""
+        """Only the document is kept, and no modules are preloaded."""
         return {
             "store_kind": "memory",
             "kernel_workspace": self.folder,
@@ -55,7 +55,7 @@ class Job:
 def job(
     file: str, *, output: str | None, given: Sequence[str], allow_errors: bool = False, timeout: float | None = None
 ) -> Job:
-    """Read what is to be run; what cannot be is refused here, before anything is."""
+    """Read what to run. Raises InvalidRequest before anything runs."""
     if timeout is not None and not timeout > 0:
         raise InvalidRequest(f"--timeout is a number of seconds above 0; got {timeout:g}. Nothing was run.")
     text = _read(file)
@@ -88,7 +88,7 @@ def _read(file: str) -> str:
 
 
 async def run(opening: AbstractAsyncContextManager[App], job: Job) -> int:
-    """Run it; the exit code says how that went."""
+    """Run the document. Returns the exit code."""
     async with background() as group:
         stopping = Stopping()
         await group.start(stopping.watch)
@@ -97,7 +97,7 @@ async def run(opening: AbstractAsyncContextManager[App], job: Job) -> int:
 
 
 async def _run(app: App, job: Job, stopping: Stopping) -> int:
-    document = _document(job)  # meanwhile the kernel's Python starts
+    document = _document(job)  # meanwhile the kernel starts
     doubts = [*document.notes, *parameters.doubts(document.cells, job.values)]
     notebook = replace(await app.notebooks.create(LOCAL), metadata=document.metadata)
     fresh = [_as_new(cell) for cell in parameters.injected(document.cells, job.values)]
@@ -131,7 +131,7 @@ def _document(job: Job) -> Document:
 
 
 def _as_new(cell: NewCell) -> NewCell:
-    """Without what it showed when it last ran, unless it is not to be run."""
+    """The cell without earlier outputs, unless it is skipped."""
     return cell if parameters.tagged(cell.metadata, _NOT_RUN) else replace(cell, run=None)
 
 
@@ -146,7 +146,7 @@ def _watching(job: Job, total: int, stopping: Stopping) -> progress.Watching:
 
 
 def _conclude(done: NotebookRunner, total: int, job: Job, watching: progress.Watching, stopping: Stopping) -> int:
-    """The last words, and the exit code."""
+    """Print how the run ended. Returns the exit code."""
     if stopping.unwritable is not None and not isinstance(stopping.unwritable, BrokenPipeError):
         raise OperationFailed(f"Standard output cannot be written: {stopping.unwritable.strerror}.")
     if stopping.told == READ_ENOUGH:  # whoever read it

@@ -1,4 +1,4 @@
-"""A run's document in a file, as it goes: written beside and moved, so that whoever looks finds a whole one."""
+"""Saves the document while its cells run. Each save replaces the file, so that readers find a whole document."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ import anyio
 from quire import platform_compat
 from quire.core.errors import InvalidRequest, OperationFailed
 
-_LONG = 2.0  # seconds between two savings while one cell runs
-_SHARE = 0.1  # of the time that may go into saving: the larger the document, the rarer
-_RARELY = 60.0  # seconds between two times at the most
+_SAVE_INTERVAL_S = 2.0  # while one cell runs
+_MAX_SAVING_SHARE = 0.1  # of the time, for saving: large documents are saved less often
+_MAX_PAUSE_S = 60.0  # between two saves
 
 
 class Saved:
-    """Where a run's document goes. `keep` runs beside the run, `finish` has the last word."""
+    """Saves one document: `keep` while cells run, `finish` at the end."""
 
     def __init__(self, path: Path, document: Callable[[], Awaitable[str]], say: Callable[[str], None]) -> None:
         self._path = path
@@ -33,25 +33,25 @@ class Saved:
         self._told = False
 
     def heard(self) -> None:
-        """The cell that runs has shown something."""
+        """The running cell has new output."""
         self._heard = True
 
     def ended(self) -> None:
-        """A cell is over."""
+        """A cell ended."""
         self._ended.set()
 
     async def keep(self) -> None:
-        """Until cancelled. What cannot be written now may be later: it is said once, and the run goes on."""
+        """Save until cancelled. A failure is reported once and retried; the run continues."""
         if not is_file(self._path):
             return
         while True:
-            with anyio.move_on_after(_LONG):
+            with anyio.move_on_after(_SAVE_INTERVAL_S):
                 await self._ended.wait()
             begun = anyio.current_time()
             if self._ended.is_set() or self._heard:
                 self._ended, self._heard = anyio.Event(), False
                 await self._try()
-            await anyio.sleep(min((anyio.current_time() - begun) / _SHARE, _RARELY))
+            await anyio.sleep(min((anyio.current_time() - begun) / _MAX_SAVING_SHARE, _MAX_PAUSE_S))
 
     async def finish(self) -> None:
         text = await self._document()
@@ -65,10 +65,10 @@ class Saved:
         try:
             write(self._path, await self._document())
             self._told = False
-        except Exception as error:  # a full disk, or a fault of ours: it costs this saving, not the run
+        except Exception as error:  # a full disk or a bug: only this save fails, not the run
             if not self._told:
                 why = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
-                self._say(f"{self._path} cannot be written as yet: {why}. The run goes on.")
+                self._say(f"{self._path} cannot be written now: {why}. The run continues.")
             self._told = True
 
 
@@ -91,7 +91,7 @@ def checked(path: str) -> Path:
 
 
 def is_file(path: Path) -> bool:
-    """Not a pipe or a device, which take a document once."""
+    """Whether this is a file: pipes and devices take a document only once."""
     return path != STDOUT and (path.is_file() or not path.exists())
 
 
@@ -99,32 +99,32 @@ def write(path: Path, text: str) -> None:
     if path == STDOUT:
         send(sys.stdout, text.encode())
     elif is_file(path):
-        _replace(Path(os.path.realpath(path)), text)  # of a link, what it leads to
+        _replace(Path(os.path.realpath(path)), text)  # the target of a link
     else:
         path.write_text(text, "utf-8")
 
 
 def send(to: IO[str], data: bytes) -> None:
-    """These very bytes, now."""
+    """Write bytes to a standard stream and flush it."""
     try:
         to.buffer.write(data)  # type: ignore[attr-defined]  # standard streams have one
         to.flush()
     except OSError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, to.fileno())  # what is still in the buffer would fail again at exit
-        os.close(nowhere)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, to.fileno())  # bytes left in the buffer would fail again at exit
+        os.close(null)
         raise
 
 
 def _replace(path: Path, text: str) -> None:
-    beside = path.parent / f".quire-{secrets.token_hex(8)}"
+    temporary = path.parent / f".quire-{secrets.token_hex(8)}"
     try:
-        handle = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY | platform_compat.BYTES, 0o666)
+        handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | platform_compat.BYTES, 0o666)
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            with contextlib.suppress(FileNotFoundError, AttributeError):  # no file before, or no such thing on Windows
+            with contextlib.suppress(FileNotFoundError, AttributeError):  # a new file, or Windows, which has no fchmod
                 os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
             file.write(text)
-        beside.replace(path)
+        temporary.replace(path)
     except BaseException:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise

@@ -1,4 +1,4 @@
-"""Commands about state on disk: show it, save it, restore it, sweep it."""
+"""Commands for state on disk: show, save, restore, and delete what no snapshot uses."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from quire.frontends.terminal import commands, tables
 
 
 async def show(app: App, name: str) -> None:
-    """What of a notebook is on disk, without starting its kernel."""
+    """Show what is on disk of a notebook. Starts no kernel."""
     notebook = await app.notebooks.get(LOCAL, name)
     restorer, _, _ = _require_disk(app)
     standing = await restorer.find_latest(notebook)
     if standing is None:
-        print(f"Nothing of notebook {name!r} is on disk but its cells.")
+        print(f"Only the cells of notebook {name!r} are on disk.")
         return
     listed = Table("saved", "after cell", "name", "bytes", "added", box=None, header_style="bold")
     for each in await restorer.list_snapshots(notebook):
@@ -58,7 +58,7 @@ async def save(app: App, name: str, state: str) -> None:
 
 
 async def restore(app: App, name: str, state: str) -> None:
-    """The next run begins with this state."""
+    """Restore a saved state, with which the next run begins."""
     _, _, writer = _require_disk(app)
     notebook = await app.notebooks.get(LOCAL, name)
     moved = await app.timeline.restore(notebook, state)
@@ -71,14 +71,14 @@ async def restore(app: App, name: str, state: str) -> None:
 
 
 async def restore_file(app: App, name: str, file: Path, *, trust: bool) -> int:
-    """What a readable state file says, run as a cell: it is code from wherever the file is from."""
+    """Run a readable state file as a cell. It is code, so the caller must trust the file."""
     try:
         text = await anyio.Path(file).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidRequest(f"{file} cannot be read: {error}.") from error
     code = state_file.to_code(text)
     if not trust:
-        raise InvalidRequest(f"{file} is code that would be run. Read it; if you trust it, call again with --trust.")
+        raise InvalidRequest(f"{file} contains code. Read it; if you trust it, run the command again with --trust.")
     return await commands.execute(app, name, code, None)
 
 
@@ -87,7 +87,7 @@ async def sweep(app: App, *, dry: bool) -> None:
     swept = await writer.sweep(dry=dry)
     verb = "Would free" if dry else "Freed"
     kept = f"{count(swept.kept, 'byte')} {'is' if swept.kept == 1 else 'are'} kept"
-    print(f"{verb} {count(swept.freed, 'byte')} ({count(swept.chunks, 'chunk')} that no snapshot needs); {kept}.")
+    print(f"{verb} {count(swept.freed, 'byte')} ({count(swept.chunks, 'chunk')} that no snapshot uses); {kept}.")
 
 
 def _require_disk(app: App) -> tuple[SnapshotRestorer, SavedStates, SnapshotWriter]:

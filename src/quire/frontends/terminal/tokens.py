@@ -1,4 +1,4 @@
-"""Commands about tokens: add one, list them, remove one."""
+"""`quire token`: add, list and remove tokens."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def run(tokens: Tokens, action: str, name: str | None, *, admin: bool) -> None:
             tokens.remove(Principal(name))
             print(f"Removed the token of {name}: a running server refuses it from now on. Notebooks stay.")
         case _:
-            raise InvalidRequest("Say add NAME, list or remove NAME.")
+            raise InvalidRequest("The actions are add NAME, list and remove NAME.")
 
 
 def add(tokens: Tokens, name: Principal, *, admin: bool) -> None:
-    """The token alone goes to standard output, so that it can be piped to where it is kept."""
+    """Print the token alone to standard output, so that it can be piped."""
     token = tokens.add(name, admin=admin)
     kind = "an admin" if admin else "a user"
     print(
-        f"{name} is {kind} now. This is the token, shown this once; clients send it as a bearer token:", file=sys.stderr
+        f"{name} is {kind} now. This is the token, shown only once; clients send it as a bearer token:", file=sys.stderr
     )
     print(token)
 
@@ -41,7 +41,7 @@ def add(tokens: Tokens, name: Principal, *, admin: bool) -> None:
 def show(tokens: Tokens) -> None:
     found = tokens.all()
     if not found:
-        print("There are no tokens. `quire token add NAME` makes one.")
+        print("There are no tokens. `quire token add NAME` adds one.")
         return
     table = Table("name", "scopes", "since", box=None, header_style="bold")
     for each in found:

@@ -94,7 +94,7 @@ class Proxy:
         rule = network_rules.find_rule(self._granted, host, port)
         if rule is None:
             raise _HostDenied(
-                f"This notebook may not connect to {host}:{port}. Whoever runs Quire can allow it: setting `network`."
+                f"This notebook may not connect to {host}:{port}. The operator can allow it: setting `sandbox.network`."
             )
         loop = asyncio.get_running_loop()
         infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
