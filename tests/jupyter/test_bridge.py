@@ -101,7 +101,7 @@ async def begin(send: Send, **headers: str) -> None:
     await send({"type": "http.response.start", "status": 200, "headers": raw})
 
 
-async def test_a_body_comes_whole_and_an_answer_goes_back() -> None:
+async def test_body_and_response_pass_the_bridge() -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         body, more = b"", True
         while more:
@@ -137,7 +137,7 @@ async def test_pieces_are_sent_as_they_come_in_both_directions() -> None:
         assert await wire.rest() == b"1\r\nB\r\n0\r\n\r\n"
 
 
-async def test_what_nobody_reads_is_not_produced_and_not_taken() -> None:
+async def test_bodies_stop_when_the_reader_stops() -> None:
     made: list[int] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -178,7 +178,7 @@ async def test_what_nobody_reads_is_not_produced_and_not_taken() -> None:
         assert last < 1_000
 
 
-async def test_an_app_hears_that_its_client_left() -> None:
+async def test_app_is_told_that_its_client_left() -> None:
     heard: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -195,7 +195,7 @@ async def test_an_app_hears_that_its_client_left() -> None:
             assert await heard == "http.disconnect"
 
 
-async def test_a_client_that_leaves_amid_its_body_is_heard_too() -> None:
+async def test_app_is_told_of_a_client_that_leaves_during_its_body() -> None:
     heard: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -211,7 +211,7 @@ async def test_a_client_that_leaves_amid_its_body_is_heard_too() -> None:
             assert await heard == "http.disconnect"
 
 
-async def test_an_app_that_fails_is_a_500_and_the_server_goes_on() -> None:
+async def test_failing_app_returns_500_and_the_server_goes_on() -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if (await receive())["body"] == b"fail":
             raise RuntimeError("on purpose")
@@ -228,7 +228,7 @@ async def test_an_app_that_fails_is_a_500_and_the_server_goes_on() -> None:
 
 
 @pytest.mark.parametrize("how", ["raises", "returns"])
-async def test_half_an_answer_does_not_look_like_a_whole_one(how: str) -> None:
+async def test_incomplete_response_closes_the_connection(how: str) -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await begin(send)
         await send({"type": "http.response.body", "body": b"half", "more_body": True})
@@ -241,7 +241,7 @@ async def test_half_an_answer_does_not_look_like_a_whole_one(how: str) -> None:
     assert b"half" in answer and b"0\r\n\r\n" not in answer.partition(b"\r\n\r\n")[2]
 
 
-async def test_a_client_that_stops_reading_is_cut_off() -> None:
+async def test_client_that_stops_reading_is_disconnected() -> None:
     over = asyncio.Event()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:

@@ -25,11 +25,11 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.mark.parametrize("behaviour", behaviours(document_behaviours.__name__))
-async def test_of_a_document(served: JupyterServer, behaviour: str) -> None:
+async def test_document(served: JupyterServer, behaviour: str) -> None:
     await tried(served, getattr(document_behaviours, behaviour))
 
 
 @pytest.mark.parametrize("served", ["remote", "inside"], indirect=True)
 @pytest.mark.parametrize("behaviour", behaviours(live_behaviours.__name__))
-async def test_of_a_live_document(served: JupyterServer, behaviour: str) -> None:
+async def test_live_document(served: JupyterServer, behaviour: str) -> None:
     await tried(served, getattr(live_behaviours, behaviour))

@@ -92,12 +92,12 @@ def answer(response: httpx2.Response) -> Any:
 # The plain endpoints
 
 
-async def test_it_says_that_it_is_well(http: httpx2.AsyncClient) -> None:
+async def test_health_endpoint_answers(http: httpx2.AsyncClient) -> None:
     found = await http.get("mcp/healthz")
     assert (found.status_code, found.json()) == (200, {"status": "ok"})
 
 
-async def test_tools_are_listed_and_called_without_a_client_of_mcp(http: httpx2.AsyncClient) -> None:
+async def test_tools_work_over_plain_http(http: httpx2.AsyncClient) -> None:
     listed = (await http.get("mcp/tools/list")).json()["tools"]
     assert {"execute", "add_cell"} <= {tool["name"] for tool in listed}
     for word in ("name", "tool_name"):  # jupyter-mcp-server says tool_name
@@ -113,7 +113,7 @@ async def test_a_tool_that_fails_says_so(http: httpx2.AsyncClient) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b"{", b'{"name": 1}', '{"name": "é"}'.encode()])
-async def test_a_call_that_is_none_is_refused(http: httpx2.AsyncClient, body: bytes) -> None:
+async def test_invalid_plain_call_is_refused(http: httpx2.AsyncClient, body: bytes) -> None:
     done = await http.post("mcp/tools/call", content=body)
     assert done.status_code == 400 and "error" in done.json()
 
@@ -122,7 +122,7 @@ async def test_a_call_that_is_none_is_refused(http: httpx2.AsyncClient, body: by
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_a_client_of_either_era_works(inside: JupyterServer, mode: str) -> None:
+async def test_modern_and_legacy_clients_work(inside: JupyterServer, mode: str) -> None:
     async with agent(inside, mode) as client:
         assert "execute" in {tool.name for tool in await client.list_tools()}
         await call(client, "create_notebook", name=mode)
@@ -133,13 +133,13 @@ async def test_a_client_of_either_era_works(inside: JupyterServer, mode: str) ->
         assert failed.is_error and "ZeroDivisionError" in text(failed)
 
 
-async def test_the_newer_era_by_hand(http: httpx2.AsyncClient) -> None:
+async def test_modern_protocol_over_raw_http(http: httpx2.AsyncClient) -> None:
     done = await http.post("mcp", **modern("execute", code="6 * 7", notebook="main"))
     assert done.status_code == 200
     assert answer(done)["result"]["structuredContent"]["return_value"] == 42
 
 
-async def test_the_older_era_by_hand(http: httpx2.AsyncClient) -> None:
+async def test_legacy_protocol_over_raw_http(http: httpx2.AsyncClient) -> None:
     hello = await http.post("mcp", json=rpc("initialize", **HELLO), headers=ACCEPT)
     assert answer(hello)["result"]["protocolVersion"] == LEGACY
     session = {**ACCEPT, "Mcp-Session-Id": hello.headers["mcp-session-id"], "MCP-Protocol-Version": LEGACY}
@@ -188,7 +188,7 @@ async def test_two_clients_work_at_once(inside: JupyterServer) -> None:
         group.start_soon(work, other, "other")
 
 
-async def test_a_client_that_leaves_ends_its_run_and_nothing_else(http: httpx2.AsyncClient) -> None:
+async def test_client_disconnect_ends_only_its_own_run(http: httpx2.AsyncClient) -> None:
     call_ = modern("execute", code="x = 1\nimport time\nwhile True: time.sleep(0.05)", notebook="left", timeout=600)
     call_["json"]["params"]["_meta"] = {**META, "progressToken": 1}
 
@@ -224,7 +224,7 @@ def test_the_official_inspector_lists_and_calls(inside: JupyterServer) -> None:
 
 
 @pytest.mark.parametrize("given", [{}, {"Authorization": "token wrong"}, {"Authorization": "Bearer wrong"}])
-async def test_strangers_are_let_in_nowhere(inside: JupyterServer, given: dict[str, str]) -> None:
+async def test_requests_without_a_token_are_refused(inside: JupyterServer, given: dict[str, str]) -> None:
     for method, path in ENDPOINTS:
         async with httpx2.AsyncClient(timeout=DEADLINE) as client:
             found = await client.request(method, inside.url + path, headers=given)
@@ -232,7 +232,7 @@ async def test_strangers_are_let_in_nowhere(inside: JupyterServer, given: dict[s
 
 
 @pytest.mark.parametrize("how", ["token", "Bearer", "query"])
-async def test_the_token_is_brought_as_to_any_endpoint(inside: JupyterServer, how: str) -> None:
+async def test_token_is_accepted_in_header_and_query(inside: JupyterServer, how: str) -> None:
     headers = {} if how == "query" else {"Authorization": f"{how} {inside.token}"}
     query = f"?token={inside.token}" if how == "query" else ""
     async with httpx2.AsyncClient(timeout=DEADLINE) as client:
@@ -258,18 +258,18 @@ async def test_a_page_needs_the_xsrf_token_and_the_right_origin(inside: JupyterS
         assert wrong.status_code == 403
 
 
-async def test_a_name_that_is_not_this_machine_is_refused(http: httpx2.AsyncClient) -> None:
+async def test_foreign_host_name_is_refused(http: httpx2.AsyncClient) -> None:
     found = await http.get("mcp/healthz", headers={"Host": "evil.example"})
     assert found.status_code == 403
 
 
-async def test_it_is_below_the_base_url_only(inside: JupyterServer) -> None:
+async def test_endpoints_are_only_below_the_base_url(inside: JupyterServer) -> None:
     async with httpx2.AsyncClient(headers=bearer(inside), timeout=DEADLINE) as client:
         found = await client.get(f"http://127.0.0.1:{inside.port}/mcp/healthz")
     assert found.status_code == 404
 
 
-async def test_users_of_the_server_have_notebooks_of_their_own_and_those_who_may_not_run_do_not(tmp_path: Path) -> None:
+async def test_users_of_the_server_have_separate_notebooks_and_need_rights(tmp_path: Path) -> None:
     options = (
         "--ServerApp.identity_provider_class=tests.support.jupyter.several.Several",
         "--ServerApp.authorizer_class=tests.support.jupyter.several.NotBob",
@@ -293,7 +293,7 @@ async def test_users_of_the_server_have_notebooks_of_their_own_and_those_who_may
 # What comes and goes
 
 
-async def test_a_body_that_is_too_long_is_refused_and_one_in_pieces_is_taken(http: httpx2.AsyncClient) -> None:
+async def test_too_long_body_is_refused_and_a_chunked_body_is_accepted(http: httpx2.AsyncClient) -> None:
     refused = await http.post("mcp", content=b" " * 6_000_000, headers=ACCEPT)
     assert refused.status_code == 413 and "max_request_bytes" in refused.text
     given = modern("execute", code=f"len({'x' * 500_000!r})", notebook="main")
@@ -334,7 +334,7 @@ async def test_after_sigterm_nothing_is_left(tmp_path: Path) -> None:
         assert "Quire did not end well" not in server.log() and "jupyter_extension" not in server.log()
 
 
-async def test_no_process_of_its_own_is_started_before_code_is_to_run_in_one(tmp_path: Path) -> None:
+async def test_extension_starts_no_process_before_code_needs_one(tmp_path: Path) -> None:
     with jupyter(tmp_path, quire=True, environment=quick(tmp_path / "quire", spare_kernels="1")) as server:
         async with agent(server) as client:
             await client.list_tools()
@@ -398,7 +398,7 @@ async def test_a_server_with_an_open_document_exits(tmp_path: Path, sign: signal
         assert server.saved(path)["cells"][0]["source"] in ("typed", ["typed"])
 
 
-async def test_rooms_of_documents_that_are_let_go_of_are_taken_away(tmp_path: Path) -> None:
+async def test_rooms_of_closed_documents_are_removed(tmp_path: Path) -> None:
     environment = quick(tmp_path / "quire", toolsets="jupyter") | {"PYTHONPATH": str(REPOSITORY)}
     given: dict[str, Any] = {
         "options": ("--YDocExtension.document_cleanup_delay=0.2",),
@@ -411,16 +411,16 @@ async def test_rooms_of_documents_that_are_let_go_of_are_taken_away(tmp_path: Pa
                 path = server.notebook("'ran'")
                 await said(client, "use_notebook", notebook_name=f"b{number}", notebook_path=path)
                 await said(client, "execute_cell", cell_index=0, notebook_name=f"b{number}")
-            await run_inside(server, room_behaviours.three_are_held)
+            await run_inside(server, room_behaviours.three_rooms_are_open)
             for number in range(3):
                 await said(client, "unuse_notebook", notebook_name=f"b{number}")
             broken = await call(client, "use_notebook", notebook_name="broken", notebook_path="broken.ipynb")
             assert broken.is_error
-            await run_inside(server, room_behaviours.nothing_is_held)
-        await run_inside(server, room_behaviours.a_room_is_held_while_a_person_is_in_it)
+            await run_inside(server, room_behaviours.no_room_is_left)
+        await run_inside(server, room_behaviours.room_stays_while_a_person_is_in_it)
 
 
-async def test_a_setting_that_cannot_be_is_said_and_the_jupyter_server_works(tmp_path: Path) -> None:
+async def test_invalid_setting_is_reported_and_the_jupyter_server_works(tmp_path: Path) -> None:
     environment = quick(tmp_path / "quire", toolsets="nonsense")
     with jupyter(tmp_path, quire=True, environment=environment) as server:
         async with httpx2.AsyncClient(base_url=server.url, headers=bearer(server), timeout=DEADLINE) as client:
@@ -440,7 +440,7 @@ def test_options_in_the_servers_configuration_are_settings(tmp_path: Path) -> No
 # How it is installed
 
 
-def test_a_wheel_enables_it(tmp_path: Path) -> None:
+def test_wheel_enables_the_extension(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     build = "import sys; from hatchling.build import build_wheel; print(build_wheel(sys.argv[1]))"
     done = subprocess.run([sys.executable, "-c", build, str(tmp_path)], cwd=root, capture_output=True, text=True)
@@ -451,7 +451,7 @@ def test_a_wheel_enables_it(tmp_path: Path) -> None:
         assert json.loads(wheel.read(name)) == {"ServerApp": {"jpserver_extensions": {"quire": True}}}
 
 
-def test_a_jupyter_server_that_loads_it_does_not_wait_for_what_it_needs_later() -> None:
+def test_loading_the_extension_does_not_import_the_app() -> None:
     load = "import quire, sys; quire._jupyter_server_extension_points(); "
     code = load + "print(*{name.partition('.')[0] for name in sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -71,7 +71,7 @@ async def kernel(sockets: Sockets) -> AsyncIterator[LocalKernel]:
     made._close_streams()
 
 
-async def test_code_that_may_ask_is_sent_once_the_kernel_can_ask_us(sockets: Sockets, kernel: LocalKernel) -> None:
+async def test_code_with_stdin_is_sent_after_the_stdin_channel_connects(sockets: Sockets, kernel: LocalKernel) -> None:
     sent = asyncio.ensure_future(kernel._send(execute_request(kernel, allow_stdin=True)))
     await asyncio.sleep(0.3)
     assert not sent.done() and not sockets.shell.poll(0)
@@ -81,12 +81,12 @@ async def test_code_that_may_ask_is_sent_once_the_kernel_can_ask_us(sockets: Soc
     sockets.stdin.send_multipart([kernel._signer.bsession, b"a question"])  # raises where we are not known
 
 
-async def test_other_code_waits_for_nothing(sockets: Sockets, kernel: LocalKernel) -> None:
+async def test_code_without_stdin_is_sent_immediately(sockets: Sockets, kernel: LocalKernel) -> None:
     await asyncio.wait_for(kernel._send(execute_request(kernel, allow_stdin=False)), 30)
     assert sockets.shell.poll(30_000) and zmq.IMMEDIATE not in sockets.context.sockopts
 
 
-async def test_a_connection_that_is_closed_meanwhile_says_so(kernel: LocalKernel) -> None:
+async def test_closing_the_connection_fails_a_waiting_request(kernel: LocalKernel) -> None:
     sent = asyncio.ensure_future(kernel._send(execute_request(kernel, allow_stdin=True)))
     await asyncio.sleep(0.1)
     kernel._close_streams()

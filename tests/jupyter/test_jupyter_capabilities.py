@@ -14,7 +14,7 @@ from tests.support.quick_backend import GOOD
 from tests.support.servers import call, text
 
 
-async def test_code_in_a_jupyter_kernel_calls_a_capability_and_a_persons_own_cell_does_not(
+async def test_agent_code_calls_capabilities_and_a_persons_cell_cannot(
     tmp_path: Path, collaborating: JupyterServer
 ) -> None:
     path = collaborating.notebook("0")

@@ -38,14 +38,14 @@ def bearer(url: str, mode: str = "legacy") -> Client[Any]:
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_the_document_of_the_start_is_in_use(replacement: str, mode: str) -> None:
+async def test_document_named_at_the_start_is_in_use(replacement: str, mode: str) -> None:
     async with bearer(replacement, mode) as client:
         assert "'zero'" in await said(client, "read_cell", cell_index=0)
         assert (await said(client, "execute_cell", cell_index=1, timeout_seconds=DEADLINE)).startswith("'one'")
         assert "default" in await said(client, "list_notebooks")
 
 
-async def test_the_health_route_needs_no_token_and_tells_of_the_kernel(
+async def test_health_route_needs_no_token_and_reports_the_kernel(
     replacement: str, collaborating: JupyterServer
 ) -> None:
     async with httpx2.AsyncClient() as http:

@@ -37,7 +37,7 @@ async def made(client: Client[Any], path: str, name: str = "") -> Any:
     return answer.structured_content
 
 
-async def test_a_new_notebook_is_a_new_document_on_the_server(
+async def test_new_notebook_creates_a_document_on_the_server(
     client: Client[Any], collaborating: JupyterServer, tmp_path: Path
 ) -> None:
     name = f"new-{tmp_path.name}"
@@ -79,7 +79,7 @@ async def test_stale_edit_of_a_document_is_refused_with_the_newer_source(
         await person.close()
 
 
-async def test_what_a_running_cell_prints_is_in_the_document_before_it_ends(
+async def test_output_is_in_the_document_while_the_cell_runs(
     client: Client[Any], collaborating: JupyterServer, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
@@ -135,7 +135,7 @@ async def test_python_namespace_is_shown_and_a_run_is_interrupted(
     assert (await call(client, "execute", code="len(rows)")).structured_content["return_value"] == 3
 
 
-async def test_what_a_jupyter_kernel_cannot_do_is_refused_in_a_sentence(
+async def test_unsupported_operations_of_a_jupyter_kernel_are_refused(
     client: Client[Any], collaborating: JupyterServer
 ) -> None:
     await made(client, collaborating.notebook())
@@ -152,7 +152,7 @@ async def test_what_a_jupyter_kernel_cannot_do_is_refused_in_a_sentence(
     assert "NameError" in await refused(client, "execute", code="x")
 
 
-async def test_a_document_goes_out_as_ipynb_with_its_outputs(client: Client[Any], collaborating: JupyterServer) -> None:
+async def test_document_is_exported_as_ipynb_with_outputs(client: Client[Any], collaborating: JupyterServer) -> None:
     path = collaborating.notebook("'kept'")
     await made(client, path)
     await said(client, "execute_cell", cell_id_or_number=0)
@@ -162,9 +162,7 @@ async def test_a_document_goes_out_as_ipynb_with_its_outputs(client: Client[Any]
     assert document["cells"][0]["id"] == "cell-0" and document["cells"][0]["execution_count"] == 1
 
 
-async def test_a_notebook_is_found_again_by_another_quire_on_the_same_data(
-    tmp_path: Path, collaborating: JupyterServer
-) -> None:
+async def test_second_quire_on_the_same_data_finds_the_notebook(tmp_path: Path, collaborating: JupyterServer) -> None:
     path = collaborating.notebook("y = 8")
     theirs = kernel_for(collaborating, path)
     async with quire(tmp_path, collaborating, toolsets=TOOLSETS) as client:

@@ -144,7 +144,7 @@ async def test_timeout_of_a_queued_run_does_not_interrupt_a_persons_cell(
         await person.close()
 
 
-async def test_input_is_asked_of_the_person_or_refused_without_one(
+async def test_input_is_asked_from_the_client_or_refused(
     client: Client[Any], collaborating: JupyterServer, tmp_path: Path
 ) -> None:
     path = collaborating.notebook("name = input('Who? ')\nprint('Hello', name)")

@@ -45,7 +45,7 @@ async def test_the_list_of_tools_is_at_most_half_of_the_peers(over_http: str) ->
     }
 
 
-async def test_files_are_listed_with_their_kinds_and_a_pattern_chooses(
+async def test_files_are_listed_with_types_and_filtered_by_pattern(
     client: Client[Any], collaborating: JupyterServer
 ) -> None:
     collaborating.notebook("1", name="listed/deep/one.ipynb")
@@ -61,7 +61,7 @@ async def test_files_are_listed_with_their_kinds_and_a_pattern_chooses(
     )
 
 
-async def test_a_notebook_is_taken_up_read_and_let_go_of(client: Client[Any], collaborating: JupyterServer) -> None:
+async def test_notebook_is_used_read_and_released(client: Client[Any], collaborating: JupyterServer) -> None:
     path = collaborating.notebook("1+1", "x = 5\nx")
     taken = await said(client, "use_notebook", notebook_name="book", notebook_path=path)
     assert "[INFO] Successfully activate notebook 'book'." in taken
@@ -109,7 +109,7 @@ async def test_cells_are_inserted_overwritten_edited_moved_and_deleted(
     assert "".join(cells[0]["source"]) == "b = 20" and cells[0]["id"] == "cell-1"
 
 
-async def test_an_edit_that_does_not_fit_is_refused_and_changes_nothing(
+async def test_edit_with_an_unknown_old_string_changes_nothing(
     client: Client[Any], collaborating: JupyterServer
 ) -> None:
     await use(client, collaborating, "a = a + a")
@@ -122,7 +122,7 @@ async def test_an_edit_that_does_not_fit_is_refused_and_changes_nothing(
     assert "a = a + a" in await said(client, "read_cell", cell_id="cell-0")
 
 
-async def test_what_a_person_typed_since_a_cell_was_shown_is_not_overwritten(
+async def test_overwrite_is_refused_after_a_person_edited_the_cell(
     client: Client[Any], collaborating: JupyterServer
 ) -> None:
     path = await use(client, collaborating, "a = 1", "b = 1")
@@ -196,7 +196,7 @@ async def test_code_runs_beside_the_cells_in_the_same_kernel(client: Client[Any]
     assert "not found in jupyter server" in await refused(client, "execute_code", code="1", kernel_id="none")
 
 
-async def test_the_older_names_are_answered_and_not_listed(client: Client[Any], collaborating: JupyterServer) -> None:
+async def test_legacy_tool_names_work_and_are_not_listed(client: Client[Any], collaborating: JupyterServer) -> None:
     await use(client, collaborating, "x = 5\nx")
     names = {each.name for each in await client.list_tools()}
     assert "list_cells" in names and not names & {"list_notebook", "execute_ipython", "execute_cell_streaming"}
@@ -207,7 +207,7 @@ async def test_the_older_names_are_answered_and_not_listed(client: Client[Any], 
     assert "=====Cell 0" in await said(client, "read_cells")
 
 
-async def test_a_picture_comes_as_a_picture(client: Client[Any], collaborating: JupyterServer) -> None:
+async def test_image_output_is_returned_as_an_image(client: Client[Any], collaborating: JupyterServer) -> None:
     await use(client, collaborating, "0")
     code = "import matplotlib.pyplot as plt\nplt.plot([1, 2]); plt.show()"
     shown = await call(client, "insert_execute_code_cell", cell_index=-1, cell_source=f"%matplotlib inline\n{code}")
@@ -469,9 +469,7 @@ async def test_a_document_that_is_not_there_is_not_found(client: Client[Any]) ->
     assert "'nowhere.ipynb' was not found on" in wrong and "list_files" in wrong
 
 
-async def test_a_kernel_that_is_not_there_leaves_no_document_behind(
-    client: Client[Any], collaborating: JupyterServer
-) -> None:
+async def test_unknown_kernel_creates_no_document(client: Client[Any], collaborating: JupyterServer) -> None:
     new = {"notebook_name": "n", "notebook_path": "not-made.ipynb", "mode": "create"}
     wrong = await refused(client, "use_notebook", **new, kernel_id="none")
     assert "'none' not found in jupyter server" in wrong and "python3" in wrong

@@ -20,5 +20,5 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.mark.parametrize("behaviour", behaviours(kernel_behaviours.__name__))
-async def test_of_a_kernel(served: JupyterServer, behaviour: str) -> None:
+async def test_kernel(served: JupyterServer, behaviour: str) -> None:
     await tried(served, getattr(kernel_behaviours, behaviour))

@@ -115,7 +115,7 @@ async def test_a_person_sees_the_agents_cell_run_line_by_line(
     assert "last line" in ended[0]
 
 
-async def test_what_a_person_types_and_what_an_agent_edits_are_both_there(
+async def test_edits_of_a_person_and_the_agent_are_merged(
     way: Way, browser: BrowserContext, agent: Client[Any]
 ) -> None:
     first = "def area(r):\n    return 3 * r * r\n# end"

@@ -52,7 +52,7 @@ async def reached(server: JupyterServer, timeout: float = DEADLINE) -> AsyncIter
         await there.close()
 
 
-async def test_after_a_cut_the_document_is_in_step_again(collaborating: JupyterServer) -> None:
+async def test_document_is_synchronized_after_a_lost_connection(collaborating: JupyterServer) -> None:
     path = collaborating.notebook("a", "b")
     async with behind(collaborating) as (ours, between), reached(collaborating) as theirs:
         document, other = await ours.documents.open(path), await theirs.documents.open(path)
@@ -68,7 +68,7 @@ async def test_after_a_cut_the_document_is_in_step_again(collaborating: JupyterS
             await seen(other, lambda wanted=wanted: sources(other) == wanted)
 
 
-async def test_an_edit_that_was_under_way_when_the_line_was_cut_arrives_once(collaborating: JupyterServer) -> None:
+async def test_edit_during_a_lost_connection_arrives_once(collaborating: JupyterServer) -> None:
     path = collaborating.notebook("a")
     async with behind(collaborating) as (ours, between), reached(collaborating) as theirs:
         document, other = await ours.documents.open(path), await theirs.documents.open(path)
@@ -82,7 +82,7 @@ async def test_an_edit_that_was_under_way_when_the_line_was_cut_arrives_once(col
         assert [cell["id"] for cell in collaborating.saved(path)["cells"]] == ["cell-0", "new"]
 
 
-async def test_after_a_restart_of_the_server_the_document_is_as_it_was(server: JupyterServer) -> None:
+async def test_document_is_unchanged_after_a_server_restart(server: JupyterServer) -> None:
     path = server.notebook("a", "b")
     async with reached(server) as ours:
         document = await ours.documents.open(path)
@@ -160,7 +160,7 @@ async def test_a_document_whose_file_is_gone_after_a_restart_says_so(server: Jup
             await document.change("cell-0", source="b")
 
 
-async def test_a_run_goes_on_when_its_websocket_is_cut(collaborating: JupyterServer) -> None:
+async def test_run_continues_after_its_websocket_is_lost(collaborating: JupyterServer) -> None:
     async with behind(collaborating) as (ours, between):
         info = await ours.kernels.start()
         kernel = await ours.kernels.connect(info.id)
@@ -177,7 +177,7 @@ async def test_a_run_goes_on_when_its_websocket_is_cut(collaborating: JupyterSer
         await ours.kernels.shut_down(info.id)
 
 
-async def test_what_a_kernel_says_while_we_are_cut_off_is_heard_afterwards(collaborating: JupyterServer) -> None:
+async def test_kernel_messages_during_a_lost_connection_arrive_afterwards(collaborating: JupyterServer) -> None:
     async with behind(collaborating) as (ours, between):
         info = await ours.kernels.start()
         kernel = await ours.kernels.connect(info.id)
@@ -200,7 +200,7 @@ async def test_what_a_kernel_says_while_we_are_cut_off_is_heard_afterwards(colla
         await ours.kernels.shut_down(info.id)
 
 
-async def test_a_run_dies_with_a_server_that_is_killed(server: JupyterServer) -> None:
+async def test_killed_server_ends_the_run(server: JupyterServer) -> None:
     async with reached(server) as ours:
         info = await ours.kernels.start()
         kernel = await ours.kernels.connect(info.id)
@@ -216,7 +216,7 @@ async def test_a_run_dies_with_a_server_that_is_killed(server: JupyterServer) ->
             await kernel.execute("1")
 
 
-async def test_a_wrong_url_or_token_is_told_with_what_to_do(collaborating: JupyterServer) -> None:
+async def test_wrong_url_or_token_is_an_error_that_says_what_to_do(collaborating: JupyterServer) -> None:
     nowhere = remote_client(f"http://127.0.0.1:{free_port()}/", "x")
     with pytest.raises(Unreachable, match=r"127\.0\.0\.1.*cannot be reached.*Check that it runs"):
         await nowhere.check()
@@ -236,7 +236,7 @@ async def test_a_wrong_url_or_token_is_told_with_what_to_do(collaborating: Jupyt
             remote_client(url)
 
 
-async def test_a_url_copied_from_a_browser_is_understood(below_a_base: JupyterServer) -> None:
+async def test_url_copied_from_a_browser_is_accepted(below_a_base: JupyterServer) -> None:
     there = remote_client(below_a_base.url + "lab?token=x", below_a_base.token)
     assert there.name == below_a_base.url
     assert (await there.check())["version"]
@@ -245,7 +245,7 @@ async def test_a_url_copied_from_a_browser_is_understood(below_a_base: JupyterSe
     await there.close()
 
 
-async def test_a_server_that_never_answers_is_given_up() -> None:
+async def test_server_that_never_answers_times_out() -> None:
     async with saying(b"") as url:
         there = remote_client(url, "x", timeout=0.5)
         for call in (there.check, lambda: there.documents.open("a.ipynb"), lambda: there.kernels.connect("abc")):
@@ -265,7 +265,7 @@ async def test_a_server_that_never_answers_is_given_up() -> None:
         (b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{", "cannot be reached"),
     ],
 )
-async def test_what_is_no_jupyter_server_is_told_apart(answer: bytes, why: str) -> None:
+async def test_other_http_server_is_reported(answer: bytes, why: str) -> None:
     async with saying(answer) as url:
         there = remote_client(url, "x", timeout=5)
         for call in (lambda: there.documents.open("a.ipynb"), there.kernels.list_running, there.kernels.list_specs):
@@ -274,7 +274,7 @@ async def test_what_is_no_jupyter_server_is_told_apart(answer: bytes, why: str) 
         await there.close()
 
 
-async def test_a_server_that_stops_answering_is_noticed_within_the_timeout(collaborating: JupyterServer) -> None:
+async def test_server_that_stops_answering_is_an_error_after_the_timeout(collaborating: JupyterServer) -> None:
     path = collaborating.notebook("a")
     async with behind(collaborating, timeout=3) as (ours, between):
         document = await ours.documents.open(path)
@@ -285,7 +285,7 @@ async def test_a_server_that_stops_answering_is_noticed_within_the_timeout(colla
             await ours.kernels.list_running()
 
 
-async def test_a_missing_kernel_or_document_is_told_from_an_unreachable_server(collaborating: JupyterServer) -> None:
+async def test_missing_kernel_or_document_is_not_reported_as_unreachable(collaborating: JupyterServer) -> None:
     async with reached(collaborating) as ours:
         with pytest.raises(Missing, match="no kernel"):
             await ours.kernels.connect("00000000-0000-0000-0000-000000000000")

@@ -65,14 +65,14 @@ def replica(room: Room) -> Replica:
 
 
 @pytest.mark.parametrize("junk", [b"", b"\x00\x01\x05abc", b"\x00\x01\x03\xff\xff\xff", b"\x00\x07\x00", b"\x02\x01{"])
-async def test_a_room_that_begins_with_nonsense_is_refused(junk: bytes) -> None:
+async def test_room_that_starts_with_an_invalid_message_is_refused(junk: bytes) -> None:
     room = Room()
     room.spoiled = [junk]
     with pytest.raises(JupyterError, match=r"a\.ipynb"):
         await replica(room).start()
 
 
-async def test_a_room_that_says_nonsense_later_is_left_and_met_again() -> None:
+async def test_invalid_room_messages_cause_a_reconnect() -> None:
     room, dice = Room(), random.Random(3)
     ours = replica(room)
     await ours.start()
@@ -88,7 +88,7 @@ async def test_a_room_that_says_nonsense_later_is_left_and_met_again() -> None:
     await ours.close()
 
 
-async def test_a_room_that_falls_silent_is_given_up() -> None:
+async def test_silent_room_times_out() -> None:
     room = Room()
     ours = Replica("a.ipynb", room.connect, server_name="the server", agent="Quire", timeout=0.2)
     await ours.start()

@@ -29,7 +29,7 @@ from quire.wire.messages import Asked, Raised
     ("path", "named"),
     [("a.ipynb", "a.ipynb"), ("/a//b/./c.ipynb", "a/b/c.ipynb"), ("a/../b.ipynb", "b.ipynb"), ("", ""), ("..x", "..x")],
 )
-def test_a_path_is_named_as_the_server_names_it(path: str, named: str) -> None:
+def test_paths_are_normalized(path: str, named: str) -> None:
     assert normalize_path(path) == named
 
 
@@ -41,7 +41,7 @@ def test_a_path_outside_the_root_is_refused(path: str) -> None:
 
 @settings(max_examples=300)
 @given(old=st.text("ab\né😀", max_size=40), new=st.text("ab\né😀", max_size=40))
-def test_the_replacements_make_the_one_text_the_other(old: str, new: str) -> None:
+def test_replacements_turn_the_old_text_into_the_new(old: str, new: str) -> None:
     text = old.encode()
     for each in find_replacements(old, new):
         text = text[: each.start] + each.text.encode() + text[each.end :]
@@ -57,7 +57,7 @@ def test_only_what_differs_is_replaced() -> None:
 
 
 @pytest.mark.parametrize("subprotocol", [V1, ""])
-def test_a_message_is_read_as_it_was_written(subprotocol: str) -> None:
+def test_kernel_message_survives_encoding(subprotocol: str) -> None:
     message = create_message("shell", "execute_request", {"code": "é😀"}, "session", {"msg_id": "p"})
     read = decode(encode(message, subprotocol), subprotocol)
     assert (read.channel, read.kind, read.id, read.parent_id) == ("shell", "execute_request", message.id, "p")
@@ -72,7 +72,7 @@ def test_buffers_are_read_in_both_protocols() -> None:
     assert decode(older, "").buffers == (b"\0\xff",)
 
 
-def test_bytes_that_are_no_message_are_refused() -> None:
+def test_invalid_kernel_messages_are_refused() -> None:
     dice = random.Random(5)
     right = encode(create_message("shell", "x", {}, "s"), V1)
     assert isinstance(right, bytes)
@@ -89,14 +89,14 @@ def test_bytes_that_are_no_message_are_refused() -> None:
             decode(text, V1)
 
 
-def test_bytes_that_are_no_y_message_are_refused() -> None:
+def test_invalid_y_messages_are_refused() -> None:
     for data in (b"", b"\x00", b"\x00\x09\x00", b"\x02\x05hello", b"\xff\xff\xff", b"\x00\xff"):
         with pytest.raises(ValueError):
             protocol.parse(data)
     assert protocol.parse(b"\x7d\x01") is None  # a kind of others
 
 
-async def test_a_reply_waits_for_the_kernel_to_be_idle_and_a_death_ends_all() -> None:
+async def test_reply_follows_the_idle_status_and_a_restart_fails_executions() -> None:
     async def answer(question: KernelMessage, text: str) -> None: ...
 
     router = MessageRouter("k")
@@ -146,7 +146,7 @@ def copy_of(notebook: SharedNotebook) -> SharedNotebook:
     return SharedNotebook(doc, SourceVersions(), lambda: None)
 
 
-def test_a_continuation_is_told_from_a_document_made_anew() -> None:
+def test_continued_document_differs_from_a_rebuilt_one() -> None:
     ours = notebook(("a", "1"), ("b", "2"), doc=Doc(client_id=0))
     theirs = copy_of(ours)
     with theirs.edit():
@@ -161,7 +161,7 @@ def test_a_continuation_is_told_from_a_document_made_anew() -> None:
     assert not has_common_history(notebook(("x", "10"), doc=Doc(client_id=0)).doc, notebook(doc=Doc()).doc)
 
 
-def test_the_authors_of_a_state_are_read() -> None:
+def test_client_ids_are_read_from_a_state_vector() -> None:
     one = notebook(("a", "1"), doc=Doc(client_id=300))
     other: Doc[Any] = Doc(client_id=7)
     other.apply_update(one.doc.get_update())
@@ -170,7 +170,7 @@ def test_the_authors_of_a_state_are_read() -> None:
     assert client_ids(Doc().get_state()) == set()
 
 
-def test_what_only_we_had_is_carried_over_and_what_others_changed_is_left() -> None:
+def test_own_changes_are_reapplied_unless_others_changed_the_cell() -> None:
     old = notebook(("a", "ours"), ("b", "ours"), ("new", "n"), ("e", "5"))
     own = OwnChanges(
         sources={"a": {"before", "ours"}, "b": {"before", "ours"}, "new": {"n"}, "gone": {"x"}, "gone2": {"x"}},
@@ -189,7 +189,7 @@ def test_what_only_we_had_is_carried_over_and_what_others_changed_is_left() -> N
     ]
 
 
-def test_code_that_is_interrupted_because_nobody_answers_says_so_where_its_kernel_does_not() -> None:
+def test_unanswered_input_is_the_error_if_the_kernel_reports_none() -> None:
     translator = EventTranslator("r1", python=False)
     assert isinstance(translator.event(Message(kind="input_request", content={"prompt": "Who? "})), Asked)
     translator.unanswered = "nobody can be asked here"
@@ -199,7 +199,7 @@ def test_code_that_is_interrupted_because_nobody_answers_says_so_where_its_kerne
     assert finished is not None and (finished.outcome, finished.count) == ("error", 3)
 
 
-def test_an_error_without_a_name_is_still_told() -> None:
+def test_error_without_a_name_is_shown() -> None:
     content = {"ename": "", "evalue": "3", "traceback": []}
     raised = EventTranslator("r1", python=False).event(Message(kind="error", content=content))
     assert isinstance(raised, Raised) and raised.traceback == "Error: 3"

@@ -50,7 +50,7 @@ async def a_cell_is_deleted_moved_and_changed_by_its_id(at: Place) -> None:
     assert "outputs" not in saved[1]
 
 
-async def a_version_grows_with_each_change_of_the_source_and_with_no_other(at: Place) -> None:
+async def version_grows_only_with_changes_of_the_source(at: Place) -> None:
     document = await at.jupyter.documents.open(at.server.notebook("a", "b"))
     assert document.version("cell-0") == 1
     await document.change("cell-0", source="aa")
@@ -64,7 +64,7 @@ async def a_version_grows_with_each_change_of_the_source_and_with_no_other(at: P
     assert (document.version("cell-0"), document.version("cell-1")) == (3, 1)
 
 
-async def a_change_of_a_stale_version_is_refused_with_the_cell_as_it_stands(at: Place) -> None:
+async def change_of_an_old_version_is_refused_with_the_current_cell(at: Place) -> None:
     path = at.server.notebook("a")
     document = await at.jupyter.documents.open(path)
     person = await at.person.documents.open(path)
@@ -116,7 +116,7 @@ async def a_run_shows_its_outputs_and_its_count(at: Place) -> None:
     assert document.cells()[0]["outputs"] == [] and document.cells()[0]["execution_count"] is None
 
 
-async def fewer_outputs_in_place_of_more_leave_only_those(at: Place) -> None:
+async def fewer_outputs_replace_more_outputs(at: Place) -> None:
     document = await at.jupyter.documents.open(at.server.notebook("x"))
     streams = [{"output_type": "stream", "name": name, "text": "a"} for name in ("stdout", "stderr", "stdout")]
     await document.set_outputs("cell-0", streams)
@@ -140,7 +140,7 @@ async def a_new_notebook_is_empty_with_its_folders_and_its_kernel(at: Place) -> 
         await at.jupyter.documents.create(f"{folder}/other.ipynb", "fortran")
 
 
-async def what_is_not_there_or_no_notebook_or_outside_is_refused(at: Place) -> None:
+async def missing_invalid_and_outside_paths_are_refused(at: Place) -> None:
     (at.server.root / "words.txt").write_text("words")
     (at.server.root / "broken.ipynb").write_text("{")
     (at.server.root / "folder").mkdir(exist_ok=True)
@@ -164,7 +164,7 @@ async def what_is_not_there_or_no_notebook_or_outside_is_refused(at: Place) -> N
         await documents.list_folder("words.txt")
 
 
-async def a_file_that_was_broken_and_is_mended_is_opened(at: Place) -> None:
+async def repaired_file_can_be_opened(at: Place) -> None:
     path = at.server.notebook("kept")
     whole = (at.server.root / path).read_text()
     (at.server.root / path).write_text("{")
@@ -179,7 +179,7 @@ async def a_file_that_was_broken_and_is_mended_is_opened(at: Place) -> None:
     assert "".join(at.server.saved(path)["cells"][0]["source"]) == "changed"
 
 
-async def a_cell_that_is_gone_is_said_to_be(at: Place) -> None:
+async def missing_cell_is_an_error(at: Place) -> None:
     document = await at.jupyter.documents.open(at.server.notebook("a"))
     for call in (
         document.delete("x"),

@@ -49,7 +49,7 @@ async def ended(execution: Execution) -> str:
             return "KernelDied"
 
 
-async def code_runs_and_its_reply_comes_after_all_it_said(at: Place) -> None:
+async def reply_comes_after_all_outputs(at: Place) -> None:
     async with shared(at) as kernel:
         said = await run(kernel, "import sys\nprint('a')\nprint('b', file=sys.stderr)\n6 * 7")
         kinds = [each.kind for each in said if each.kind != "status"]
@@ -61,14 +61,14 @@ async def code_runs_and_its_reply_comes_after_all_it_said(at: Place) -> None:
         assert printed(many) == "".join(f"{i}\n" for i in range(500))
 
 
-async def an_error_is_a_reply_like_another(at: Place) -> None:
+async def error_is_a_normal_reply(at: Place) -> None:
     async with shared(at) as kernel:
         said = await run(kernel, "1 / 0")
         assert said[-1].content["status"] == "error" and said[-1].content["ename"] == "ZeroDivisionError"
         assert printed(await run(kernel, "print('on')")) == "on\n"
 
 
-async def an_expression_is_answered_without_a_trace(at: Place) -> None:
+async def silent_expression_leaves_no_trace(at: Place) -> None:
     async with shared(at) as kernel:
         before = (await run(kernel, "x = 5"))[-1].content["execution_count"]
         said = await run(kernel, "", silent=True, store_history=False, user_expressions={"it": "x + 1"})
@@ -76,7 +76,7 @@ async def an_expression_is_answered_without_a_trace(at: Place) -> None:
         assert (await run(kernel, "1"))[-1].content["execution_count"] == before + 1
 
 
-async def a_question_of_the_code_is_answered(at: Place) -> None:
+async def input_request_is_answered(at: Place) -> None:
     async with shared(at) as kernel:
         execution = await kernel.execute("print(input('name? ') + '!')", allow_stdin=True)
         said = []
@@ -102,13 +102,13 @@ async def buffers_of_a_message_arrive(at: Place) -> None:
         assert display.buffers == (b"\x00\xff", b"")
 
 
-async def two_executions_each_hear_their_own(at: Place) -> None:
+async def messages_reach_their_own_execution(at: Place) -> None:
     async with shared(at) as kernel:
         every = await asyncio.gather(*(run(kernel, f"print({n})") for n in range(8)))
         assert [printed(said) for said in every] == [f"{n}\n" for n in range(8)]
 
 
-async def waiting_for_a_message_can_be_given_up_and_begun_again(at: Place) -> None:
+async def waiting_for_a_message_can_be_cancelled_and_repeated(at: Place) -> None:
     async with shared(at) as kernel:
         execution = await kernel.execute("input()", allow_stdin=True)
         while (await asyncio.wait_for(execution.next_message(), 60)).kind != "input_request":
@@ -254,7 +254,7 @@ async def a_connection_to_a_busy_kernel_is_made_and_waits_its_turn(at: Place) ->
     await at.person.kernels.shut_down(info.id)
 
 
-async def what_is_not_there_is_said_to_be(at: Place) -> None:
+async def missing_kernel_and_kernelspec_are_errors(at: Place) -> None:
     kernels = at.jupyter.kernels
     default, specs = await kernels.list_specs()
     assert default == "python3" and "python3" in [each.name for each in specs]

@@ -13,7 +13,7 @@ from quire.clients.jupyter.server.http_client import HttpClient
 from tests.support.jupyter.places import Place, seen, sources, until
 
 
-async def an_edit_is_seen_by_others_and_theirs_by_us(at: Place) -> None:
+async def edits_are_seen_in_both_directions(at: Place) -> None:
     path = at.server.notebook("a")
     ours, theirs = await at.jupyter.documents.open(path), await at.person.documents.open(path)
     await ours.change("cell-0", source="ab")
@@ -24,7 +24,7 @@ async def an_edit_is_seen_by_others_and_theirs_by_us(at: Place) -> None:
     assert ours.version("cell-0") == 2 and theirs.version("cell-0") == 2
 
 
-async def printed_lines_and_the_star_are_seen_while_a_cell_runs(at: Place) -> None:
+async def output_and_running_state_are_shared_while_a_cell_runs(at: Place) -> None:
     path = at.server.notebook("a")
     ours, theirs = await at.jupyter.documents.open(path), await at.person.documents.open(path)
     await ours.end_run("cell-0", 1)
@@ -80,7 +80,7 @@ async def send_update(document: object, update: bytes) -> None:
     await document._replica._connection.send(create_update_message(update))  # type: ignore[attr-defined]  # as a page does
 
 
-async def edits_of_many_at_random_end_the_same_everywhere(at: Place) -> None:
+async def random_edits_of_several_clients_converge(at: Place) -> None:
     path = at.server.notebook("a", "b", "c")
     every = [await at.jupyter.documents.open(path), await at.person.documents.open(path)]
     dice = random.Random(7)
@@ -110,7 +110,7 @@ async def edits_of_many_at_random_end_the_same_everywhere(at: Place) -> None:
     assert len({cell["id"] for cell in every[0].cells()}) == len(every[0].cells())
 
 
-async def who_edits_is_seen_by_name(at: Place) -> None:
+async def agent_is_listed_by_name(at: Place) -> None:
     path = at.server.notebook("a")
     theirs = await at.person.documents.open(path)
     ours = await at.jupyter.documents.open(path)
@@ -127,7 +127,7 @@ async def who_edits_is_seen_by_name(at: Place) -> None:
             await asyncio.sleep(0.01)
 
 
-async def the_cell_that_is_worked_in_is_seen(at: Place) -> None:
+async def cursor_of_the_agent_is_shared(at: Place) -> None:
     path = at.server.notebook("héllo", "b")
     theirs = await at.person.documents.open(path)
     ours = await at.jupyter.documents.open(path)

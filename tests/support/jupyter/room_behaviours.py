@@ -12,16 +12,16 @@ def held(at: Place) -> list[str]:
     return [*rooms, *(f"file {each}" for each in extension.file_loaders._FileLoaderMapping__dict)]
 
 
-async def nothing_is_held(at: Place) -> None:
+async def no_room_is_left(at: Place) -> None:
     await until(lambda: not held(at), "no room is left")
 
 
-async def three_are_held(at: Place) -> None:
+async def three_rooms_are_open(at: Place) -> None:
     assert len(held(at)) == 6
 
 
-async def a_room_is_held_while_a_person_is_in_it(at: Place) -> None:
-    await nothing_is_held(at)
+async def room_stays_while_a_person_is_in_it(at: Place) -> None:
+    await no_room_is_left(at)
     path = at.server.notebook("a")
     theirs, ours = await at.person.documents.open(path), await at.jupyter.documents.open(path)
     await ours.close()
@@ -32,4 +32,4 @@ async def a_room_is_held_while_a_person_is_in_it(at: Place) -> None:
     await again.change("cell-0", source="c")
     assert len(held(at)) == 2
     await again.close()
-    await nothing_is_held(at)
+    await no_room_is_left(at)
