@@ -73,18 +73,14 @@ def parser() -> Parser:
     run = commands.add_parser("run", help=_RUN, description=_RUN)
     run.set_defaults(command=_run_file, parser=run)
     run.add_argument("file", metavar="NOTEBOOK.ipynb|SCRIPT.py", help="Document to run; - reads it from standard input")
-    run.add_argument(
-        "-o", "--output", metavar="OUT", help="File to write while cells run; - for standard output"
-    )
+    run.add_argument("-o", "--output", metavar="OUT", help="File to write while cells run; - for standard output")
     run.add_argument("-p", "--parameter", action="append", default=[], metavar="NAME=VALUE", help="Set a parameter")
     run.add_argument("--timeout", type=float, metavar="SECONDS", help="Timeout of each cell; no limit by default")
     run.add_argument("--allow-errors", action="store_true", help="Continue after a cell that raises an exception")
     command("list", _list, "List notebooks")
     export = command("export", _export, "Write a notebook as ipynb, script, Markdown or HTML")
     export.add_argument("name")
-    written = (
-        "File to write: .ipynb, .py, .md or .html. Default: ipynb to standard output"
-    )
+    written = "File to write: .ipynb, .py, .md or .html. Default: ipynb to standard output"
     export.add_argument("-o", "--output", type=Path, metavar="FILE", help=written)
     state = command("state", _state, "Show what is on disk of a notebook")
     state.add_argument("name")
@@ -98,15 +94,11 @@ def parser() -> Parser:
     restore.add_argument("--trust", action="store_true", help="Allow the code of --file to run")
     gc_ = command("gc", _gc, "Delete chunks that no snapshot uses")
     gc_.add_argument("--dry-run", action="store_true", help="Only report their size")
-    _capability_arguments(
-        command("capability", _capability, "Manage MCP servers that code calls")
-    )
+    _capability_arguments(command("capability", _capability, "Manage MCP servers that code calls"))
     _token_arguments(command("token", _token, "Manage tokens of users over HTTP"))
     install = command("install", _install, "Add Quire to a client's configuration; other servers in it stay")
     install.add_argument("client")
-    install.add_argument(
-        "--print", action="store_true", dest="only_print", help="Print it instead of writing it"
-    )
+    install.add_argument("--print", action="store_true", dest="only_print", help="Print it instead of writing it")
     install.add_argument("--name", default="quire", help="Name of the server in the client")
     _audit_command(command("audit", _audit, "Show calls from the audit log"))
     settings = "Show and change settings"

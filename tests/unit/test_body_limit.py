@@ -77,7 +77,7 @@ async def asked(
     async def send(message: Any) -> None:
         said.append(message)
 
-    guard = BodyLimitMiddleware(endpoint, path="/mcp", most_bytes=1_000, timeout=0.05)
+    guard = BodyLimitMiddleware(endpoint, path="/mcp", max_bytes=1_000, timeout=0.05)
     await guard({"type": "http", "method": method, "path": path, "headers": headers}, receive, send)
     assert guard._reading == 0
     return (said[0]["status"], said[1]["body"], reached) if said else (0, b"", reached)

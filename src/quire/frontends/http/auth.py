@@ -1,4 +1,4 @@
-"""Who calls over HTTP, proved by a bearer token: one of ours, a JWT of an issuer, or a login at one."""
+"""Authentication over HTTP: bearer tokens of the operator, JWTs of an issuer, or a login at an issuer."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from quire.core.ports.store import Tokens
 from quire.frontends.mcp.callers import VerifiedToken
 
 log = logging.getLogger(__name__)
-_CACHED = 10_000  # tokens whose check is remembered
-_REMEMBERED = 300.0  # seconds a JWT's check is
-_LOGIN_REMEMBERED = 30.0  # seconds a login's is: it may be ended at the issuer
-_SKEW = 30  # seconds another machine's clock may be ahead
+_MAX_CACHED_TOKENS = 10_000
+_JWT_CACHE_S = 300.0
+_LOGIN_CACHE_S = 30.0  # shorter, since the issuer may end a login
+_MAX_CLOCK_SKEW_S = 30
 
 
 class TokenFileVerifier(TokenVerifier):
-    """The operator's own tokens."""
+    """Tokens that the operator has made (`quire token`)."""
 
     def __init__(self, tokens: Tokens) -> None:
         super().__init__()
         self._tokens = tokens
-        self._known: dict[Caller, VerifiedToken] = {}  # made once: each request asks
+        self._known: dict[Caller, VerifiedToken] = {}  # made once, since every request is verified
 
     async def verify_token(self, token: str) -> AccessToken | None:
         caller = self._tokens.whose(token)
@@ -48,12 +48,12 @@ class TokenFileVerifier(TokenVerifier):
             self._known[caller] = known
         return known
 
-    def holds(self, proven: VerifiedToken) -> bool:
-        return self._tokens.whose(proven.token) is not None
+    def is_valid(self, token: VerifiedToken) -> bool:
+        return self._tokens.whose(token.token) is not None
 
 
 class SharedTokenVerifier(TokenVerifier):
-    """One token for all: who sends it is the local user."""
+    """One token for all clients. Who sends it is the local user."""
 
     def __init__(self, token: str) -> None:
         super().__init__()
@@ -68,15 +68,15 @@ class SharedTokenVerifier(TokenVerifier):
 
 @dataclass(frozen=True, kw_only=True)
 class Issuer:
-    """Who issues tokens, and what is taken from them; as the settings say it, references resolved."""
+    """The settings of an issuer of tokens, with references to secrets resolved."""
 
     issuer: str | None
     audience: str | None
-    keys: str | None  # of JWTs: the address of a JWKS, or a public key
+    keys: str | None  # for JWTs: the URL of a JWKS, or a public key
     algorithm: str
     scope: str | None  # that a token must have
     admin_scope: str
-    client_id: str | None  # of a login
+    client_id: str | None  # for a login
     secret: str | None
     public_url: str | None
 
@@ -86,14 +86,14 @@ class Issuer:
 
 
 def by_issuer(kind: str, issuer: Issuer, folder: Path) -> AuthProvider:
-    """`jwt`: tokens that clients bring; `oidc`: a login. Raises InvalidRequest where a setting is missing."""
+    """`kind`: `jwt` for tokens that clients bring, `oidc` for a login. Raises InvalidRequest if a setting is missing."""
     address = _needed(kind, "auth.issuer", issuer.issuer)
     if kind == "oidc":
         return _by_login(issuer, address, folder)
     verifier = JwtVerifier(issuer, address)
     if issuer.public_url is None:
         return verifier
-    scopes = [*issuer.required, issuer.admin_scope]  # told to clients, with where tokens are had (RFC 9728)
+    scopes = [*issuer.required, issuer.admin_scope]  # published for clients (RFC 9728)
     return RemoteAuthProvider(verifier, [AnyHttpUrl(address)], issuer.public_url, scopes, resource_name="Quire")
 
 
@@ -104,7 +104,7 @@ def _needed(method: str, setting: str, value: str | None) -> str:
 
 
 class PrincipalResolver:
-    """Tokens of an issuer, each with the principal it proves; what was checked a moment ago is not checked again."""
+    """The principals of an issuer's tokens, with a cache of tokens that were checked."""
 
     def __init__(self, address: str, admin_scope: str, seconds: float) -> None:
         self._address = address
@@ -113,7 +113,7 @@ class PrincipalResolver:
         self._seconds = seconds
         self._known: OrderedDict[bytes, tuple[float, VerifiedToken]] = OrderedDict()
 
-    async def named(self, token: str, check: Callable[[str], Awaitable[AccessToken | None]]) -> VerifiedToken | None:
+    async def resolve(self, token: str, check: Callable[[str], Awaitable[AccessToken | None]]) -> VerifiedToken | None:
         digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
         until, proven = self._known.get(digest, (0.0, None))
         if proven is not None and time.time() < until:
@@ -132,7 +132,7 @@ class PrincipalResolver:
         if principal is None or checked.expires_at is None or not isinstance(starts, int | float):
             log.warning("a token of %s is not taken: it needs a plain sub, and an exp", self._address)
             return None
-        if starts > now + _SKEW:
+        if starts > now + _MAX_CLOCK_SKEW_S:
             return None
         admin = self._admin_scope in checked.scopes
         caller = Caller(principal=principal, scopes=EVERY_SCOPE) if admin else Caller(principal=principal)
@@ -141,18 +141,18 @@ class PrincipalResolver:
     def _remember(self, digest: bytes, proven: VerifiedToken) -> None:
         until = min(time.time() + self._seconds, float(proven.expires_at or 0))
         self._known[digest] = (until, proven)
-        while len(self._known) > _CACHED:
+        while len(self._known) > _MAX_CACHED_TOKENS:
             self._known.popitem(last=False)
 
 
 class JwtVerifier(TokenVerifier):
-    """JWTs of one issuer, checked here. What they lack in scopes is answered as MCP wants it: 403, not 401."""
+    """JWTs of one issuer. A missing scope is answered with 403, as MCP requires."""
 
     def __init__(self, issuer: Issuer, address: str) -> None:
         from fastmcp.server.auth.providers.jwt import JWTVerifier
 
         super().__init__(required_scopes=issuer.required)
-        self._naming = PrincipalResolver(address, issuer.admin_scope, _REMEMBERED)
+        self._resolver = PrincipalResolver(address, issuer.admin_scope, _JWT_CACHE_S)
         keys = _needed("jwt", "auth.keys", issuer.keys)
         fetched = keys.startswith(("http://", "https://"))
         try:
@@ -167,19 +167,19 @@ class JwtVerifier(TokenVerifier):
             raise InvalidRequest(f"JWTs cannot be checked as the settings say: {error}") from None
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        return await self._naming.named(token, self._inner.verify_token)
+        return await self._resolver.resolve(token, self._inner.verify_token)
 
 
 def _by_login(issuer: Issuer, address: str, folder: Path) -> AuthProvider:
-    """OAuth for MCP clients, with the login at an OpenID Connect issuer. `folder` keeps who is logged in, encrypted."""
+    """OAuth for MCP clients with a login at an OpenID Connect issuer. `folder` keeps the logins, encrypted."""
     import fastmcp
     from fastmcp.server.auth.oidc_proxy import OIDCProxy
 
-    naming = PrincipalResolver(address, issuer.admin_scope, _LOGIN_REMEMBERED)
+    resolver = PrincipalResolver(address, issuer.admin_scope, _LOGIN_CACHE_S)
 
     class ByLogin(OIDCProxy):
         async def verify_token(self, token: str) -> AccessToken | None:
-            return await naming.named(token, super().verify_token)
+            return await resolver.resolve(token, super().verify_token)
 
     fastmcp.settings.home = folder
     client_id = _needed("oidc", "auth.client_id", issuer.client_id)
@@ -193,15 +193,15 @@ def _by_login(issuer: Issuer, address: str, folder: Path) -> AuthProvider:
             algorithm=issuer.algorithm,
             required_scopes=["openid", *issuer.required],
             valid_scopes=["openid", *issuer.required, issuer.admin_scope],
-            verify_id_token=True,  # the one token that every issuer signs, and for this client
+            verify_id_token=True,  # every issuer signs it, for this client
             base_url=public_url,
         )
-    except Exception as error:  # whatever the framework finds wrong with what the issuer says
+    except Exception as error:  # fastmcp raises many kinds for a bad answer of the issuer
         raise OperationFailed(f"The OpenID Connect issuer {address} cannot be used: {error}") from error
 
 
 class RevocationMiddleware:
-    """Ends an answer that is still being sent when the token that asked for it is no longer taken."""
+    """End a streamed answer when the token of its request is revoked or expires."""
 
     def __init__(self, app: ASGIApp, auth: AuthProvider) -> None:
         self._app = app
@@ -212,19 +212,19 @@ class RevocationMiddleware:
         if not isinstance(user, AuthenticatedUser) or not isinstance(user.access_token, VerifiedToken):
             await self._app(scope, receive, send)
             return
-        proven, over = user.access_token, False
+        token, is_ended = user.access_token, False
 
         async def guarded(message: Message) -> None:
-            nonlocal over
-            if over:
+            nonlocal is_ended
+            if is_ended:
                 return
-            if message["type"] == "http.response.body" and message.get("more_body") and not self._holds(proven):
-                over, message = True, {"type": "http.response.body", "body": b"", "more_body": False}
+            if message["type"] == "http.response.body" and message.get("more_body") and not self._is_valid(token):
+                is_ended, message = True, {"type": "http.response.body", "body": b"", "more_body": False}
             await send(message)
 
         await self._app(scope, receive, guarded)
 
-    def _holds(self, proven: VerifiedToken) -> bool:
+    def _is_valid(self, token: VerifiedToken) -> bool:
         if isinstance(self._auth, TokenFileVerifier):
-            return self._auth.holds(proven)
-        return proven.expires_at is None or proven.expires_at > time.time()
+            return self._auth.is_valid(token)
+        return token.expires_at is None or token.expires_at > time.time()

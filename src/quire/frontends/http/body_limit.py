@@ -1,4 +1,4 @@
-"""A request's body is read before anything else sees it: whole, in time, not too long, and JSON that is sound."""
+"""Read the body of a request before the app does: in time, within a limit, and as valid JSON."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from quire.frontends.mcp.lines import too_long
 
-_TOGETHER = 16  # times the longest body: what all that are being read may hold
-_LONG = 64 * 2**20  # bytes of the longest body, where there is no limit
-_LINGER = 1.0  # seconds
-_PASSED = 64 * 2**20  # bytes that are read of a refused body, and thrown away
-_HUGE = re.compile(rb"\d[eE]\+?\d{3}|\d{300}")  # a number with this in it may be none a float can say
+_TOTAL_FACTOR = 16  # all bodies being read may hold this many times the longest one
+_DEFAULT_MAX_BYTES = 64 * 2**20  # of the longest body, if there is no limit
+_DRAIN_S = 1.0
+_MAX_DRAINED_BYTES = 64 * 2**20  # of a refused body
+_HUGE = re.compile(rb"\d[eE]\+?\d{3}|\d{300}")  # may be part of a number over the range of a float
 
 
 class BadBody(Exception):
-    """A body that is not to be answered by anything below; the message says why."""
+    """The body is refused; the message says why."""
 
 
 def check_json(body: bytes | bytearray) -> None:
-    """Raises BadBody for what is not UTF-8 or not JSON, for lone surrogates, for NaN and numbers past all floats, and
-    for more than 200 levels."""
+    """Raises BadBody for text that is not UTF-8 or not JSON, lone surrogates, NaN, numbers over the range of a float,
+    and more than 200 levels."""
     try:
         found = from_json(bytes(body), allow_inf_nan=False, cache_strings=False)
     except ValueError as error:
@@ -48,13 +48,13 @@ def _finite(value: Any) -> bool:
 
 
 class BodyLimitMiddleware:
-    def __init__(self, app: ASGIApp, *, path: str, most_bytes: int, timeout: float) -> None:
-        """`path` is where JSON is spoken; `most_bytes` 0 is no limit; `timeout` is in seconds."""
+    def __init__(self, app: ASGIApp, *, path: str, max_bytes: int, timeout: float) -> None:
+        """Bodies to `path` must be JSON. `max_bytes` 0 is no limit; `timeout` is in seconds."""
         self._app = app
         self._path = path
-        self._most = most_bytes
+        self._max_bytes = max_bytes
         self._timeout = timeout
-        self._reading = 0  # bytes of bodies that are not whole yet
+        self._reading = 0  # bytes of bodies that are not complete
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] in ("GET", "HEAD", "OPTIONS"):
@@ -66,7 +66,7 @@ class BodyLimitMiddleware:
         finally:
             self._reading -= len(body)
         if refused is None:
-            return  # the client left
+            return  # the client disconnected
         whole = not refused
         if not refused and scope["path"] == self._path and scope["method"] == "POST":
             try:
@@ -75,15 +75,15 @@ class BodyLimitMiddleware:
                 refused = 400, PARSE_ERROR, str(error)
         if refused:
             if not whole:
-                await _let_pass(scope, receive)
+                await _drain(scope, receive)
             await _refuse(send, *refused)
         else:
             await self._app(scope, _replay(bytes(body), receive), send)
 
     async def _read(self, scope: Scope, receive: Receive, body: bytearray) -> tuple[int, int, str] | tuple[()] | None:
-        """Fill `body`; why it is refused, or nothing; None where the client left."""
-        if self._most and _declared(scope) > self._most:
-            return 413, INVALID_REQUEST, too_long(self._most)
+        """Fill `body`. Returns why it is refused, or (), or None if the client disconnected."""
+        if self._max_bytes and _declared(scope) > self._max_bytes:
+            return 413, INVALID_REQUEST, too_long(self._max_bytes)
         with anyio.move_on_after(self._timeout):
             while True:
                 message = await receive()
@@ -92,11 +92,11 @@ class BodyLimitMiddleware:
                 piece = message.get("body", b"")
                 body += piece
                 self._reading += len(piece)
-                if self._most and len(body) > self._most:
-                    return 413, INVALID_REQUEST, too_long(self._most)
+                if self._max_bytes and len(body) > self._max_bytes:
+                    return 413, INVALID_REQUEST, too_long(self._max_bytes)
                 if not message.get("more_body", False):
                     return ()
-                if self._reading > _TOGETHER * (self._most or _LONG):
+                if self._reading > _TOTAL_FACTOR * (self._max_bytes or _DEFAULT_MAX_BYTES):
                     return 429, INVALID_REQUEST, "Too many large requests at once. Nothing was done. Call again in 1 s."
         return (
             408,
@@ -114,7 +114,7 @@ def _declared(scope: Scope) -> int:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """The body in one piece; after it what still comes, which is the end of the connection."""
+    """Receive the body in one message, then what the connection sends."""
     first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:
@@ -123,23 +123,22 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-async def _let_pass(scope: Scope, receive: Receive) -> None:
-    """What is still on its way of a refused body, for a moment: a client that is cut off while it sends does not hear
-    why."""
+async def _drain(scope: Scope, receive: Receive) -> None:
+    """Read on for a moment: a client that is disconnected while it sends does not read the answer."""
     if any(name == b"expect" for name, _ in scope["headers"]):
-        return  # it waits to be told to go on
-    passed, more = 0, True
-    with anyio.move_on_after(_LINGER):
-        while more and passed < _PASSED:
+        return  # it waits for a 100 Continue
+    drained, more = 0, True
+    with anyio.move_on_after(_DRAIN_S):
+        while more and drained < _MAX_DRAINED_BYTES:
             message = await receive()
-            passed += len(message.get("body", b""))
+            drained += len(message.get("body", b""))
             more = message["type"] == "http.request" and bool(message.get("more_body", False))
 
 
 async def _refuse(send: Send, status: int, code: int, why: str) -> None:
     answer = json.dumps({"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": why}}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(answer))]
-    if status != 400:  # the rest of the body is not waited for
+    if status != 400:  # the rest of the body is not read
         headers += [(b"connection", b"close"), (b"retry-after", b"1")]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": answer})

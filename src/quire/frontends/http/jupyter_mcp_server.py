@@ -1,4 +1,4 @@
-"""Routes of jupyter-mcp-server beside the MCP endpoint, as its deployments expect them."""
+"""The health route that deployments of jupyter-mcp-server expect."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ HEALTH = "/api/healthz"
 
 def register(server: FastMCP[Any], app: App) -> None:
     async def health(request: Request) -> Response:
-        """Whether it runs, and the document of the start has a kernel. Names nothing: it is answered without a
-        token."""
+        """Whether the server runs and the first document has a kernel. It needs no token and names nothing."""
         return JSONResponse({"success": True, "status": "healthy", "kernel_status": await _kernel_status(app)})
 
     server.custom_route(HEALTH, methods=["GET"])(health)

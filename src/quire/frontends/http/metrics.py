@@ -1,4 +1,4 @@
-"""What happened, and how things stand, as Prometheus reads it."""
+"""Counters and current values in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -41,25 +41,25 @@ HELP = {
 }
 
 
-def text(app: App, taken: dict[str, int]) -> str:
-    from prometheus_client import CollectorRegistry, generate_latest  # not at the start of a server: it takes a while
+def text(app: App, store_bytes: dict[str, int]) -> str:
+    from prometheus_client import CollectorRegistry, generate_latest  # slow to import, so not at start-up
 
     registry = CollectorRegistry()
-    registry.register(_Metrics(app, taken))
+    registry.register(_Metrics(app, store_bytes))
     return generate_latest(registry).decode()
 
 
 class _Metrics:
-    """A collector of prometheus_client: reads the values when it is asked."""
+    """A collector for prometheus_client."""
 
-    def __init__(self, app: App, taken: dict[str, int]) -> None:
+    def __init__(self, app: App, store_bytes: dict[str, int]) -> None:
         self._app = app
-        self._taken = taken
+        self._store_bytes = store_bytes
 
     def collect(self) -> Iterator[Metric]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
-        for name, values in (*_counted(self._app), *_standing(self._app, self._taken), *_process()):
+        for name, values in (*_counted(self._app), *_gauges(self._app, self._store_bytes), *_process()):
             make = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
             family = make(name, HELP.get(name, name), labels=_label_names(values))
             for labels, value in values.items():
@@ -83,7 +83,7 @@ def _counted(app: App) -> Iterator[tuple[str, dict[Labels, float]]]:
         yield name, {(): count()}
 
 
-def _standing(app: App, taken: dict[str, int]) -> Iterator[tuple[str, dict[Labels, float]]]:
+def _gauges(app: App, store_bytes: dict[str, int]) -> Iterator[tuple[str, dict[Labels, float]]]:
     live, checkpoints, spare = app.kernels.count()
     active, waiting = app.runs.count()
     yield "quire_build_info", {(("version", app.about["quire"]),): 1}
@@ -93,14 +93,14 @@ def _standing(app: App, taken: dict[str, int]) -> Iterator[tuple[str, dict[Label
     yield "quire_runs_active", {(): active}
     yield "quire_runs_waiting", {(): waiting}
     if app.disk is not None:
-        yield "quire_store_bytes", {(("part", part),): size for part, size in taken.items()}
+        yield "quire_store_bytes", {(("part", part),): size for part, size in store_bytes.items()}
         yield "quire_store_free_bytes", {(): app.disk.free()}
 
 
 def _process() -> Iterator[tuple[str, dict[Labels, float]]]:
     times = os.times()
     yield "process_cpu_seconds_total", {(): times.user + times.system}
-    with contextlib.suppress(OSError):  # only Linux says these
+    with contextlib.suppress(OSError):  # Linux only
         pages = int(Path("/proc/self/statm").read_text("utf-8").split()[1])
         yield "process_resident_memory_bytes", {(): pages * mmap.PAGESIZE}
         yield "process_open_fds", {(): len(os.listdir("/proc/self/fd"))}  # noqa: PTH208 - names only

@@ -1,4 +1,4 @@
-"""Refuse requests of web pages that other programs of this machine serve."""
+"""Refuse requests of web pages that other programs on this machine serve."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 
 class LoopbackOriginGuard:
-    """fastmcp checks `Origin`, but lets every page of a loopback address in, whatever its port. Here such a page has to
-    come from the address that the request is sent to, or from an origin that the operator named."""
+    """fastmcp accepts every `Origin` on a loopback address, with any port. Here it must be the address that the request
+    is sent to, or an origin that the operator named."""
 
     def __init__(self, app: ASGIApp, *, allowed: Collection[str]) -> None:
         self._app = app

@@ -1,5 +1,4 @@
-"""Serve the MCP endpoint over HTTP, with Host and Origin checked; to this machine alone where nobody is asked who they
-are."""
+"""Serve MCP over HTTP. Without authentication only this machine may connect."""
 
 from __future__ import annotations
 
@@ -20,34 +19,34 @@ from starlette.middleware import Middleware
 
 from quire.core.errors import InvalidRequest, OperationFailed
 from quire.frontends.http.body_limit import BodyLimitMiddleware
-from quire.frontends.http.connections import be_quiet, bounded
+from quire.frontends.http.connections import limited_protocol, mute_invalid_requests
 from quire.frontends.http.origins import LoopbackOriginGuard
 from quire.frontends.http.sessions import limit_sessions
 
 PATH = "/mcp"
-_GRACE = 3  # seconds open requests have when the server ends
+_SHUTDOWN_S = 3  # for open requests to finish
 
 
 @dataclass(frozen=True, kw_only=True)
 class HttpAccess:
-    """Who is let in, and by which names the server goes."""
+    """Who may connect, and the names of the server."""
 
-    auth: AuthProvider | None = None  # None: whoever reaches it is the local user
-    insecure: bool = False  # so too from other machines
-    hosts: tuple[str, ...] = ()  # names beside its address
+    auth: AuthProvider | None = None  # None: every caller is the local user
+    insecure: bool = False  # allow this for other machines, too
+    hosts: tuple[str, ...] = ()  # host names besides its address
 
 
 @dataclass(frozen=True, kw_only=True)
 class HttpLimits:
     """What a client may send, and how slowly."""
 
-    request_bytes: int  # of one request; 0 no limit
-    connections: int  # open at once; 0 no limit
-    sessions: int  # of the older era; 0 no limit
-    timeout: float  # seconds to send a request, and to read an answer on
+    request_bytes: int  # 0 is no limit
+    connections: int  # 0 is no limit
+    sessions: int  # of protocol versions before 2026-07-28; 0 is no limit
+    timeout: float  # seconds to send a request, and to go on reading an answer
 
     def body_limit(self) -> Middleware:
-        return Middleware(BodyLimitMiddleware, path=PATH, most_bytes=self.request_bytes, timeout=self.timeout)
+        return Middleware(BodyLimitMiddleware, path=PATH, max_bytes=self.request_bytes, timeout=self.timeout)
 
 
 async def serve(
@@ -60,12 +59,11 @@ async def serve(
     limits: HttpLimits,
     listening: Callable[[str], None],
 ) -> None:
-    """Serve until cancelled; open requests then have a moment to finish. `listening` is called with the address once
-    connections are accepted."""
+    """Serve until cancelled, then let open requests finish. `listening` gets the address when clients can connect."""
     check_access(host, access)
     with _bind(host, port) as sock:
         address = _url(host, sock.getsockname()[1])
-        # behind a proxy that speaks TLS the server does not see under which scheme it is called
+        # behind a TLS proxy the server does not know the scheme
         origins = [f"{scheme}://{name}" for name in access.hosts for scheme in ("http", "https")]
         app = asgi(
             server,
@@ -80,17 +78,17 @@ async def serve(
             app,
             log_level=log_level,
             lifespan="on",
-            timeout_graceful_shutdown=_GRACE,
+            timeout_graceful_shutdown=_SHUTDOWN_S,
             ws="none",
-            http=bounded(limits.connections, limits.timeout),
+            http=limited_protocol(limits.connections, limits.timeout),
         )
-        be_quiet()  # after the configuration, which sets it up
+        mute_invalid_requests()  # after uvicorn.Config, which sets up logging
         listening(address)
         await _run_until_cancelled(_Server(config), sock)
 
 
 async def _run_until_cancelled(server: uvicorn.Server, sock: socket.socket) -> None:
-    """Cancelling it would leave requests and the app's lifespan half closed, so uvicorn is asked to exit instead."""
+    """Ask uvicorn to exit: cancelling it would not close the requests and the lifespan of the app."""
     serving = asyncio.ensure_future(server.serve(sockets=[sock]))
     try:
         await asyncio.shield(serving)
@@ -101,7 +99,7 @@ async def _run_until_cancelled(server: uvicorn.Server, sock: socket.socket) -> N
 
 
 def asgi(server: FastMCP[Any], limits: HttpLimits, *middleware: Middleware, **protection: Any) -> Starlette:
-    """The app: MCP at PATH, beside it what was registered. Whoever runs it runs its lifespan."""
+    """The app with MCP at PATH and the registered routes. The caller runs its lifespan."""
     app = server.http_app(path=PATH, middleware=[*middleware, limits.body_limit()], **protection)
     limit_sessions(app, limits.sessions)
     return app
@@ -114,12 +112,12 @@ class _Server(uvicorn.Server):
 
 
 def check_access(host: str, access: HttpAccess) -> None:
-    """Where nobody is asked who they are, only this machine may reach the server."""
+    """Raises InvalidRequest if other machines can connect without authentication."""
     try:
-        alone = host == "localhost" or ipaddress.ip_address(host).is_loopback
+        is_local = host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
-        alone = False
-    if alone or access.auth is not None:
+        is_local = False
+    if is_local or access.auth is not None:
         return
     if not access.insecure:
         raise InvalidRequest(
@@ -144,7 +142,7 @@ def _middleware(access: HttpAccess) -> list[Middleware]:
 
 def _bind(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # the protocol is named since asyncio turns Nagle off only where it is: 40 ms an answer otherwise
+    # asyncio sets TCP_NODELAY only if the protocol is named; without it an answer takes 40 ms more
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -1,4 +1,4 @@
-"""The document of the setting `jupyter.document`: in use as `default` until a client uses another notebook."""
+"""The document of the setting `jupyter.document`, which clients use as notebook `default` until they use another."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ NAME = "default"
 
 
 async def open_for(app: App, caller: Caller, kernel: str = "") -> Notebook:
-    """The caller's notebook of that document, made when it is first needed, in the kernel that is named.
+    """The caller's notebook of that document, made at its first use. `kernel`: the id of the kernel it runs in.
 
-    Raises NotFound if there is no such document or kernel, OperationFailed if its server does not answer."""
+    Raises NotFound if there is no such document or kernel, OperationFailed if its server does not answer.
+    """
     app.caller_policy.check_jupyter(caller)
     place = await app.jupyter.place("", app.jupyter.document, create=False)
     found = await find(app, caller)
     if found is not None and not kernel and found.document is not None and found.document.path == place.path:
         return found
-    if found is not None:  # of an earlier start, with another document
+    if found is not None:  # made for another document before a restart
         await app.kernels.slots.forget(found)
         await app.notebooks.delete(found)
     if kernel:

@@ -1,7 +1,7 @@
-"""A cell's input() and the approval of its calls, asked of the person beside the client, on both protocol eras.
+"""Ask the person at the client for input() of a cell or for approval of a call.
 
-Until 2025-11-25 the server asks within the call. From 2026-07-28 on a call ends with the question, and the client
-calls again with the answer; the run waits meanwhile, known by the state the client brings back, which is sealed.
+Up to protocol 2025-11-25 the server asks during the call. From 2026-07-28 on a call ends with the question, and the
+client calls again with the answer and the sealed state that names the question; the run waits meanwhile.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NO = "the person gave no answer. Put the value into the code instead."
 
 
 class ClientMustAsk(Exception):
-    """The call ends here, with a question that the client brings the answer to."""
+    """The call ends with a question; the client calls again with the answer."""
 
     def __init__(self, result: InputRequiredResult) -> None:
         super().__init__("input required")
@@ -35,7 +35,7 @@ class ClientMustAsk(Exception):
 
 
 def possible(request: ClientRequest) -> bool:
-    """Whether this client can ask a person for a line of text, now."""
+    """Whether this client can ask a person for a line of text now."""
     capabilities = request.session.client_capabilities
     given = capabilities.elicitation if capabilities is not None else None
     if given is None or (given.form is None and given.url is not None):
@@ -45,33 +45,36 @@ def possible(request: ClientRequest) -> bool:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a client came back with."""
+    """The answer that a client came back with."""
 
     active: ActiveRun
     question: Question
-    said: Any
+    response: Any
 
     def give(self) -> None:
-        """To the run; where the client brought nothing, the question stays open."""
-        if isinstance(self.said, ElicitResult):
-            self.active.questions.answer(self.question, *_answer(self.question, self.said))
+        """Give the answer to the run. Without an answer the question stays open."""
+        if isinstance(self.response, ElicitResult):
+            self.active.questions.answer(self.question, *_answer(self.question, self.response))
 
 
 class Asking:
-    """The runs that wait for a client to come back with an answer."""
+    """Runs that wait for a client to come back with an answer."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, tuple[ActiveRun, Question]] = {}
 
     def notebook(self, request: ClientRequest) -> str | None:
-        """The name of the notebook whose run waits for what this call brings; None where it brings nothing."""
+        """The notebook whose run waits for the answer that this call brings, or None."""
         with suppress(ValueError, KeyError, TypeError):
             if request.state is not None:
                 return self._waiting[json.loads(request.state)["question"]][0].notebook.title
         return None
 
     def reply(self, request: ClientRequest, notebook: Notebook) -> Reply | None:
-        """What this call brings to a run of this notebook that waits; None where it is a call like any other."""
+        """The answer that this call brings to a run of this notebook, or None.
+
+        Raises NotFound if its question is closed.
+        """
         if request.state is None:
             return None
         try:
@@ -84,11 +87,11 @@ class Asking:
         return Reply(active, question, (request.input_responses or {}).get("input"))
 
     async def ask(self, request: ClientRequest, active: ActiveRun, question: Question) -> None:
-        """Have the question answered, or the call ended with it."""
+        """Get an answer during the call, or raise ClientMustAsk."""
         if not request.is_modern:
-            await self._within(request, active, question)
+            await self._ask_during_call(request, active, question)
             return
-        self._waiting = {key: each for key, each in self._waiting.items() if not each[0].done.is_set()}
+        self._waiting = {key: waiting for key, waiting in self._waiting.items() if not waiting[0].done.is_set()}
         key = uuid4().hex
         self._waiting[key] = (active, question)
         form = ElicitRequestFormParams(message=_message(question), requested_schema=_form(question))
@@ -99,7 +102,7 @@ class Asking:
             )
         )
 
-    async def _within(self, request: ClientRequest, active: ActiveRun, question: Question) -> None:
+    async def _ask_during_call(self, request: ClientRequest, active: ActiveRun, question: Question) -> None:
         async def withdraw() -> None:
             await question.answered.wait()
             group.cancel_scope.cancel()
@@ -116,7 +119,7 @@ class Asking:
                     _message(question), _form(question), related_request_id=request.id
                 )
                 active.questions.answer(question, *_answer(question, reply))
-            except (MCPError, ValueError) as error:  # ValueError: a reply that is none
+            except (MCPError, ValueError) as error:  # ValueError: an invalid reply
                 if question.is_approval:
                     active.questions.answer(question, None, f"The client could not ask for approval ({error}).")
                 else:
@@ -135,7 +138,7 @@ def _form(question: Question) -> dict[str, Any]:
 
 def _answer(question: Question, reply: ElicitResult) -> tuple[str | None, str]:
     if question.is_approval:
-        # accepting the question is no yes yet: the box is
+        # the person may accept the form without ticking the box
         yes = reply.action == "accept" and (reply.content or {}).get("approve") is True
         return ("yes", "") if yes else (None, "A person said no: it was not called.")
     if reply.action != "accept":

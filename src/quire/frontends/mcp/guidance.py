@@ -1,4 +1,4 @@
-"""What a model is told of the tools that there are, and of none besides. Pure."""
+"""Instructions and hints for a model, which name only the tools that this server offers. Pure."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ install_capability makes any MCP server an object that code calls, `caps` in cod
 _FAILED = """\
 After an error, variables are kept; after a crash or a kill they are as before that cell, and the answer says what is
 not."""
-_RUNS = re.compile(r"(^|_)(run|exec|eval|python|shell|bash|terminal|code)(_|$)")  # tools others have to run code
-_NAME_CHARS = 100  # of an unknown tool's name that are repeated
+_RUNS = re.compile(r"(^|_)(run|exec|eval|python|shell|bash|terminal|code)(_|$)")  # tools of other servers that run code
+_MAX_NAME_CHARS = 100  # of an unknown tool's name in the message
 _CUT = "Long outputs are shown shortened with the address of the whole."
 
 
@@ -44,16 +44,16 @@ class Guidance:
         return "\n".join([first, *sets, longer, _FAILED, _CUT])
 
     def goes_on(self, address: str, *, session: bool) -> str:
-        """Of a cell that runs, when the call is answered."""
+        """About a cell that still runs when the call is answered."""
         return f"It goes on: {self._shown(address)}, {self._ended(session)}."
 
     def follow(self) -> str:
-        """Of cells that run one after the other."""
+        """About cells that run one after the other."""
         stops = "interrupt stops" if "repl" in self._sets else "their timeouts end"
         return f"list_cells shows how far they are, {stops} them."
 
     def waits(self) -> str:
-        """Of one that has not begun."""
+        """About a cell that has not started."""
         if "notebook" in self._sets:
             return "get_cell shows when it has run."
         return "Call again later: what you run then comes after it."
@@ -68,8 +68,8 @@ class Guidance:
 
 
 def unknown_tool(name: str, offered: Collection[str], elsewhere: Mapping[str, Collection[str]]) -> str:
-    """What is said of a tool that is not offered; `elsewhere` has the tool sets of those that could be."""
-    name = name[:_NAME_CHARS]
+    """The message about a tool that is not offered. `elsewhere`: the tool sets of tools that could be."""
+    name = name[:_MAX_NAME_CHARS]
     runs = _RUNS.search(name) is not None and "execute" in offered
     near = [] if name in elsewhere or runs else _nearest(name, [*offered, *elsewhere])
     near = [tool for tool in near if tool in offered] or near
@@ -91,6 +91,6 @@ def unknown_tool(name: str, offered: Collection[str], elsewhere: Mapping[str, Co
 
 
 def _nearest(name: str, known: Collection[str]) -> list[str]:
-    """Two at most; also of a name with the server's before it, as `quire_execute`."""
+    """At most two names; also for a name with a prefix, as in `quire_execute`."""
     ends = [each for each in known if re.search(rf"[^a-z]{each}$", name)]
     return [max(ends, key=len)] if ends else difflib.get_close_matches(name, known, n=2)

@@ -1,4 +1,4 @@
-"""The line of a cell that says most about it, for a list of cells. Pure."""
+"""The most telling line of a cell, for a list of cells. Pure."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import re
 from quire.core.model import Cell, CellKind
 from quire.core.runs.model_text import escape_control_characters
 
-_CHARS = 10_000  # of a cell that are looked at
-_LOW = (  # kinds of lines that are shown only where nothing better follows, the best of them first
+_MAX_CHARS = 10_000  # of a cell that are searched
+_LOW = (  # lines that are shown only if there is no other, in order of preference
     re.compile(r"@"),  # a decorator
     re.compile(r"import\b|from\s+\S+\s+import\b"),
     re.compile(r"%|!pip3?\s"),
@@ -18,9 +18,9 @@ _IMPORT = _LOW[1]
 
 
 def headline(cell: Cell) -> str:
-    """Of code the first statement; where there is none the first import, magic or comment. Of other cells the first
-    line. A cell magic stands before what it is applied to: `%%time df.sum()`."""
-    lines = [line.strip() for line in escape_control_characters(cell.source[:_CHARS]).splitlines()]
+    """The first statement of code, or else its first import, magic or comment. For other cells the first line. A cell
+    magic is put before the line: `%%time df.sum()`."""
+    lines = [line.strip() for line in escape_control_characters(cell.source[:_MAX_CHARS]).splitlines()]
     lines = [line for line in lines if line]
     if not lines or cell.kind is not CellKind.CODE:
         return next(iter(lines), "")
@@ -30,7 +30,7 @@ def headline(cell: Cell) -> str:
 
 
 def _best(lines: list[str]) -> str:
-    """The first of those that say most."""
+    """The first line with the best rank."""
     ranked = [(_rank(line), at, line) for at, line in enumerate(_beginnings(lines))]
     return min(ranked)[2] if ranked else ""
 
@@ -40,7 +40,7 @@ def _rank(line: str) -> int:
 
 
 def _beginnings(lines: list[str]) -> list[str]:
-    """Without the lines in which an import goes on."""
+    """The lines without continuation lines of imports."""
     found, inside = [], ""
     for line in lines:
         if not inside:

@@ -1,4 +1,4 @@
-"""Messages as lines: read within a limit, and what a line that is no message is answered with. Reads JSON-RPC only."""
+"""Read JSON-RPC messages as lines within a limit, and answer lines that are not messages."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 
 from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
 
-_HEAD_BYTES = 1 << 16  # kept of a line that is too long
+_HEAD_BYTES = 1 << 16  # kept of the start of a line that is too long
 _TAIL_BYTES = 1 << 12
-_LAST_MEMBERS = 8  # members that are looked for at the end of such a line
+_LAST_MEMBERS = 8  # JSON members searched at the end of such a line
 _DECODER = json.JSONDecoder()
 _UNREAD = object()
 
 
 @dataclass(frozen=True)
 class LongLine:
-    """The beginning and the end of a line that is longer than a message may be."""
+    """The start and the end of a line over the limit."""
 
     head: bytes
     tail: bytes
@@ -26,11 +26,11 @@ class LongLine:
 
 class LineReader:
     def __init__(self, reader: asyncio.StreamReader) -> None:
-        """The limit is the reader's own."""
+        """The limit is the one of `reader`."""
         self._reader = reader
 
     async def next(self) -> bytes | LongLine:
-        """The next line; b"" at the end. Of a line past the limit only its beginning and its end are kept."""
+        """The next line, or b"" at the end. Only the start and the end of a line over the limit are kept."""
         head, tail = b"", b""
         while True:
             try:

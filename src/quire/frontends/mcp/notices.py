@@ -1,4 +1,7 @@
-"""Telling clients that a resource changed: `subscriptions/listen` in the newer era, `resources/subscribe` before."""
+"""Notify clients of changed resources and tools.
+
+They use `subscriptions/listen` from protocol 2026-07-28 on, and `resources/subscribe` before.
+"""
 
 from __future__ import annotations
 
@@ -37,27 +40,29 @@ from quire.frontends.mcp.callers import caller_of
 from quire.frontends.mcp.fastmcp_internals import connection_of, low_level
 
 log = logging.getLogger(__name__)
-_SAY = 1.0  # seconds a notification may take to send
-_SUBSCRIPTIONS = 10_000  # of one principal: nobody takes another's
-_LISTENING = 1_024  # streams of one principal
-_STREAMS = 10_000  # of all
-_BACKLOG = 1_000  # notifications waiting to be sent; past it they are dropped, a client reads anew anyway
-_listener: ContextVar[Caller] = ContextVar("listener")  # who asks to listen
+_SEND_TIMEOUT_S = 1.0
+_MAX_SUBSCRIPTIONS = 10_000  # of one principal
+_MAX_STREAMS_EACH = 1_024  # of one principal
+_MAX_STREAMS = 10_000
+_MAX_WAITING = 1_000  # notifications to send; more are dropped, since a client reads the resource again anyway
+_listener: ContextVar[Caller] = ContextVar("listener")  # set for the SDK's call of `subscribe`
 
 
 class Notices:
-    """Who wants to know of which resource, and the sending; a bus for the SDK's listen handler. Nobody hears of a
-    notebook that is neither theirs nor shared with them."""
+    """Subscriptions and the task that sends notifications; the SubscriptionBus of the SDK's ListenHandler.
+
+    Clients are notified of notebooks that their user owns or that are shared with the user, and admins of all.
+    """
 
     def __init__(self, sharing: Sharing) -> None:
         self._sharing = sharing
         self._streams: dict[object, tuple[Caller, Callable[[ServerEvent], None]]] = {}
-        self._sessions: dict[str, dict[int, tuple[Caller, ServerSession]]] = {}  # uri to connections that asked for it
+        self._sessions: dict[str, dict[int, tuple[Caller, ServerSession]]] = {}  # by uri and connection
         self._seen: WeakKeyDictionary[Connection, Principal] = WeakKeyDictionary()
-        self._telling: set[asyncio.Task[None]] = set()
-        self._waiting: asyncio.Queue[tuple[str, int, ServerSession] | Change] = asyncio.Queue(_BACKLOG)
+        self._sending: set[asyncio.Task[None]] = set()
+        self._waiting: asyncio.Queue[tuple[str, int, ServerSession] | Change] = asyncio.Queue(_MAX_WAITING)
         self._asked: Counter[Principal] = Counter()  # subscriptions of each
-        self._listen = ListenHandler(self, max_subscriptions=_STREAMS)
+        self._listen = ListenHandler(self, max_subscriptions=_MAX_STREAMS)
 
     def register(self, server: FastMCP[Any]) -> None:
         """Answer the requests to subscribe. fastmcp has no subscriptions of its own yet."""
@@ -68,8 +73,8 @@ class Notices:
 
     @asynccontextmanager
     async def relaying(self, feed: Feed) -> AsyncIterator[None]:
-        """Turn the core's news into notifications for as long as the block lasts."""
-        # a task of its own: the framework leaves its lifespan under another cancel scope than it came
+        """Turn changes that the core publishes into notifications until the block ends."""
+        # not a task group: the framework may leave its lifespan in another cancel scope
         sending = asyncio.create_task(self._send())
         stop = feed.listen(self._on_change)
         try:
@@ -97,8 +102,8 @@ class Notices:
         self, ctx: ServerRequestContext[Any, Any], params: SubscriptionsListenRequestParams
     ) -> SubscriptionsListenResult:
         caller = caller_of(ctx)
-        if sum(other.principal == caller.principal for other, _ in self._streams.values()) >= _LISTENING:
-            raise MCPError(INTERNAL_ERROR, f"You listen {_LISTENING:,} times already. End one of them first.")
+        if sum(other.principal == caller.principal for other, _ in self._streams.values()) >= _MAX_STREAMS_EACH:
+            raise MCPError(INTERNAL_ERROR, f"You listen {_MAX_STREAMS_EACH:,} times already. End one of them first.")
         token = _listener.set(caller)
         try:
             return await self._listen(ctx, params)
@@ -106,7 +111,7 @@ class Notices:
             _listener.reset(token)
 
     def seen(self, session: ServerSession, caller: Caller) -> None:
-        """A client is there: it is to hear when the list of its tools changes."""
+        """Notify this client when the list of its tools changes."""
         self._seen[connection_of(session)] = caller.principal
 
     def tools_changed(self, whose: Principal) -> None:
@@ -115,9 +120,9 @@ class Notices:
                 deliver(ToolsListChanged())
         for connection, principal in list(self._seen.items()):
             if principal == whose and connection.has_standalone_channel:
-                task = asyncio.get_running_loop().create_task(_tell(connection))
-                self._telling.add(task)
-                task.add_done_callback(self._telling.discard)
+                task = asyncio.get_running_loop().create_task(_send_tools_changed(connection))
+                self._sending.add(task)
+                task.add_done_callback(self._sending.discard)
 
     def _on_change(self, change: Change) -> None:
         if not self._streams and not self._sessions:
@@ -127,7 +132,7 @@ class Notices:
             self._tell_all(uri, lambda caller: caller.principal == owner)
         listeners = [*self._streams.values(), *(each for asked in self._sessions.values() for each in asked.values())]
         if any(caller.principal != owner for caller, _ in listeners) and not self._waiting.full():
-            self._waiting.put_nowait(change)  # who else may hear of it has to be looked up
+            self._waiting.put_nowait(change)  # who else may see the notebook is looked up in the task
 
     def _tell_all(self, uri: str, may: Callable[[Caller], bool]) -> None:
         for caller, deliver in list(self._streams.values()):
@@ -146,7 +151,9 @@ class Notices:
         def known(caller: Caller) -> bool:
             return caller.principal != owner and (caller.is_trusted or shared(caller))
 
-        for uri in addresses(change, others=True):  # what is current is an admin's own, unless it is shared with them
+        for uri in addresses(
+            change, others=True
+        ):  # `current` is the admin's own notebook, unless this one is shared with the admin
             self._tell_all(uri, known if uri.startswith(_prefix(change)) else shared)
 
     async def _send(self) -> None:
@@ -156,18 +163,18 @@ class Notices:
                     try:
                         await self._tell_others(change)
                     except QuireError as error:
-                        log.debug("who hears of %s could not be looked up: %s", change.notebook.id, error)
+                        log.debug("the shares of %s could not be read: %s", change.notebook.id, error)
                 case (uri, key, session):
                     try:
-                        async with asyncio.timeout(_SAY):
+                        async with asyncio.timeout(_SEND_TIMEOUT_S):
                             await session.send_resource_updated(uri)
-                    except Exception as error:  # a client that left: forget it, go on with the others
+                    except Exception as error:  # the client disconnected
                         log.debug("a subscriber of %s is gone: %s", uri, error)
                         self._forget(uri, key)
 
     async def _subscribe(self, ctx: ServerRequestContext[Any, Any], params: SubscribeRequestParams) -> EmptyResult:
         caller, key = caller_of(ctx), _connection_key(ctx.session)
-        if self._asked[caller.principal] < _SUBSCRIPTIONS:
+        if self._asked[caller.principal] < _MAX_SUBSCRIPTIONS:
             asked = self._sessions.setdefault(str(params.uri), {})
             self._asked[caller.principal] += key not in asked
             asked[key] = (caller, ctx.session)
@@ -185,19 +192,19 @@ class Notices:
             self._sessions.pop(uri, None)
 
 
-async def _tell(connection: Connection) -> None:
-    with contextlib.suppress(Exception):  # a client that left
-        async with asyncio.timeout(_SAY):
+async def _send_tools_changed(connection: Connection) -> None:
+    with contextlib.suppress(Exception):  # the client disconnected
+        async with asyncio.timeout(_SEND_TIMEOUT_S):
             await connection.send_tool_list_changed()
 
 
 def _connection_key(session: ServerSession) -> int:
-    # the SDK makes a session per request over one lasting connection
+    # the SDK makes a session for each request of a connection
     return id(connection_of(session))
 
 
 def addresses(change: Change, *, others: bool = False) -> list[str]:
-    """Every resource a change shows in, by the names its owner has for them, or `others` have. Pure."""
+    """The URIs of resources that show a change, as the owner names them, or as `others` do. Pure."""
     notebook = change.notebook
     name = quote(f"{notebook.owner}/{notebook.name}" if others else notebook.name, safe="")
     found = [f"notebook://{place}/{what}" for place in (name, "current") for what in ("cells", "info", "ipynb")]

@@ -1,4 +1,4 @@
-"""Prompts: ways to begin that a person can pick from their client's menu."""
+"""Prompts, which clients show in a menu."""
 
 from typing import Any
 from urllib.parse import quote

@@ -1,4 +1,4 @@
-"""Cells as a model reads them: compact text, pictures, and the structure beside them."""
+"""Answers that show cells: compact text, pictures and structured content."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from quire.frontends.mcp.guidance import Guidance
 from quire.frontends.mcp.headlines import headline
 from quire.frontends.mcp.results import CellInfo, ExecutionResult, OutputInfo, ShownCell
 
-_MUCH = 200_000  # characters
-_PICTURES = 4  # shown with one answer; the others by reference
-_PICTURE_BYTES = 700_000  # a picture larger than this is only referred to
+_THREAD_CHARS = 200_000  # longer texts are converted in a thread
+_MAX_PICTURES = 4  # in one answer; the text has the addresses of the others
+_MAX_PICTURE_BYTES = 700_000  # of a picture in an answer
 
 
 class Renderer:
-    """Turns cells into answers of at most so many characters of output."""
+    """Turns cells into answers with at most `limit` characters of output."""
 
     def __init__(self, outputs: Outputs, guidance: Guidance, limit: int) -> None:
         self._outputs = outputs
@@ -36,14 +36,14 @@ class Renderer:
         self._limit = limit
 
     async def execution(self, notebook: Notebook, cell: Cell, notice: str = "") -> ToolResult:
-        """The answer to `execute`: what was printed, the value, the error, and where it all is."""
+        """The answer to `execute`: output, value, error and the addresses of all."""
         content, result = await self.executed(notebook, cell, notice)
         return ToolResult(content=content, structured_content=dict(result), is_error=cell.state.failed)
 
     async def executed(
         self, notebook: Notebook, cell: Cell, notice: str = ""
     ) -> tuple[list[ContentBlock], ExecutionResult]:
-        """The same in its parts."""
+        """The content and the structured content of that answer."""
         seen = await self._see(notebook, cell)
         error = next((output for output in reversed(cell.outputs) if output.type is OutputType.ERROR), None)
         failed = cell.state.failed
@@ -83,7 +83,7 @@ class Renderer:
         return ToolResult(content=content, structured_content=dict(info), is_error=cell.state.failed)
 
     async def outputs(self, notebook: Notebook, cell: Cell) -> list[ContentBlock]:
-        """What a cell shows, an item for each. A picture stands in place of its line; a smaller copy before it."""
+        """One item for each output. A picture replaces its line; a smaller copy is put before it."""
         seen = await self._see(notebook, cell)
         blocks: list[ContentBlock] = []
         for number, line in enumerate(seen.lines):
@@ -95,7 +95,7 @@ class Renderer:
         return blocks
 
     async def several(self, notebook: Notebook, cells: list[Cell], notice: str) -> ToolResult:
-        """The answer of a tool that ran several cells: what each showed, shortened together; the last one whole."""
+        """The answer of a tool that ran several cells. Their outputs share the limit."""
         lines, pictures = [f"Note: {notice}"] if notice else [], []
         for cell in cells:
             seen = await self._see(notebook, cell, max(300, self._limit // len(cells)))
@@ -105,7 +105,7 @@ class Renderer:
         info["ran"] = [cell.number for cell in cells]
         if notice:
             info["notice"] = notice
-        content: list[ContentBlock] = [TextContent(type="text", text="\n".join(lines)), *pictures[:_PICTURES]]
+        content: list[ContentBlock] = [TextContent(type="text", text="\n".join(lines)), *pictures[:_MAX_PICTURES]]
         return ToolResult(content=content, structured_content=dict(info), is_error=cells[-1].state.failed)
 
     def _content(self, notebook: Notebook, cell: Cell, seen: _Seen, notice: str) -> list[ContentBlock]:
@@ -114,14 +114,14 @@ class Renderer:
         return [TextContent(type="text", text=text), *seen.pictures]
 
     def _footer(self, notebook: Notebook, cell: Cell) -> str:
-        """With what to do where it goes on."""
+        """With a hint what to do if the cell still runs."""
         if cell.state is not CellState.RUNNING:
             return footer(notebook, cell)
         session = notebook.runtime in RUNTIMES.values()
         return f"{footer(notebook, cell)} {self._guidance.goes_on(cell_uri(notebook, cell), session=session)}"
 
     async def _see(self, notebook: Notebook, cell: Cell, limit: int = 0) -> _Seen:
-        """Every output once: its line of text, its entry, its picture."""
+        """The line, the entry and the picture of each output."""
         seen = _Seen()
         limit = limit or self._limit
         share = max(500, limit // max(1, len(cell.outputs)))
@@ -155,20 +155,20 @@ class Renderer:
         return seen
 
     async def _text(self, output: Output) -> str:
-        """What a model reads of it."""
+        """The output as text."""
         mime = model_text.best_mime_type(output)
         text = await self._outputs.read_text(output.bundle.get(mime, ""))
-        if len(text) > _MUCH:  # aside, so that nobody waits for it
+        if len(text) > _THREAD_CHARS:
             return await anyio.to_thread.run_sync(model_text.final_text, model_text.as_text(mime, text))
         return model_text.final_text(model_text.as_text(mime, text))
 
     async def _look(self, output: Output, mime: str, seen: _Seen) -> None:
         shown = PREVIEW if PREVIEW in output.bundle else mime
         data = output.bundle[shown]
-        if len(seen.pictures) >= _PICTURES or shown == "image/svg+xml" or _size(data) > _PICTURE_BYTES:
+        if len(seen.pictures) >= _MAX_PICTURES or shown == "image/svg+xml" or _size(data) > _MAX_PICTURE_BYTES:
             return
         if output.about.get("width") is None:
-            return  # no picture, whatever it says: some would refuse the whole answer for it
+            return  # not a valid picture: some clients would refuse the whole answer
         whole = await self._outputs.read_bytes(data)
         kind, place = "image/png" if shown == PREVIEW else mime, len(seen.lines) - 1
         image = ImageContent(type="image", data=base64.b64encode(whole).decode("ascii"), mime_type=kind)
@@ -206,7 +206,7 @@ def describe(notebook: Notebook, cell: Cell) -> CellInfo:
 
 
 def footer(notebook: Notebook, cell: Cell) -> str:
-    """The last line of an answer: which cell, and how it went."""
+    """The last line of an answer: the cell and its state."""
     seconds = _seconds(cell)
     took = f", {seconds:g} s" if seconds is not None else ""
     return f"[cell {cell.number} ({cell.id}) of {notebook.title}: {cell.state}{_stale(cell)}{took}]"
@@ -251,7 +251,7 @@ def size(length: int) -> str:
 
 
 def moved(moved: RollbackResult) -> str:
-    """Where a rollback or a restore went to, and what it left behind."""
+    """Where a rollback or a restore went to, and what it did not restore."""
     if moved.run is None:
         where = "as the kernel began"
     else:
@@ -270,7 +270,7 @@ def stale(moved: RollbackResult) -> str:
 
 
 def _failure(error: Output | None, seen: _Seen) -> tuple[str | None, str | None]:
-    """The kind and the words of what a run failed with; a magic's misuse is said on stderr alone."""
+    """The type and the message of the error. A wrong use of a magic is only on stderr."""
     if error is not None:
         return error.name, model_text.final_text(str(error.about.get("message", "")))
     name, _, message = seen.streams["stderr"].rstrip().rpartition("\n")[2].partition(": ")
@@ -312,7 +312,7 @@ def _seconds(cell: Cell) -> float | None:
 
 
 def _clip(text: str, limit: int, uri: str) -> str:
-    """Head and tail of a long text, saying how much is left out and where the whole is."""
+    """The start and the end of a long text, with the address of the whole."""
     if len(text) <= limit:
         return text
     half = limit // 2

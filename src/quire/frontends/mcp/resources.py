@@ -1,4 +1,4 @@
-"""Notebooks, cells, outputs, pictures and files as resources, addressed under notebook://."""
+"""Notebooks, cells, outputs, pictures and files as resources under notebook://."""
 
 import json
 import logging
@@ -176,7 +176,7 @@ def in_context(
 
 
 def _here(read: Callable[..., Awaitable[str]]) -> Callable[..., Awaitable[str]]:
-    """The same reading, of the current notebook: a fixed address takes no parameters."""
+    """`read` for the current notebook: a fixed address takes no parameters."""
 
     async def here(ctx: ToolContext) -> str:
         return await read(ctx)

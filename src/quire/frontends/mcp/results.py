@@ -257,13 +257,13 @@ class Done(TypedDict):
 
 
 def schema(kind: Any) -> dict[str, Any]:
-    """The JSON Schema of a result in few characters: no titles, `X or null` as one type."""
+    """The JSON Schema of a result, shortened: no titles, `X or null` as one type."""
     found: dict[str, Any] = short(TypeAdapter(kind).json_schema())
     return found
 
 
 def short(node: Any) -> Any:
-    """A schema that says the same in fewer characters."""
+    """An equivalent schema with fewer characters."""
     if isinstance(node, list):
         return [short(item) for item in node]
     if not isinstance(node, dict):
@@ -273,12 +273,12 @@ def short(node: Any) -> Any:
     return {
         key: {name: short(each) for name, each in value.items()} if key == "properties" else short(value)
         for key, value in node.items()
-        if key != "title" and (key, value) != ("default", None)  # what may be null and is left out is null
+        if key != "title" and (key, value) != ("default", None)  # null is the default of what may be null
     }
 
 
 def _merged(ways: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Several types as one, where each is another and at most one says more: that concerns its own type only."""
+    """Several types as one schema, if they differ and at most one has further keywords, which concern only it."""
     types = [each.get("type") for each in ways]
     more = [{key: value for key, value in each.items() if key != "type"} for each in ways]
     said = [each for each in more if each]

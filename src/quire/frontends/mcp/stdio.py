@@ -1,8 +1,8 @@
 """MCP over this process's stdin and stdout.
 
-Pipes and sockets are read and written by the event loop itself: the SDK hands every line to a thread and back, and
-every message from task to task. A terminal, a file, and on Windows everything, is read by a thread that does not keep
-the process alive: the SDK's own thread waits for a line that may never come, and the server could not end.
+The event loop reads and writes pipes and sockets; the SDK passes every line to a thread and every message through
+tasks. A daemon thread reads terminals and files, and everything on Windows: the SDK's thread would keep the process
+alive until another line comes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from quire.frontends.mcp.lines import LineReader, LongLine, refusal
 _log = logging.getLogger(__name__)
 _MAX_LINE_BYTES = 64 * 2**20  # where no limit is set
 _CHUNK_BYTES = 1 << 16
-_FLUSH_S = 1.0  # for the last answers to be written
+_FLUSH_S = 1.0  # to write the last answers
 
 
 async def serve(server: FastMCP[Any], max_bytes: int) -> None:
@@ -46,8 +46,8 @@ async def serve(server: FastMCP[Any], max_bytes: int) -> None:
 
 @contextlib.asynccontextmanager
 async def _streams(max_bytes: int) -> AsyncIterator[tuple[_Incoming, _Outgoing]]:
-    """Our own copies of descriptors 0 and 1. The originals lead to the null device and to stderr, so that nothing else
-    that reads or prints disturbs the protocol."""
+    """Streams over copies of descriptors 0 and 1. The originals lead to the null device and to stderr, so that no
+    other input and output is in the protocol stream."""
     stdin, stdout = os.dup(0), os.dup(1)
     with open(os.devnull, "rb") as nothing:  # noqa: ASYNC230, PTH123 - the null device does not block
         os.dup2(nothing.fileno(), 0)
@@ -70,7 +70,7 @@ async def _streams(max_bytes: int) -> AsyncIterator[tuple[_Incoming, _Outgoing]]
 
 
 def _loop_can_wait_for(fd: int) -> bool:
-    """Not a terminal: the event loop would make it non-blocking for the shell that started us, too."""
+    """Not terminals: the event loop would make them non-blocking for the shell, too."""
     mode = os.fstat(fd).st_mode
     return sys.platform != "win32" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
 
@@ -106,7 +106,7 @@ def _read_in_thread(reader: asyncio.StreamReader, fd: int) -> None:
 def _read(fd: int) -> bytes:
     try:
         return os.read(fd, _CHUNK_BYTES)
-    except OSError:  # the terminal is gone
+    except OSError:  # the terminal was closed
         return b""
 
 
@@ -140,7 +140,7 @@ class _ThreadWriter:
         with contextlib.suppress(RuntimeError):  # the loop is closed
             while True:
                 view = memoryview(self._queue.get())
-                with contextlib.suppress(OSError):  # the client is gone, and the end of stdin says so
+                with contextlib.suppress(OSError):  # the client disconnected: stdin ends, too
                     while view:
                         view = view[os.write(self._fd, view) :]
                 self._loop.call_soon_threadsafe(self._wrote_one)
@@ -157,7 +157,7 @@ async def _flush(writer: _Writer) -> None:
 
 
 class _Stream:
-    """What the SDK asks of both streams. They are closed by `_streams`."""
+    """What the SDK needs of both streams. `_streams` closes them."""
 
     async def aclose(self) -> None: ...
 
@@ -168,7 +168,7 @@ class _Stream:
 
 
 class _Incoming(_Stream):
-    """Messages. A line that is none is answered with an error, and the next line is read."""
+    """Messages. A line that is not a message is answered with an error."""
 
     def __init__(self, reader: asyncio.StreamReader, max_bytes: int, outgoing: _Outgoing) -> None:
         self._lines = LineReader(reader)
@@ -203,7 +203,7 @@ class _Incoming(_Stream):
                 return message
 
     async def _refuse(self, line: bytes | LongLine) -> SessionMessage | None:
-        """Answer with an error; the message that stands for the line where a request of this server waits for it."""
+        """Answer with an error. Returns the message that replaces the line if a request of this server waits for it."""
         refused = refusal(line, self._max_bytes)
         _log.warning("A message of the client was refused: %s", refused.error.error.message)
         if refused.is_answer:
@@ -218,7 +218,7 @@ class _Outgoing(_Stream):
         self._writer = writer
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Write one message. A caller that is cancelled while the client does not read leaves nothing behind."""
+        """Write one message. If it is cancelled while the client does not read, nothing is written."""
         try:
             await self._writer.drain()
         except ConnectionError as error:
