@@ -790,7 +790,7 @@ SUPERVISOR = """
 from quire.wire import packets
 from quire.worker.processes.supervisor import Supervisor
 
-server, control = packets.pair()
+server, control = packets.socket_pair()
 supervisor = Supervisor(control)
 packets.send(server, {"do": "wake", "name": "none"})
 packets.send(supervisor._announce_socket, {"checkpoint": "by nobody"})
@@ -809,12 +809,12 @@ import os, select, signal
 from quire.wire import packets
 from quire.worker.processes import supervisor as supervisors
 
-server, control = packets.pair()
+server, control = packets.socket_pair()
 supervisor = supervisors.Supervisor(control)
 pid = os.fork()
 if not pid:
     signal.pause()
-orders, mine = packets.pair()
+orders, mine = packets.socket_pair()
 supervisor._add_checkpoint("a", pid, mine.detach())
 
 told = []

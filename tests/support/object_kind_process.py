@@ -81,7 +81,7 @@ def check(kind: Kind, stream: Any, made: Any, way: str) -> str:
         from quire.worker.snapshot import lenient_loading
 
         stream.load([], [], {}, sources=lambda name: None)
-        lost = lenient_loading.load_tolerantly(made.segments, [memoryview(each) for each in buffers], namespace)
+        lost = lenient_loading.load_leniently(made.segments, [memoryview(each) for each in buffers], namespace)
     else:
         lost = stream.load(made.segments, buffers, namespace, sources=lambda name: None)
     if lost:

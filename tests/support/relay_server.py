@@ -11,7 +11,7 @@ from typing import Any
 
 from quire.wire import frames, relay
 from quire.wire.relay import Called, GivenUp, Refused, Returned
-from quire.worker.capabilities.kernel_capabilities import Known
+from quire.worker.capabilities.kernel_capabilities import KernelCapabilities
 from quire.worker.capabilities.relay import Relay
 from quire.worker.execution.interrupts import Interrupts
 
@@ -110,7 +110,7 @@ class Book:
 
     def __init__(self) -> None:
         self.namespace: dict[str, Any] = {}
-        self.known = Known(Interrupts(), self.namespace)
+        self.known = KernelCapabilities(Interrupts(), self.namespace)
         self.answers: dict[str, Callable[[Called], Any]] = {}
         self.asked: list[Called] = []
         ours, theirs = socket.socketpair()

@@ -23,7 +23,7 @@ from quire.frontends.mcp.elicitation import Asking, ClientMustAsk
 @pytest.mark.parametrize("host", ["1.1.1.1", "[2606:4700::1111]"])
 async def test_a_request_to_a_public_address_goes_there_under_its_own_name(host: str) -> None:
     request = httpx2.Request("POST", f"https://{host}:8443/mcp?x=1")
-    await web._pin(request)
+    await web._pin_address(request)
     assert str(request.url) == f"https://{host}:8443/mcp?x=1"
     assert request.headers["host"] == f"{host}:8443"
     assert request.extensions["sni_hostname"] == host.strip("[]")
@@ -34,7 +34,7 @@ async def test_a_request_to_a_public_address_goes_there_under_its_own_name(host:
 )
 async def test_a_request_to_the_servers_own_network_goes_nowhere(host: str) -> None:
     with pytest.raises(httpx2.ConnectError):
-        await web._pin(httpx2.Request("POST", f"http://{host}/mcp"))
+        await web._pin_address(httpx2.Request("POST", f"http://{host}/mcp"))
 
 
 def test_nothing_of_the_machine_is_resolved_for_a_confined_backend() -> None:
@@ -42,8 +42,14 @@ def test_nothing_of_the_machine_is_resolved_for_a_confined_backend() -> None:
     headers = {"A": "env:KEY", "B": "${KEY}", "C": "Bearer file:/etc/passwd"}
     for url, public in (("http://10.0.0.1/mcp", False), ("http://10.0.0.1:81/mcp", True), ("http://a.test", True)):
         said = Backend(url=url, headers=headers, command=("ls",), config="/etc/passwd", entry="x", confined=True)
-        way = backends._way(said, Secrets({"KEY": "secret"}))
-        assert (way.headers, way.command, way.env, way.folder, way.public) == (headers, (), {}, "", public)
+        resolved = backends._resolve(said, Secrets({"KEY": "secret"}))
+        assert (resolved.headers, resolved.command, resolved.env, resolved.folder, resolved.public_only) == (
+            headers,
+            (),
+            {},
+            "",
+            public,
+        )
         assert backends.variables(said) == set()
 
 

@@ -40,7 +40,7 @@ def test_a_class_that_is_only_half_made_is_a_tombstone(monkeypatch: pytest.Monke
     name = "quire.worker.snapshot.classes.fill_methods"
     monkeypatch.setitem(reducers.REBUILDS, name, lambda cls, attributes: 1 / 0)
     loaded, lost = load(dumped)
-    assert all(tombstones.is_one(each) for each in (loaded["C"], loaded["c"], *loaded["box"])) and loaded["d"] == [1]
+    assert all(tombstones.is_tombstone(it) for it in (loaded["C"], loaded["c"], *loaded["box"])) and loaded["d"] == [1]
     assert lost[0].name == "C" and lost[0].what == "class C" and "ZeroDivisionError" in lost[0].why
 
 
@@ -93,8 +93,8 @@ def test_the_notebooks_own_module_is_no_loss_on_trial() -> None:
     namespace = notebook()
     run("import __main__ as me", namespace)
     dumped = dump(namespace)
-    reducers.on_trial.append(True)
+    reducers.trial_loads.append(True)
     try:
         assert stream.load(dumped.segments, [], {}, sources=lambda name: None) == []
     finally:
-        reducers.on_trial.clear()
+        reducers.trial_loads.clear()

@@ -224,4 +224,4 @@ def test_a_native_one_may_call_a_relayed_one(book: Book) -> None:
     ],
 )
 def test_an_annotation_as_a_json_schema(kind: Any, schema: dict[str, Any]) -> None:
-    assert signatures.of_type(kind) == schema
+    assert signatures.type_schema(kind) == schema

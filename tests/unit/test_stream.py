@@ -153,7 +153,7 @@ def test_any_graph_has_the_same_shape_after_a_load(seed: int) -> None:
     from quire.worker.snapshot import lenient_loading
 
     patient = notebook()
-    assert lenient_loading.load_tolerantly(dumped.segments, [], patient) == []
+    assert lenient_loading.load_leniently(dumped.segments, [], patient) == []
     assert shape(patient) == shape(before)
 
 
@@ -182,7 +182,7 @@ def test_any_graph_has_the_same_shape_after_a_load(seed: int) -> None:
 def test_an_object_that_cannot_be_reduced_costs_itself_only(body: str) -> None:
     code = f"class Bad:\n    def __reduce__(self):\n        {body}\na = [1, Bad(), 3]; b = a[0]; bad = a[1]"
     loaded, dumped = again(code)
-    assert loaded["a"][0] == 1 and loaded["a"][2] == 3 and tombstones.is_one(loaded["a"][1])
+    assert loaded["a"][0] == 1 and loaded["a"][2] == 3 and tombstones.is_tombstone(loaded["a"][1])
     assert loaded["bad"] is loaded["a"][1]
     assert [each.name for each in dumped.lost] == ["a"]
 
@@ -196,7 +196,7 @@ def test_a_variable_that_fails_as_a_whole_costs_itself_only() -> None:
     namespace["bad"].append(pickle.PickleBuffer(memoryview(b"abcdef")[::2]))
     dumped = dump(namespace)
     loaded, _ = load(dumped)
-    assert tombstones.is_one(loaded["bad"]) and loaded["c"] is loaded["a"] == [1]
+    assert tombstones.is_tombstone(loaded["bad"]) and loaded["c"] is loaded["a"] == [1]
 
 
 def test_refused_variables_are_tombstones_that_say_why() -> None:
@@ -241,7 +241,7 @@ def test_a_segment_that_cannot_be_read_costs_itself_only() -> None:
     dumped = dump(namespace)
     torn = [(name, data[:-2] + b"R." if name == "a" else data) for name, data in dumped.segments]
     loaded, lost = load(dumped, torn)
-    assert {each.name for each in lost} == {"a"} and tombstones.is_one(loaded["a"])
+    assert {each.name for each in lost} == {"a"} and tombstones.is_tombstone(loaded["a"])
     assert loaded["b"][1] == [2] and loaded["c"][1] == 3 and loaded["d"] is loaded["c"]
 
 
@@ -273,7 +273,7 @@ def test_a_library_that_is_gone_costs_its_objects_only(tmp_path: Path, monkeypat
     monkeypatch.delitem(sys.modules, "goner")
     loaded, lost = load(dumped)
     assert loaded["after"]["l"] is loaded["l"] is loaded["mix"][0]
-    assert [tombstones.is_one(each) for each in loaded["mix"]] == [False, True, True, True]
+    assert [tombstones.is_tombstone(each) for each in loaded["mix"]] == [False, True, True, True]
     assert {each.name for each in lost} == {"goner", "g", "mix"}
     with pytest.raises(RuntimeError, match="goner"):
         loaded["goner"].G()
@@ -286,7 +286,7 @@ def test_a_state_that_needs_what_comes_later_is_set_in_the_end() -> None:
     namespace = notebook()
     run(code + "b = [3]", namespace)
     loaded, lost = load(dump(namespace))
-    assert tombstones.is_one(loaded["a"]) and loaded["box"][0] is loaded["a"] and loaded["b"] == [3]
+    assert tombstones.is_tombstone(loaded["a"]) and loaded["box"][0] is loaded["a"] and loaded["b"] == [3]
     assert [each.name for each in lost] == ["a"] and "later" in lost[0].why
 
 
@@ -302,7 +302,7 @@ def test_code_of_another_python_is_compiled_from_the_cell(monkeypatch: pytest.Mo
     assert loaded["f"]([1, 2]) == [2, 4] and loaded["g"]() == 5 and loaded["C"]().m()() == 5
     loaded = notebook()
     lost = stream.load(dumped.segments, [], loaded, sources=lambda name: None)
-    assert {each.name for each in lost} >= {"f"} and tombstones.is_one(loaded["f"])
+    assert {each.name for each in lost} >= {"f"} and tombstones.is_tombstone(loaded["f"])
 
 
 # The format
@@ -327,7 +327,7 @@ assert into["f"]() is into["a"] and into["l"][0] is into["s"]
 assert repr(pickle.loads(pickle.dumps(into["s"]))) == repr(into["s"])
 torn = [(name, data[:-1] + b"R." if name == "a" else data) for name, data in done.segments]
 lost = stream.load(torn, [], into, sources=lambda name: None)
-assert [each.name for each in lost] == ["a"] and tombstones.is_one(into["a"]) and into["l"][1] == 1
+assert [each.name for each in lost] == ["a"] and tombstones.is_tombstone(into["a"]) and into["l"][1] == 1
 """
     found = subprocess.run(
         [sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, timeout=60, cwd="/"
@@ -365,6 +365,6 @@ def test_the_names_of_format_1_all_lead_somewhere() -> None:
     known = {name.removeprefix(house) for name in (*reducers.REBUILDS, *loading.MOVED)}
     assert set(FORMAT_1.split()) <= known, "a name of format 1 is gone: old snapshots could not be read"
     assert known <= set(FORMAT_1.split()), "a new name: freeze it here"
-    assert list(loading.known({})) == [
+    assert list(loading.known_objects({})) == [
         *("namespace", "builtins", "modules", "path", "argv", "stdin", "stdout", "stderr", "environ", "random"),
     ]

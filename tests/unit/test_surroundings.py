@@ -15,7 +15,7 @@ import pytest
 TAKE = """
 import pickle, sys
 from quire.worker.snapshot import process_state
-process_state.begin()
+process_state.remember_initial_state()
 exec(compile({code!r}, "cell", "exec"), globals())
 with open({file!r}, "wb") as file:
     pickle.dump(process_state.capture(), file)
@@ -23,8 +23,8 @@ with open({file!r}, "wb") as file:
 PUT = """
 import json, pickle, sys
 from quire.worker.snapshot import process_state
-process_state.begin()
-notes = process_state.apply(pickle.load(open({file!r}, "rb")))
+process_state.remember_initial_state()
+notes = process_state.restore(pickle.load(open({file!r}, "rb")))
 print(json.dumps([notes, eval({check!r})]))
 """
 
@@ -286,7 +286,7 @@ def test_another_python_is_named() -> None:
 
     captured = {"python": [3, 1, 4], "parts": {}, "imports": [], "versions": {}, "notes": []}
     major, minor = sys.version_info[:2]
-    assert process_state.apply(captured) == [f"Python is {major}.{minor} now, was 3.1."]
+    assert process_state.restore(captured) == [f"Python is {major}.{minor} now, was 3.1."]
 
 
 def test_a_part_that_fails_costs_itself_only(two: Two) -> None:

@@ -22,8 +22,8 @@ USES: list[Callable[[Any], Any]] = [
 
 @pytest.mark.parametrize("use", USES)
 def test_any_use_of_a_tombstone_says_what_it_was(use: Callable[[Any], Any]) -> None:
-    stone = tombstones.lay("a suspended generator", "generators cannot be saved")
-    tombstones.named(stone, "gen", "cell 3")
+    stone = tombstones.make_tombstone("a suspended generator", "generators cannot be saved")
+    tombstones.set_location(stone, "gen", "cell 3")
     with pytest.raises(RuntimeError) as raised:
         use(stone)
     assert str(raised.value) == "gen was a suspended generator; generators cannot be saved. Run cell 3 again."
@@ -31,7 +31,7 @@ def test_any_use_of_a_tombstone_says_what_it_was(use: Callable[[Any], Any]) -> N
 
 
 def test_a_tombstone_can_be_looked_at_and_kept() -> None:
-    stone = tombstones.lay("a socket", "a connection cannot be saved", "s", "cell 1")
+    stone = tombstones.make_tombstone("a socket", "a connection cannot be saved", "s", "cell 1")
     assert "s was a socket" in repr(stone) and hash(stone) == hash(stone) and not isinstance(stone, int)
     assert stone == stone and repr(pickle.loads(pickle.dumps(stone))) == repr(stone)
     namespace = {"s": stone, "both": [stone, stone]}
@@ -41,8 +41,8 @@ def test_a_tombstone_can_be_looked_at_and_kept() -> None:
 
 def test_a_class_under_a_tombstone_is_one_too() -> None:
     made = sys.modules["quire.worker.snapshot.classes"].make_class
-    stone = tombstones.lay("class A", "it is gone")
-    assert tombstones.is_one(made(type, "B", "B", "__main__", (stone,), {}))
+    stone = tombstones.make_tombstone("class A", "it is gone")
+    assert tombstones.is_tombstone(made(type, "B", "B", "__main__", (stone,), {}))
 
 
 OLD_MODULE = "quire.worker.shim.slist"  # version 0.1 had it, for interpreters without IPython
@@ -61,7 +61,7 @@ def test_objects_of_classes_that_quire_had_before_are_tombstones(monkeypatch: py
     for name in ("quire.worker.shim", OLD_MODULE):
         monkeypatch.delitem(sys.modules, name)
     loaded, lost = load(dumped)
-    assert tombstones.is_one(loaded["lines"]) and tombstones.is_one(loaded["shell"])
+    assert tombstones.is_tombstone(loaded["lines"]) and tombstones.is_tombstone(loaded["shell"])
     assert loaded["both"][0] is loaded["lines"] and loaded["both"][1] == 1 and loaded["kept"] == {"a": 1}
     assert {each.name for each in lost} >= {"lines", "shell"}
     with pytest.raises(RuntimeError, match=r"SList; .*this version of Quire has no"):

@@ -17,7 +17,7 @@ from quire.core.capabilities.model import Offered, Tool
 from quire.core.errors import WrongArguments
 from quire.tool_descriptions import schemas, tools
 from quire.worker.capabilities import typed
-from quire.worker.capabilities.plain_values import NotJson, plain
+from quire.worker.capabilities.plain_values import NotJson, to_json
 
 OBJECT = {"type": "object"}
 
@@ -277,7 +277,7 @@ def test_no_schema_makes_anything_raise_or_loop(schema: Any, output: Any, value:
     ]
     assert len(listed) == len(found)
     with contextlib.suppress(NotJson, WrongArguments):
-        check(plain(value), schema)
+        check(to_json(value), schema)
 
 
 def test_schemas_that_hold_themselves_end() -> None:

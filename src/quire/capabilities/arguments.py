@@ -125,9 +125,9 @@ class _Copy:
             elif keyword == "$ref" and isinstance(value, str):
                 copied[keyword] = self._target(value, depth)
             elif keyword == "properties" and isinstance(value, dict):
-                copied[keyword] = {name: self.copy(each, depth + 1) for name, each in value.items()}
+                copied[keyword] = {name: self.copy(property_, depth + 1) for name, property_ in value.items()}
             elif keyword in ("prefixItems", "allOf", "anyOf", "oneOf") and isinstance(value, list) and value:
-                copied[keyword] = [self.copy(each, depth + 1) for each in value]
+                copied[keyword] = [self.copy(part, depth + 1) for part in value]
             elif keyword in ("items", "additionalProperties") and isinstance(value, (dict, bool)):
                 copied[keyword] = self.copy(value, depth + 1)
         if schema.keys() & {"patternProperties", "$ref"}:  # these may allow properties that are not listed here
@@ -151,7 +151,7 @@ class _Copy:
 def _size(value: Any) -> int:
     """How many values it has, each 100 characters of text counted as another."""
     if isinstance(value, dict):
-        return 1 + sum(_size(name) + _size(each) for name, each in value.items())
+        return 1 + sum(_size(name) + _size(item) for name, item in value.items())
     if isinstance(value, list):
         return 1 + sum(map(_size, value))
     return 1 + len(value) // _CHARS_PER_STEP if isinstance(value, str) else 1
@@ -174,7 +174,7 @@ _IS_VALID: dict[str, Callable[[Any], bool]] = {
     "type": _is_type,
     "enum": lambda value: isinstance(value, list) and bool(value),
     "const": lambda value: True,
-    "required": lambda value: isinstance(value, list) and all(isinstance(each, str) for each in value),
+    "required": lambda value: isinstance(value, list) and all(isinstance(name, str) for name in value),
     "multipleOf": lambda value: type(value) is int and value > 0,
     "nullable": lambda value: value is True,
     **dict.fromkeys(_LIMITS, _is_number),
@@ -295,8 +295,8 @@ def _explained(error: Any) -> WrongArguments:
         return WrongArguments(path, "is not allowed")
     if keyword == "type":
         kinds = [limit] if isinstance(limit, str) else limit
-        said = " or ".join(_ARTICLES[kind] for kind in kinds)
-        return WrongArguments(path, f"must be {said}, not {_shown(value)}", is_type=True)
+        types = " or ".join(_ARTICLES[kind] for kind in kinds)
+        return WrongArguments(path, f"must be {types}, not {_shown(value)}", is_type=True)
     if keyword == "enum":
         more = ", ..." if len(limit) > _MAX_SHOWN_CHOICES else ""
         choices = ", ".join(map(repr, limit[:_MAX_SHOWN_CHOICES]))
@@ -313,7 +313,7 @@ def _explained(error: Any) -> WrongArguments:
         which, unit = _SIZES[keyword]
         return WrongArguments(path, f"must have {which} {limit} {unit}{'s' * (limit != 1)}, not {len(value):,}")
     if keyword == "required":
-        return WrongArguments(path, f"lacks {', '.join(repr(each) for each in limit if each not in value)}")
+        return WrongArguments(path, f"lacks {', '.join(repr(name) for name in limit if name not in value)}")
     if keyword == "items":
         return WrongArguments(path, f"has {len(value):,} items, more than are allowed")
     known = error.schema.get("properties", {})  # additionalProperties
@@ -324,7 +324,7 @@ def _explained(error: Any) -> WrongArguments:
 def _explained_alternatives(error: Any) -> WrongArguments:
     """The deepest of what is wrong with each alternative; if none of them is of the type, what they are."""
     path = tuple(error.absolute_path)
-    first = {each.relative_schema_path[0]: each for each in reversed(error.context)}
+    first = {error_.relative_schema_path[0]: error_ for error_ in reversed(error.context)}
     found = [_explained(first[index]) for index in sorted(first)]
     deepest = max(found, key=lambda wrong: (len(wrong.path), not wrong.is_type))
     if len(deepest.path) > len(path) or not deepest.is_type:

@@ -13,11 +13,11 @@ from typing import Any
 from quire.core.capabilities.model import Backend
 from quire.core.errors import InvalidRequest, NotFound
 
-_LARGEST = 16 * 2**20  # bytes; Claude Code keeps much else in its file
+_MAX_FILE_BYTES = 16 * 2**20  # bytes; Claude Code keeps much else in its file
 _KEYS = ("mcpServers", "servers")  # of Claude and Cursor, of VS Code
 
 
-def known() -> dict[str, list[Path]]:
+def client_files() -> dict[str, list[Path]]:
     """Where each client keeps a user's servers, by its word. A file in the working folder goes by its path only: a
     cloned project must not choose what runs here."""
     home = Path.home()
@@ -30,7 +30,7 @@ def known() -> dict[str, list[Path]]:
     }
 
 
-def find(config: str, name: str) -> Backend:
+def find_server(config: str, name: str) -> Backend:
     """By a file's path or a client's word, and a server's name or the identifier made of it.
 
     Raises NotFound, naming the servers there are, or Refused where the file cannot be read.
@@ -38,44 +38,48 @@ def find(config: str, name: str) -> Backend:
     there = _files(config)
     seen: list[str] = []
     for place in there:
-        found = servers(place)
-        for each in found:
-            if each == name:
-                return Backend(config=str(place), entry=each)
-        alike = [each for each in found if _identifier(each) == _identifier(name)]
+        found = read_servers(place)
+        for server in found:
+            if server == name:
+                return Backend(config=str(place), entry=server)
+        alike = [server for server in found if _identifier(server) == _identifier(name)]
         if len(alike) == 1:
             return Backend(config=str(place), entry=alike[0])
         seen += found
-    which = f"It has {_listed(seen)}." if seen else "It has no servers."
+    which = f"It has {_joined_names(seen)}." if seen else "It has no servers."
     raise NotFound(f"{' and '.join(map(str, there))} has no MCP server {name!r}. {which}")
 
 
-def listed(config: str) -> list[str]:
+def server_names(config: str) -> list[str]:
     """The names of all servers there."""
-    return list(dict.fromkeys(name for place in _files(config) for name in servers(place)))
+    return list(dict.fromkeys(name for place in _files(config) for name in read_servers(place)))
 
 
 def _files(config: str) -> list[Path]:
-    places = [place.absolute() for place in known().get(config, [Path(config).expanduser()])]
+    places = [place.absolute() for place in client_files().get(config, [Path(config).expanduser()])]
     there = [place for place in places if place.is_file()]
     if not there:
         looked = " or ".join(map(str, places))
-        raise NotFound(f"There is no file {looked}. Pass a configuration file's path, or one of {_listed(known())}.")
+        raise NotFound(
+            f"There is no file {looked}. Pass a configuration file's path, or one of {_joined_names(client_files())}."
+        )
     return there
 
 
-def servers(path: str | Path) -> dict[str, Backend]:
+def read_servers(path: str | Path) -> dict[str, Backend]:
     """Each as it stands there. Raises InvalidRequest where the file cannot be read."""
-    said = _parse(Path(path))
-    inner = said.get("mcp")
-    for place in (said, inner if isinstance(inner, dict) else {}):
+    settings = _parse(Path(path))
+    inner = settings.get("mcp")
+    for place in (settings, inner if isinstance(inner, dict) else {}):
         for key in _KEYS:
             if isinstance(place.get(key), dict):
-                return {str(name): entry(one) for name, one in place[key].items() if isinstance(one, dict)}
+                return {
+                    str(name): parse_entry(server) for name, server in place[key].items() if isinstance(server, dict)
+                }
     return {}
 
 
-def entry(given: dict[str, Any]) -> Backend:
+def parse_entry(given: dict[str, Any]) -> Backend:
     """One server's entry: command, args, env, cwd; or url, headers. What is not as it should be is left out."""
     command = given.get("command")
     args = given.get("args")
@@ -98,13 +102,13 @@ def authorization(auth: str) -> str:
     return auth if " " in auth else f"Bearer {auth}"
 
 
-def read(backend: Backend, expand: Callable[[str], str]) -> Backend:
+def resolve_entry(backend: Backend, expand: Callable[[str], str]) -> Backend:
     """What the file says of this entry now; what the backend itself has comes over it.
 
     `${VAR}` is expanded where it stands in the command or the address; values of env and headers are as they stand.
     """
-    place = find(backend.config, backend.entry)
-    there = servers(place.config)[place.entry]
+    place = find_server(backend.config, backend.entry)
+    there = read_servers(place.config)[place.entry]
     if not there.command and not there.url:
         raise InvalidRequest(f"The entry {place.entry!r} of {place.config} has neither a command nor a url.")
     return replace(
@@ -127,33 +131,33 @@ def _identifier(name: str) -> str:
     return re.sub(r"\W+", "_", name).strip("_").lower()
 
 
-def _listed(names: Any) -> str:
+def _joined_names(names: Any) -> str:
     return ", ".join(sorted({str(name)[:100] for name in names})[:50])
 
 
 def _parse(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
-            data = file.read(_LARGEST + 1)
+            data = file.read(_MAX_FILE_BYTES + 1)
     except OSError as error:
         raise InvalidRequest(f"{path} cannot be read: {error.strerror}. Check the path and who may read it.") from error
-    if len(data) > _LARGEST:
+    if len(data) > _MAX_FILE_BYTES:
         raise InvalidRequest(f"{path} is larger than 16 MB, which no configuration file is.")
     text = data.decode("utf-8-sig", "replace")
     try:
-        said = json.loads(text)
+        parsed = json.loads(text)
     except (ValueError, RecursionError):
         try:
-            said = json.loads(_plain(text))
+            parsed = json.loads(_without_comments(text))
         except (ValueError, RecursionError) as error:
             where = f" at line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
             raise InvalidRequest(f"{path} is not JSON{where}. Correct it there.") from None
-    return said if isinstance(said, dict) else {}
+    return parsed if isinstance(parsed, dict) else {}
 
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|,(?=\s*(?:(?://[^\n]*|/\*.*?\*/)\s*)*[}\]])', re.DOTALL)
 
 
-def _plain(text: str) -> str:
+def _without_comments(text: str) -> str:
     """JSON without the comments and trailing commas VS Code allows."""
     return _TOKEN.sub(lambda found: found[0] if found[0].startswith('"') else re.sub(r"[^\n]", " ", found[0]), text)

@@ -25,12 +25,12 @@ if TYPE_CHECKING:  # the client libraries take long to import: not before the fi
     from quire.capabilities.arguments import ArgumentChecks
     from quire.capabilities.sessions import Session
 
-_CHECKS = "quire.capabilities.arguments"
-_FAREWELL = 3.0  # seconds an HTTP server has to hear that the session ends
-_GRACE = 1.0  # seconds a process has to end by itself, and again after SIGTERM
-_HURRY = 0.3  # the same, for one that has never answered
-_LISTING = 600.0  # seconds; whoever connects waits less
-_LOG = 10_000  # characters of one log message
+_ARGUMENTS_MODULE = "quire.capabilities.arguments"
+_CLOSE_SECONDS = 3.0  # seconds an HTTP server has to hear that the session ends
+_EXIT_SECONDS = 1.0  # seconds a process has to end by itself, and again after SIGTERM
+_UNANSWERED_EXIT_SECONDS = 0.3  # the same, for one that has never answered
+_LIST_SECONDS = 600.0  # seconds; whoever connects waits less
+_MAX_LOG_CHARS = 10_000  # characters of one log message
 _INHERITED = (
     "HOME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER",
     "APPDATA", "COMSPEC", "LOCALAPPDATA", "PATHEXT", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERPROFILE",
@@ -38,7 +38,7 @@ _INHERITED = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Way:
+class ResolvedBackend:
     """How a backend is reached, with all references resolved: never shown, never kept."""
 
     what: str  # for messages
@@ -47,7 +47,7 @@ class Way:
     folder: str
     url: str
     headers: dict[str, str]
-    public: bool = False  # only public addresses are connected to
+    public_only: bool = False  # only public addresses are connected to
 
 
 class McpBackends:
@@ -63,50 +63,50 @@ class McpBackends:
 
     def described(self, config: str | dict[str, Any], name: str) -> Backend:
         if isinstance(config, str):
-            return configs.find(config, name)
-        backend = configs.entry(config)
+            return configs.find_server(config, name)
+        backend = configs.parse_entry(config)
         if not backend.command and not backend.url:
             raise InvalidRequest("The entry has neither a command nor a url, as an entry of mcpServers does.")
         return backend
 
     def servers(self, config: str) -> list[str]:
-        return configs.listed(config)
+        return configs.server_names(config)
 
     def variables(self, backend: Backend) -> set[str]:
         secrets = Secrets(self._environ)
         with contextlib.suppress(QuireError):  # whoever connects hears of it
-            self._way(backend, secrets)
+            self._resolve(backend, secrets)
         return secrets.variables.difference(_INHERITED)
 
     async def connect(self, backend: Backend, listener: Listener, *, timeout: float) -> McpConnection:
         secrets = Secrets(self._environ)
         try:
-            connection = McpConnection(self._way(backend, secrets), listener, secrets)
+            connection = McpConnection(self._resolve(backend, secrets), listener, secrets)
             await connection.open(timeout)
         except (OperationFailed, InvalidRequest, NotFound) as error:
             raise OperationFailed(secrets.redact(str(error))) from None  # what caused it may hold secrets
         return connection
 
-    def _way(self, backend: Backend, secrets: Secrets) -> Way:
+    def _resolve(self, backend: Backend, secrets: Secrets) -> ResolvedBackend:
         if backend.confined:  # whatever it says: no program, no file, no variable of this machine
             secrets.hide_all(backend.headers)
             secrets.hide_in((), backend.url)
-            return Way(
+            return ResolvedBackend(
                 what=address(backend.url),
                 command=(),
                 env={},
                 folder="",
                 url=backend.url,
                 headers=backend.headers,
-                public=not is_allowed_host(backend.url, self._hosts),
+                public_only=not is_allowed_host(backend.url, self._hosts),
             )
-        found = configs.read(backend, secrets.expand) if backend.config else backend
+        found = configs.resolve_entry(backend, secrets.expand) if backend.config else backend
         env, headers = secrets.resolve_all(found.env), secrets.resolve_all(found.headers)
         secrets.hide_in(found.command, found.url)
         if bool(found.command) == bool(found.url):
             raise OperationFailed("A backend has either a command or a url. Pass one of them.")
         inherited = {name: self._environ[name] for name in _INHERITED if name in self._environ}
-        return Way(
+        return ResolvedBackend(
             what=address(found.url) if found.url else found.command[0],
             command=found.command,
             env={**inherited, **env},
@@ -119,8 +119,8 @@ class McpBackends:
 class McpConnection:
     """One backend. Its session and its process belong to a task that ends when either does, or when it is closed."""
 
-    def __init__(self, way: Way, listener: Listener, secrets: Secrets) -> None:
-        self._way = way
+    def __init__(self, backend: ResolvedBackend, listener: Listener, secrets: Secrets) -> None:
+        self._backend = backend
         self._listener = listener
         self._secrets = secrets
         self._loop = asyncio.get_running_loop()
@@ -129,12 +129,12 @@ class McpConnection:
         self._session: Session | None = None
         self._offered = Offered()
         self._checks: ArgumentChecks | None = None
-        self._gone = ""  # why it is, a sentence
-        self._plain = "Its server cannot be reached."  # the same for code that calls, which is told of no path
+        self._end_reason = ""  # why it is, a sentence
+        self._public_reason = "Its server cannot be reached."  # the same for code that calls, which is told of no path
         self._closed = False
         self._process: Process | None = None
         self._timeout = 0.0  # of connecting
-        self._told: Callable[[], tuple[str, str]] = lambda: ("", "")
+        self._printed: Callable[[], tuple[str, str]] = lambda: ("", "")
         self._task: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
 
@@ -150,22 +150,22 @@ class McpConnection:
     async def open(self, timeout: float) -> None:
         """Once; raises Failed, and nothing of it is left."""
         self._timeout = timeout
-        self._task = self._loop.create_task(self._live())
+        self._task = self._loop.create_task(self._run())
         try:
             async with asyncio.timeout(timeout):
                 await asyncio.shield(self._ready)
-            if self._gone:  # since: nobody listened yet
-                raise OperationFailed(self._gone)
+            if self._end_reason:  # since: nobody listened yet
+                raise OperationFailed(self._end_reason)
         except TimeoutError:
-            told = self._told()
-            await self._leave()
-            slow = failure_messages.slow(self._way.what, timeout) if self._way.url else ""
-            raise OperationFailed(slow or failure_messages.silent(self._way.what, timeout, *told)) from None
+            printed = self._printed()
+            await self._close_shielded()
+            slow = failure_messages.timed_out(self._backend.what, timeout) if self._backend.url else ""
+            raise OperationFailed(slow or failure_messages.no_answer(self._backend.what, timeout, *printed)) from None
         except BaseException:
-            await self._leave()
+            await self._close_shielded()
             raise
 
-    async def _leave(self) -> None:
+    async def _close_shielded(self) -> None:
         with anyio.CancelScope(shield=True):
             await self.close()
 
@@ -185,7 +185,7 @@ class McpConnection:
             progress(done, total, self._secrets.redact(message or ""))
 
         params = {"name": tool, "arguments": arguments}
-        return parsing.result(await self._ask("tools/call", params, timeout=timeout, progress=report))
+        return parsing.parse_result(await self._request("tools/call", params, timeout=timeout, progress=report))
 
     async def resources(self, *, timeout: float) -> dict[str, Any]:
         if not self._offered.resources:
@@ -200,8 +200,8 @@ class McpConnection:
         return {"resources": resources, "templates": templates}
 
     async def read(self, uri: str, *, timeout: float) -> dict[str, Any]:
-        said = await self._ask("resources/read", {"uri": uri}, timeout=timeout)
-        return {"contents": parsing.blocks(said, "contents")}
+        answer = await self._request("resources/read", {"uri": uri}, timeout=timeout)
+        return {"contents": parsing.parse_blocks(answer, "contents")}
 
     async def prompts(self, *, timeout: float) -> dict[str, Any]:
         if not self._offered.prompts:
@@ -209,30 +209,37 @@ class McpConnection:
         return {"prompts": await self._list("prompts/list", "prompts", timeout=timeout)}
 
     async def prompt(self, name: str, arguments: dict[str, str], *, timeout: float) -> dict[str, Any]:
-        said = await self._ask("prompts/get", {"name": name, "arguments": arguments}, timeout=timeout)
-        about = said.get("description")
-        return {"description": about if isinstance(about, str) else "", "messages": parsing.blocks(said, "messages")}
+        answer = await self._request("prompts/get", {"name": name, "arguments": arguments}, timeout=timeout)
+        about = answer.get("description")
+        return {
+            "description": about if isinstance(about, str) else "",
+            "messages": parsing.parse_blocks(answer, "messages"),
+        }
 
     async def _list(self, method: str, key: str, *, timeout: float) -> list[Any]:
-        with self._worded():
-            listed = await self._living().list_all(method, key, timeout=timeout)
-            return [one for one in listed if isinstance(one, dict)]
+        with self._translated_errors():
+            listed = await self._active_session().list_all(method, key, timeout=timeout)
+            return [item for item in listed if isinstance(item, dict)]
 
-    async def _ask(self, method: str, params: dict[str, Any], *, timeout: float, progress: Any = None) -> Any:
-        with self._worded():
-            return await self._living().ask(method, params, timeout=timeout, progress=progress)
+    async def _request(self, method: str, params: dict[str, Any], *, timeout: float, progress: Any = None) -> Any:
+        with self._translated_errors():
+            return await self._active_session().request(method, params, timeout=timeout, progress=progress)
 
-    def _living(self) -> Session:
-        if self._session is None or self._gone or self._closed:
-            raise ConnectionLost(self._plain, why=self._gone or f"The connection to {self._way.what} is closed.")
+    def _active_session(self) -> Session:
+        if self._session is None or self._end_reason or self._closed:
+            raise ConnectionLost(
+                self._public_reason, why=self._end_reason or f"The connection to {self._backend.what} is closed."
+            )
         return self._session
 
     @contextlib.contextmanager
-    def _worded(self) -> Any:
+    def _translated_errors(self) -> Any:
         try:
             yield
         except ConnectionLost as error:
-            raise ConnectionLost(self._plain, why=self._secrets.redact(self._gone or error.why or str(error))) from None
+            raise ConnectionLost(
+                self._public_reason, why=self._secrets.redact(self._end_reason or error.why or str(error))
+            ) from None
         except (CallTimeout, OperationFailed) as error:
             raise type(error)(self._secrets.redact(str(error))) from None
         except RecursionError:
@@ -249,102 +256,106 @@ class McpConnection:
         if self._task is not None:
             if not self._ready.done() or self._ready.exception() is not None:
                 self._task.cancel()
-            await asyncio.wait({self._task}, timeout=_FAREWELL)
+            await asyncio.wait({self._task}, timeout=_CLOSE_SECONDS)
             if self._process is not None:
                 await self._process.close()
             self._task.cancel()
-            await asyncio.wait({self._task}, timeout=_FAREWELL)
+            await asyncio.wait({self._task}, timeout=_CLOSE_SECONDS)
 
     # Its own task
 
-    async def _live(self) -> None:
+    async def _run(self) -> None:
         failure = "The connection was closed."
         try:
-            failure = await (self._by_url() if self._way.url else self._by_command())
+            failure = await (self._by_url() if self._backend.url else self._by_command())
         except asyncio.CancelledError:
             self._closed = True  # with whatever it runs in
             raise
         except OperationFailed as error:
             failure = str(error)
         except Exception as error:  # a fault of the libraries, whose errors come in groups of groups
-            failure = f"{self._way.what} cannot be spoken with: {failure_messages.words(_innermost(error))}"
+            failure = f"{self._backend.what} cannot be spoken with: {failure_messages.as_sentence(_innermost(error))}"
         finally:
             self._end(failure)
 
     def _end(self, why: str) -> None:
         """It cannot be called any more. The first reason counts."""
-        if self._gone:
+        if self._end_reason:
             return
-        self._gone = self._secrets.redact(why)
+        self._end_reason = self._secrets.redact(why)
         self._stop.set()
         if not self._ready.done():
-            self._ready.set_exception(OperationFailed(self._gone))
+            self._ready.set_exception(OperationFailed(self._end_reason))
             self._ready.exception()  # asked for or not, it has been seen
         elif not self._closed:
-            self._listener.lost(self._gone)
+            self._listener.lost(self._end_reason)
 
     async def _by_url(self) -> str:
         from quire.capabilities import sessions, web
 
-        trouble = web.Trouble()
-        async with web.dispatcher(self._way.url, self._way.headers, trouble, public=self._way.public) as dispatcher:
-            error = await self._serve(dispatcher, sessions.GREETINGS[0])
+        trouble = web.HttpFailure()
+        async with web.dispatcher(
+            self._backend.url, self._backend.headers, trouble, public_only=self._backend.public_only
+        ) as dispatcher:
+            error = await self._serve(dispatcher, sessions.NEGOTIATIONS[0])
             if error is not None:
-                return web.failure(self._way.what, error, trouble)
+                return web.failure(self._backend.what, error, trouble)
         return "The connection was closed."
 
     async def _by_command(self) -> str:
         from quire.capabilities import sessions
 
         failure = ""
-        for greeting in sessions.GREETINGS:
-            failure, again = await self._with_process(greeting)
+        for negotiation in sessions.NEGOTIATIONS:
+            failure, again = await self._with_process(negotiation)
             if not again:
                 break
         return failure
 
-    async def _with_process(self, greeting: Any) -> tuple[str, bool]:
+    async def _with_process(self, negotiation: Any) -> tuple[str, bool]:
         """Why it ended; and whether it did before it was greeted, so that another greeting may be better."""
-        from quire.capabilities.pipe_dispatcher import Pipe
+        from quire.capabilities.pipe_dispatcher import PipeDispatcher
 
-        def ended() -> None:
-            pipe.end(ConnectionLost(f"{way.what} {process.status}."))
+        def on_end() -> None:
+            pipe.end(ConnectionLost(f"{backend.what} {process.status}."))
             if self._ready.done():
-                self._plain = f"Its server {process.status}."
-                self._end(f"{way.what} {process.status}.{failure_messages.printed(*told())}")
+                self._public_reason = f"Its server {process.status}."
+                self._end(f"{backend.what} {process.status}.{failure_messages.printed_output(*printed())}")
 
-        def told() -> tuple[str, str]:
+        def printed() -> tuple[str, str]:
             return self._secrets.redact(process.errors), self._secrets.redact(pipe.junk)  # before it is cut
 
-        way = self._way
-        pipe = Pipe(probe=self._timeout / 3)
+        backend = self._backend
+        pipe = PipeDispatcher(probe=self._timeout / 3)
         process: Process = await Process.start(
-            way.command, env=way.env, folder=way.folder, heard=pipe.heard, ended=ended
+            backend.command, env=backend.env, folder=backend.folder, on_line=pipe.receive_line, on_end=on_end
         )
-        pipe.speak(process.write, lambda: process.room() if process.full else None)
+        pipe.start_writing(process.write, lambda: process.room() if process.is_full else None)
         self._process = process
-        self._told = told
+        self._printed = printed
         try:
-            error = await self._serve(pipe, greeting)
+            error = await self._serve(pipe, negotiation)
         finally:
-            pipe.end(ConnectionLost(f"The connection to {way.what} was closed."))
-            await process.close(_GRACE if self._ready.done() else _HURRY)
+            pipe.end(ConnectionLost(f"The connection to {backend.what} was closed."))
+            await process.close(_EXIT_SECONDS if self._ready.done() else _UNANSWERED_EXIT_SECONDS)
         if isinstance(error, ConnectionLost):
-            return failure_messages.exited(way.what, process.status, *self._told()), not self._ready.done()
-        return failure_messages.no_server(
-            way.what, str(error), *self._told()
+            return failure_messages.exited(backend.what, process.status, *self._printed()), not self._ready.done()
+        return failure_messages.not_mcp(
+            backend.what, str(error), *self._printed()
         ) if error else "The connection was closed.", False
 
-    async def _serve(self, dispatcher: Dispatcher[Any], greeting: Any) -> BaseException | None:
+    async def _serve(self, dispatcher: Dispatcher[Any], negotiation: Any) -> BaseException | None:
         """Until it is to stop, or why it could not go on."""
         from quire.capabilities.sessions import Session
 
         tasks: set[asyncio.Task[Any]] = set()
-        async with Session.over(dispatcher, self._logged, self._secrets.redact_data) as session:
+        async with Session.open(dispatcher, self._logged, self._secrets.redact_data) as session:
             try:
-                await session.greet(greeting)
-                await asyncio.to_thread(import_module, _CHECKS)  # it may take a second if Jupyter is installed, too
-                self._set_offered(await session.offered(timeout=_LISTING))
+                await session.negotiate(negotiation)
+                await asyncio.to_thread(
+                    import_module, _ARGUMENTS_MODULE
+                )  # it may take a second if Jupyter is installed, too
+                self._set_offered(await session.offered(timeout=_LIST_SECONDS))
                 self._session = session
                 self._ready.set_result(None)
                 following = self._loop.create_task(session.follow(self._offered, self._changed))
@@ -368,8 +379,8 @@ class McpConnection:
         self._listener.changed(offered)
 
     def _logged(self, level: str, text: str) -> None:
-        if not self._gone and not self._closed:
-            self._listener.logged(level, self._secrets.redact(text)[:_LOG])
+        if not self._end_reason and not self._closed:
+            self._listener.logged(level, self._secrets.redact(text)[:_MAX_LOG_CHARS])
 
 
 def _innermost(error: BaseException) -> str:

@@ -6,40 +6,40 @@ import re
 
 from quire.core.runs.model_text import strip_escape_codes
 
-_TAIL = 4096  # characters shown of what a process printed
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-_WORDS = 4000  # characters of an error of the backend's
+_MAX_OUTPUT_CHARS = 4096  # characters shown of what a process printed
+_CONTROL_CHARS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_MAX_ERROR_CHARS = 4000  # characters of an error of the backend's
 
 
-def printed(errors: str, junk: str) -> str:
+def printed_output(errors: str, junk: str) -> str:
     """What a process printed, as sentences to add."""
-    said = ""
+    text = ""
     if errors := _clean(errors):
-        said += f" The end of its stderr:\n{errors}"
+        text += f" The end of its stderr:\n{errors}"
     if junk := _clean(junk):
-        said += f"{chr(10) if said else ' '}On stdout, where only MCP messages belong, it printed:\n{junk}"
-    return said
+        text += f"{chr(10) if text else ' '}On stdout, where only MCP messages belong, it printed:\n{junk}"
+    return text
 
 
 def _clean(text: str) -> str:
-    return _plain(text)[-_TAIL:]
+    return _without_control(text)[-_MAX_OUTPUT_CHARS:]
 
 
-def _plain(text: str) -> str:
-    return _CONTROL.sub("", strip_escape_codes(text)).strip()
+def _without_control(text: str) -> str:
+    return _CONTROL_CHARS.sub("", strip_escape_codes(text)).strip()
 
 
 def exited(program: str, status: str, errors: str, junk: str) -> str:
-    rest = printed(errors, junk) or " It printed nothing; run the command in a terminal to see what it does."
+    rest = printed_output(errors, junk) or " It printed nothing; run the command in a terminal to see what it does."
     return f"{program} {status} before it had answered as an MCP server.{rest}"
 
 
-def silent(what: str, timeout: float, errors: str, junk: str) -> str:
-    rest = printed(errors, junk) or " It printed nothing; check that it is an MCP server and serves over stdio."
+def no_answer(what: str, timeout: float, errors: str, junk: str) -> str:
+    rest = printed_output(errors, junk) or " It printed nothing; check that it is an MCP server and serves over stdio."
     return f"{what} did not answer as an MCP server within {timeout:g} s and was stopped.{rest}"
 
 
-def slow(address: str, timeout: float) -> str:
+def timed_out(address: str, timeout: float) -> str:
     return f"{address} did not answer as an MCP server within {timeout:g} s. Check the address, or try again later."
 
 
@@ -47,7 +47,7 @@ def unreachable(address: str, why: str) -> str:
     return f"{address} could not be reached ({why}). Check that the server runs and that the address is right."
 
 
-def status(number: int) -> str:
+def http_status(number: int) -> str:
     """Of HTTP, where a call was refused with it."""
     match number:
         case 401 | 403:
@@ -58,7 +58,7 @@ def status(number: int) -> str:
             return f"The server answered with HTTP status {number}. Try again later."
 
 
-def refused(address: str, status: int, kind: str, said: str) -> str:
+def http_refusal(address: str, status: int, kind: str, error: str) -> str:
     """What an HTTP server answered in place of a greeting."""
     match status:
         case 401 | 403:
@@ -71,23 +71,23 @@ def refused(address: str, status: int, kind: str, said: str) -> str:
                 f"{address} has no MCP server at this path (HTTP status {status}). Most have theirs at /mcp. "
                 "Servers of the older SSE transport are not supported."
             )
-        case 0 if said.startswith("Unexpected content type"):
+        case 0 if error.startswith("Unexpected content type"):
             return f"{address} is not an MCP server: it answered with {kind or 'something'} instead of JSON."
         case 0:
-            return f"{address} refused to be connected to: {words(said)}"
+            return f"{address} refused to be connected to: {as_sentence(error)}"
         case _ if 300 <= status < 400:
-            return f"{address} answered with a redirect (HTTP status {status}). {words(said)}"
+            return f"{address} answered with a redirect (HTTP status {status}). {as_sentence(error)}"
         case _:
             return f"{address} answered with HTTP status {status}. Try again later, or look into that server's log."
 
 
-def no_server(what: str, why: str, errors: str = "", junk: str = "") -> str:
-    return f"{what} did not greet as an MCP server does: {words(why)}{printed(errors, junk)}"
+def not_mcp(what: str, why: str, errors: str = "", junk: str = "") -> str:
+    return f"{what} did not greet as an MCP server does: {as_sentence(why)}{printed_output(errors, junk)}"
 
 
-def words(said: str) -> str:
+def as_sentence(text: str) -> str:
     """A backend's own words, which end as a sentence does."""
-    said = _plain(said)
-    if len(said) > _WORDS:
-        said = said[:_WORDS] + " …"
-    return said if said.endswith((".", "!", "?", "…")) else said + "."
+    text = _without_control(text)
+    if len(text) > _MAX_ERROR_CHARS:
+        text = text[:_MAX_ERROR_CHARS] + " …"
+    return text if text.endswith((".", "!", "?", "…")) else text + "."

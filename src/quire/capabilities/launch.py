@@ -29,8 +29,8 @@ def main(parent: int, program: str, argv: list[str]) -> NoReturn:
     child = os.fork()
     if child == 0:
         _become(program, argv)
-    for each in (0, 1, 2):  # the command's alone: their ends are seen
-        os.close(each)
+    for descriptor in (0, 1, 2):  # the command's alone: their ends are seen
+        os.close(descriptor)
     while True:
         pid, status = os.waitpid(-1, 0)
         if pid == child:
@@ -45,8 +45,8 @@ def main(parent: int, program: str, argv: list[str]) -> NoReturn:
 
 
 def _become(program: str, argv: list[str]) -> NoReturn:
-    for each in (END_ALL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(each, signal.SIG_DFL)
+    for number in (END_ALL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
     try:
         os.execv(program, argv)  # noqa: S606 - no shell is what is wanted
     except OSError as error:

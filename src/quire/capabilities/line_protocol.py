@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-LONGEST = 64 * 2**20  # bytes
-_ENDS = 256  # bytes kept of either end of a line that is refused
+MAX_LINE_BYTES = 64 * 2**20  # bytes
+_REFUSED_LINE_END_BYTES = 256  # bytes kept of either end of a line that is refused
 
 
-class Lines(asyncio.Protocol):
-    """`heard` gets each line; of one that is too long only its two ends, joined by a zero byte."""
+class LineProtocol(asyncio.Protocol):
+    """`on_line` gets each line; of one that is too long only its two ends, joined by a zero byte."""
 
-    def __init__(self, heard: Callable[[bytes], None], ended: Callable[[], None], longest: int = LONGEST) -> None:
-        self._heard = heard
-        self._ended = ended
+    def __init__(
+        self, on_line: Callable[[bytes], None], on_end: Callable[[], None], longest: int = MAX_LINE_BYTES
+    ) -> None:
+        self._on_line = on_line
+        self._on_end = on_end
         self._longest = longest
         self._parts: list[bytes] = []
         self._size = 0
@@ -33,13 +35,13 @@ class Lines(asyncio.Protocol):
         self._size += len(part)
         if self._size > self._longest:
             whole = b"".join(self._parts)
-            self._parts = [whole[:_ENDS], whole[-_ENDS:]]
+            self._parts = [whole[:_REFUSED_LINE_END_BYTES], whole[-_REFUSED_LINE_END_BYTES:]]
 
     def _finish(self) -> None:
         line = (b"\0" if self._size > self._longest else b"").join(self._parts)
         self._parts, self._size = [], 0
         if line:
-            self._heard(line)
+            self._on_line(line)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._ended()
+        self._on_end()

@@ -10,35 +10,35 @@ from quire.core.capabilities.model import Offered, Result, Tool
 from quire.core.errors import OperationFailed
 from quire.wire.messages import is_shallow
 
-MOST_TOOLS = 2_000
-_ABOUT = 2_000  # characters
-_DESCRIPTION = 10_000  # characters
-_NAME = 200  # characters
-_SCHEMA = 256 * 2**10  # characters of JSON
-_ALL = 6 * 2**20  # characters, of descriptions and schemas together: they go to each kernel in one frame
+MAX_TOOLS = 2_000
+_MAX_ABOUT_CHARS = 2_000  # characters
+_MAX_DESCRIPTION_CHARS = 10_000  # characters
+_MAX_NAME_CHARS = 200  # characters
+_MAX_SCHEMA_CHARS = 256 * 2**10  # characters of JSON
+_MAX_TOTAL_CHARS = 6 * 2**20  # characters, of descriptions and schemas together: they go to each kernel in one frame
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
-_DEEP = 40  # a schema's levels; the wire takes few more
+_MAX_SCHEMA_DEPTH = 40  # a schema's levels; the wire takes few more
 
 
-def tools(listed: Iterable[Any]) -> tuple[Tool, ...]:
+def parse_tools(listed: Iterable[Any]) -> tuple[Tool, ...]:
     """Those that can be called: a name that is text and printable, the first of each name."""
     found: dict[str, Tool] = {}
-    left = _ALL
-    for one in listed:
-        if len(found) == MOST_TOOLS:
+    left = _MAX_TOTAL_CHARS
+    for tool in listed:
+        if len(found) == MAX_TOOLS:
             break
-        name = one.get("name") if isinstance(one, dict) else None
-        if not isinstance(name, str) or not 0 < len(name) <= _NAME or not name.isprintable() or name in found:
+        name = tool.get("name") if isinstance(tool, dict) else None
+        if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME_CHARS or not name.isprintable() or name in found:
             continue
-        description = one.get("description")
+        description = tool.get("description")
         if not isinstance(description, str):
-            description = one.get("title") if isinstance(one.get("title"), str) else ""
+            description = tool.get("title") if isinstance(tool.get("title"), str) else ""
         tool = Tool(
             name=name,
-            description=description[: min(_DESCRIPTION, left)],
-            input=_schema(one.get("inputSchema"), left) or {},
-            output=_schema(one.get("outputSchema"), left),
-            hints=_hints(one.get("annotations")),
+            description=description[: min(_MAX_DESCRIPTION_CHARS, left)],
+            input=_schema(tool.get("inputSchema"), left) or {},
+            output=_schema(tool.get("outputSchema"), left),
+            hints=_hints(tool.get("annotations")),
         )
         left = max(0, left - len(tool.description) - _size(tool.input) - _size(tool.output))
         found[name] = tool
@@ -51,43 +51,44 @@ def _hints(given: Any) -> dict[str, bool]:
 
 def _schema(given: Any, left: int) -> dict[str, Any] | None:
     """Where it is one and fits; else none, which takes any arguments."""
-    if not isinstance(given, dict) or not is_shallow(given, _DEEP):
+    if not isinstance(given, dict) or not is_shallow(given, _MAX_SCHEMA_DEPTH):
         return None
-    return given if _size(given) <= min(_SCHEMA, left) else None
+    return given if _size(given) <= min(_MAX_SCHEMA_CHARS, left) else None
 
 
 def _size(schema: dict[str, Any] | None) -> int:
     return len(json.dumps(schema)) if schema else 0
 
 
-def offered(listed: Iterable[Any], *, about: Any, server: str, resources: bool, prompts: bool) -> Offered:
+def parse_offered(listed: Iterable[Any], *, about: Any, server: str, resources: bool, prompts: bool) -> Offered:
     return Offered(
-        tools=tools(listed),
-        about=about[:_ABOUT] if isinstance(about, str) else "",
-        server=server[:_NAME],
+        tools=parse_tools(listed),
+        about=about[:_MAX_ABOUT_CHARS] if isinstance(about, str) else "",
+        server=server[:_MAX_NAME_CHARS],
         resources=resources,
         prompts=prompts,
     )
 
 
-def result(said: dict[str, Any]) -> Result:
+def parse_result(answer: dict[str, Any]) -> Result:
     """Raises OperationFailed where it is none, or where it asks for input instead."""
-    if said.get("resultType") == "input_required":
+    if answer.get("resultType") == "input_required":
         raise OperationFailed(
             "The tool wants to ask a person something before it goes on, which cannot be done from here."
         )
+    is_error = answer.get("isError") is True
     return Result(
-        content=blocks(said, "content"), structured=said.get("structuredContent"), is_error=said.get("isError") is True
+        content=parse_blocks(answer, "content"), structured=answer.get("structuredContent"), is_error=is_error
     )
 
 
-def blocks(said: dict[str, Any], key: str) -> list[dict[str, Any]]:
+def parse_blocks(answer: dict[str, Any], key: str) -> list[dict[str, Any]]:
     """The list under this key, without what is empty in each; raises Failed where it is none."""
-    given = said.get(key)
-    if given is None and key == "content" and "structuredContent" in said:
+    blocks_ = answer.get(key)
+    if blocks_ is None and key == "content" and "structuredContent" in answer:
         return []
-    if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
+    if not isinstance(blocks_, list) or not all(isinstance(block, dict) for block in blocks_):
         raise OperationFailed(
             f"The answer is not one of MCP's: its {key} is no list of objects. The server is at fault."
         )
-    return [{name: value for name, value in one.items() if value is not None} for one in given]
+    return [{name: value for name, value in block.items() if value is not None} for block in blocks_]

@@ -19,40 +19,40 @@ from mcp.shared.dispatcher import CallOptions, OnNotify, OnNotifyIntercept, OnRe
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND, REQUEST_TIMEOUT
 
-from quire.capabilities.line_protocol import LONGEST
+from quire.capabilities.line_protocol import MAX_LINE_BYTES
 from quire.core.errors import ConnectionLost, OperationFailed
 
-_JUNK, _JUNK_LINE = 10, 1000  # lines, and bytes of each, kept of what is printed between messages
+_MAX_JUNK_LINES, _MAX_JUNK_LINE_BYTES = 10, 1000  # lines, and bytes of each, kept of what is printed between messages
 _ID = re.compile(rb'^\{"jsonrpc": ?"2\.0", ?"id": ?(\d+)|"id": ?(\d+)\}\r?$')
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _PendingRequest:
     answer: asyncio.Future[dict[str, Any]]
     progress: ProgressFnT | None
 
 
-class Pipe:
-    """What the other side says comes to `heard`.
+class PipeDispatcher:
+    """What the other side says comes to `receive_line`.
 
     `probe` is how many seconds the newer era is asked for: some servers of the older never answer that.
     """
 
     def __init__(self, *, probe: float) -> None:
         self._probe = probe
-        self._write: Callable[[bytes], None] = _nowhere
-        self._room: Callable[[], Awaitable[object] | None] = _at_once
+        self._write: Callable[[bytes], None] = _discard
+        self._room: Callable[[], Awaitable[object] | None] = _no_wait
         self._loop = asyncio.get_running_loop()
         self._numbers = itertools.count(1)
-        self._waiting: dict[int | str, _Waiting] = {}
+        self._waiting: dict[int | str, _PendingRequest] = {}
         self._lost: ConnectionLost | None = None
         self._ended = asyncio.Event()
         self._notify: OnNotify | None = None
         self._intercept: OnNotifyIntercept | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._junk: deque[bytes] = deque(maxlen=_JUNK)
+        self._junk: deque[bytes] = deque(maxlen=_MAX_JUNK_LINES)
 
-    def speak(self, write: Callable[[bytes], None], room: Callable[[], Awaitable[object] | None]) -> None:
+    def start_writing(self, write: Callable[[bytes], None], room: Callable[[], Awaitable[object] | None]) -> None:
         """`write` sends a line, `room` is what to wait for until the other side reads on."""
         self._write, self._room = write, room
 
@@ -94,31 +94,31 @@ class Pipe:
     ) -> dict[str, Any]:
         opts = opts or {}
         number = opts.get("request_id") or next(self._numbers)
-        said: dict[str, Any] = {"jsonrpc": "2.0", "id": number, "method": method}
+        message: dict[str, Any] = {"jsonrpc": "2.0", "id": number, "method": method}
         progress = opts.get("on_progress")
         if progress is not None:
             params = {**(params or {})}
             params["_meta"] = {**(params.get("_meta") or {}), "progressToken": number}
         if params:
-            said["params"] = params
-        line = _line(said)
+            message["params"] = params
+        line = _encode(message)
         if (waiting := self._room()) is not None:
             await waiting
         if self._lost is not None:
             raise ConnectionLost(str(self._lost))
         answer: asyncio.Future[dict[str, Any]] = self._loop.create_future()
-        self._waiting[number] = _Waiting(answer, progress)
+        self._waiting[number] = _PendingRequest(answer, progress)
         timeout = opts.get("timeout")
         if timeout is not None and method == "server/discover":
             timeout = min(timeout, self._probe)
-        timer = None if timeout is None else self._loop.call_later(timeout, _run_out, answer, method)
+        timer = None if timeout is None else self._loop.call_later(timeout, _time_out, answer, method)
         try:
             self._write(line)
             return await answer
         except (asyncio.CancelledError, TimeoutError) as error:
             if opts.get("cancel_on_abandon", True) and self._lost is None:
                 why = {"requestId": number, "reason": "nobody waits for it any more"}
-                self._write(_line({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": why}))
+                self._write(_encode({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": why}))
             if isinstance(error, TimeoutError):
                 raise MCPError(REQUEST_TIMEOUT, str(error)) from None
             raise
@@ -128,43 +128,43 @@ class Pipe:
             del self._waiting[number]
 
     async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
-        said: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
         if params is not None:
-            said["params"] = params
+            message["params"] = params
         if self._lost is None:
-            self._write(_line(said))
+            self._write(_encode(message))
 
     # What the process says
 
-    def heard(self, line: bytes) -> None:
+    def receive_line(self, line: bytes) -> None:
         try:
-            said = json.loads(line.decode("utf-8", "replace"))
+            message = json.loads(line.decode("utf-8", "replace"))
         except (ValueError, RecursionError):
-            said = None
-        match said:
+            message = None
+        match message:
             case {"jsonrpc": "2.0", "method": str(method), "id": int() | str() as number}:
                 self._asked(method, number)
             case {"jsonrpc": "2.0", "method": str(method)}:
-                params = said.get("params")
+                params = message.get("params")
                 self._noticed(method, params if isinstance(params, dict) else None)
             case {"jsonrpc": "2.0", "id": int() | str() as number}:
-                self._answered(number, said)
+                self._answered(number, message)
             case _:
                 self._unreadable(line)
 
-    def _answered(self, number: int | str, said: dict[str, Any]) -> None:
+    def _answered(self, number: int | str, message: dict[str, Any]) -> None:
         waiting = self._waiting.get(number)
         if waiting is None and isinstance(number, str) and number.isdecimal():
             waiting = self._waiting.get(int(number))  # some servers make a text of it
         if waiting is None or waiting.answer.done():
             return
-        match said:
+        match message:
             case {"result": dict(result)}:
                 waiting.answer.set_result(result)
-            case {"error": {"message": str(message)} as error}:
+            case {"error": {"message": str(text)} as error}:
                 code = error.get("code")
                 waiting.answer.set_exception(
-                    MCPError(code if type(code) is int else INTERNAL_ERROR, message, error.get("data"))
+                    MCPError(code if type(code) is int else INTERNAL_ERROR, text, error.get("data"))
                 )
             case _:
                 waiting.answer.set_exception(
@@ -195,27 +195,27 @@ class Pipe:
 
     def _asked(self, method: str, number: int | str) -> None:
         """Only a ping is answered: nothing else was offered."""
-        said: dict[str, Any] = {"jsonrpc": "2.0", "id": number}
+        message: dict[str, Any] = {"jsonrpc": "2.0", "id": number}
         if method == "ping":
-            said["result"] = {}
+            message["result"] = {}
         else:
-            said["error"] = {"code": METHOD_NOT_FOUND, "message": f"This client does not offer {method[:100]}."}
+            message["error"] = {"code": METHOD_NOT_FOUND, "message": f"This client does not offer {method[:100]}."}
         if self._lost is None and self._room() is None:  # one that does not read what it is sent hears no more
-            self._write(_line(said))
+            self._write(_encode(message))
 
     def _unreadable(self, line: bytes) -> None:
         if len(line) < 1024 and (ends := line.split(b"\0")) and len(ends) == 2:
             for found in (_ID.search(ends[0]), _ID.search(ends[1])):
                 number = int(found[1] or found[2]) if found else None
                 if number in self._waiting and not self._waiting[number].answer.done():
-                    size = f"{LONGEST // 2**20} MB"
+                    size = f"{MAX_LINE_BYTES // 2**20} MB"
                     self._waiting[number].answer.set_exception(
                         OperationFailed(
                             f"The answer is longer than {size}, the longest that is taken. Ask for less at a time."
                         )
                     )
                     return
-        self._junk.append(line if len(line) <= _JUNK_LINE else b"(a line of %d bytes)" % len(line))
+        self._junk.append(line if len(line) <= _MAX_JUNK_LINE_BYTES else b"(a line of %d bytes)" % len(line))
 
     def _spawn(self, work: Any) -> None:
         task: asyncio.Task[None] = self._loop.create_task(work)
@@ -235,22 +235,22 @@ class _Context:
     request_id: None = None
 
 
-def _nowhere(line: bytes) -> None:
+def _discard(line: bytes) -> None:
     """Nobody is there yet."""
 
 
-def _at_once() -> None:
+def _no_wait() -> None:
     return None
 
 
-def _run_out(answer: asyncio.Future[dict[str, Any]], method: str) -> None:
+def _time_out(answer: asyncio.Future[dict[str, Any]], method: str) -> None:
     if not answer.done():
         answer.set_exception(TimeoutError(f"{method} was not answered in time."))
 
 
-def _line(said: dict[str, Any]) -> bytes:
+def _encode(message: dict[str, Any]) -> bytes:
     try:
-        return json.dumps(said, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+        return json.dumps(message, separators=(",", ":"), allow_nan=False).encode() + b"\n"
     except (TypeError, ValueError, RecursionError) as error:
         raise OperationFailed(
             f"The arguments cannot be sent as JSON ({error}). Pass text, numbers, lists and dicts."

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from quire.capabilities.launch import END_ALL
-from quire.capabilities.line_protocol import Lines
+from quire.capabilities.line_protocol import LineProtocol
 from quire.core.errors import OperationFailed
 
 if sys.platform == "win32":
@@ -22,31 +22,31 @@ if sys.platform == "win32":
 else:
     from subprocess import Popen
 
-_LAUNCH = Path(__file__).with_name("launch.py")
-_KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # on Windows both end it at once
-_KEPT = 8192  # bytes of stderr
-_REST = 0.25  # seconds what it wrote before its end may take to arrive
-_LOOK = 0.02  # seconds between looks, where the system tells no end
+_LAUNCHER = Path(__file__).with_name("launch.py")
+_SIGKILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # on Windows both end it at once
+_MAX_ERROR_BYTES = 8192  # bytes of stderr
+_DRAIN_SECONDS = 0.25  # seconds what it wrote before its end may take to arrive
+_POLL_INTERVAL_S = 0.02  # seconds between looks, where the system tells no end
 
 
 class Process:
-    """Spoken to with `write`; `heard` gets each line it prints, `ended` is called once, when it cannot speak any more.
+    """`write` sends a line, `on_line` gets each line it prints, and `on_end` is called once, when it has ended.
 
     On Linux a launcher stands between, the leader of its process group: what the program started ends with it.
     """
 
-    def __init__(self, popen: Popen[bytes], heard: Callable[[bytes], None], ended: Callable[[], None]) -> None:
+    def __init__(self, popen: Popen[bytes], on_line: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
         self._popen = popen
-        self._ended = ended
+        self._on_end = on_end
         self._loop = asyncio.get_running_loop()
         self._exited = asyncio.Event()
-        self._over = False
-        self._silent = False
-        self._lines = Lines(heard, self._is_silent)
-        self._errors = _Errors()
-        self._input = _Input(self._is_deaf)
+        self._is_closed = False
+        self._output_ended_ = False
+        self._lines = LineProtocol(on_line, self._on_output_end)
+        self._errors = _StderrTail()
+        self._input = _Stdin(self._on_input_closed)
         self._reading: list[asyncio.ReadTransport] = []
-        self._watched: int | asyncio.Task[None] = -1
+        self._exit_watch: int | asyncio.Task[None] = -1
         self._closing: asyncio.Task[None] | None = None
         self.status = "stopped listening"  # how it ended, a sentence's end
 
@@ -57,14 +57,14 @@ class Process:
         *,
         env: dict[str, str],
         folder: str,
-        heard: Callable[[bytes], None],
-        ended: Callable[[], None],
+        on_line: Callable[[bytes], None],
+        on_end: Callable[[], None],
     ) -> Process:
         """Raises OperationFailed where there is no such program."""
-        program = _find(command[0], env.get("PATH", os.defpath), folder)
+        program = _find_program(command[0], env.get("PATH", os.defpath), folder)
         argv = [program, *command[1:]]
         if sys.platform == "linux":
-            argv = [sys.executable, "-I", "-S", str(_LAUNCH), str(os.getpid()), program, *command]
+            argv = [sys.executable, "-I", "-S", str(_LAUNCHER), str(os.getpid()), program, *command]
         pipe = subprocess.PIPE
         try:
             popen = Popen(  # noqa: ASYNC220 - it returns once the program is loaded, a moment
@@ -74,7 +74,7 @@ class Process:
             raise OperationFailed(
                 f"{command[0]} could not be started ({error}). Check the command and its folder."
             ) from error
-        process = cls(popen, heard, ended)
+        process = cls(popen, on_line, on_end)
         try:
             await process._attach()
         except BaseException:
@@ -88,17 +88,17 @@ class Process:
         self._reading.append((await self._loop.connect_read_pipe(lambda: self._errors, stderr))[0])
         self._reading.append((await self._loop.connect_read_pipe(lambda: self._lines, stdout))[0])
         try:
-            self._watched = os.pidfd_open(self._popen.pid)
-            self._loop.add_reader(self._watched, self._has_exited)
+            self._exit_watch = os.pidfd_open(self._popen.pid)
+            self._loop.add_reader(self._exit_watch, self._has_exited)
         except (AttributeError, OSError):
-            self._watched = self._loop.create_task(self._look())
+            self._exit_watch = self._loop.create_task(self._poll_exit())
 
     def write(self, line: bytes) -> None:
-        if self._input.transport is not None and not self._over:
+        if self._input.transport is not None and not self._is_closed:
             self._input.transport.write(line)
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """Whether it has not read what it was sent; then wait for `room`."""
         return not self._input.room.is_set()
 
@@ -108,8 +108,8 @@ class Process:
     @property
     def errors(self) -> str:
         """The end of what it wrote to stderr, whole lines: a secret that is cut would not be known for one."""
-        kept = self._errors.kept
-        whole = kept if len(kept) < _KEPT else kept.partition(b"\n")[2]
+        tail = self._errors.tail
+        whole = tail if len(tail) < _MAX_ERROR_BYTES else tail.partition(b"\n")[2]
         return whole.decode("utf-8", "replace")
 
     async def close(self, grace: float = 2.0) -> None:
@@ -119,11 +119,11 @@ class Process:
         await asyncio.shield(self._closing)
 
     async def _close(self, grace: float) -> None:
-        self._over = True
+        self._is_closed = True
         if self._input.transport is not None:
             self._input.transport.close()
-        for number in (None, signal.SIGTERM, _KILL):
-            if number is _KILL:
+        for number in (None, signal.SIGTERM, _SIGKILL):
+            if number is _SIGKILL:
                 self._end_all()
             elif number is not None:
                 self._signal(number)
@@ -131,7 +131,7 @@ class Process:
                 async with asyncio.timeout(grace):
                     await self._exited.wait()
                 break
-        self._signal(_KILL)  # what is left of the group: its number is its own until the leader is reaped
+        self._signal(_SIGKILL)  # what is left of the group: its number is its own until the leader is reaped
         self._popen.poll()
         await self._group_ends()
         if self._input.transport is not None:
@@ -144,7 +144,7 @@ class Process:
 
     async def _group_ends(self) -> None:
         """They are killed, but not ours to wait for."""
-        end = self._loop.time() + _REST
+        end = self._loop.time() + _DRAIN_SECONDS
         with contextlib.suppress(ProcessLookupError, PermissionError):
             while hasattr(os, "killpg") and self._loop.time() < end:
                 os.killpg(self._popen.pid, 0)
@@ -161,56 +161,56 @@ class Process:
             with contextlib.suppress(OSError):
                 subprocess.Popen(command, stdin=nowhere, stdout=nowhere, stderr=nowhere)
         else:
-            self._signal(_KILL)
+            self._signal(_SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
         if self._popen.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._popen.pid, number) if hasattr(os, "killpg") else self._popen.terminate()
 
-    async def _look(self) -> None:
-        while self._ending() is None:  # noqa: ASYNC110 - the system has no event for it
-            await asyncio.sleep(_LOOK)
+    async def _poll_exit(self) -> None:
+        while self._exit_status() is None:  # noqa: ASYNC110 - the system has no event for it
+            await asyncio.sleep(_POLL_INTERVAL_S)
         self._has_exited()
 
-    def _ending(self) -> int | None:
+    def _exit_status(self) -> int | None:
         """How it ended, as Popen says it; without reaping it, where the system can tell."""
         if not hasattr(os, "waitid"):
             return self._popen.poll()
-        ended = os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
-        if ended is None:
+        on_end = os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+        if on_end is None:
             return None
-        return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+        return on_end.si_status if on_end.si_code == os.CLD_EXITED else -on_end.si_status
 
     def _has_exited(self) -> None:
-        if isinstance(self._watched, int):
-            self._loop.remove_reader(self._watched)
-            os.close(self._watched)
-        self.status = _status(self._ending())
+        if isinstance(self._exit_watch, int):
+            self._loop.remove_reader(self._exit_watch)
+            os.close(self._exit_watch)
+        self.status = _status_text(self._exit_status())
         self._exited.set()
-        self._one_of_two()
+        self._check_end()
 
-    def _is_silent(self) -> None:
-        self._silent = True
-        self._one_of_two()
+    def _on_output_end(self) -> None:
+        self._output_ended_ = True
+        self._check_end()
 
-    def _is_deaf(self) -> None:
-        self._loop.call_later(_REST, self._cannot_speak)
+    def _on_input_closed(self) -> None:
+        self._loop.call_later(_DRAIN_SECONDS, self._report_end)
 
-    def _one_of_two(self) -> None:
+    def _check_end(self) -> None:
         """It exited, or its output ended: the other follows at once, unless a child of it holds the pipe."""
-        if self._exited.is_set() and self._silent:
-            self._cannot_speak()
+        if self._exited.is_set() and self._output_ended_:
+            self._report_end()
         else:
-            self._loop.call_later(_REST, self._cannot_speak)
+            self._loop.call_later(_DRAIN_SECONDS, self._report_end)
 
-    def _cannot_speak(self) -> None:
-        if not self._over:
-            self._over = True
-            self._ended()
+    def _report_end(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._on_end()
 
 
-def _find(program: str, path: str, folder: str) -> str:
+def _find_program(program: str, path: str, folder: str) -> str:
     if folder and not Path(folder).is_dir():
         raise OperationFailed(f"There is no folder {folder} for {program} to work in. Create it or name another.")
     if "/" in program or os.sep in program:
@@ -227,28 +227,28 @@ def _find(program: str, path: str, folder: str) -> str:
     return str(Path(found).absolute())
 
 
-def _status(ended: int | None) -> str:
-    if ended is None:
+def _status_text(on_end: int | None) -> str:
+    if on_end is None:
         return "ended"
-    if ended >= 0:
-        return f"exited with status {ended}"
+    if on_end >= 0:
+        return f"exited with status {on_end}"
     with contextlib.suppress(ValueError):
-        return f"was killed by {signal.Signals(-ended).name}"
-    return f"was killed by signal {-ended}"
+        return f"was killed by {signal.Signals(-on_end).name}"
+    return f"was killed by signal {-on_end}"
 
 
-class _Errors(asyncio.Protocol):
+class _StderrTail(asyncio.Protocol):
     """The end of stderr."""
 
     def __init__(self) -> None:
-        self.kept = bytearray()
+        self.tail = bytearray()
 
     def data_received(self, data: bytes) -> None:
-        self.kept += data[-_KEPT:]
-        del self.kept[:-_KEPT]
+        self.tail += data[-_MAX_ERROR_BYTES:]
+        del self.tail[:-_MAX_ERROR_BYTES]
 
 
-class _Input(asyncio.Protocol):
+class _Stdin(asyncio.Protocol):
     """Whether stdin takes more, and that it was closed."""
 
     def __init__(self, closed: Callable[[], None]) -> None:

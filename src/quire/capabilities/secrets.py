@@ -17,9 +17,9 @@ from quire.core.errors import OperationFailed
 HIDDEN = "[secret]"
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _VARIABLE = re.compile(r"\$\{(?P<kind>env:|input:|)(?P<name>[^}:]+)(?::-(?P<default>[^}]*))?\}")
-_LARGEST = 64 * 2**10  # bytes of a file
-_IN_WORDS = 4  # characters a secret has at least, to be hidden in a message
-_IN_DATA = 8  # and in data: what is shorter would damage it
+_MAX_FILE_BYTES = 64 * 2**10  # bytes of a file
+_MIN_CHARS_IN_TEXT = 4  # characters a secret has at least, to be hidden in a message
+_MIN_CHARS_IN_DATA = 8  # and in data: what is shorter would damage it
 
 
 class Secrets:
@@ -103,11 +103,13 @@ class Secrets:
 
     def _hide(self, value: str) -> str:
         secret = value.strip()
-        if len(secret) >= _IN_WORDS:
+        if len(secret) >= _MIN_CHARS_IN_TEXT:
             self._values |= {secret, json.dumps(secret)[1:-1], quote(secret, safe="")}
-            self._values |= {line for line in secret.splitlines() if len(line) >= _IN_DATA}  # it may be cut there
+            self._values |= {
+                line for line in secret.splitlines() if len(line) >= _MIN_CHARS_IN_DATA
+            }  # it may be cut there
             self._words = _any_of(self._values)
-            self._data = _any_of({known for known in self._values if len(known) >= _IN_DATA})
+            self._data = _any_of({known for known in self._values if len(known) >= _MIN_CHARS_IN_DATA})
         return value
 
     def redact(self, text: str) -> str:
@@ -116,16 +118,16 @@ class Secrets:
 
     def redact_data(self, value: Any) -> Any:
         """JSON without those that are long enough not to be met by chance."""
-        return _replaced(value, self._data) if self._data else value
+        return _redacted(value, self._data) if self._data else value
 
 
-def _replaced(value: Any, secrets: re.Pattern[str]) -> Any:
+def _redacted(value: Any, secrets: re.Pattern[str]) -> Any:
     if isinstance(value, str):
         return secrets.sub(HIDDEN, value)
     if isinstance(value, dict):
-        return {secrets.sub(HIDDEN, key): _replaced(item, secrets) for key, item in value.items()}
+        return {secrets.sub(HIDDEN, key): _redacted(item, secrets) for key, item in value.items()}
     if isinstance(value, list):
-        return [_replaced(item, secrets) for item in value]
+        return [_redacted(item, secrets) for item in value]
     return value
 
 
@@ -142,7 +144,7 @@ def _file(name: str) -> str:
         if path.exists() and not path.is_file():
             raise OperationFailed(f"file:{name} is no file.")  # opening a pipe would wait for ever
         with path.open("rb") as file:
-            data = file.read(_LARGEST + 1)
+            data = file.read(_MAX_FILE_BYTES + 1)
         text = data.decode("utf-8").rstrip("\r\n")
     except OSError as error:
         raise OperationFailed(
@@ -150,6 +152,6 @@ def _file(name: str) -> str:
         ) from error
     except UnicodeDecodeError as error:
         raise OperationFailed(f"file:{name} is not text.") from error
-    if len(data) > _LARGEST or not text:
+    if len(data) > _MAX_FILE_BYTES or not text:
         raise OperationFailed(f"file:{name} is {'empty' if not text else 'larger than 64 KB'}, which no secret is.")
     return text

@@ -22,17 +22,20 @@ from quire.capabilities import failure_messages, parsing, web
 from quire.core.capabilities.model import Offered
 from quire.core.errors import CallTimeout, ConnectionLost, OperationFailed
 
-_RELIST = 30.0  # seconds a new list may take
-_MOST = 5 * parsing.MOST_TOOLS  # entries of a list that are looked at
-_LARGEST = 64 * 2**20  # characters of all pages of a list
-_PAUSE = 0.2  # seconds between two lists
-_AGAIN = (1.0, 60.0)  # seconds until a stream of changes that broke off is opened again: at first, at most
-_LEVEL: Literal["info"] = "info"  # of the log messages wanted
+_LIST_SECONDS = 30.0  # seconds a new list may take
+_MAX_ENTRIES = 5 * parsing.MAX_TOOLS  # entries of a list that are looked at
+_MAX_LIST_CHARS = 64 * 2**20  # characters of all pages of a list
+_LIST_INTERVAL_S = 0.2  # seconds between two lists
+_RESUBSCRIBE_DELAYS_S = (
+    1.0,
+    60.0,
+)  # seconds until a stream of changes that broke off is opened again: at first, at most
+_LOG_LEVEL: Literal["info"] = "info"  # of the log messages wanted
 
-_US = mcp_types.Implementation(name="quire", version=version("quire"))
+_CLIENT_INFO = mcp_types.Implementation(name="quire", version=version("quire"))
 
-_Greet = Callable[[ClientSession], Awaitable[object]]
-GREETINGS: tuple[_Greet, ...] = (negotiate_auto, ClientSession.initialize)
+_Negotiation = Callable[[ClientSession], Awaitable[object]]
+NEGOTIATIONS: tuple[_Negotiation, ...] = (negotiate_auto, ClientSession.initialize)
 """Both eras; and only the older, for servers that exit when the first thing they hear is something else."""
 
 
@@ -44,20 +47,20 @@ class Session:
         dispatcher: Dispatcher[Any],
         session: ClientSession,
         changed: asyncio.Event,
-        clean: Callable[[Any], Any],
+        redact: Callable[[Any], Any],
     ) -> None:
         self._dispatcher = dispatcher
         self._session = session
         self._changed = changed
-        self._clean = clean
-        self._mirrored: dict[str, dict[tuple[str, ...], str]] = {}  # arguments that go into headers, by tool
+        self._redact = redact
+        self._header_arguments: dict[str, dict[tuple[str, ...], str]] = {}  # arguments that go into headers, by tool
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def over(
-        cls, dispatcher: Dispatcher[Any], logged: Callable[[str, str], None], clean: Callable[[Any], Any]
+    async def open(
+        cls, dispatcher: Dispatcher[Any], logged: Callable[[str, str], None], redact: Callable[[Any], Any]
     ) -> AsyncIterator[Session]:
-        """Not greeted yet. Whatever it answers goes through `clean`."""
+        """Not greeted yet. Whatever it answers goes through `redact`."""
         changed = asyncio.Event()
 
         async def log(params: mcp_types.LoggingMessageNotificationParams) -> None:
@@ -68,11 +71,15 @@ class Session:
                 changed.set()
 
         async with ClientSession(
-            dispatcher=dispatcher, client_info=_US, logging_callback=log, message_handler=notice, log_level=_LEVEL
+            dispatcher=dispatcher,
+            client_info=_CLIENT_INFO,
+            logging_callback=log,
+            message_handler=notice,
+            log_level=_LOG_LEVEL,
         ) as session:
-            yield cls(dispatcher, session, changed, clean)
+            yield cls(dispatcher, session, changed, redact)
 
-    async def greet(self, how: _Greet) -> None:
+    async def negotiate(self, how: _Negotiation) -> None:
         await how(self._session)
 
     @property
@@ -80,10 +87,10 @@ class Session:
         return self._session.protocol_version or ""
 
     @property
-    def modern(self) -> bool:
+    def is_modern(self) -> bool:
         return self.protocol in MODERN_PROTOCOL_VERSIONS
 
-    async def ask(
+    async def request(
         self, method: str, params: dict[str, Any], *, timeout: float, progress: ProgressFnT | None = None
     ) -> dict[str, Any]:
         """Its answer as it is. Raises as Connection says, Failed with its words."""
@@ -92,20 +99,24 @@ class Session:
             opts["on_progress"] = progress
         data: dict[str, Any] = {"method": method, "params": params}
         self._session._stamp(data, opts)  # what each request says of us differs by era; send_request checks too much
-        if self._mirrored and method == "tools/call" and (mirrored := self._mirrored.get(params["name"])):
-            opts.setdefault("headers", {}).update(mcp_param_headers(mirrored, params["arguments"]))
+        if (
+            self._header_arguments
+            and method == "tools/call"
+            and (header_arguments := self._header_arguments.get(params["name"]))
+        ):
+            opts.setdefault("headers", {}).update(mcp_param_headers(header_arguments, params["arguments"]))
         try:
             async with asyncio.timeout(timeout):
-                said = await self._dispatcher.send_raw_request(method, data["params"], opts)
-            return cast(dict[str, Any], self._clean(said))
+                answer = await self._dispatcher.send_raw_request(method, data["params"], opts)
+            return cast(dict[str, Any], self._redact(answer))
         except TimeoutError:
             raise CallTimeout(f"The server did not answer within {timeout:g} s; the call was cancelled.") from None
         except MCPError as error:
             if not web.is_lost(error.code, error.message):
-                raise OperationFailed(failure_messages.words(self._clean(error.message))) from None
+                raise OperationFailed(failure_messages.as_sentence(self._redact(error.message))) from None
             self._changed.set()  # whoever looks for the changes finds out whether it is gone
             raise ConnectionLost(
-                f"The connection ended before the server answered: {failure_messages.words(error.message)}"
+                f"The connection ended before the server answered: {failure_messages.as_sentence(error.message)}"
             ) from None
 
     async def list_all(self, method: str, key: str, *, timeout: float) -> list[Any]:
@@ -114,14 +125,14 @@ class Session:
         size = 0
         cursor: str | None = None
         seen: set[str] = set()
-        async with _within(timeout):
+        async with _time_limit(timeout):
             while True:
-                said = await self.ask(method, {"cursor": cursor} if cursor else {}, timeout=timeout)
-                page = said.get(key)
+                answer = await self.request(method, {"cursor": cursor} if cursor else {}, timeout=timeout)
+                page = answer.get(key)
                 found += page if isinstance(page, list) else []
-                size += len(json.dumps(said))
-                cursor = said.get("nextCursor")
-                if len(found) >= _MOST or size > _LARGEST:
+                size += len(json.dumps(answer))
+                cursor = answer.get("nextCursor")
+                if len(found) >= _MAX_ENTRIES or size > _MAX_LIST_CHARS:
                     return found
                 if not isinstance(cursor, str) or not cursor or cursor in seen:
                     return found
@@ -132,27 +143,27 @@ class Session:
         listed: list[Any] = []
         if can is None or can.tools is not None:
             listed = await self.list_all("tools/list", "tools", timeout=timeout)
-        if self.modern:
-            listed = list(self._mirror(listed))
+        if self.is_modern:
+            listed = list(self._collect_header_arguments(listed))
         info = self._session.server_info
-        return parsing.offered(
+        return parsing.parse_offered(
             listed,
-            about=self._clean(self._session.instructions),
-            server=self._clean(f"{info.name} {info.version}".strip() if info else ""),
+            about=self._redact(self._session.instructions),
+            server=self._redact(f"{info.name} {info.version}".strip() if info else ""),
             resources=can is not None and can.resources is not None,
             prompts=can is not None and can.prompts is not None,
         )
 
-    def _mirror(self, listed: list[Any]) -> Iterator[Any]:
+    def _collect_header_arguments(self, listed: list[Any]) -> Iterator[Any]:
         """Some arguments are to go into HTTP headers, too; a tool that says so wrongly is not to be called."""
-        self._mirrored = {}
+        self._header_arguments = {}
         for tool in listed:
             schema = tool.get("inputSchema") if isinstance(tool, dict) else None
             if isinstance(schema, dict):
                 if find_invalid_x_mcp_header(schema) is not None:
                     continue
                 if headers := x_mcp_header_map(schema):
-                    self._mirrored[str(tool.get("name"))] = headers
+                    self._header_arguments[str(tool.get("name"))] = headers
             yield tool
 
     async def follow(self, offered: Offered, changed: Callable[[Offered], None]) -> None:
@@ -163,7 +174,7 @@ class Session:
                 await self._changed.wait()
                 self._changed.clear()
                 try:
-                    now = await self.offered(timeout=_RELIST)
+                    now = await self.offered(timeout=_LIST_SECONDS)
                 except ConnectionLost:
                     raise
                 except OperationFailed:
@@ -171,19 +182,19 @@ class Session:
                 if now != offered:
                     offered = now
                     changed(now)
-                await asyncio.sleep(_PAUSE)  # some say so whenever they are asked
+                await asyncio.sleep(_LIST_INTERVAL_S)  # some say so whenever they are asked
         finally:
             listening.cancel()
 
     async def _listen(self) -> None:
         can = self._session.server_capabilities
-        if not self.modern:
+        if not self.is_modern:
             if can is not None and can.logging is not None:
                 with contextlib.suppress(OperationFailed):
-                    await self.ask("logging/setLevel", {"level": _LEVEL}, timeout=_RELIST)
+                    await self.request("logging/setLevel", {"level": _LOG_LEVEL}, timeout=_LIST_SECONDS)
             return
         loop = asyncio.get_running_loop()
-        pause, longest = _AGAIN
+        pause, longest = _RESUBSCRIBE_DELAYS_S
         while can is not None and can.tools is not None and can.tools.list_changed:
             began = loop.time()
             try:
@@ -199,12 +210,12 @@ class Session:
                 self._changed.set()
             except OperationFailed:
                 return
-            pause = _AGAIN[0] if loop.time() - began > longest else min(2 * pause, longest)
+            pause = _RESUBSCRIBE_DELAYS_S[0] if loop.time() - began > longest else min(2 * pause, longest)
             await asyncio.sleep(pause)
 
 
 @contextlib.asynccontextmanager
-async def _within(timeout: float) -> AsyncIterator[None]:
+async def _time_limit(timeout: float) -> AsyncIterator[None]:
     try:
         async with asyncio.timeout(timeout):
             yield

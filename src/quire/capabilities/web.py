@@ -20,16 +20,16 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 
 from quire.capabilities import failure_messages
-from quire.capabilities.line_protocol import LONGEST
+from quire.capabilities.line_protocol import MAX_LINE_BYTES
 from quire.core.capabilities.model import address
 from quire.core.errors import ConnectionLost, OperationFailed
 from quire.core.limits.network_rules import is_internal
 
 UNREACHABLE = "Quire could not reach the server."
-_LOST = (UNREACHABLE, "Connection closed", "SSE stream ended", "SSE stream failed", "Session terminated")
+_CONNECTION_LOST = (UNREACHABLE, "Connection closed", "SSE stream ended", "SSE stream failed", "Session terminated")
 _JSON = {"content-type": "application/json"}
-_REFUSAL = 64 * 2**10  # bytes of an answer that refuses
-_CONNECT = 30.0  # seconds to connect and to send; an answer has the call's own time
+_MAX_REFUSAL_BYTES = 64 * 2**10  # bytes of an answer that refuses
+_CONNECT_SECONDS = 30.0  # seconds to connect and to send; an answer has the call's own time
 
 # A backend's faults are told to whoever called it, and what the libraries would log may hold secrets.
 for _name in ("mcp.client.streamable_http", "client"):
@@ -39,7 +39,7 @@ for _name in ("httpx2", "httpcore2"):
 
 
 @dataclass
-class Trouble:
+class HttpFailure:
     """The last thing that went wrong."""
 
     status: int = 0  # the HTTP status, where the server answered with one of refusal
@@ -49,24 +49,24 @@ class Trouble:
 
 @contextlib.asynccontextmanager
 async def dispatcher(
-    url: str, headers: dict[str, str], trouble: Trouble, *, public: bool = False
+    url: str, headers: dict[str, str], trouble: HttpFailure, *, public_only: bool = False
 ) -> AsyncIterator[Dispatcher[Any]]:
-    """`public` refuses addresses of private networks. Raises OperationFailed if `url` is not an HTTP URL."""
-    check(url, headers)
+    """`public_only` refuses addresses of private networks. Raises OperationFailed if `url` is not an HTTP URL."""
+    check_request(url, headers)
     client = httpx2.AsyncClient(
         headers={"Accept-Encoding": "identity", **headers},
-        timeout=httpx2.Timeout(_CONNECT, read=None),
-        transport=_Watched(trouble, public=public),
+        timeout=httpx2.Timeout(_CONNECT_SECONDS, read=None),
+        transport=_FailureRecordingTransport(trouble, public_only=public_only),
         trust_env=False,  # no proxy, no .netrc
     )
     async with (
         client,
-        streamable_http_client(url, http_client=client, max_sse_event_size=LONGEST) as (read, write),
+        streamable_http_client(url, http_client=client, max_sse_event_size=MAX_LINE_BYTES) as (read, write),
     ):
         yield JSONRPCDispatcher(read, write)
 
 
-def check(url: str, headers: dict[str, str]) -> None:
+def check_request(url: str, headers: dict[str, str]) -> None:
     for name, value in headers.items():
         if not name.isascii() or not name.isprintable() or not value.isascii() or not value.isprintable():
             raise OperationFailed(f"The header {name!r} cannot be sent: names and values are ASCII text in one line.")
@@ -83,37 +83,37 @@ def check(url: str, headers: dict[str, str]) -> None:
 
 def is_lost(code: int, message: str) -> bool:
     """Whether an error is the transport's word for a connection that ended, not the server's for something else."""
-    return message.startswith(_LOST) and (code == CONNECTION_CLOSED or message == "Session terminated")
+    return message.startswith(_CONNECTION_LOST) and (code == CONNECTION_CLOSED or message == "Session terminated")
 
 
-def failure(what: str, error: BaseException, trouble: Trouble) -> str:
+def failure(what: str, error: BaseException, trouble: HttpFailure) -> str:
     """Why a server that was to be greeted, or was connected, is not."""
     if isinstance(error, ConnectionLost) or (isinstance(error, MCPError) and error.message == UNREACHABLE):
         return failure_messages.unreachable(what, trouble.why or str(error))
     if isinstance(error, MCPError | OperationFailed) and (
         isinstance(error, OperationFailed) or trouble.status or error.code
     ):
-        return failure_messages.refused(what, trouble.status, trouble.kind, str(error))
-    return failure_messages.no_server(what, str(error))
+        return failure_messages.http_refusal(what, trouble.status, trouble.kind, str(error))
+    return failure_messages.not_mcp(what, str(error))
 
 
-class _Watched(httpx2.AsyncBaseTransport):
+class _FailureRecordingTransport(httpx2.AsyncBaseTransport):
     """Says of one request what went wrong with it.
 
     For a server that is not reached the SDK would give up the connection with all calls in flight, and of an HTTP
     status it says nothing.
     """
 
-    def __init__(self, trouble: Trouble, *, public: bool) -> None:
-        self._public = public
+    def __init__(self, trouble: HttpFailure, *, public_only: bool) -> None:
+        self._public_only = public_only
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=100)
         self._inner = httpx2.AsyncHTTPTransport(trust_env=False, limits=limits)
         self._trouble = trouble
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         try:
-            if self._public:
-                await _pin(request)
+            if self._public_only:
+                await _pin_address(request)
             response = await self._inner.handle_async_request(request)
         except httpx2.TransportError as error:
             self._trouble.why = str(error) or type(error).__name__
@@ -125,16 +125,16 @@ class _Watched(httpx2.AsyncBaseTransport):
         kind = self._trouble.kind = response.headers.get("content-type", "")
         self._trouble.status = response.status_code if response.status_code >= 300 else 0
         if response.status_code in (401, 403, 429) or response.status_code >= 500:
-            return await _explained(request, response)
+            return await _as_json_rpc_error(request, response)
         if kind.startswith("application/json"):
-            response.stream = _Bounded(cast(httpx2.AsyncByteStream, response.stream))
+            response.stream = _LimitedStream(cast(httpx2.AsyncByteStream, response.stream))
         return response
 
     async def aclose(self) -> None:
         await self._inner.aclose()
 
 
-async def _pin(request: httpx2.Request) -> None:
+async def _pin_address(request: httpx2.Request) -> None:
     """Have it go to the address that was looked at: a name may stand for another the next time it is asked for."""
     url = request.url
     try:
@@ -152,32 +152,32 @@ async def _pin(request: httpx2.Request) -> None:
 
 
 def _error(request: httpx2.Request, status: int, code: int, message: str) -> httpx2.Response:
-    said = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
-    return httpx2.Response(status, headers=_JSON, content=json.dumps(said).encode(), request=request)
+    body = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
+    return httpx2.Response(status, headers=_JSON, content=json.dumps(body).encode(), request=request)
 
 
-async def _explained(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+async def _as_json_rpc_error(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
     """A refusal as a JSON-RPC error: the server's own, or else its status in words."""
-    response.stream = _Bounded(cast(httpx2.AsyncByteStream, response.stream), _REFUSAL)
+    response.stream = _LimitedStream(cast(httpx2.AsyncByteStream, response.stream), _MAX_REFUSAL_BYTES)
     try:
         body = await response.aread()
-        said = json.loads(body)
-        if isinstance(said, dict) and isinstance(said.get("error"), dict) and "jsonrpc" in said:
+        refusal = json.loads(body)
+        if isinstance(refusal, dict) and isinstance(refusal.get("error"), dict) and "jsonrpc" in refusal:
             return httpx2.Response(response.status_code, headers=_JSON, content=body, request=request)
     except (ValueError, RecursionError, httpx2.HTTPError, httpx2.StreamError):
         pass
     finally:
         await response.aclose()
-    message = failure_messages.status(response.status_code)
+    message = failure_messages.http_status(response.status_code)
     return _error(request, response.status_code, INTERNAL_ERROR, message)
 
 
-class _TooMuch(httpx2.StreamError):
+class _ResponseTooLarge(httpx2.StreamError):
     """The one kind of error the SDK takes for a fault of this answer only."""
 
 
-class _Bounded(httpx2.AsyncByteStream):
-    def __init__(self, inner: httpx2.AsyncByteStream, most: int = LONGEST) -> None:
+class _LimitedStream(httpx2.AsyncByteStream):
+    def __init__(self, inner: httpx2.AsyncByteStream, most: int = MAX_LINE_BYTES) -> None:
         self._inner = inner
         self._left = most
 
@@ -185,7 +185,7 @@ class _Bounded(httpx2.AsyncByteStream):
         async for part in self._inner:
             self._left -= len(part)
             if self._left < 0:
-                raise _TooMuch(f"it is longer than {LONGEST // 2**20} MB, the longest that is taken")
+                raise _ResponseTooLarge(f"it is longer than {MAX_LINE_BYTES // 2**20} MB, the longest that is taken")
             yield part
 
     async def aclose(self) -> None:

@@ -39,7 +39,7 @@ from quire.wire.messages import (
     Value,
 )
 from quire.worker import channel as channels
-from quire.worker.capabilities.kernel_capabilities import Known
+from quire.worker.capabilities.kernel_capabilities import KernelCapabilities
 from quire.worker.environment import blocked_hosts, hidden_variables, packages
 from quire.worker.execution import event_loop, memory_reserve, namespace
 from quire.worker.execution.errors import CpuTimeExceeded, InputNotAvailable, raised_event
@@ -54,7 +54,7 @@ from quire.worker.processes.fork_interrupts import ForkInterrupts
 from quire.worker.processes.supervisor import WorkerStart
 from quire.worker.sandbox import apply
 from quire.worker.snapshot import process_state, reader, writer
-from quire.worker.snapshot.pages import Watch
+from quire.worker.snapshot.pages import PageWatch
 
 _UNCOPIED_CHECKPOINTS = 2  # the first ones: a new notebook may stay idle, and its pages shared
 
@@ -82,11 +82,11 @@ class _Worker:
         self._channel = channel
         self._interrupts = interrupts
         self._executor = Executor(channel.send)
-        self._known = Known(interrupts, self._executor.namespace)
+        self._known = KernelCapabilities(interrupts, self._executor.namespace)
         self._known.relay.connect(start.descriptors[channels.RELAY_INDEX])
         self._bindings = BindingTracker(ignored=self._executor.history.numbered)
         self._cells: dict[str, str] = {}  # labels of cells, by run
-        subject = writer.Subject(self._executor.namespace, self._bindings, self._cells, Watch())
+        subject = writer.Subject(self._executor.namespace, self._bindings, self._cells, PageWatch())
         self._checkpoints = Checkpoints(start.announce_socket, start.supervisor_pid, subject)
         self._snapshot_descriptors = start.descriptors[channels.DESCRIPTOR_COUNT :]  # of a snapshot to load
         self._running = False
@@ -238,11 +238,13 @@ class _Worker:
         self._executor.history.folders[:] = [pathlib.Path(request.workspace)]
         packages.use_workspace(request.workspace)
         packages.set_unreachable_hosts(request.no_index)
-        process_state.enter()
+        process_state.remember_entered_state()
 
     def _load(self) -> Loaded:
         descriptors, self._snapshot_descriptors = self._snapshot_descriptors, []
-        for name in [name for name in self._executor.namespace if name not in writer.OURS and not is_kernel_name(name)]:
+        for name in [
+            name for name in self._executor.namespace if name not in writer.MODULE_NAMES and not is_kernel_name(name)
+        ]:
             del self._executor.namespace[name]  # a branch has variables
         self._running = True  # loading may run code, which can be interrupted
         try:

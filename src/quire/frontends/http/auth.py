@@ -86,7 +86,7 @@ class Issuer:
 
 
 def by_issuer(kind: str, issuer: Issuer, folder: Path) -> AuthProvider:
-    """`kind`: `jwt` for tokens that clients bring, `oidc` for a login. Raises InvalidRequest if a setting is missing."""
+    """`kind`: `jwt` for tokens of clients, `oidc` for a login. Raises InvalidRequest if a setting is missing."""
     address = _needed(kind, "auth.issuer", issuer.issuer)
     if kind == "oidc":
         return _by_login(issuer, address, folder)

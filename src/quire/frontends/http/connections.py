@@ -44,7 +44,10 @@ class _LimitedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's own type
         super().connection_made(transport)
         if self._max_connections and len(self.connections) > self._max_connections:
-            why = b"%d connections are open, the most there may be (setting limits.max_connections)." % self._max_connections
+            why = (
+                b"%d connections are open, the most there may be (setting limits.max_connections)."
+                % self._max_connections
+            )
             transport.write(_TOO_MANY % (len(why), why))
             transport.close()
             return

@@ -11,7 +11,7 @@ from quire.worker.capabilities import native, results
 from quire.worker.capabilities.stubs import Method
 
 if TYPE_CHECKING:
-    from quire.worker.capabilities.kernel_capabilities import Known
+    from quire.worker.capabilities.kernel_capabilities import KernelCapabilities
 
 _INSTALLS = "caps.install(name, command) or caps.install(name, url=...) adds one"
 
@@ -24,7 +24,7 @@ class Caps:
     Sound, Resource, Contents = results.Sound, results.Resource, results.Contents
     Function, Native = native.Function, native.Native
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, known: KernelCapabilities) -> None:
         self._known = known
 
     # What there is
@@ -43,18 +43,18 @@ class Caps:
         return name in self._known.every()
 
     def __getitem__(self, name: str) -> Any:
-        every = self._known.every()
-        if name not in every:
+        capabilities = self._known.every()
+        if name not in capabilities:
             raise KeyError(self._missing(name))
-        return every[name]
+        return capabilities[name]
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        every = self._known.every()
-        if name not in every:
+        capabilities = self._known.every()
+        if name not in capabilities:
             raise AttributeError(self._missing(name))
-        return every[name]
+        return capabilities[name]
 
     def __dir__(self) -> list[str]:
         return [*self._known.every(), "search", "describe", "install", "uninstall", "unregister"]
@@ -67,10 +67,10 @@ class Caps:
         if name is None:
             return "\n\n".join(tools.overview(entry) for entry in self._entries()) or repr(self)
         first, _, method = str(name).partition(".")
-        one = self[first]
+        capability = self[first]
         if method:
-            return str(getattr(one, method).__doc__)
-        return str(one.describe())
+            return str(getattr(capability, method).__doc__)
+        return str(capability.describe())
 
     def search(self, query: str, limit: int = 5) -> Found:
         """The methods that fit best, over all capabilities: signature and one line each."""
@@ -97,8 +97,8 @@ class Caps:
         """Have another MCP server as a capability: by the command that starts it, by its url, or by its entry in
         another client's configuration file. Secrets are given as references: "env:NAME" or "file:/path"."""
         words = {"command": command, "url": url, "env": env, "headers": headers, "auth": auth, "config": config}
-        given = {key: each for key, each in {**words, "approve": approve}.items() if each is not None}
-        given = {key: list(each) if isinstance(each, tuple) else each for key, each in given.items()}
+        given = {key: value for key, value in {**words, "approve": approve}.items() if value is not None}
+        given = {key: list(value) if isinstance(value, tuple) else value for key, value in given.items()}
         self._known.adopt_catalog(self._known.ask("install", capability=str(name), given=given))
         return self._known.capabilities.get(str(name))
 
@@ -131,7 +131,7 @@ class Caps:
         """Offer a function as a capability: @capability, or @capability(approve="always", expose=True)."""
         if function is None:
             return lambda given: self.capability(given, approve=approve, expose=expose, name=name)
-        made = native.of_function(self._known.registry, function, approve=approve, expose=expose, name=name)
+        made = native.register_function(self._known.registry, function, approve=approve, expose=expose, name=name)
         self._known._name()
         return made
 
@@ -150,16 +150,16 @@ class Caps:
         return native.Native(self._known.registry, name)
 
     def _entries(self) -> list[dict[str, Any]]:
-        own = self._known.registry.told()
-        names = {each["name"] for each in own}
-        relayed = [each._entry for name, each in self._known.installed().items() if name not in names]
-        return [*filter(None, relayed), *({**each, "tools": each["methods"]} for each in own)]
+        native_entries = self._known.registry.told()
+        names = {entry["name"] for entry in native_entries}
+        relayed = [capability._entry for name, capability in self._known.installed().items() if name not in names]
+        return [*filter(None, relayed), *({**entry, "tools": entry["methods"]} for entry in native_entries)]
 
     def _missing(self, name: str) -> str:
-        every = list(self._known.every())
-        near = difflib.get_close_matches(str(name), every, n=3, cutoff=0.5)
-        there = f"the nearest: {', '.join(near)}" if near else f"there are: {', '.join(every) or 'none'}"
-        return f"There is no capability {name!r}; {there}. {_INSTALLS}."
+        names = list(self._known.every())
+        near = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
+        known = f"the nearest: {', '.join(near)}" if near else f"there are: {', '.join(names) or 'none'}"
+        return f"There is no capability {name!r}; {known}. {_INSTALLS}."
 
 
 def _line(entry: dict[str, Any]) -> str:

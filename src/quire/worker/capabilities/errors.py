@@ -65,5 +65,5 @@ for _each in ALL:
     _each.__module__ = "builtins"  # where cells find them
 
 
-def of_kind(kind: str, message: str, hint: str) -> ToolError:
+def make_error(kind: str, message: str, hint: str) -> ToolError:
     return KINDS.get(kind, ToolError)(message, hint=hint)

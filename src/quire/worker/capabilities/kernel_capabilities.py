@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
-from quire.wire.messages import Native as Told
+from quire.wire.messages import Native as NativeMessage
 from quire.worker.capabilities import errors, native, results
 from quire.worker.capabilities.catalog import Caps
 from quire.worker.capabilities.native import Native, Registry
@@ -13,10 +13,10 @@ from quire.worker.capabilities.relay import Relay
 from quire.worker.capabilities.stubs import Capability
 from quire.worker.execution.interrupts import Interrupts
 
-_REAL = frozenset(vars(builtins)) | {"get_ipython", "display", "In", "Out", "exit", "quit"}
+_PYTHON_NAMES = frozenset(vars(builtins)) | {"get_ipython", "display", "In", "Out", "exit", "quit"}
 
 
-class Known:
+class KernelCapabilities:
     """One for a kernel."""
 
     def __init__(self, interrupts: Interrupts, namespace: dict[str, Any]) -> None:
@@ -41,8 +41,8 @@ class Known:
         entries = {entry["name"]: entry for entry in catalog if type(entry.get("name")) is str}
         for name in entries:
             self.named(name)
-        for name, each in self.capabilities.items():
-            each._apply(entries.get(name))
+        for name, capability in self.capabilities.items():
+            capability._apply(entries.get(name))
         self._name()
 
     def named(self, name: str) -> Capability:
@@ -52,18 +52,18 @@ class Known:
         return self.capabilities[name]
 
     def installed(self) -> dict[str, Capability]:
-        return {name: each for name, each in self.capabilities.items() if each._entry is not None}
+        return {name: capability for name, capability in self.capabilities.items() if capability._entry is not None}
 
     def every(self) -> dict[str, Any]:
         """What stands for each name; what the notebook itself offers comes first."""
         entries = self.registry.entries
-        own = {name: _of(self.registry, name, entry) for name, entry in entries.items()}
+        own = {name: _as_object(self.registry, name, entry) for name, entry in entries.items()}
         return {**self.installed(), **own}
 
     def is_taken(self, name: str) -> str:
         if name in self.installed():
             return f"{name} is an installed capability. Choose another name, or caps.uninstall({name!r}) first."
-        if name in _REAL or name in self._fixed:
+        if name in _PYTHON_NAMES or name in self._fixed:
             return f"{name!r} is a name of Python's own. Choose another, such as {name}_cap."
         return ""
 
@@ -85,37 +85,37 @@ class Known:
 
     # What it is told
 
-    def news(self) -> Told | None:
+    def news(self) -> NativeMessage | None:
         """What the notebook offers, where that is not what the server knows. After each run."""
         self.registry.put()
         if self.registry.changes == self._told:
             return None
         self._told = self.registry.changes
         self._name()
-        return Told(capabilities=self.registry.told())
+        return NativeMessage(capabilities=self.registry.told())
 
     def tell_again(self) -> None:
         """Have the next news be all there is: the server may know another state of it."""
         self._told = -1
 
-    def all_news(self) -> Told | None:
+    def all_news(self) -> NativeMessage | None:
         """To another server, which knows of none."""
         self._told = self.registry.changes
-        return Told(capabilities=self.registry.told()) if self.registry.entries else None
+        return NativeMessage(capabilities=self.registry.told()) if self.registry.entries else None
 
-    def loaded(self) -> Told | None:
+    def loaded(self) -> NativeMessage | None:
         """After variables were loaded: those that are among them are offered."""
         had = bool(self.registry.entries)
         self.registry.adopt()
         self._name()
         self._told = self.registry.changes
-        return Told(capabilities=self.registry.told()) if had or self.registry.entries else None
+        return NativeMessage(capabilities=self.registry.told()) if had or self.registry.entries else None
 
     # Names in builtins
 
     def _name(self) -> None:
         """A name that a cell binds wins over them; a builtin of Python's, or a cell's own, is never replaced."""
-        wanted = {**{name: each for name, each in self.every().items() if name not in _REAL}, **self._fixed}
+        wanted = {**{name: value for name, value in self.every().items() if name not in _PYTHON_NAMES}, **self._fixed}
         space = vars(builtins)
         for name, value in list(self._put.items()):
             if name not in wanted and space.get(name) is value:
@@ -127,6 +127,6 @@ class Known:
             del self._put[name]
 
 
-def _of(registry: Registry, name: str, entry: dict[str, Any]) -> Any:
+def _as_object(registry: Registry, name: str, entry: dict[str, Any]) -> Any:
     value = entry["value"]
     return value if isinstance(value, native.Function) else Native(registry, name)

@@ -12,10 +12,10 @@ from quire.tool_descriptions import tools
 from quire.worker.capabilities import plain_values, signatures
 from quire.worker.capabilities.errors import ToolError
 
-KEPT = "__capabilities__"  # under which the notebook's variables have them, so that a snapshot does
+NAMESPACE_KEY = "__capabilities__"  # under which the notebook's variables have them, so that a snapshot does
 APPROVE = ("never", "ask", "always")
-_ABOUT = 4_000  # characters
-_METHODS = 100
+_MAX_ABOUT_CHARS = 4_000  # characters
+_MAX_METHODS = 100
 _EXAMPLE = (
     "class Notes:\n"
     '    name = "notes"\n'
@@ -50,16 +50,16 @@ class Registry:
     def put(self) -> None:
         """Where a cell deleted it from the variables, or there is one now."""
         if self.entries:
-            if self._namespace.get(KEPT) is not self.entries:
-                self._namespace[KEPT] = self.entries
+            if self._namespace.get(NAMESPACE_KEY) is not self.entries:
+                self._namespace[NAMESPACE_KEY] = self.entries
         else:
-            self._namespace.pop(KEPT, None)
+            self._namespace.pop(NAMESPACE_KEY, None)
 
     def adopt(self) -> None:
         """After the variables were loaded: those among them."""
-        found = self._namespace.get(KEPT)
+        found = self._namespace.get(NAMESPACE_KEY)
         whole = found if type(found) is dict else {}
-        self.entries = {name: entry for name, entry in whole.items() if _is_whole(name, entry)}
+        self.entries = {name: entry for name, entry in whole.items() if _is_entry(name, entry)}
         self.changes += 1
         self.put()
 
@@ -87,21 +87,21 @@ class Registry:
         entry = self.entries.get(name)
         if entry is None or entry["approve"] == "never":
             return None
-        said = {key: _sayable(each) for key, each in given.items()}
-        return {"capability": name, "method": method, "given": said, "declared": entry["approve"]}
+        sent = {key: _for_message(value) for key, value in given.items()}
+        return {"capability": name, "method": method, "given": sent, "declared": entry["approve"]}
 
 
-def _is_whole(name: Any, entry: Any) -> bool:
+def _is_entry(name: Any, entry: Any) -> bool:
     wanted = {"value", "approve", "expose", "about", "methods"}
     return type(name) is str and type(entry) is dict and wanted <= entry.keys() and entry["approve"] in APPROVE
 
 
-def _sayable(value: Any) -> Any:
+def _for_message(value: Any) -> Any:
     try:
-        made = plain_values.plain(value)
-        return made if len(json.dumps(made)) <= _ABOUT else repr(value)[:_ABOUT]
+        made = plain_values.to_json(value)
+        return made if len(json.dumps(made)) <= _MAX_ABOUT_CHARS else repr(value)[:_MAX_ABOUT_CHARS]
     except (plain_values.NotJson, ValueError):
-        return repr(value)[:_ABOUT]
+        return repr(value)[:_MAX_ABOUT_CHARS]
 
 
 def _check_name(name: Any, taken: str) -> None:
@@ -132,32 +132,32 @@ def register(registry: Registry, obj: Any, *, approve: str = "never", expose: bo
         lacks = " and ".join(missing)
         raise TypeError(f"A {type(obj).__name__} lacks {lacks} to be a capability. For example:\n{_EXAMPLE}")
     _check_name(name, registry.hub.is_taken(str(name)))
-    methods = [signatures.told(each, getattr(obj, each)) for each in _public(obj)]
-    registry.add(str(name), obj, _described(describe, str(name)), methods[:_METHODS], approve, expose)
+    methods = [signatures.describe_function(method, getattr(obj, method)) for method in _public_methods(obj)]
+    registry.add(str(name), obj, _description(describe, str(name)), methods[:_MAX_METHODS], approve, expose)
     return Native(registry, str(name))
 
 
-def _public(obj: Any) -> list[str]:
+def _public_methods(obj: Any) -> list[str]:
     """Its methods, in the order they are written; a property is none, and is not asked."""
     own = [name for kind in reversed(type(obj).__mro__) for name in vars(kind)]
     names = dict.fromkeys([*own, *getattr(obj, "__dict__", ())])
-    public = [each for each in names if not each.startswith("_") and each not in ("name", "describe")]
-    fixed = [each for each in public if not isinstance(inspect.getattr_static(obj, each, None), property)]
-    return [each for each in fixed if callable(getattr(obj, each, None))]
+    public = [name for name in names if not name.startswith("_") and name not in ("name", "describe")]
+    fixed = [name for name in public if not isinstance(inspect.getattr_static(obj, name, None), property)]
+    return [name for name in fixed if callable(getattr(obj, name, None))]
 
 
-def _described(describe: Any, name: str) -> str:
+def _description(describe: Any, name: str) -> str:
     try:
-        said = describe()
+        about = describe()
     except Exception as error:
         what = f"{type(error).__name__}: {error}"
         raise TypeError(f"describe() of {name} raised {what}. It is to return text.") from error
-    if not isinstance(said, str) or not said.strip():
-        raise TypeError(f"describe() of {name} returned {type(said).__name__}, and not text that says what it is.")
-    return said[:_ABOUT]
+    if not isinstance(about, str) or not about.strip():
+        raise TypeError(f"describe() of {name} returned {type(about).__name__}, and not text that says what it is.")
+    return about[:_MAX_ABOUT_CHARS]
 
 
-def of_function(registry: Registry, function: Any, *, approve: str, expose: bool, name: str) -> Function:
+def register_function(registry: Registry, function: Any, *, approve: str, expose: bool, name: str) -> Function:
     """Offer a function."""
     if not callable(function) or inspect.isclass(function):
         raise TypeError(f"@capability is for functions; {_EXAMPLE.splitlines()[-1]} is for objects.")
@@ -165,17 +165,19 @@ def of_function(registry: Registry, function: Any, *, approve: str, expose: bool
     function = function._function if isinstance(function, Function) else function
     made = Function(registry, called, function)
     about = (inspect.getdoc(function) or f"{called}, a function of the notebook").strip()
-    registry.add(called, made, about[:_ABOUT], [signatures.told(called, function)], approve, expose)
+    registry.add(
+        called, made, about[:_MAX_ABOUT_CHARS], [signatures.describe_function(called, function)], approve, expose
+    )
     return made
 
 
-class _Approved:
+class _ApprovedCalls:
     """Calls that somebody may have to approve."""
 
     _registry: Registry
 
     def _call(self, name: str, method: str, function: Callable[..., Any], arguments: Any, named: Any) -> Any:
-        words = self._registry.approved(name, method, signatures.bound(function, arguments, named))
+        words = self._registry.approved(name, method, signatures.bind_arguments(function, arguments, named))
         if words is None:
             return function(*arguments, **named)
         if inspect.iscoroutinefunction(function):
@@ -183,24 +185,24 @@ class _Approved:
         try:
             self._registry.hub.ask("approve", **words)
         except ToolError as error:
-            raise _told(error, words) from None
+            raise _with_call(error, words) from None
         return function(*arguments, **named)
 
     async def _later(self, words: dict[str, Any], function: Callable[..., Any], arguments: Any, named: Any) -> Any:
         try:
             await self._registry.hub.ask_async("approve", **words)
         except ToolError as error:
-            raise _told(error, words) from None
+            raise _with_call(error, words) from None
         return await function(*arguments, **named)
 
 
-def _told(error: ToolError, words: dict[str, Any]) -> ToolError:
+def _with_call(error: ToolError, words: dict[str, Any]) -> ToolError:
     name, method = words["capability"], words["method"]
     error.tool, error.args_given = name if method == name else f"{name}.{method}", words["given"]
     return error.with_traceback(None)
 
 
-class Function(_Approved):
+class Function(_ApprovedCalls):
     """A function that is a capability: called as it was."""
 
     __module__ = "builtins"
@@ -221,7 +223,7 @@ class Function(_Approved):
         return self._call(self._name, self._name, self._function, arguments, named)
 
     def describe(self) -> str:
-        return tools.documentation("", signatures.told(self._name, self._function))
+        return tools.documentation("", signatures.describe_function(self._name, self._function))
 
     def __getattr__(self, name: str) -> Any:
         if name == self.__dict__.get("_name"):
@@ -232,13 +234,13 @@ class Function(_Approved):
         return self
 
     def __repr__(self) -> str:
-        return f"<capability {signatures.text(self._name, self._function)}>"
+        return f"<capability {signatures.signature_text(self._name, self._function)}>"
 
     def __reduce__(self) -> Any:
         return (self._registry.hub.caps._function, (self._name,), self._function)
 
 
-class Native(_Approved):
+class Native(_ApprovedCalls):
     """A registered object by its name."""
 
     __module__ = "builtins"
@@ -277,7 +279,7 @@ class Native(_Approved):
             setattr(self._entry()["value"], name, value)
 
     def __dir__(self) -> list[str]:
-        return [*(each["name"] for each in self._entry()["methods"]), "describe"]
+        return [*(method["name"] for method in self._entry()["methods"]), "describe"]
 
     def __repr__(self) -> str:
         return self.describe() if self._name in self._registry.entries else f"<capability {self._name}, not registered>"
@@ -287,7 +289,7 @@ class Native(_Approved):
 
 
 def _no_method(name: str, method: str, entry: dict[str, Any]) -> NoReturn:
-    known = ", ".join(each["name"] for each in entry["methods"])
+    known = ", ".join(method_["name"] for method_ in entry["methods"])
     raise AttributeError(f"{name} has no method {method!r}; it has {known or 'none'}.") from None
 
 
@@ -307,7 +309,7 @@ class Guarded:
         return self._native._call(self._native._name, self.__name__, self._function, arguments, named)
 
     def __repr__(self) -> str:
-        return f"<{self._native._name}.{signatures.text(self.__name__, self._function)}>"
+        return f"<{self._native._name}.{signatures.signature_text(self.__name__, self._function)}>"
 
     def __reduce__(self) -> Any:
         return (getattr, (self._native, self.__name__))

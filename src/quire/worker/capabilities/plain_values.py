@@ -8,8 +8,8 @@ import math
 import os
 from typing import Any
 
-_DEPTH = 45
-_SHOWN = 60  # characters of a value in a message
+_MAX_DEPTH = 45
+_MAX_SHOWN_CHARS = 60  # characters of a value in a message
 
 
 class NotJson(Exception):
@@ -20,7 +20,7 @@ class NotJson(Exception):
         self.path, self.what, self.typed = path, what, typed
 
 
-def plain(value: Any, path: tuple[Any, ...] = ()) -> Any:
+def to_json(value: Any, path: tuple[Any, ...] = ()) -> Any:
     """The value as JSON has it. Raises NotJson."""
     kind = type(value)
     if value is None or kind in (bool, int, str):
@@ -29,37 +29,37 @@ def plain(value: Any, path: tuple[Any, ...] = ()) -> Any:
         if not math.isfinite(value):
             raise NotJson(path, f"is {value}, which JSON cannot say")
         return value
-    if len(path) > _DEPTH:
+    if len(path) > _MAX_DEPTH:
         raise NotJson(path[:1], "is nested too deeply, or holds itself")
     if isinstance(value, dict):
         for key in value:
             if not isinstance(key, str):
                 raise NotJson(path, f"has a key that is no text: {_shown(key)}", typed=True)
-        return {str(key): plain(each, (*path, str(key))) for key, each in value.items()}
+        return {str(key): to_json(item, (*path, str(key))) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(each, (*path, at)) for at, each in enumerate(value)]
+        return [to_json(item, (*path, at)) for at, item in enumerate(value)]
     return _converted(value, path)
 
 
 def _converted(value: Any, path: tuple[Any, ...]) -> Any:
     if isinstance(value, enum.Enum):
-        return plain(value.value, path)
+        return to_json(value.value, path)
     for kind in (str, int, float):
         if isinstance(value, kind):  # of a class of its own
-            return plain(kind(value), path)
+            return to_json(kind(value), path)
     if isinstance(value, (datetime.date, datetime.time)):
         return value.isoformat()
     if isinstance(value, os.PathLike):
         return os.fsdecode(value)
-    for way in ("item", "tolist"):  # numbers and arrays of numpy, pandas, torch
-        make = getattr(type(value), way, None)
+    for method in ("item", "tolist"):  # numbers and arrays of numpy, pandas, torch
+        make = getattr(type(value), method, None)
         if callable(make):
             try:
                 made = make(value)
             except Exception:  # noqa: S112 - of more than one element
                 continue
             if type(made) in (bool, int, float, str, list) and made is not value:
-                return plain(made, path)
+                return to_json(made, path)
     instead = ": give it as base64 text" if isinstance(value, (bytes, bytearray)) else ""
     instead = ": give a list" if isinstance(value, (set, frozenset)) else instead
     raise NotJson(path, f"is of type {type(value).__name__}, which JSON cannot say{instead}", typed=True)
@@ -67,4 +67,4 @@ def _converted(value: Any, path: tuple[Any, ...]) -> Any:
 
 def _shown(value: Any) -> str:
     text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return text if len(text) <= _MAX_SHOWN_CHARS else f"{text[:_MAX_SHOWN_CHARS]}..."

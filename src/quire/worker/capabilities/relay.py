@@ -25,20 +25,20 @@ from quire.worker.capabilities.errors import CapabilityGone, ToolError
 from quire.worker.channel import move_high
 from quire.worker.execution.interrupts import Interrupts
 
-_CHUNK = 1 << 20
-_GLANCE = 0.5  # seconds: an interrupt that comes just before a wait is seen after it
-_ELSEWHERE = (
+_RECEIVE_BYTES = 1 << 20
+_INTERRUPT_CHECK_SECONDS = 0.5  # seconds: an interrupt that comes just before a wait is seen after it
+_OTHER_PROCESS = (
     "Capabilities are called from the notebook's own process, not from processes it started. "
     "Call from the notebook, where threads work too, and hand the result over."
 )
-_BACK = "The kernel was put back to an earlier state while this call was under way. Call again."
-_HUNG_UP = "The connection to the server that relays calls ended."
-_TORN = "A call was torn off while it was sent or answered."
-_AGAIN = "Restart the kernel to have it again."
+_RESTORED = "The kernel was put back to an earlier state while this call was under way. Call again."
+_DISCONNECTED = "The connection to the server that relays calls ended."
+_INTERRUPTED = "A call was torn off while it was sent or answered."
+_HINT = "Restart the kernel to have it again."
 
 
 @dataclass(eq=False)
-class _Thread:
+class _WaitingThread:
     """A thread that waits; `gate` opens when it has an answer, or is to read the socket itself."""
 
     gate: Any = field(default_factory=threading.Lock)
@@ -55,7 +55,7 @@ class _Thread:
 
 
 @dataclass(eq=False)
-class _Task:
+class _WaitingTask:
     """A task of an event loop that waits."""
 
     loop: asyncio.AbstractEventLoop
@@ -84,7 +84,7 @@ class Relay:
     def __init__(self, interrupts: Interrupts) -> None:
         self._interrupts = interrupts
         self._numbers = itertools.count(1)
-        self._waiting: dict[int, _Thread | _Task] = {}
+        self._waiting: dict[int, _WaitingThread | _WaitingTask] = {}
         self._listening: dict[asyncio.AbstractEventLoop, int] = {}  # loops, with how many calls
         self._sock: socket.socket | None = None
         self._number = -1  # of the socket, before this was a copy
@@ -102,9 +102,9 @@ class Relay:
     def connect(self, descriptor: int) -> None:
         """To a parent, or in a woken copy to another: what waited since before has no answer there."""
         for waiting in list(self._waiting.values()):
-            if isinstance(waiting, _Task):
+            if isinstance(waiting, _WaitingTask):
                 with contextlib.suppress(RuntimeError):  # its loop is closed
-                    waiting.set(CapabilityGone(_BACK))
+                    waiting.set(CapabilityGone(_RESTORED))
         self._waiting.clear()
         self._renew()
         self._sock = packets.socket_from_descriptor(move_high(descriptor))
@@ -126,7 +126,7 @@ class Relay:
         if self._sock is not None:
             self._number = self._sock.fileno()
             self._sock.close()
-            self._sock, self._gone = None, _ELSEWHERE
+            self._sock, self._gone = None, _OTHER_PROCESS
 
     def _forked(self) -> None:
         self.leave()
@@ -136,7 +136,7 @@ class Relay:
 
     def call(self, do: str, **words: Any) -> dict[str, Any]:
         """From any thread; raises a ToolError of the kind that was refused."""
-        waiting = _Thread()
+        waiting = _WaitingThread()
         waiting.gate.acquire()
         number = next(self._numbers)
         frame = self._frame(number, do, words)
@@ -161,7 +161,7 @@ class Relay:
     async def call_async(self, do: str, **words: Any) -> dict[str, Any]:
         """In an event loop, which goes on meanwhile."""
         loop = asyncio.get_running_loop()
-        task = _Task(loop, loop.create_future())
+        task = _WaitingTask(loop, loop.create_future())
         number = next(self._numbers)
         frame = self._frame(number, do, words)
         self._waiting[number] = task
@@ -213,15 +213,15 @@ class Relay:
             try:
                 self._sock.sendall(frame)  # type: ignore[union-attr]
             except OSError:
-                self._end(_HUNG_UP)
-                raise CapabilityGone(_HUNG_UP, hint=_AGAIN) from None
+                self._end(_DISCONNECTED)
+                raise CapabilityGone(_DISCONNECTED, hint=_HINT) from None
             except BaseException:  # half a frame may be out
-                self._end(_TORN)
+                self._end(_INTERRUPTED)
                 raise
 
     # Waiting, in a thread
 
-    def _wait(self, waiting: _Thread, held: bool) -> Returned | ToolError:
+    def _wait(self, waiting: _WaitingThread, held: bool) -> Returned | ToolError:
         while waiting.answer is None:
             if self._leads(waiting):
                 try:
@@ -233,17 +233,17 @@ class Relay:
                 waiting.follows = True
                 if held:
                     self._interrupts.release()
-                waiting.gate.acquire(timeout=_GLANCE if held else -1)
+                waiting.gate.acquire(timeout=_INTERRUPT_CHECK_SECONDS if held else -1)
                 self._hold_again(held)
         return waiting.answer
 
-    def _lead(self, waiting: _Thread, held: bool) -> None:
+    def _lead(self, waiting: _WaitingThread, held: bool) -> None:
         ready = select.poll()  # not select.select: it takes no descriptor over 1,023
         ready.register(self.descriptors[0], select.POLLIN)
         while waiting.answer is None:
             if held:
                 self._interrupts.release()
-            ready.poll(_GLANCE * 1000 if held else None)
+            ready.poll(_INTERRUPT_CHECK_SECONDS * 1000 if held else None)
             self._hold_again(held)
             self._read()
 
@@ -251,10 +251,10 @@ class Relay:
         if held:  # else it is not ours to touch
             self._interrupts.held = True
 
-    def _leads(self, who: object) -> bool:
+    def _leads(self, reader: object) -> bool:
         with self._turns:
-            self._leader = self._leader or who
-            return self._leader is who
+            self._leader = self._leader or reader
+            return self._leader is reader
 
     def _hand_on(self, leaving: object) -> None:
         """Where nobody reads, another that waits is to: this one did, or was to and has its answer or gives up."""
@@ -262,9 +262,9 @@ class Relay:
             if self._leader is leaving:
                 self._leader = None
             if self._leader is None:
-                for each in list(self._waiting.values()):
-                    if each is not leaving and isinstance(each, _Thread) and each.follows:
-                        each.open()
+                for waiting in list(self._waiting.values()):
+                    if waiting is not leaving and isinstance(waiting, _WaitingThread) and waiting.follows:
+                        waiting.open()
                         break
 
     # Listening, in an event loop
@@ -302,34 +302,34 @@ class Relay:
             if self._sock is None or self._gone:
                 return
             try:
-                data = self._sock.recv(_CHUNK, socket.MSG_DONTWAIT)
+                data = self._sock.recv(_RECEIVE_BYTES, socket.MSG_DONTWAIT)
                 found = self._decoder.feed(data) if data else []
             except BlockingIOError:
                 return
             except (OSError, ValueError):
                 data, found = b"", []
             except BaseException:  # what was read is lost
-                self._end(_TORN)
+                self._end(_INTERRUPTED)
                 raise
             for answer in found:
                 waiting = self._waiting.pop(answer.call, None)
                 if waiting is not None:
-                    waiting.give(_said(answer), here)
+                    waiting.give(_as_result(answer), here)
             if not data:
-                self._end(_HUNG_UP)
+                self._end(_DISCONNECTED)
 
     def _end(self, why: str) -> None:
-        self._gone = f"{why} {_AGAIN}"
+        self._gone = f"{why} {_HINT}"
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)  # type: ignore[union-attr]
         with contextlib.suppress(KeyError):
             while True:
-                self._waiting.popitem()[1].give(CapabilityGone(why, hint=_AGAIN))
+                self._waiting.popitem()[1].give(CapabilityGone(why, hint=_HINT))
 
 
-def _said(answer: Answer) -> Returned | ToolError:
+def _as_result(answer: Answer) -> Returned | ToolError:
     match answer:
         case Returned():
             return answer
         case Refused(kind=kind, message=message, hint=hint):
-            return errors.of_kind(kind, message, hint)
+            return errors.make_error(kind, message, hint)

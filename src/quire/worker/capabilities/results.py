@@ -14,11 +14,11 @@ from quire.tool_descriptions import tools
 from quire.worker.capabilities.errors import CapabilityGone
 
 
-def _nobody(do: str, **words: Any) -> dict[str, Any]:
+def _no_server(do: str, **words: Any) -> dict[str, Any]:
     raise CapabilityGone("There is no server to ask.")
 
 
-ask: Callable[..., dict[str, Any]] = _nobody
+ask: Callable[..., dict[str, Any]] = _no_server
 """How more is asked of the server: the relay's own, once there is one."""
 
 
@@ -45,8 +45,8 @@ class Record(dict[str, Any]):
 def records(value: Any) -> Any:
     """JSON with its objects as records."""
     if type(value) is dict:
-        return Record((key, records(each)) for key, each in value.items())
-    return [records(each) for each in value] if type(value) is list else value
+        return Record((key, records(item)) for key, item in value.items())
+    return [records(item) for item in value] if type(value) is list else value
 
 
 class Text(str):
@@ -59,11 +59,11 @@ class Text(str):
 
     def __new__(cls, text: str = "", rest: str = "", size: int = 0, before: int = 0) -> Text:
         """`rest`: by which key the server has it, from the character `before` of this text on."""
-        made = super().__new__(cls, text)
-        made.size = size or len(text)
+        text_ = super().__new__(cls, text)
+        text_.size = size or len(text)
         if rest:
-            made._rest, made._before, made.truncated = rest, before, True
-        return made
+            text_._rest, text_._before, text_.truncated = rest, before, True
+        return text_
 
     def __getnewargs__(self) -> tuple[Any, ...]:
         return (str(self), self._rest, self.size, self._before)
@@ -130,13 +130,13 @@ class Sound(_Media):
 class Resource:
     """Something a server holds under an address; `read()` brings it."""
 
-    def __init__(self, capability: str, said: dict[str, Any], content: Any = None) -> None:
+    def __init__(self, capability: str, description: dict[str, Any], content: Any = None) -> None:
         self._capability = capability
         self._content = content
-        self.uri = _text(said.get("uri"))
-        self.name = _text(said.get("name")) or self.uri
-        self.mime = _text(said.get("mimeType"))
-        self.description = _text(said.get("description"))
+        self.uri = _text(description.get("uri"))
+        self.name = _text(description.get("name")) or self.uri
+        self.mime = _text(description.get("mimeType"))
+        self.description = _text(description.get("description"))
 
     def read(self) -> Any:
         """Text, bytes, or a list of these where there are several."""
@@ -152,11 +152,11 @@ class Contents(list[Any]):
     """Several things at once; as a cell's last expression each is shown as what it is."""
 
     def _ipython_display_(self) -> None:
-        for each in self:
-            if isinstance(each, str):
-                builtins.display({"text/plain": str(each)}, raw=True)  # type: ignore[attr-defined]
+        for item in self:
+            if isinstance(item, str):
+                builtins.display({"text/plain": str(item)}, raw=True)  # type: ignore[attr-defined]
             else:
-                builtins.display(each)  # type: ignore[attr-defined]
+                builtins.display(item)  # type: ignore[attr-defined]
 
 
 KINDS = (Record, Text, Picture, Sound, Resource, Contents)
@@ -166,36 +166,36 @@ for _each in KINDS:
     _each.__qualname__ = f"caps.{_each.__name__}"
 
 
-def made(capability: str, tool: dict[str, Any], value: dict[str, Any]) -> Any:
+def to_python(capability: str, tool: dict[str, Any], value: dict[str, Any]) -> Any:
     """What a tool's answer is in Python: what is structured, else what its content is."""
-    content = list(_pieces(capability, value.get("content")))
+    content = list(_content_objects(capability, value.get("content")))
     structured = value.get("structured")
     if structured is None:
-        return _joined(content)
+        return _join_content(content)
     if tools.is_wrapped(tool.get("output")) and type(structured) is dict and "result" in structured:
         structured = structured["result"]
     found = records(structured)
     if type(found) is Record:
-        beside = [each for each in content if not isinstance(each, Text)]
+        beside = [item for item in content if not isinstance(item, Text)]
         if beside:
             found._content = Contents(beside)
     return found
 
 
-def _joined(content: list[Any]) -> Any:
+def _join_content(content: list[Any]) -> Any:
     if not content:
         return None
-    if all(isinstance(each, Text) for each in content):
+    if all(isinstance(item, Text) for item in content):
         if len(content) == 1:
             return content[0]
-        if not any(each.truncated for each in content[:-1]):
+        if not any(item.truncated for item in content[:-1]):
             last = content[-1]
-            before = sum(len(each) + 1 for each in content[:-1])
+            before = sum(len(item) + 1 for item in content[:-1])
             return Text("\n".join(content), last._rest, last.size + before, before)
     return content[0] if len(content) == 1 else Contents(content)
 
 
-def _pieces(capability: str, content: Any) -> Iterator[Any]:
+def _content_objects(capability: str, content: Any) -> Iterator[Any]:
     for block in content if isinstance(content, list) else ():
         if not isinstance(block, dict):
             continue
@@ -218,26 +218,30 @@ def _pieces(capability: str, content: Any) -> Iterator[Any]:
 def contents(capability: str, value: dict[str, Any]) -> Any:
     """What reading a resource brought."""
     listed = value.get("contents")
-    found = [_content(each) for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    found = [_content(item) for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
     return found[0] if len(found) == 1 else found
 
 
-def _content(said: dict[str, Any]) -> Text | bytes:
-    if isinstance(said.get("blob"), str):
-        return _bytes(said["blob"])
-    size = said.get("size")
-    return Text(_text(said.get("text")), _text(said.get("rest")), size if type(size) is int else 0)
+def _content(item: dict[str, Any]) -> Text | bytes:
+    if isinstance(item.get("blob"), str):
+        return _bytes(item["blob"])
+    size = item.get("size")
+    return Text(_text(item.get("text")), _text(item.get("rest")), size if type(size) is int else 0)
 
 
 def prompt(capability: str, value: dict[str, Any]) -> list[Record]:
     """The messages of a prompt, each with its role and content."""
     listed = value.get("messages")
     found = []
-    for each in listed if isinstance(listed, list) else ():
-        if isinstance(each, dict):
-            said = each.get("content")
-            blocks = said if isinstance(said, list) else [said]
-            found.append(Record(role=_text(each.get("role")), content=_joined(list(_pieces(capability, blocks)))))
+    for message in listed if isinstance(listed, list) else ():
+        if isinstance(message, dict):
+            content = message.get("content")
+            blocks = content if isinstance(content, list) else [content]
+            found.append(
+                Record(
+                    role=_text(message.get("role")), content=_join_content(list(_content_objects(capability, blocks)))
+                )
+            )
     return found
 
 

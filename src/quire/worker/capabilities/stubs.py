@@ -13,7 +13,7 @@ from quire.worker.capabilities import plain_values, results, typed
 from quire.worker.capabilities.errors import CapabilityGone, ToolError, WrongArguments
 from quire.worker.capabilities.results import Record, Resource
 
-_SHOWN = 30  # methods in a repr
+_MAX_SHOWN_METHODS = 30  # methods in a repr
 
 
 class Hub(Protocol):
@@ -81,17 +81,17 @@ class Capability:
 
     def _own(self) -> list[str]:
         entry = self._entry or {}
-        some = [
+        optional = [
             *("resources", "read") * bool(entry.get("resources")),
             *("prompts", "prompt") * bool(entry.get("prompts")),
         ]
-        return ["describe", *some]
+        return ["describe", *optional]
 
     def __repr__(self) -> str:
         if self._entry is None:
             return f"<capability {self._name}, not installed>"
-        lines = tools.overview({**self._entry, "tools": self._entry.get("tools", [])[:_SHOWN]})
-        more = len(self._known()) - _SHOWN
+        lines = tools.overview({**self._entry, "tools": self._entry.get("tools", [])[:_MAX_SHOWN_METHODS]})
+        more = len(self._known()) - _MAX_SHOWN_METHODS
         return f"{lines}\n  ... {more} more: dir({self._name}), caps.search(...)" if more > 0 else lines
 
     @property
@@ -119,9 +119,9 @@ class Capability:
     def resources(self) -> list[Any]:
         """What it holds to be read; templates have a uri to be filled in."""
         found = self._ask("resources")
-        every = [each for each in found.get("resources") or () if isinstance(each, dict)]
-        patterns = [each for each in found.get("templates") or () if isinstance(each, dict)]
-        return [*(Resource(self._name, each) for each in every), *map(results.records, patterns)]
+        resources = [resource for resource in found.get("resources") or () if isinstance(resource, dict)]
+        patterns = [template for template in found.get("templates") or () if isinstance(template, dict)]
+        return [*(Resource(self._name, resource) for resource in resources), *map(results.records, patterns)]
 
     def read(self, uri: str) -> Any:
         """A resource: text, bytes, or a list of these."""
@@ -141,12 +141,12 @@ class Capability:
         try:
             return self._hub.ask(do, capability=self._name, **words)
         except ToolError as error:
-            raise _told(error, f"{self._name}.{do}", words.get("given", {})) from None
+            raise _with_call(error, f"{self._name}.{do}", words.get("given", {})) from None
 
 
 def _no_method(capability: str, name: str, known: list[str]) -> NoReturn:
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5) or [
-        each for each in known if name.lower() in each.lower()
+        candidate for candidate in known if name.lower() in candidate.lower()
     ]
     nearest = f" The nearest: {', '.join(near[:5])}." if near else ""
     raise AttributeError(f"{capability} has no method {name!r}.{nearest} dir({capability}) or {capability} lists all.")
@@ -172,8 +172,8 @@ class Method:
         try:
             value = self._capability._hub.ask("tool", **words)
         except ToolError as error:
-            raise _told(error, self._where, words["given"]) from None
-        return results.made(self._capability._name, self._tool, value)
+            raise _with_call(error, self._where, words["given"]) from None
+        return results.to_python(self._capability._name, self._tool, value)
 
     async def aio(self, /, *arguments: Any, **named: Any) -> Any:
         """The same without waiting: await it, or asyncio.gather many."""
@@ -181,8 +181,8 @@ class Method:
         try:
             value = await self._capability._hub.ask_async("tool", **words)
         except ToolError as error:
-            raise _told(error, self._where, words["given"]) from None
-        return results.made(self._capability._name, self._tool, value)
+            raise _with_call(error, self._where, words["given"]) from None
+        return results.to_python(self._capability._name, self._tool, value)
 
     @property
     def _tool(self) -> dict[str, Any]:
@@ -220,15 +220,15 @@ class Method:
             found = schemas.properties(schema, schema)
             listed = [
                 inspect.Parameter(
-                    each.name,
+                    parameter.name,
                     inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                    default=inspect.Parameter.empty if each.required else each.default,
-                    annotation=typed.python_type(schemas.shape(found[each.original], schema), named=False),
+                    default=inspect.Parameter.empty if parameter.required else parameter.default,
+                    annotation=typed.python_type(schemas.shape(found[parameter.original], schema), named=False),
                 )
-                for each in self._known_parameters()
+                for parameter in self._known_parameters()
             ]
             if tools.accepts_unknown_arguments(schema):
-                more = "more_" if any(each.name == "more" for each in listed) else "more"
+                more = "more_" if any(parameter.name == "more" for parameter in listed) else "more"
                 listed.append(inspect.Parameter(more, inspect.Parameter.VAR_KEYWORD))
             self._signature = inspect.Signature(listed, return_annotation=self.returns)
         return self._signature
@@ -258,10 +258,10 @@ class Method:
         if timeout is not None and (type(timeout) not in (int, float) or not timeout > 0):
             raise ValueError(f"_timeout= takes seconds, a number over 0, not {timeout!r}.")
         try:
-            given = plain_values.plain(self._bound(arguments, named))
+            given = plain_values.to_json(self._bound(arguments, named))
         except plain_values.NotJson as wrong:
-            said = tools.argument_error(self._tool, self.__name__, wrong.path, wrong.what)
-            raise (TypeError if wrong.typed else ValueError)(f"{self._where}: {said}") from None
+            message = tools.argument_error(self._tool, self.__name__, wrong.path, wrong.what)
+            raise (TypeError if wrong.typed else ValueError)(f"{self._where}: {message}") from None
         return {
             "capability": self._capability._name,
             "method": self._own_name,
@@ -274,29 +274,29 @@ class Method:
         known = self._known_parameters()
         if len(arguments) > len(known):
             self._refuse(f"takes {len(known) or 'no'} argument{'s' * (len(known) != 1)}, not {len(arguments)}")
-        bound = {each.original: value for each, value in zip(known, arguments, strict=False)}
-        by_name = {**{each.original: each for each in known}, **{each.name: each for each in known}}
+        bound = {parameter.original: value for parameter, value in zip(known, arguments, strict=False)}
+        by_name = {name: item for item in known for name in (item.original, item.name)}
         for name, value in named.items():
-            each = by_name.get(name)
-            if each is None and not tools.accepts_unknown_arguments(self._tool.get("input")):
-                near = difflib.get_close_matches(name, [one.name for one in known], n=1, cutoff=0.5)
+            parameter = by_name.get(name)
+            if parameter is None and not tools.accepts_unknown_arguments(self._tool.get("input")):
+                near = difflib.get_close_matches(name, [candidate.name for candidate in known], n=1, cutoff=0.5)
                 self._refuse(f"has no argument {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
-            own = each.original if each is not None else name
+            own = parameter.original if parameter is not None else name
             if own in bound:
                 self._refuse(f"got {name!r} twice")
             bound[own] = value
-        missing = [each.name for each in known if each.required and each.original not in bound]
+        missing = [parameter.name for parameter in known if parameter.required and parameter.original not in bound]
         if missing:
             self._refuse(f"lacks {', '.join(map(repr, missing))}")
-        nones = {each.original for each in known if not each.required and "None" not in each.annotation}
-        nones -= {each.original for each in known if each.annotation == "Any"}
+        nones = {item.original for item in known if not item.required and "None" not in item.annotation}
+        nones -= {parameter.original for parameter in known if parameter.annotation == "Any"}
         return {name: value for name, value in bound.items() if value is not None or name not in nones}
 
     def _refuse(self, what: str) -> NoReturn:
         raise TypeError(f"{self._where} {what}. Its signature: {tools.signature(self._tool, self.__name__)}")
 
 
-def _told(error: ToolError, tool: str, given: dict[str, Any]) -> Exception:
+def _with_call(error: ToolError, tool: str, given: dict[str, Any]) -> Exception:
     """The error with what was called, and without the frames it came through."""
     error.tool, error.args_given = error.tool or tool, error.args_given or given
     return error.as_builtin() if isinstance(error, WrongArguments) else error.with_traceback(None)

@@ -27,24 +27,24 @@ def python_type(shape: Shape, name: str = "", named: bool = True) -> Any:
             return _PLAIN[plain]
         case LiteralShape(values):
             return Literal[values]
-        case ListShape(of):
-            return list[python_type(of, f"{name}Item" if name else "", named)]  # type: ignore[misc]
-        case DictShape(of):
-            return dict[str, python_type(of, f"{name}Value" if name else "", named)]  # type: ignore[misc]
-        case UnionShape(of):
-            return _either([python_type(each, name, named) for each in of])
+        case ListShape(item):
+            return list[python_type(item, f"{name}Item" if name else "", named)]  # type: ignore[misc]
+        case DictShape(value):
+            return dict[str, python_type(value, f"{name}Value" if name else "", named)]  # type: ignore[misc]
+        case UnionShape(options):
+            return _union([python_type(option, name, named) for option in options])
         case ObjectShape(title, fields):
-            return _record(title or name, fields) if named and (title or name) else dict[str, Any]
+            return _typed_dict(title or name, fields) if named and (title or name) else dict[str, Any]
 
 
-def _either(kinds: list[Any]) -> Any:
+def _union(kinds: list[Any]) -> Any:
     try:
         return functools.reduce(operator.or_, kinds)
     except TypeError:  # None | None, or what has no `|`
         return Any
 
 
-def _record(name: str, fields: Any) -> Any:
+def _typed_dict(name: str, fields: Any) -> Any:
     content = {}
     for field in fields:
         kind = python_type(field.shape, f"{name}{camel_case(field.key)}")

@@ -84,7 +84,7 @@ def warm(preload: list[str], *, ipython_folder: str) -> list[str]:
     for name in ("PYTHONHASHSEED", "JE_ARROW_MALLOC_CONF"):
         os.environ.pop(name, None)  # already read, and not for programs that cells start
     os.environ.update(_ENVIRONMENT)
-    process_state.begin()  # once for all kernels, which share its memory
+    process_state.remember_initial_state()  # once for all kernels, which share its memory
     return loaded
 
 

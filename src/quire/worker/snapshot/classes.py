@@ -16,12 +16,12 @@ from quire.worker.snapshot.reducers import (
     Context,
     builtin_base,
     by_name,
-    dict_of,
-    is_found,
+    is_global,
     module_of,
     mro_of,
     name_of,
     named,
+    own_dict_of,
     rebuilds,
     reduces,
 )
@@ -33,25 +33,25 @@ _LAYOUT = (types.MemberDescriptorType, types.GetSetDescriptorType)
 _FIELDS = ("_fields_", "_pack_", "_anonymous_", "_align_", "_type_", "_length_", "_flags_", "_restype_", "_argtypes_")
 _OF_TYPE = {"__dict__", "__weakref__", "__module__", "__abstractmethods__", "_abc_impl", "__qualname__"}
 _FIRST = (types.FunctionType, staticmethod, classmethod, property, str, int, float, bool, type(None))
-_SINGLETONS = {id(type(each)): str(each) for each in (None, Ellipsis, NotImplemented)}
-_ABCS = [each for each in vars(collections.abc).values() if isinstance(each, abc.ABCMeta)] + [
-    each for each in vars(numbers).values() if isinstance(each, abc.ABCMeta)
+_SINGLETONS = {id(type(value)): str(value) for value in (None, Ellipsis, NotImplemented)}
+_ABCS = [cls for cls in vars(collections.abc).values() if isinstance(cls, abc.ABCMeta)] + [
+    cls for cls in vars(numbers).values() if isinstance(cls, abc.ABCMeta)
 ]
 
 
 def reduce_class(context: Context, cls: type) -> Any:
     if id(cls) in _SINGLETONS:
         return (type_of_singleton, (_SINGLETONS[id(cls)],))
-    if is_found(cls):
+    if is_global(cls):
         return NotImplemented
     if not cls.__flags__ & (1 << 9):
-        return _hidden(cls)
-    attributes = {name: value for name, value in dict_of(cls).items() if not _is_layout(cls, name, value)}
+        return _by_types_module(cls)
+    attributes = {name: value for name, value in own_dict_of(cls).items() if not _is_layout(cls, name, value)}
     first = {name: value for name, value in attributes.items() if any(type(value) is kind for kind in _FIRST)}
     rest = {name: value for name, value in attributes.items() if name not in first}
-    order = () if [*first, *rest] == [*attributes] or _is_of_ctypes(type(cls)) else _order(attributes)
-    arguments = (_meta(cls), name_of(cls), _qualname_of(cls), cls.__module__, _bases_of(cls), _needed(cls), order)
-    state = (Filling(cls, first), rest, _virtual(cls))
+    order = () if [*first, *rest] == [*attributes] or _is_of_ctypes(type(cls)) else _attribute_order(attributes)
+    arguments = (_metaclass(cls), name_of(cls), _qualname_of(cls), cls.__module__, _bases_of(cls), _layout(cls), order)
+    state = (MethodFilling(cls, first), rest, _abc_registrations(cls))
     return (make_class, arguments, state, None, None, fill_class)
 
 
@@ -62,27 +62,27 @@ def _is_layout(cls: type, name: str, value: Any) -> bool:
     return name in _OF_TYPE or _is_slot(cls, value) or type(value).__name__ == "CField"
 
 
-def _order(attributes: dict[str, Any]) -> tuple[str, ...]:
+def _attribute_order(attributes: dict[str, Any]) -> tuple[str, ...]:
     return tuple(name for name in attributes if name != "__doc__" or attributes[name] is not None)  # it comes by itself
 
 
-def _hidden(cls: type) -> Any:
+def _by_types_module(cls: type) -> Any:
     """A class of the interpreter's own that some module shows: `types.MappingProxyType`."""
-    for name, each in vars(types).items():
-        if each is cls:
+    for name, value in vars(types).items():
+        if value is cls:
             return (named, ("types", name))
     return by_name(cls, _qualname_of(cls))
 
 
-def _meta(cls: type) -> Any:
+def _metaclass(cls: type) -> Any:
     """Its metaclass, or the number of the base that has the same one."""
     bases = _bases_of(cls)
     return next((at for at, base in enumerate(bases) if type(base) is type(cls)), type(cls))
 
 
-def _needed(cls: type) -> dict[str, Any]:
+def _layout(cls: type) -> dict[str, Any]:
     """What its layout is made of: the names of its slots, already mangled, and the fields of a ctypes structure."""
-    own = dict_of(cls)
+    own = own_dict_of(cls)
     if _is_of_ctypes(type(cls)):
         return {name: own[name] for name in _FIELDS if name in own}
     if "__slots__" not in own:
@@ -92,27 +92,27 @@ def _needed(cls: type) -> dict[str, Any]:
 
 def _is_of_ctypes(meta: type) -> bool:
     """Its classes are laid out from their fields, and cannot be touched as others are."""
-    return any(module_of(each) == "_ctypes" for each in mro_of(meta))
+    return any(module_of(base) == "_ctypes" for base in mro_of(meta))
 
 
-def _inherited(meta: type, name: str) -> Any:
+def _interpreter_method(meta: type, name: str) -> Any:
     """The method of a metaclass as the interpreter has it, not as the notebook overrides it."""
-    found = (dict_of(each).get(name) for each in mro_of(meta))
-    return next(each for each in found if type(each) is types.WrapperDescriptorType)
+    found = (own_dict_of(base).get(name) for base in mro_of(meta))
+    return next(method for method in found if type(method) is types.WrapperDescriptorType)
 
 
 def _is_slot(cls: type, value: Any) -> bool:
     return any(type(value) is kind for kind in _LAYOUT) and getattr(value, "__objclass__", None) is cls
 
 
-def _virtual(cls: type) -> dict[str, Any]:
+def _abc_registrations(cls: type) -> dict[str, Any]:
     """What `abc` keeps beside a class: abstract names, classes registered with it, and where it is registered."""
-    kept: dict[str, Any] = {}
+    registrations: dict[str, Any] = {}
     if isinstance(cls, abc.ABCMeta):
-        kept["abstract"] = sorted(getattr(cls, "__abstractmethods__", ()))
-        kept["registered"] = [ref() for ref in _abc._get_dump(cls)[0] if ref() is not None]
-    kept["under"] = [each for each in _ABCS if any(ref() is cls for ref in _abc._get_dump(each)[0])]
-    return {key: value for key, value in kept.items() if value}
+        registrations["abstract"] = sorted(getattr(cls, "__abstractmethods__", ()))
+        registrations["registered"] = [ref() for ref in _abc._get_dump(cls)[0] if ref() is not None]
+    registrations["under"] = [base for base in _ABCS if any(ref() is cls for ref in _abc._get_dump(base)[0])]
+    return {key: value for key, value in registrations.items() if value}
 
 
 @rebuilds
@@ -120,7 +120,7 @@ def type_of_singleton(name: str) -> Any:
     return type({"None": None, "Ellipsis": Ellipsis, "NotImplemented": NotImplemented}[name])
 
 
-class Filling:
+class MethodFilling:
     """A class's methods: put in before anything that may be an instance of it is made."""
 
     def __init__(self, cls: type, attributes: dict[str, Any]) -> None:
@@ -128,26 +128,26 @@ class Filling:
         self.attributes = attributes
 
 
-@reduces(Filling)
-def reduce_filling(context: Context, filling: Filling) -> Any:
+@reduces(MethodFilling)
+def reduce_filling(context: Context, filling: MethodFilling) -> Any:
     return (fill_methods, (filling.cls, filling.attributes))
 
 
 @contextlib.contextmanager
-def _quiet(bases: tuple[type, ...]) -> Iterator[None]:
+def _without_init_subclass(bases: tuple[type, ...]) -> Iterator[None]:
     """While a class is made: what its bases do to a subclass they did when the cell ran."""
     aside = []
     for base in bases:
-        for each in mro_of(base):
-            if "__init_subclass__" in dict_of(each) and each.__flags__ & (1 << 9):
-                aside.append((each, dict_of(each)["__init_subclass__"]))
-    for each, _ in aside:
-        _set(each, "__init_subclass__", classmethod(lambda cls, **words: None))
+        for base_class in mro_of(base):
+            if "__init_subclass__" in own_dict_of(base_class) and base_class.__flags__ & (1 << 9):
+                aside.append((base_class, own_dict_of(base_class)["__init_subclass__"]))
+    for base_class, _ in aside:
+        _set(base_class, "__init_subclass__", classmethod(lambda cls, **words: None))
     try:
         yield
     finally:
-        for each, own in reversed(aside):
-            _set(each, "__init_subclass__", own)
+        for base_class, own in reversed(aside):
+            _set(base_class, "__init_subclass__", own)
 
 
 @rebuilds
@@ -161,16 +161,17 @@ def make_class(
     order: tuple[str, ...] = (),
 ) -> Any:
     """`order`: its attributes, where filling it would put them in another one."""
-    for each in (meta, *bases):
-        if tombstones.is_one(each):
-            return tombstones.lost(f"class {name}", f"what it derives from is gone: {tombstones.sentence(each)}")
+    for part in (meta, *bases):
+        if tombstones.is_tombstone(part):
+            why = f"what it derives from is gone: {tombstones.sentence(part)}"
+            return tombstones.lost_on_load(f"class {name}", why)
     content: dict[str, Any] = {"__module__": module, "__qualname__": qualname, **dict.fromkeys(order), **needed}
     meta = type(bases[meta]) if type(meta) is int else meta
     maker = builtin_base(meta)
-    with _quiet(bases):
+    with _without_init_subclass(bases):
         cls = maker.__new__(meta, name, bases, content)
         if _is_of_ctypes(meta):
-            _inherited(meta, "__init__")(cls, name, bases, content)
+            _interpreter_method(meta, "__init__")(cls, name, bases, content)
     if "__slots__" in needed and not order:
         type.__delattr__(cls, "__slots__")
     if isinstance(cls, abc.ABCMeta):
@@ -180,44 +181,44 @@ def make_class(
 
 @rebuilds
 def fill_methods(cls: Any, attributes: dict[str, Any]) -> None:
-    if tombstones.is_one(cls):
+    if tombstones.is_tombstone(cls):
         return
-    put = _inherited(type(cls), "__setattr__")
+    put = _interpreter_method(type(cls), "__setattr__")
     for name, value in attributes.items():
         if name not in _FIELDS or not _is_of_ctypes(type(cls)):
-            with _open(type(cls), name):
+            with _without_descriptor(type(cls), name):
                 put(cls, name, value)
 
 
 @contextlib.contextmanager
-def _open(meta: type, name: str) -> Iterator[None]:
+def _without_descriptor(meta: type, name: str) -> Iterator[None]:
     """While an attribute is put into a class: a property of the metaclass over it would take it, or refuse."""
     aside = [
-        (each, dict_of(each)[name])
-        for each in mro_of(meta)
-        if each.__flags__ & (1 << 9) and hasattr(type(dict_of(each).get(name)), "__set__")
+        (owner, own_dict_of(owner)[name])
+        for owner in mro_of(meta)
+        if owner.__flags__ & (1 << 9) and hasattr(type(own_dict_of(owner).get(name)), "__set__")
     ]
-    for each, _ in aside:
-        _set(each, name, None)
+    for owner, _ in aside:
+        _set(owner, name, None)
     try:
         yield
     finally:
-        for each, own in aside:
-            _set(each, name, own)
+        for owner, own in aside:
+            _set(owner, name, own)
 
 
 @rebuilds
 def fill_class(cls: Any, state: tuple[Any, dict[str, Any], dict[str, Any]]) -> None:
-    if tombstones.is_one(cls):
+    if tombstones.is_tombstone(cls):
         return
     filled, rest, virtual = state
-    if tombstones.is_one(filled):
-        raise ValueError(tombstones.parts(filled)[1])
+    if tombstones.is_tombstone(filled):
+        raise ValueError(tombstones.fields(filled)[1])
     fill_methods(cls, rest)
     if "abstract" in virtual or isinstance(cls, abc.ABCMeta):
         cls.__abstractmethods__ = frozenset(virtual.get("abstract", ()))
-    for each in virtual.get("registered", ()):
-        if not tombstones.is_one(each):
-            abc.ABCMeta.register(cls, each)
-    for each in virtual.get("under", ()):
-        abc.ABCMeta.register(each, cls)
+    for registered in virtual.get("registered", ()):
+        if not tombstones.is_tombstone(registered):
+            abc.ABCMeta.register(cls, registered)
+    for registry in virtual.get("under", ()):
+        abc.ABCMeta.register(registry, cls)

@@ -16,12 +16,12 @@ from quire.worker.execution import event_loop
 from quire.worker.snapshot import tombstones
 from quire.worker.snapshot.reducers import (
     Context,
-    Refused,
+    NotSerializable,
     rebuilds,
     reduce_itself,
     reduces,
     reduces_named,
-    refuses,
+    refuse_with,
 )
 
 _Lock, _RLock = threading.Lock, threading.RLock
@@ -46,7 +46,7 @@ def reduce_rlock(context: Context, lock: Any) -> Any:
     if repr(lock).startswith("<unlocked"):
         return (make_rlock, (0,))
     if not context.on_main(lock._is_owned):
-        raise Refused("a lock", "another thread holds it")
+        raise NotSerializable("a lock", "another thread holds it")
     return (make_rlock, (context.on_main(lambda: _times_held(lock)),))
 
 
@@ -66,16 +66,16 @@ def make_rlock(held: int) -> Any:
 
 @reduces(threading.Condition, derived=True)
 def reduce_condition(context: Context, condition: Any) -> Any:
-    said = reduce_itself(context, condition)
+    reduced = reduce_itself(context, condition)
     state = {key: value for key, value in condition.__dict__.items() if key != "_waiters"}
     state["_waiters"] = type(condition._waiters)()  # who waits is a thread, and gone
-    return (*said[:2], state, *said[3:])
+    return (*reduced[:2], state, *reduced[3:])
 
 
 @reduces(threading.Barrier, derived=True)
 def reduce_barrier(context: Context, barrier: threading.Barrier) -> Any:
     if barrier.n_waiting:
-        raise Refused("a barrier", "threads wait at it")
+        raise NotSerializable("a barrier", "threads wait at it")
     return reduce_itself(context, barrier)
 
 
@@ -123,7 +123,7 @@ def reduce_thread(context: Context, thread: threading.Thread) -> Any:
     if thread is threading.main_thread():
         return (threading.main_thread, ())
     if _runs(thread) or isinstance(thread, threading._DummyThread):
-        raise Refused(f"thread {thread.name}", "a running thread cannot be saved")
+        raise NotSerializable(f"thread {thread.name}", "a running thread cannot be saved")
     run = {name: getattr(thread, f"_{name}", None) for name in ("target", "args", "kwargs")}
     words = {**run, "name": thread.name, "daemon": thread.daemon}
     own = {key: value for key, value in thread.__dict__.items() if key not in _OF_THREAD}
@@ -143,12 +143,12 @@ class _Original:
 
 def note_threads() -> None:
     """A copy is about to be taken: these run here, and will not run there."""
-    _Original.threads = frozenset(id(each) for each in threading.enumerate())
+    _Original.threads = frozenset(id(thread) for thread in threading.enumerate())
 
 
 @rebuilds
 def make_thread(kind: Any) -> Any:
-    return kind if tombstones.is_one(kind) else object.__new__(kind)
+    return kind if tombstones.is_tombstone(kind) else object.__new__(kind)
 
 
 @rebuilds
@@ -246,7 +246,7 @@ def _start_first(pool: Any, name: str) -> Any:
 @reduces(concurrent.futures.Future)
 def reduce_future(context: Context, future: concurrent.futures.Future[Any]) -> Any:
     if not future.done():
-        raise Refused("a future", "it has no result yet, and who computes it is gone")
+        raise NotSerializable("a future", "it has no result yet, and who computes it is gone")
     if future.cancelled():
         return (make_future, (), ("cancelled", None), None, None, fill_future)
     error = future.exception()
@@ -275,12 +275,12 @@ def fill_future(future: Any, outcome: tuple[str, Any]) -> None:
 @reduces(asyncio.Lock, asyncio.Event, asyncio.Condition, asyncio.Semaphore, asyncio.BoundedSemaphore)
 @reduces(asyncio.Queue, asyncio.LifoQueue, asyncio.PriorityQueue, asyncio.Barrier)
 def reduce_async(context: Context, thing: Any) -> Any:
-    said = reduce_itself(context, thing)
+    reduced = reduce_itself(context, thing)
     state = {key: value for key, value in thing.__dict__.items() if key not in ("_loop", "_waiters")}
     for key in ("_waiters", "_getters", "_putters"):  # who waits is a task, and gone
         if key in thing.__dict__:
             state[key] = type(thing.__dict__[key])() if thing.__dict__[key] is not None else None
-    return (*said[:2], state, *said[3:])
+    return (*reduced[:2], state, *reduced[3:])
 
 
 @reduces(asyncio.SelectorEventLoop, derived=True)
@@ -298,7 +298,7 @@ def make_loop(current: bool, closed: bool) -> Any:
     return loop
 
 
-reduces(asyncio.Task, asyncio.Future, derived=True)(refuses("a task", "the loop that runs it is gone"))
+reduces(asyncio.Task, asyncio.Future, derived=True)(refuse_with("a task", "the loop that runs it is gone"))
 
 
 # Context variables
@@ -337,8 +337,8 @@ def make_context() -> Any:
 @rebuilds
 def fill_context(whole: Any, items: list[tuple[Any, Any]]) -> None:
     for variable, value in items:
-        if not tombstones.is_one(variable):
+        if not tombstones.is_tombstone(variable):
             whole.run(variable.set, value)
 
 
-reduces(contextvars.Token)(refuses("a token of a context variable", "the context it undoes is gone"))
+reduces(contextvars.Token)(refuse_with("a token of a context variable", "the context it undoes is gone"))

@@ -20,20 +20,18 @@ from quire.worker.snapshot import tombstones
 from quire.worker.snapshot.file_paths import path_of
 from quire.worker.snapshot.reducers import (
     Context,
-    Refused,
-    afterwards,
-    described,
-    on_trial,
+    NotSerializable,
+    after_load,
     rebuilds,
     reduce_itself,
     reduces,
     reduces_named,
+    trial_loads,
+    with_article,
 )
 
-__all__ = ["on_trial"]
-
 _open = open
-_CONTENT = 64 << 20  # bytes of a temporary file that are kept with it
+_MAX_CONTENT_BYTES = 64 << 20  # bytes of a temporary file that are kept with it
 _FILE = "an open file"
 
 
@@ -50,27 +48,27 @@ def reduce_binary(context: Context, file: Any) -> Any:
 def _reduce_file(file: Any, words: dict[str, Any] | None) -> Any:
     if file.closed:
         return (closed_file, (file.mode, _layer(file), words, file.name))
-    raw = _raw(file)
+    raw = _raw_file(file)
     if not isinstance(raw, io.FileIO):
-        raise Refused("a stream", f"it reads from {described(raw)}")
+        raise NotSerializable("a stream", f"it reads from {with_article(raw)}")
     if not isinstance(raw.name, (str, bytes, os.PathLike)):
         return _reduce_unnamed(file, raw, words)
     path = path_of(raw.name, raw.fileno())
     _check_path(path, raw)
-    position, unwritten = _standing(file, raw)
+    position, unwritten = _position(file, raw)
     if words is not None:
         flags = {"line_buffering": file.line_buffering, "write_through": file.write_through}
         words = {**words, "newline": _newline(file, path), "flags": flags}
-    same = _print(os.fstat(raw.fileno()))
+    same = _size_and_time(os.fstat(raw.fileno()))
     return (open_again, (path, file.mode, _layer(file), words, position, unwritten, same, raw.name))
 
 
 def _reduce_unnamed(file: Any, raw: io.FileIO, words: dict[str, Any] | None) -> Any:
     """A temporary file without a name: with what is in it."""
     state = os.fstat(raw.fileno())
-    if not stat.S_ISREG(state.st_mode) or state.st_nlink or state.st_size > _CONTENT:
-        raise Refused(_FILE, "it is no file with a path")
-    position, unwritten = _standing(file, raw)
+    if not stat.S_ISREG(state.st_mode) or state.st_nlink or state.st_size > _MAX_CONTENT_BYTES:
+        raise NotSerializable(_FILE, "it is no file with a path")
+    position, unwritten = _position(file, raw)
     words = None if words is None else {**words, "newline": _newline(file, "")}
     return (make_unnamed, (words, os.pread(raw.fileno(), state.st_size, 0), position, unwritten))
 
@@ -88,11 +86,11 @@ def _layer(file: Any) -> str:
     return "raw" if isinstance(file, io.FileIO) else "text" if isinstance(file, io.TextIOWrapper) else "buffered"
 
 
-def _print(state: os.stat_result) -> tuple[int, int]:
+def _size_and_time(state: os.stat_result) -> tuple[int, int]:
     return (state.st_size, state.st_mtime_ns)
 
 
-def _raw(file: Any) -> Any:
+def _raw_file(file: Any) -> Any:
     for inner in ("buffer", "raw"):
         file = getattr(file, inner, file)
     return file
@@ -102,13 +100,13 @@ def _check_path(path: str, raw: io.FileIO) -> None:
     """It leads to this very file, and that is one that keeps what is written."""
     here = os.fstat(raw.fileno())
     if not stat.S_ISREG(here.st_mode) and path != os.devnull:
-        raise Refused(_FILE, "it is no regular file")
+        raise NotSerializable(_FILE, "it is no regular file")
     try:
         there = os.stat(path)
     except OSError:
-        raise Refused(_FILE, "it was deleted") from None
+        raise NotSerializable(_FILE, "it was deleted") from None
     if (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino):
-        raise Refused(_FILE, "its path leads to another file by now")
+        raise NotSerializable(_FILE, "its path leads to another file by now")
 
 
 def _newline(file: Any, path: str) -> str | None:
@@ -122,7 +120,7 @@ def _newline(file: Any, path: str) -> str | None:
         return texts[0] if texts else None
     read = any(type(part) is tuple for part in parts)
     if texts == [""] and read and (not path or _has_returns(path)):
-        raise Refused(_FILE, "how it reads line ends cannot be found")
+        raise NotSerializable(_FILE, "how it reads line ends cannot be found")
     return "" if texts and not read else None
 
 
@@ -130,12 +128,12 @@ def _has_returns(path: str) -> bool:
     """Only where there is a `\\r` do the two differ."""
     try:
         with _open(path, "rb") as content:
-            return b"\r" in content.read(_CONTENT)
+            return b"\r" in content.read(_MAX_CONTENT_BYTES)
     except OSError:
         return True
 
 
-def _standing(file: Any, raw: io.FileIO) -> tuple[int, bytes]:
+def _position(file: Any, raw: io.FileIO) -> tuple[int, bytes]:
     """Where it stands, and what is to be written from there on."""
     if isinstance(file, io.FileIO):
         return os.lseek(raw.fileno(), 0, os.SEEK_CUR), b""
@@ -147,11 +145,11 @@ def _standing(file: Any, raw: io.FileIO) -> tuple[int, bytes]:
         if buffer.tell() < real:  # it has read ahead: to flush it would move it
             if file is buffer:
                 return buffer.tell(), b""
-            raise Refused(_FILE, "it is being read and written")
+            raise NotSerializable(_FILE, "it is being read and written")
         unwritten = _unwritten(file, raw.fileno())
         return (real, unwritten) if unwritten or file is buffer else (file.tell(), b"")
     except OSError as error:
-        raise Refused(_FILE, f"its position is not known: {error}") from None
+        raise NotSerializable(_FILE, f"its position is not known: {error}") from None
 
 
 def _unwritten(file: Any, number: int) -> bytes:
@@ -164,7 +162,7 @@ def _unwritten(file: Any, number: int) -> bytes:
         finally:
             os.dup2(aside, number)
             os.close(aside)
-        caught = os.pread(catch.fileno(), _CONTENT, 0)
+        caught = os.pread(catch.fileno(), _MAX_CONTENT_BYTES, 0)
     if caught:
         getattr(file, "buffer", file).write(caught)
     return caught
@@ -185,23 +183,23 @@ def open_again(
     try:
         state = os.stat(path)
     except OSError as error:
-        return tombstones.lost(_FILE, f"{path} cannot be opened: {error.strerror}")
+        return tombstones.lost_on_load(_FILE, f"{path} cannot be opened: {error.strerror}")
     writes = any(letter in mode for letter in "wax+")
     if state.st_size != print_[0] or (not writes and state.st_mtime_ns != print_[1]):
         empties = f"; opening it with mode {mode!r} empties it" if "w" in mode else ""
-        return tombstones.lost(_FILE, f"{path} was changed since{empties}")
+        return tombstones.lost_on_load(_FILE, f"{path} was changed since{empties}")
     try:
-        file = _opened(path, mode, layer, words)
+        file = _open_without_truncating(path, mode, layer, words)
         file.seek(position)
     except (OSError, ValueError) as error:
-        return tombstones.lost(_FILE, f"{path} cannot be opened: {error}")
+        return tombstones.lost_on_load(_FILE, f"{path} cannot be opened: {error}")
     _write_later(file, unwritten)
-    return _called(file, mode, path if name is None else name)
+    return _with_name_and_mode(file, mode, path if name is None else name)
 
 
-def _called(file: Any, mode: str, name: Any) -> Any:
+def _with_name_and_mode(file: Any, mode: str, name: Any) -> Any:
     """With the name and the mode it was opened with."""
-    _raw(file).name = name
+    _raw_file(file).name = name
     if isinstance(file, io.TextIOWrapper):
         file.mode = mode  # type: ignore[misc]
     return file
@@ -209,11 +207,11 @@ def _called(file: Any, mode: str, name: Any) -> Any:
 
 def _write_later(file: Any, unwritten: bytes) -> None:
     """Into its buffers, where it was."""
-    if unwritten and not on_trial:
-        afterwards(partial(getattr(file, "buffer", file).write, unwritten))
+    if unwritten and not trial_loads:
+        after_load(partial(getattr(file, "buffer", file).write, unwritten))
 
 
-def _opened(path: str, mode: str, layer: str, words: Any) -> Any:
+def _open_without_truncating(path: str, mode: str, layer: str, words: Any) -> Any:
     """As the mode says, but never made empty again."""
     plus = "+" in mode
 
@@ -232,7 +230,7 @@ def _opened(path: str, mode: str, layer: str, words: Any) -> Any:
 
 @rebuilds
 def closed_file(mode: str, layer: str, words: Any, name: Any) -> Any:
-    file = _called(_opened(os.devnull, mode, layer, words), mode, name)
+    file = _with_name_and_mode(_open_without_truncating(os.devnull, mode, layer, words), mode, name)
     file.close()
     return file
 
@@ -248,12 +246,12 @@ def reduce_coded(context: Context, file: Any) -> Any:
 
 @rebuilds
 def make_coded(stream: Any, reader: Any, writer: Any, errors: str) -> Any:
-    return stream if tombstones.is_one(stream) else codecs.StreamReaderWriter(stream, reader, writer, errors)
+    return stream if tombstones.is_tombstone(stream) else codecs.StreamReaderWriter(stream, reader, writer, errors)
 
 
 @rebuilds
 def fill_coded(file: Any, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
-    if not tombstones.is_one(file):
+    if not tombstones.is_tombstone(file):
         vars(file).update(state[0])
         vars(file.reader).update(state[1])
 
@@ -265,11 +263,11 @@ def fill_coded(file: Any, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
 def reduce_temporary(context: Context, wrapper: Any) -> Any:
     if wrapper.closed:
         return (closed_file, (wrapper.mode, "buffered", None, wrapper.name))
-    raw = _raw(wrapper.file)
-    position, unwritten = _standing(wrapper.file, raw)
+    raw = _raw_file(wrapper.file)
+    position, unwritten = _position(wrapper.file, raw)
     size = os.fstat(raw.fileno()).st_size
-    if size > _CONTENT:
-        raise Refused("a temporary file", f"its {size:,} bytes are too many")
+    if size > _MAX_CONTENT_BYTES:
+        raise NotSerializable("a temporary file", f"its {size:,} bytes are too many")
     content = _content(raw.fileno(), wrapper.name, size)
     delete = getattr(wrapper, "delete", True)
     words = {}
@@ -294,12 +292,12 @@ def make_temporary(
         os.makedirs(os.path.dirname(name), exist_ok=True)
         with _open(name, "xb") as fresh:
             fresh.write(content)
-    file = _opened(name, mode.replace("b", ""), "text" if words else "buffered", words)
+    file = _open_without_truncating(name, mode.replace("b", ""), "text" if words else "buffered", words)
     file.seek(position)
     _write_later(file, unwritten)
     wrapper = tempfile._TemporaryFileWrapper(file, name, False)
     if delete:
-        afterwards(partial(_delete_with, wrapper))
+        after_load(partial(_delete_with, wrapper))
     return wrapper
 
 
@@ -316,13 +314,13 @@ def reduce_directory(context: Context, directory: Any) -> Any:
 @rebuilds
 def make_directory(kind: Any, state: dict[str, Any], alive: bool) -> Any:
     if alive and not os.path.isdir(state["name"]):
-        return tombstones.lost("a temporary directory", "it was removed with the process")
+        return tombstones.lost_on_load("a temporary directory", "it was removed with the process")
     again = kind.__new__(kind)
     again.__dict__.update(state)
     again._finalizer = weakref.finalize(again, id, 0)
     again._finalizer.detach()
     if alive:
-        afterwards(partial(_remove_with, again))
+        after_load(partial(_remove_with, again))
     return again
 
 
@@ -341,9 +339,9 @@ def reduce_zip(context: Context, archive: Any) -> Any:
     if archive.fp is None:
         return reduce_itself(context, archive)
     if archive.mode != "r" or archive._filePassed:
-        raise Refused("a zip archive", "it is being written, or reads from another object")
+        raise NotSerializable("a zip archive", "it is being written, or reads from another object")
     path = path_of(archive.filename, archive.fp.fileno())
-    return (open_zip, (path, _print(os.stat(path)), archive.pwd))
+    return (open_zip, (path, _size_and_time(os.stat(path)), archive.pwd))
 
 
 @rebuilds
@@ -351,11 +349,11 @@ def open_zip(path: str, print_: tuple[int, int], password: bytes | None) -> Any:
     import zipfile
 
     try:
-        if _print(os.stat(path)) != print_:
-            return tombstones.lost("a zip archive", f"{path} was changed since")
+        if _size_and_time(os.stat(path)) != print_:
+            return tombstones.lost_on_load("a zip archive", f"{path} was changed since")
         archive = zipfile.ZipFile(path)
     except (OSError, zipfile.BadZipFile) as error:
-        return tombstones.lost("a zip archive", f"{path} cannot be opened: {error}")
+        return tombstones.lost_on_load("a zip archive", f"{path} cannot be opened: {error}")
     archive.pwd = password
     return archive
 
@@ -363,9 +361,9 @@ def open_zip(path: str, print_: tuple[int, int], password: bytes | None) -> Any:
 @reduces_named("gzip.GzipFile")
 def reduce_gzip(context: Context, file: Any) -> Any:
     if file.mode not in (1, "rb") or file.myfileobj is None:
-        raise Refused("a gzip file", "it is being written, or reads from another object")
+        raise NotSerializable("a gzip file", "it is being written, or reads from another object")
     path = path_of(file.name, file.fileno())
-    return (open_gzip, (path, _print(os.stat(path)), file.tell()))
+    return (open_gzip, (path, _size_and_time(os.stat(path)), file.tell()))
 
 
 @rebuilds
@@ -373,22 +371,22 @@ def open_gzip(path: str, print_: tuple[int, int], position: int) -> Any:
     import gzip
 
     try:
-        if _print(os.stat(path)) != print_:
-            return tombstones.lost("a gzip file", f"{path} was changed since")
+        if _size_and_time(os.stat(path)) != print_:
+            return tombstones.lost_on_load("a gzip file", f"{path} was changed since")
         file = gzip.GzipFile(path)
         file.seek(position)
     except OSError as error:
-        return tombstones.lost("a gzip file", f"{path} cannot be opened: {error}")
+        return tombstones.lost_on_load("a gzip file", f"{path} cannot be opened: {error}")
     return file
 
 
 @reduces_named("zipfile.ZipExtFile")
 def reduce_member(context: Context, file: Any) -> Any:
-    raise Refused("a file in an archive", "its position is in the archive's own file")
+    raise NotSerializable("a file in an archive", "its position is in the archive's own file")
 
 
 @reduces_named("tempfile.SpooledTemporaryFile")
 def reduce_spooled(context: Context, file: Any) -> Any:
     if file._rolled:
-        raise Refused("a temporary file", "it has no path")
+        raise NotSerializable("a temporary file", "it has no path")
     return reduce_itself(context, file)

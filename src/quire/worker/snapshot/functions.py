@@ -11,7 +11,14 @@ from typing import Any
 
 from quire.worker.snapshot import tombstones
 from quire.worker.snapshot.modules import importable
-from quire.worker.snapshot.reducers import Context, Refused, is_found, on_trial, rebuilds, reduces
+from quire.worker.snapshot.reducers import (
+    Context,
+    NotSerializable,
+    is_global,
+    rebuilds,
+    reduces,
+    trial_loads,
+)
 
 _code_bytes, _code_from = marshal.dumps, marshal.loads
 _MAGIC = importlib.util.MAGIC_NUMBER
@@ -33,7 +40,7 @@ def read_sources(find: Callable[[str], str | None]) -> None:
 
 @reduces(types.FunctionType)
 def reduce_function(context: Context, function: types.FunctionType) -> Any:
-    if is_found(function):
+    if is_global(function):
         return NotImplemented
     arguments = (function.__code__, globals_of(context, function), function.__name__, function.__closure__)
     return (make_function, arguments, _state(function), None, None, fill_function)
@@ -58,14 +65,14 @@ def _state(function: types.FunctionType) -> dict[str, Any]:
 
 @rebuilds
 def make_function(code: Any, scope: dict[str, Any], name: str, closure: Any) -> Any:
-    if tombstones.is_one(code):
+    if tombstones.is_tombstone(code):
         return code
     return types.FunctionType(code, scope, name, None, closure)
 
 
 @rebuilds
 def fill_function(function: Any, state: dict[str, Any]) -> None:
-    if tombstones.is_one(function):
+    if tombstones.is_tombstone(function):
         return
     for key, value in state.items():
         if key == "dict":
@@ -99,7 +106,7 @@ def reduce_scope(context: Context, scope: Scope) -> Any:
 
 @rebuilds
 def scope_of(module: Any) -> Any:
-    return {} if tombstones.is_one(module) else module.__dict__
+    return {} if tombstones.is_tombstone(module) else module.__dict__
 
 
 class Attributes:
@@ -116,7 +123,7 @@ def reduce_attributes(context: Context, attributes: Attributes) -> Any:
 
 @rebuilds
 def attributes_of(owner: Any) -> Any:
-    return owner if tombstones.is_one(owner) else object.__getattribute__(owner, "__dict__")
+    return owner if tombstones.is_tombstone(owner) else object.__getattribute__(owner, "__dict__")
 
 
 # Cells
@@ -156,7 +163,8 @@ def make_code(magic: bytes, marshalled: bytes, filename: str, qualname: str, lin
         return _code_from(marshalled)
     code = _compiled(filename)
     found = code and _find(code, qualname, line)
-    return found or tombstones.lost("a function", f"this Python cannot read its code, and {filename} is not known")
+    why = f"this Python cannot read its code, and {filename} is not known"
+    return found or tombstones.lost_on_load("a function", why)
 
 
 def _compiled(filename: str) -> types.CodeType | None:
@@ -199,7 +207,7 @@ def reduce_method(context: Context, method: types.MethodType) -> Any:
 @rebuilds
 def make_method(function: Any, owner: Any) -> Any:
     for part in (function, owner):
-        if tombstones.is_one(part):
+        if tombstones.is_tombstone(part):
             return part
     return types.MethodType(function, owner)
 
@@ -208,13 +216,13 @@ def make_method(function: Any, owner: Any) -> Any:
 def reduce_builtin(context: Context, function: Any) -> Any:
     owner, name = function.__self__, function.__name__
     if owner is None or isinstance(owner, types.ModuleType):
-        if is_found(function):
+        if is_global(function):
             return NotImplemented
         if getattr(owner, name, None) is function:
             return (attribute_of, (owner, name))
-        raise Refused("a built-in function", "its module does not have it")
+        raise NotSerializable("a built-in function", "its module does not have it")
     if getattr(owner, name, None) != function:
-        raise Refused("a built-in method", "its object does not have it")
+        raise NotSerializable("a built-in method", "its object does not have it")
     return (attribute_of, (owner, name))
 
 
@@ -231,7 +239,7 @@ def descriptor_of(kind: type, name: str) -> Any:
 
 @rebuilds
 def attribute_of(thing: Any, name: str) -> Any:
-    return thing if tombstones.is_one(thing) else getattr(thing, name)
+    return thing if tombstones.is_tombstone(thing) else getattr(thing, name)
 
 
 @reduces(staticmethod, classmethod)
@@ -263,7 +271,7 @@ def import_module(name: str) -> Any:
         __import__(name)
         return sys.modules[name]
     except BaseException as error:
-        return tombstones.lost(f"module {name}", f"it cannot be imported here: {error}")
+        return tombstones.lost_on_load(f"module {name}", f"it cannot be imported here: {error}")
 
 
 @rebuilds
@@ -271,9 +279,9 @@ def main_module(namespace: dict[str, Any]) -> Any:
     for module in (sys.modules.get("__main__"), namespace.get("__quire_main__")):
         if getattr(module, "__dict__", None) is namespace:
             return module
-    if on_trial:
+    if trial_loads:
         return sys.modules.get("__main__")
-    return tombstones.lost("module __main__", "another one has its place")
+    return tombstones.lost_on_load("module __main__", "another one has its place")
 
 
 @rebuilds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import itertools
 import logging
 import sys
 import threading
@@ -12,21 +13,22 @@ from typing import Any
 
 _MODULES = (sys, threading, warnings)
 _HOOKS = ("excepthook", "unraisablehook", "showwarning", "formatwarning")
-_OURS = ("quire", "IPython", "ipykernel", "logging")  # logging: captureWarnings, see standard_modules.py
+_IGNORED_ORIGINS = ("quire", "IPython", "ipykernel", "logging")  # logging: captureWarnings, see standard_modules.py
 _PLAIN = (bool, int, float, complex, bytes, str)  # a list may be a variable too, and is to stay the same one
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
-_CHARS = 60  # of a name that a note has
+_MAX_NAME_CHARS = 60  # of a name that a note has
 
 
 def hooks() -> dict[str, Any]:
     """What is called for errors and warnings."""
-    return {f"{each.__name__}.{name}": vars(each)[name] for each in _MODULES for name in _HOOKS if name in vars(each)}
+    found = itertools.product(_MODULES, _HOOKS)
+    return {f"{module.__name__}.{name}": vars(module)[name] for module, name in found if name in vars(module)}
 
 
 def hooks_since(began: dict[str, Any], now: dict[str, Any]) -> dict[str, list[str]] | None:
     """By name where each that was set comes from."""
     changed = {name: _origin(hook) for name, hook in now.items() if hook is not began.get(name)}
-    return {name: origin for name, origin in changed.items() if not _is_ours(origin)} or None
+    return {name: origin for name, origin in changed.items() if not _is_from_quire(origin)} or None
 
 
 def put_hooks(taken: dict[str, list[str]]) -> list[str]:
@@ -49,7 +51,7 @@ def built_in_since(began: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]
             continue
         if value is None or type(value) in _PLAIN:
             values[name] = value
-        elif not _is_ours(origin := _origin(value)):
+        elif not _is_from_quire(origin := _origin(value)):
             code[name] = origin
     return {"values": values, "code": code} if values or code else None
 
@@ -59,7 +61,7 @@ def put_built_in(taken: dict[str, Any]) -> list[str]:
     vars(builtins).update(taken["values"])
     there = vars(builtins)
     missing = [name for name, origin in taken["code"].items() if name not in there or _origin(there[name]) != origin]
-    return [f"builtins.{name[:_CHARS]} was not kept; set it again." for name in missing]
+    return [f"builtins.{name[:_MAX_NAME_CHARS]} was not kept; set it again." for name in missing]
 
 
 def _origin(value: Any) -> list[str]:
@@ -69,20 +71,20 @@ def _origin(value: Any) -> list[str]:
     else:
         kind = value if issubclass(type(value), type) else type(value)
         found = [type.__dict__["__dict__"].__get__(kind).get("__module__"), type.__dict__["__name__"].__get__(kind)]
-    return [each[:_CHARS] if type(each) is str else "" for each in found]
+    return [text[:_MAX_NAME_CHARS] if type(text) is str else "" for text in found]
 
 
-def _is_ours(origin: list[str]) -> bool:
-    return origin[0].partition(".")[0] in _OURS
+def _is_from_quire(origin: list[str]) -> bool:
+    return origin[0].partition(".")[0] in _IGNORED_ORIGINS
 
 
 def handlers() -> dict[str, int]:
     """How many handlers each named logger has, but for those that do nothing."""
     loggers = dict(logging.root.manager.loggerDict)
     counted = {
-        name: sum(type(handler) is not logging.NullHandler for handler in each.handlers)
-        for name, each in loggers.items()
-        if isinstance(each, logging.Logger)
+        name: sum(type(handler) is not logging.NullHandler for handler in logger.handlers)
+        for name, logger in loggers.items()
+        if isinstance(logger, logging.Logger)
     }
     return {name: count for name, count in counted.items() if count}
 
@@ -95,4 +97,4 @@ def put_handlers(taken: dict[str, int]) -> list[str]:
     """Those a library adds while it is imported are there again."""
     there = handlers()
     missing = [name for name, count in taken.items() if there.get(name, 0) < count]
-    return [f"Handlers of the logger {name[:_CHARS]} are not kept; add them again." for name in missing]
+    return [f"Handlers of the logger {name[:_MAX_NAME_CHARS]} are not kept; add them again." for name in missing]

@@ -12,7 +12,7 @@ import weakref
 from typing import Any
 
 from quire.worker.snapshot import tombstones
-from quire.worker.snapshot.reducers import Context, Refused, rebuilds, reduces
+from quire.worker.snapshot.reducers import Context, NotSerializable, rebuilds, reduces
 
 _GENERATOR = "a suspended generator"
 _NEVER = "where it stands in its code cannot be saved"
@@ -25,28 +25,29 @@ def reduce_generator(context: Context, generator: types.GeneratorType[Any, Any, 
             return _anew(generator, generator.gi_frame, generator.gi_code, _GENERATOR)
         case "GEN_CLOSED":
             return (finished_generator, (generator.__name__, generator.__qualname__))
-    raise Refused(_GENERATOR, "generators cannot be saved")
+    raise NotSerializable(_GENERATOR, "generators cannot be saved")
 
 
 @reduces(types.CoroutineType)
 def reduce_coroutine(context: Context, coroutine: types.CoroutineType[Any, Any, Any]) -> Any:
     if inspect.getcoroutinestate(coroutine) == "CORO_CREATED":
         return _anew(coroutine, coroutine.cr_frame, coroutine.cr_code, "a coroutine")
-    raise Refused("a coroutine", "it has begun, and " + _NEVER)
+    raise NotSerializable("a coroutine", "it has begun, and " + _NEVER)
 
 
 @reduces(types.AsyncGeneratorType)
 def reduce_async_generator(context: Context, generator: types.AsyncGeneratorType[Any, Any]) -> Any:
     if sys.version_info >= (3, 12) and inspect.getasyncgenstate(generator) == "AGEN_CREATED":
         return _anew(generator, generator.ag_frame, generator.ag_code, "an async generator")
-    raise Refused("an async generator", "generators cannot be saved")
+    raise NotSerializable("an async generator", "generators cannot be saved")
 
 
 def _anew(thing: Any, frame: Any, code: types.CodeType, what: str) -> Any:
     """The function that made it, called again with the arguments that wait in its frame."""
-    made_by = [each for each in gc.get_referents(thing) if type(each) is types.FunctionType and each.__code__ is code]
+    functions = (found for found in gc.get_referents(thing) if type(found) is types.FunctionType)
+    made_by = [function for function in functions if function.__code__ is code]
     if not made_by:
-        raise Refused(what, "the function that made it is gone")
+        raise NotSerializable(what, "the function that made it is gone")
     values = frame.f_locals
     names = list(code.co_varnames)
     count, keywords = code.co_argcount, code.co_kwonlyargcount
@@ -63,32 +64,32 @@ def _anew(thing: Any, frame: Any, code: types.CodeType, what: str) -> Any:
 
 @rebuilds
 def begin(function: Any, given: tuple[Any, ...], words: dict[str, Any]) -> Any:
-    return function if tombstones.is_one(function) else function(*given, **words)
+    return function if tombstones.is_tombstone(function) else function(*given, **words)
 
 
 @rebuilds
 def finished_generator(name: str, qualname: str) -> Any:
-    generator: Any = (each for each in "")
+    generator: Any = (char for char in "")
     list(generator)
     generator.__name__, generator.__qualname__ = name, qualname
     return generator
 
 
-@reduces(type(functools.cmp_to_key(lambda one, other: 0)))
+@reduces(type(functools.cmp_to_key(lambda first, second: 0)))
 def reduce_key(context: Context, key: Any) -> Any:
-    return (make_key, tuple(each for each in gc.get_referents(key) if each is not type(key)))
+    return (make_key, tuple(referent for referent in gc.get_referents(key) if referent is not type(key)))
 
 
 @rebuilds
-def make_key(compare: Any, *of: Any) -> Any:
+def make_key(compare: Any, *wrapped: Any) -> Any:
     made: Any = functools.cmp_to_key(compare)
-    return made(*of) if of else made
+    return made(*wrapped) if wrapped else made
 
 
 @reduces(itertools.pairwise)
 def reduce_pairs(context: Context, pairs: Any) -> Any:
     if sys.version_info >= (3, 12):
-        raise Refused("a pairwise iterator", "what it has read cannot be found")
+        raise NotSerializable("a pairwise iterator", "what it has read cannot be found")
     return (make_pairs, tuple(gc.get_referents(pairs)))
 
 
@@ -119,7 +120,7 @@ def reduce_weak_proxy(context: Context, proxy: Any) -> Any:
     try:
         return (weakref.proxy, (proxy.__reduce_ex__.__self__,))
     except ReferenceError:
-        raise Refused("a weak proxy", "its object was gone already") from None
+        raise NotSerializable("a weak proxy", "its object was gone already") from None
 
 
 @reduces(weakref.WeakValueDictionary, weakref.WeakKeyDictionary)

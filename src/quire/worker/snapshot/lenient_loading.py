@@ -9,54 +9,54 @@ from functools import partial
 from typing import Any
 
 from quire.worker.snapshot import nans, tombstones
-from quire.worker.snapshot.loading import OURS, Lost, Tape, bind, find_ours, name_losses, preamble
-from quire.worker.snapshot.reducers import begin_load, described, end_load, name_of
+from quire.worker.snapshot.loading import QUIRE_PREFIX, Lost, SegmentReader, bind, find_in_quire, preamble, take_losses
+from quire.worker.snapshot.reducers import begin_load, end_load, name_of, with_article
 
 _Unpickler: Any = pickle._Unpickler
 _PUTS = {"MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT"}
 
 
-def load_tolerantly(
+def load_leniently(
     segments: list[tuple[str, bytes]], memory: list[memoryview], namespace: dict[str, Any]
 ) -> list[Lost]:
     """Again and again, until each state that cannot be set is known before anything refers to what it is of."""
-    hopeless: set[int] = set()
+    failing: set[int] = set()
     while True:
-        reader, lost = _load(segments, memory, namespace, hopeless)
+        reader, lost = _load(segments, memory, namespace, failing)
         failed = reader.set_states()
         if not failed:
             end_load()
             return lost
-        hopeless |= failed
+        failing |= failed
 
 
 def _load(
-    segments: list[tuple[str, bytes]], memory: list[memoryview], namespace: dict[str, Any], hopeless: set[int]
-) -> tuple[_Patient, list[Lost]]:
+    segments: list[tuple[str, bytes]], memory: list[memoryview], namespace: dict[str, Any], failing: set[int]
+) -> tuple[LenientUnpickler, list[Lost]]:
     begin_load()
-    tape = Tape()
-    reader = _Patient(tape, iter(memory), namespace, hopeless)
+    tape = SegmentReader()
+    reader = LenientUnpickler(tape, iter(memory), namespace, failing)
     for part in preamble():
         tape.play(part)
         reader.load()
     lost: list[Lost] = []
     broken = ""
     for name, segment in segments:
-        tombstones.collect([])
+        tombstones.collect_losses([])
         before = len(reader.memo)
         tape.play(segment)
         try:
-            value = tombstones.lost("a variable", broken) if broken else reader.load()
+            value = tombstones.lost_on_load("a variable", broken) if broken else reader.load()
             reader.do_later()
         except BaseException as error:
-            value = tombstones.lost("a variable", f"its bytes cannot be read: {type(error).__name__}")
-            broken = _skip(reader.memo, before, segment, value)
-        lost += name_losses(name, value)
+            value = tombstones.lost_on_load("a variable", f"its bytes cannot be read: {type(error).__name__}")
+            broken = _fill_memo(reader.memo, before, segment, value)
+        lost += take_losses(name, value)
         bind(namespace, name, value)
     return reader, lost
 
 
-def _skip(memo: dict[int, Any], before: int, segment: bytes, stone: Any) -> str:
+def _fill_memo(memo: dict[int, Any], before: int, segment: bytes, stone: Any) -> str:
     """Keep the numbers of later segments right; where that cannot be, say so."""
     try:
         puts = sum(1 for opcode, _, _ in pickletools.genops(bytes(segment)) if opcode.name in _PUTS)
@@ -67,16 +67,18 @@ def _skip(memo: dict[int, Any], before: int, segment: bytes, stone: Any) -> str:
     return ""
 
 
-class _Patient(_Unpickler):  # type: ignore[misc]
+class LenientUnpickler(_Unpickler):  # type: ignore[misc]
     stack: list[Any]
     metastack: list[list[Any]]
     dispatch: dict[int, Callable[[Any], None]] = dict(_Unpickler.dispatch)  # noqa: RUF012 - as pickle has it
 
-    def __init__(self, tape: Tape, buffers: Iterable[Any], namespace: dict[str, Any], hopeless: set[int]) -> None:
+    def __init__(
+        self, tape: SegmentReader, buffers: Iterable[Any], namespace: dict[str, Any], failed: set[int]
+    ) -> None:
         super().__init__(tape, buffers=buffers)
         self._namespace = namespace
-        self._nans = nans.Read()
-        self._hopeless = hopeless  # the states that cannot be set, by their number
+        self._nans = nans.NanReader()
+        self._failing = failed  # numbers of the states that cannot be set
         self._states = 0
         self._unset: list[tuple[int, Any, Any]] = []
         self._later: list[tuple[Callable[[], None], str]] = []
@@ -86,11 +88,11 @@ class _Patient(_Unpickler):  # type: ignore[misc]
 
     def find_class(self, module: str, name: str) -> Any:
         try:
-            if module.startswith(OURS):
-                return find_ours(module, name, self._namespace)
+            if module.startswith(QUIRE_PREFIX):
+                return find_in_quire(module, name, self._namespace)
             return super().find_class(module, name)
         except BaseException as error:
-            return tombstones.lost(f"{module}.{name}", _why(error))
+            return tombstones.lost_on_load(f"{module}.{name}", _reason(error))
 
     def do_later(self) -> None:
         """What could not be put in while other things were not yet whole, such as a key whose hash needs its parts."""
@@ -99,16 +101,16 @@ class _Patient(_Unpickler):  # type: ignore[misc]
             try:
                 task()
             except BaseException as error:
-                tombstones.lost(what, _why(error))
+                tombstones.lost_on_load(what, _reason(error))
 
     def _make(self, make: Callable[..., Any], *arguments: Any, **words: Any) -> Any:
         for part in (make, *arguments[:1]):
-            if tombstones.is_one(part) and not _takes_tombstones(make):
-                return tombstones.lay(*tombstones.parts(part))
+            if tombstones.is_tombstone(part) and not _takes_tombstones(make):
+                return tombstones.make_tombstone(*tombstones.fields(part))
         try:
             return make(*arguments, **words)
         except BaseException as error:
-            return tombstones.lost(_named(make, arguments), _why(error))
+            return tombstones.lost_on_load(_description(make, arguments), _reason(error))
 
     def load_reduce(self) -> None:
         stack = self.stack
@@ -116,8 +118,8 @@ class _Patient(_Unpickler):  # type: ignore[misc]
         function = stack.pop()
         sets = len(arguments) == 2 and stack and stack[-1] is arguments[0]  # a state setter: its answer is dropped
         made = self._make(function, *arguments)
-        if sets and tombstones.is_one(made) and not tombstones.is_one(arguments[0]):
-            tombstones.described(made, _half(arguments[0]))
+        if sets and tombstones.is_tombstone(made) and not tombstones.is_tombstone(arguments[0]):
+            tombstones.set_what(made, _described_unfinished(arguments[0]))
             self._bury(made)
         stack.append(made)
 
@@ -139,32 +141,32 @@ class _Patient(_Unpickler):  # type: ignore[misc]
     dispatch[pickle.NEWOBJ_EX[0]] = load_newobj_ex
 
     def _new(self, cls: Any, arguments: tuple[Any, ...], words: dict[str, Any]) -> Any:
-        if tombstones.is_one(cls):
-            return tombstones.lay(*tombstones.parts(cls))
+        if tombstones.is_tombstone(cls):
+            return tombstones.make_tombstone(*tombstones.fields(cls))
         return self._make(cls.__new__, cls, *arguments, **words)
 
     def load_build(self) -> None:
         state = self.stack.pop()
         thing = self.stack[-1]
-        if tombstones.is_one(thing):
+        if tombstones.is_tombstone(thing):
             return
         self._states += 1
         try:
             self._set_state(thing, state)
         except BaseException as error:
-            if self._states in self._hopeless:
-                self._bury(tombstones.lost(described(thing), _why(error)))
+            if self._states in self._failing:
+                self._bury(tombstones.lost_on_load(with_article(thing), _reason(error)))
             else:  # it may need what comes later
                 self._unset.append((self._states, thing, state))
 
     dispatch[pickle.BUILD[0]] = load_build
 
     def _set_state(self, thing: Any, state: Any) -> None:
-        kept, self.stack = self.stack, [thing, state]
+        outer_stack, self.stack = self.stack, [thing, state]
         try:
             super().load_build()
         finally:
-            self.stack = kept
+            self.stack = outer_stack
 
     def set_states(self) -> set[int]:
         """Those that failed when their turn came, now that all else is there; what fails again is returned."""
@@ -199,13 +201,13 @@ class _Patient(_Unpickler):  # type: ignore[misc]
 
     def _extend(self, items: list[Any]) -> None:
         target = self.stack[-1]
-        if tombstones.is_one(target):
+        if tombstones.is_tombstone(target):
             return
         try:
             for item in items:
                 target.append(item)
         except BaseException as error:
-            self._bury(tombstones.lost(described(target), _why(error)))
+            self._bury(tombstones.lost_on_load(with_article(target), _reason(error)))
 
     def load_setitem(self) -> None:
         value = self.stack.pop()
@@ -221,7 +223,7 @@ class _Patient(_Unpickler):  # type: ignore[misc]
 
     def _put(self, items: list[Any]) -> None:
         target = self.stack[-1]
-        if tombstones.is_one(target):
+        if tombstones.is_tombstone(target):
             return
         for at in range(0, len(items), 2):
             self._soon(partial(target.__setitem__, items[at], items[at + 1]), "an item of a dict")
@@ -229,7 +231,7 @@ class _Patient(_Unpickler):  # type: ignore[misc]
     def load_additems(self) -> None:
         items = self.pop_mark()
         target = self.stack[-1]
-        if tombstones.is_one(target):
+        if tombstones.is_tombstone(target):
             return
         for item in items:
             self._soon(partial(target.add, item), "an item of a set")
@@ -252,32 +254,32 @@ class _Patient(_Unpickler):  # type: ignore[misc]
         try:
             self.append(next(self._buffers))
         except BaseException:
-            self.append(tombstones.lost("memory", "its bytes are missing"))
+            self.append(tombstones.lost_on_load("memory", "its bytes are missing"))
 
     dispatch[pickle.NEXT_BUFFER[0]] = load_next_buffer
 
     def load_readonly_buffer(self) -> None:
-        if not tombstones.is_one(self.stack[-1]):
+        if not tombstones.is_tombstone(self.stack[-1]):
             super().load_readonly_buffer()
 
     dispatch[pickle.READONLY_BUFFER[0]] = load_readonly_buffer
 
 
 def _takes_tombstones(make: Any) -> bool:
-    return str(getattr(make, "__module__", "")).startswith(OURS)
+    return str(getattr(make, "__module__", "")).startswith(QUIRE_PREFIX)
 
 
-def _half(thing: Any) -> str:
-    return f"class {name_of(thing)}" if issubclass(type(thing), type) else described(thing)
+def _described_unfinished(thing: Any) -> str:
+    return f"class {name_of(thing)}" if issubclass(type(thing), type) else with_article(thing)
 
 
-def _named(make: Any, arguments: tuple[Any, ...]) -> str:
+def _description(make: Any, arguments: tuple[Any, ...]) -> str:
     name = getattr(make, "__name__", "") or type(make).__name__
     cls = arguments[0] if name == "__new__" and arguments else make
     return f"a {cls.__name__}" if isinstance(cls, type) else f"what {name} makes"
 
 
-def _why(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     try:
         text = " ".join(str(error).split())[:200]
     except BaseException:

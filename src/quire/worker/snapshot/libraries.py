@@ -10,14 +10,14 @@ from typing import Any
 
 from quire.worker.snapshot import tombstones
 from quire.worker.snapshot.file_paths import path_of
-from quire.worker.snapshot.loading import RESTORED
+from quire.worker.snapshot.loading import RESTORED_MEMORY
 from quire.worker.snapshot.reducers import (
     Context,
-    Refused,
+    NotSerializable,
     rebuilds,
     reduce_itself,
     reduces_named,
-    refuses,
+    refuse_with,
 )
 
 _PickleBuffer = pickle.PickleBuffer
@@ -65,7 +65,7 @@ def _memory_of(root: Any) -> Any:
         return None
     if type(shown).__name__ not in ("array", "bytearray"):
         return None
-    return None if (id(shown), memoryview(shown).nbytes) in RESTORED else shown
+    return None if (id(shown), memoryview(shown).nbytes) in RESTORED_MEMORY else shown
 
 
 def _is_map(array: Any, np: Any) -> bool:
@@ -116,13 +116,13 @@ def make_array(memory: Any, dtype: Any, shape: Any, order: str, writeable: bool,
 
 @rebuilds
 def fill_array(array: Any, attributes: dict[str, Any] | None) -> None:
-    if attributes and not tombstones.is_one(array):
+    if attributes and not tombstones.is_tombstone(array):
         array.__dict__.update(attributes)
 
 
 @rebuilds
 def make_array_view(root: Any, dtype: Any, shape: Any, strides: Any, start: int, writeable: bool, kind: Any) -> Any:
-    if tombstones.is_one(root):
+    if tombstones.is_tombstone(root):
         return root
     np = _numpy()
     plain = root.view(np.ndarray)
@@ -190,10 +190,10 @@ def open_map(path: str, dtype: Any, mode: str, offset: int, shape: Any, order: s
     np = _numpy()
     try:
         if os.path.getsize(path) < offset + dtype.itemsize * int(np.prod(shape)):
-            return tombstones.lost("a mapped array", f"{path} is shorter than it was")
+            return tombstones.lost_on_load("a mapped array", f"{path} is shorter than it was")
         array = np.memmap(path, dtype, mode, offset, shape, order)
     except OSError as error:
-        return tombstones.lost("a mapped array", f"{path} cannot be opened: {error.strerror}")
+        return tombstones.lost_on_load("a mapped array", f"{path} cannot be opened: {error.strerror}")
     if content is not None:
         array.reshape(-1, order="A").view(np.uint8)[:] = np.frombuffer(content, np.uint8)
     return array
@@ -210,14 +210,14 @@ def reduce_masked(context: Context, array: Any) -> Any:
 
 @rebuilds
 def make_masked(kind: Any, data: Any) -> Any:
-    return data if tombstones.is_one(data) else data.view(kind)
+    return data if tombstones.is_tombstone(data) else data.view(kind)
 
 
 @reduces_named("numpy.lib.npyio.NpzFile", "numpy.lib._npyio_impl.NpzFile")
 def reduce_archive(context: Context, archive: Any) -> Any:
     name = getattr(archive.fid, "name", None)
     if not isinstance(name, (str, os.PathLike)):
-        raise Refused("an archive of arrays", "it is closed, or no file with a path")
+        raise NotSerializable("an archive of arrays", "it is closed, or no file with a path")
     path = path_of(name, archive.fid.fileno())
     return (open_archive, (path, os.path.getsize(path), bool(archive.allow_pickle)))
 
@@ -226,16 +226,16 @@ def reduce_archive(context: Context, archive: Any) -> Any:
 def open_archive(path: str, size: int, allow_pickle: bool) -> Any:
     try:
         if os.path.getsize(path) != size:
-            return tombstones.lost("an archive of arrays", f"{path} was changed since")
+            return tombstones.lost_on_load("an archive of arrays", f"{path} was changed since")
         return _numpy().load(path, allow_pickle=allow_pickle)
     except OSError as error:
-        return tombstones.lost("an archive of arrays", f"{path} cannot be opened: {error.strerror}")
+        return tombstones.lost_on_load("an archive of arrays", f"{path} cannot be opened: {error.strerror}")
 
 
 @reduces_named("numpy.ufunc")
 def reduce_ufunc(context: Context, ufunc: Any) -> Any:
     """One that `frompyfunc` made holds the function it was made of."""
-    made_of = [each for each in gc.get_referents(ufunc) if callable(each)]
+    made_of = [referent for referent in gc.get_referents(ufunc) if callable(referent)]
     if len(made_of) != 1 or not ufunc.__name__.endswith(" (vectorized)"):
         return reduce_itself(context, ufunc)
     return (make_ufunc, (made_of[0], ufunc.nin, ufunc.nout, ufunc.identity))
@@ -244,21 +244,21 @@ def reduce_ufunc(context: Context, ufunc: Any) -> Any:
 @rebuilds
 def make_ufunc(function: Any, takes: int, gives: int, identity: Any) -> Any:
     words = {} if identity is None else {"identity": identity}
-    return function if tombstones.is_one(function) else _numpy().frompyfunc(function, takes, gives, **words)
+    return function if tombstones.is_tombstone(function) else _numpy().frompyfunc(function, takes, gives, **words)
 
 
 @reduces_named("matplotlib.cbook.CallbackRegistry")
 def reduce_callbacks(context: Context, registry: Any) -> Any:
     """With what artists and the notebook asked to be told, which matplotlib would leave out."""
-    said = reduce_itself(context, registry)
-    if type(said[2]) is not dict or type(said[2].get("callbacks")) is not dict:
-        return said
-    kept: dict[str, dict[int, Any]] = {}
-    for signal, told in registry.callbacks.items():
-        known = said[2]["callbacks"].get(signal, {})
-        alive = {number: proxy() for number, proxy in told.items()}
-        kept[signal] = {number: each for number, each in alive.items() if number in known or _is_wanted(each)}
-    return (*said[:2], {**said[2], "callbacks": kept}, *said[3:])
+    reduced = reduce_itself(context, registry)
+    if type(reduced[2]) is not dict or type(reduced[2].get("callbacks")) is not dict:
+        return reduced
+    callbacks: dict[str, dict[int, Any]] = {}
+    for signal, registered in registry.callbacks.items():
+        known = reduced[2]["callbacks"].get(signal, {})
+        alive = {number: proxy() for number, proxy in registered.items()}
+        callbacks[signal] = {key: function for key, function in alive.items() if key in known or _is_wanted(function)}
+    return (*reduced[:2], {**reduced[2], "callbacks": callbacks}, *reduced[3:])
 
 
 def _is_wanted(function: Any) -> bool:
@@ -286,7 +286,7 @@ def make_block(values: Any, placement: Any, ndim: int, refs: Any) -> Any:
     )
     placed = sys.modules["pandas._libs.internals"].BlockPlacement(placement)
     for part in (values, refs):
-        if tombstones.is_one(part):
+        if tombstones.is_tombstone(part):
             raise ValueError(tombstones.sentence(part))
     return from_pandas.new_block(values, placed, ndim=ndim, refs=refs)
 
@@ -317,11 +317,11 @@ _INDEXES = ("Index", "DatetimeIndex", "TimedeltaIndex", "PeriodIndex", "Interval
 
 @reduces_named(*(f"pandas.{name}" for name in _INDEXES))
 def reduce_index(context: Context, index: Any) -> Any:
-    said = reduce_itself(context, index)
+    reduced = reduce_itself(context, index)
     refs = getattr(index, "_references", None)
-    if refs is None or not refs.has_reference() or said[2] is not None:
-        return said
-    return (*said[:2], refs, None, None, fill_index)
+    if refs is None or not refs.has_reference() or reduced[2] is not None:
+        return reduced
+    return (*reduced[:2], refs, None, None, fill_index)
 
 
 @rebuilds
@@ -336,7 +336,7 @@ def fill_index(index: Any, refs: Any) -> None:
 @reduces_named("httpx.Client", "httpx.AsyncClient", "httpx2.Client", "httpx2.AsyncClient")
 def reduce_client(context: Context, client: Any) -> Any:
     if client._mounts or client._transport.__class__.__name__ not in ("HTTPTransport", "AsyncHTTPTransport"):
-        raise Refused("an HTTP client", "its transport cannot be saved")
+        raise NotSerializable("an HTTP client", "its transport cannot be saved")
     words = {name: getattr(client, name) for name in ("base_url", "headers", "params", "timeout", "follow_redirects")}
     words |= {"cookies": dict(client.cookies), "max_redirects": client.max_redirects, "trust_env": client.trust_env}
     words |= {"headers": list(client.headers.multi_items()), "base_url": str(client.base_url)}
@@ -355,7 +355,7 @@ def make_client(kind: Any, words: dict[str, Any], closed: bool) -> Any:
     return client
 
 
-reduces_named("numpy.nditer")(refuses("a numpy iterator", "its position cannot be saved"))
+reduces_named("numpy.nditer")(refuse_with("a numpy iterator", "its position cannot be saved"))
 
 
 @reduces_named("patsy.origin.Origin")

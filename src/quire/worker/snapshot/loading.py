@@ -21,17 +21,17 @@ from quire.worker.snapshot import nans, shared_modules, tombstones
 from quire.worker.snapshot.reducers import (
     REBUILDS,
     Context,
-    afterwards,
+    after_load,
     begin_load,
     end_load,
-    on_trial,
     rebuilds,
     reduces,
+    trial_loads,
 )
 
-OURS = "quire.worker."
-_HOUSE = "quire.worker.snapshot"
-_KNOWN = f"{_HOUSE}.known"
+QUIRE_PREFIX = "quire.worker."
+_PACKAGE = "quire.worker.snapshot"
+_KNOWN = f"{_PACKAGE}.known"
 MOVED: dict[str, str] = {}  # names that were renamed since format 1: old -> new, "module.name" under the house
 
 
@@ -44,13 +44,13 @@ class Lost:
     why: str  # one short clause: why it cannot be kept
 
 
-def load_plainly(segments: list[tuple[str, bytes]], memory: list[memoryview], namespace: dict[str, Any]) -> list[Lost]:
+def load_strictly(segments: list[tuple[str, bytes]], memory: list[memoryview], namespace: dict[str, Any]) -> list[Lost]:
     """Raises whatever the first thing raises that cannot be made."""
-    return _Loading(segments, memory, namespace).run()
+    return _Load(segments, memory, namespace).run()
 
 
 @contextlib.contextmanager
-def undisturbed() -> Iterator[None]:
+def no_gc_or_warnings() -> Iterator[None]:
     """No collection, which would find nothing and, in a fork, copy every page; and no warnings of what is outdated."""
     collects = gc.isenabled()
     gc.disable()
@@ -63,10 +63,10 @@ def undisturbed() -> Iterator[None]:
             gc.enable()
 
 
-RESTORED: set[tuple[int, int]] = set()  # id and size of the memory that arrays of an earlier load lie in
+RESTORED_MEMORY: set[tuple[int, int]] = set()  # id and size of the memory that arrays of an earlier load lie in
 
 
-def known(namespace: dict[str, Any]) -> dict[str, Any]:
+def known_objects(namespace: dict[str, Any]) -> dict[str, Any]:
     """What both sides have before the first segment; the order is part of the format."""
     return {
         "namespace": namespace,
@@ -74,31 +74,31 @@ def known(namespace: dict[str, Any]) -> dict[str, Any]:
         "modules": sys.modules,
         "path": sys.path,
         "argv": sys.argv,
-        "stdin": _own(sys.stdin),
-        "stdout": _own(sys.stdout),
-        "stderr": _own(sys.stderr),
+        "stdin": _process_stream(sys.stdin),
+        "stdout": _process_stream(sys.stdout),
+        "stderr": _process_stream(sys.stderr),
         "environ": os.environ,
         "random": random._inst,
     }
 
 
-def _own(stream: Any) -> Any:
+def _process_stream(stream: Any) -> Any:
     """None where a cell put a buffer of its own there."""
     return None if isinstance(stream, io.StringIO) else stream
 
 
 def preamble() -> list[bytes]:
     """Puts what is known into the memo of a loader, each under its number."""
-    return [b"\x80\x05" + _text(_KNOWN) + _text(name) + b"\x93\x94." for name in known({})]
+    return [b"\x80\x05" + _text(_KNOWN) + _text(name) + b"\x93\x94." for name in known_objects({})]
 
 
 def _text(text: str) -> bytes:
     return b"X" + struct.pack("<I", len(text)) + text.encode()
 
 
-def find_ours(module: str, name: str, namespace: dict[str, Any]) -> Any:
+def find_in_quire(module: str, name: str, namespace: dict[str, Any]) -> Any:
     if module == _KNOWN:
-        return known(namespace)[name]
+        return known_objects(namespace)[name]
     full = f"{module}.{name}"
     known_as = MOVED.get(full, full)
     if known_as in REBUILDS:
@@ -111,7 +111,7 @@ def find_ours(module: str, name: str, namespace: dict[str, Any]) -> Any:
     return value
 
 
-class Tape:
+class SegmentReader:
     """What the loader reads from: one segment after the other."""
 
     def __init__(self) -> None:
@@ -137,27 +137,27 @@ class Tape:
         return self.read((end + 1 if end >= 0 else len(self._data)) - self._at)
 
 
-class _Reader(pickle.Unpickler):
-    def __init__(self, tape: Tape, buffers: Iterable[Any], namespace: dict[str, Any]) -> None:
+class _NamespaceUnpickler(pickle.Unpickler):
+    def __init__(self, tape: SegmentReader, buffers: Iterable[Any], namespace: dict[str, Any]) -> None:
         super().__init__(tape, buffers=buffers)
         self._namespace = namespace
-        self._nans = nans.Read()
+        self._nans = nans.NanReader()
 
     def persistent_load(self, place: Any) -> Any:
         return self._nans.number(place)
 
     def find_class(self, module: str, name: str) -> Any:
-        if module.startswith(OURS):
-            return find_ours(module, name, self._namespace)
+        if module.startswith(QUIRE_PREFIX):
+            return find_in_quire(module, name, self._namespace)
         return super().find_class(module, name)
 
 
-class _Loading:
+class _Load:
     def __init__(self, segments: list[tuple[str, bytes]], memory: list[memoryview], namespace: dict[str, Any]) -> None:
         self._segments = segments
         self._namespace = namespace
-        self._tape = Tape()
-        self._reader = _Reader(self._tape, iter(memory), namespace)
+        self._tape = SegmentReader()
+        self._reader = _NamespaceUnpickler(self._tape, iter(memory), namespace)
 
     def run(self) -> list[Lost]:
         begin_load()
@@ -165,9 +165,9 @@ class _Loading:
             self._load(part)
         lost: list[Lost] = []
         for name, segment in self._segments:
-            tombstones.collect([])
+            tombstones.collect_losses([])
             value = self._load(segment)
-            lost += name_losses(name, value)
+            lost += take_losses(name, value)
             bind(self._namespace, name, value)
         end_load()
         return lost
@@ -180,26 +180,26 @@ class _Loading:
 def bind(namespace: dict[str, Any], name: str, value: Any) -> None:
     if name != shared_modules.SEGMENT:
         namespace[name] = value
-    elif not on_trial:
-        afterwards(partial(shared_modules.put_back, value))
+    elif not trial_loads:
+        after_load(partial(shared_modules.restore_shared, value))
 
 
-def name_losses(name: str, value: Any) -> list[Lost]:
+def take_losses(name: str, value: Any) -> list[Lost]:
     """What was lost since the last call, said of the variable it is in."""
-    stones = tombstones.taken()
+    stones = tombstones.take_losses()
     for stone in stones:
-        tombstones.named(stone, name if stone is value else f"A part of {name}")
-    return list(dict.fromkeys(Lost(name, *tombstones.parts(stone)[:2]) for stone in stones))
+        tombstones.set_location(stone, name if stone is value else f"A part of {name}")
+    return list(dict.fromkeys(Lost(name, *tombstones.fields(stone)[:2]) for stone in stones))
 
 
 @rebuilds
 def gone(what: str, why: str, name: str = "", cell: str = "") -> Any:
     """What was not kept when the stream was written; that was reported then."""
-    return tombstones.lay(what, why, name, cell)
+    return tombstones.make_tombstone(what, why, name, cell)
 
 
 @reduces(tombstones.Tombstone)
 def reduce_tombstone(context: Context, stone: Any) -> Any:
-    what, why, *_ = tombstones.parts(stone)
+    what, why, *_ = tombstones.fields(stone)
     context.report(stone, what, why)  # as long as it is there it is missed
-    return (gone, tombstones.parts(stone))
+    return (gone, tombstones.fields(stone))

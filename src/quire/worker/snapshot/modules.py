@@ -9,17 +9,17 @@ import sys
 import types
 from typing import Any
 
-_MAINS = ("__main__", "__mp_main__")
+_MAIN_MODULES = ("__main__", "__mp_main__")
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 _STANDARD = os.path.dirname(os.__file__) + "/"
 _STORE = dis.opmap["STORE_GLOBAL"]
-_again: dict[str, tuple[Any, bool]] = {}  # a package -> the spec that was looked at, and whether it is found again
+_found_specs: dict[str, tuple[Any, bool]] = {}  # package -> its spec, and whether an import finds it
 
 
 def importable(module: Any) -> bool:
     """Not a module made by hand, nor one loaded from a place that no import looks at: no new process would have it."""
     name = getattr(module, "__name__", None)
-    if type(name) is not str or name in _MAINS:
+    if type(name) is not str or name in _MAIN_MODULES:
         return False
     top, _, inner = name.partition(".")
     if getattr(module, "__spec__", None) is None and not inner:
@@ -31,9 +31,9 @@ def _is_found_again(package: str) -> bool:
     spec = getattr(sys.modules.get(package), "__spec__", None)
     if spec is None:
         return True
-    known = _again.get(package)
+    known = _found_specs.get(package)
     if known is None or known[0] is not spec:
-        known = _again[package] = (spec, _search(package, spec))
+        known = _found_specs[package] = (spec, _search(package, spec))
     return known[1]
 
 
@@ -67,10 +67,10 @@ def is_library(module: Any) -> bool:
     return origin in ("built-in", "frozen") or origin.startswith(_STANDARD) or any(e in origin for e in _INSTALLED)
 
 
-def homes(name: Any) -> list[tuple[str, types.ModuleType]]:
+def library_modules(name: Any) -> list[tuple[str, types.ModuleType]]:
     """The module of that name and the packages it is in, of a library that can be imported again."""
     found: list[tuple[str, types.ModuleType]] = []
-    while type(name) is str and name and name not in _MAINS:
+    while type(name) is str and name and name not in _MAIN_MODULES:
         module = sys.modules.get(name)
         if module is not None and is_library(module) and importable(module):
             found.append((name, module))
@@ -78,7 +78,7 @@ def homes(name: Any) -> list[tuple[str, types.ModuleType]]:
     return found
 
 
-def held(module: types.ModuleType) -> dict[int, dict[int, str]]:
+def attributes_by_type(module: types.ModuleType) -> dict[int, dict[int, str]]:
     """Of each type, by its id, the objects that the module has: their ids, and their names, public ones first."""
     index: dict[int, dict[int, str]] = {}
     for name, value in list(vars(module).items()):
@@ -88,7 +88,7 @@ def held(module: types.ModuleType) -> dict[int, dict[int, str]]:
     return index
 
 
-def marks() -> dict[int, tuple[str, str]]:
+def sentinel_objects() -> dict[int, tuple[str, str]]:
     """Every bare object that some module has: its id, and where it is."""
     return {
         id(value): (module_name, name)
@@ -111,7 +111,7 @@ def is_rebound(module: str, name: str) -> bool:
     return False
 
 
-def having(name: str, value: Any) -> str:
+def module_with(name: str, value: Any) -> str:
     """Some module that has this very object under this name; "" where there is none."""
     for module_name, module in list(sys.modules.items()):
         if type(module) is types.ModuleType and vars(module).get(name) is value and importable(module):

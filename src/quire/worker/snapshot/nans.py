@@ -14,14 +14,14 @@ from typing import Any
 
 from quire.worker.snapshot.modules import importable
 
-_WRITTEN = (b"G\x7f\xf8\0\0\0\0\0\0", b"G\xff\xf8\0\0\0\0\0\0")  # by pickle: the opcode, and the usual two of them
+_PICKLED_NANS = (b"G\x7f\xf8\0\0\0\0\0\0", b"G\xff\xf8\0\0\0\0\0\0")  # by pickle: the opcode, and the usual two of them
 
 
-def are_in(segments: Iterable[tuple[str, bytes]]) -> bool:
-    return any(written in data for _, data in segments for written in _WRITTEN)
+def has_nans(segments: Iterable[tuple[str, bytes]]) -> bool:
+    return any(written in data for _, data in segments for written in _PICKLED_NANS)
 
 
-class Written:
+class NanWriter:
     """What stands for each in a stream: where a module has it, or a number of its own."""
 
     def __init__(self) -> None:
@@ -44,18 +44,18 @@ class Written:
         return self._places[id(thing)]
 
 
-class Read:
+class NanReader:
     def __init__(self) -> None:
         self._made: dict[Any, float] = {}
 
     def number(self, place: Any) -> float:
         """As the loader's `persistent_load`."""
         if place not in self._made:
-            self._made[place] = _of_module(place) if type(place) is str else struct.unpack(">d", place[1])[0]
+            self._made[place] = _module_nan(place) if type(place) is str else struct.unpack(">d", place[1])[0]
         return self._made[place]
 
 
-def _of_module(place: str) -> float:
+def _module_nan(place: str) -> float:
     module, _, name = place.partition(":")
     try:
         value = getattr(importlib.import_module(module), name)

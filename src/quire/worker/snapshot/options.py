@@ -8,35 +8,35 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
-_OURS = ("backend", "backend_fallback")  # of matplotlib's settings: where figures are shown is the kernel's matter
+_BACKENDS = ("backend", "backend_fallback")  # of matplotlib, set by the kernel
 
 
-class NotPlain(Exception):
+class NotPlainData(Exception):
     """A value that is more than data."""
 
 
-def plain(value: Any) -> Any:
+def plain_data(value: Any) -> Any:
     """The same in plain types only, whose pickle runs no code."""
     if value is None or type(value) in (bool, int, float, complex, bytes, str):
         return value
     if isinstance(value, str):  # an enum of text
         return str.__str__(value)
     if type(value) in (list, tuple):
-        return type(value)(map(plain, value))
+        return type(value)(map(plain_data, value))
     if type(value) is dict:
-        return {plain(key): plain(each) for key, each in value.items()}
+        return {plain_data(key): plain_data(item) for key, item in value.items()}
     if type(value).__name__ == "Cycler" and type(value).__module__ == "cycler":
         return repr(value)  # which matplotlib reads
-    raise NotPlain(type(value).__name__)
+    raise NotPlainData(type(value).__name__)
 
 
-def plain_ones(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+def plain_items(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """Those entries that are plain, as such."""
     found = {}
     for name, value in items:
         try:
-            found[name] = plain(value)
-        except NotPlain:
+            found[name] = plain_data(value)
+        except NotPlainData:
             continue
     return found
 
@@ -47,7 +47,7 @@ def numpy_state() -> dict[str, Any] | None:
     if not hasattr(numpy, "get_printoptions"):  # not there, or being imported
         return None
     assert numpy is not None
-    taken = {"print": plain_ones(numpy.get_printoptions().items()), "errors": dict(numpy.geterr())}
+    taken = {"print": plain_items(numpy.get_printoptions().items()), "errors": dict(numpy.geterr())}
     if "numpy.random" in sys.modules:
         taken["random"] = _without_arrays(numpy.random.get_state(legacy=False))
     return taken
@@ -68,7 +68,7 @@ def _without_arrays(state: Any) -> Any:
         return {key: _without_arrays(value) for key, value in state.items()}
     if hasattr(state, "tobytes") and state.ndim:
         return ["array", str(state.dtype), state.tobytes()]
-    return plain(state.item() if hasattr(state, "item") else state)
+    return plain_data(state.item() if hasattr(state, "item") else state)
 
 
 def _with_arrays(state: Any, numpy: Any) -> Any:
@@ -89,14 +89,14 @@ def pandas_options() -> dict[str, Any] | None:
             value = value[part]
         if value is not option.defval:
             changed.append((name, value, option.defval))
-    return _differing(changed)
+    return _changed_options(changed)
 
 
 def put_pandas(taken: dict[str, Any]) -> list[str]:
     pandas = _library("pandas")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of options that are on their way out
-        return _put_each("pandas", taken, pandas.set_option)
+        return _set_options("pandas", taken, pandas.set_option)
 
 
 def matplotlib_settings() -> dict[str, Any] | None:
@@ -106,11 +106,12 @@ def matplotlib_settings() -> dict[str, Any] | None:
     if now is None or start is None:
         return None
     before = dict(dict.items(start))  # by dict's own items: asking by name would choose a backend
-    return _differing([(name, value, before.get(name)) for name, value in dict.items(now) if name not in _OURS])
+    items = [(name, value, before.get(name)) for name, value in dict.items(now) if name not in _BACKENDS]
+    return _changed_options(items)
 
 
 def put_matplotlib(taken: dict[str, Any]) -> list[str]:
-    return _put_each("matplotlib", taken, _library("matplotlib").rcParams.__setitem__)
+    return _set_options("matplotlib", taken, _library("matplotlib").rcParams.__setitem__)
 
 
 def matplotlib_bars() -> int | None:
@@ -131,7 +132,7 @@ def mpmath_precision() -> dict[str, Any] | None:
     if own is None:
         return None
     taken = {"prec": own.prec, "pretty": own.pretty, "trap_complex": own.trap_complex}
-    return plain_ones(taken.items()) if taken != _MPMATH else None
+    return plain_items(taken.items()) if taken != _MPMATH else None
 
 
 _MPMATH = {"prec": 53, "pretty": False, "trap_complex": False}
@@ -139,25 +140,25 @@ _MPMATH = {"prec": 53, "pretty": False, "trap_complex": False}
 
 def put_mpmath(taken: dict[str, Any]) -> list[str]:
     own = _library("mpmath").mp
-    return _put_each("mpmath", taken, lambda name, value: setattr(own, name, value))
+    return _set_options("mpmath", taken, lambda name, value: setattr(own, name, value))
 
 
-def _differing(options: list[tuple[str, Any, Any]]) -> dict[str, Any] | None:
+def _changed_options(options: list[tuple[str, Any, Any]]) -> dict[str, Any] | None:
     """Name to value, of (name, value, value at the start); what is no plain data is named under ''."""
     found: dict[str, Any] = {}
     for name, value, start in options:
         try:
-            said = plain(value)
-        except NotPlain:
+            data = plain_data(value)
+        except NotPlainData:
             if value is not start:
                 found.setdefault("", []).append(name)
             continue
-        if said not in plain_ones([("", start)]).values():
-            found[name] = said
+        if data not in plain_items([("", start)]).values():
+            found[name] = data
     return found or None
 
 
-def _put_each(library: str, taken: dict[str, Any], put: Callable[[str, Any], None]) -> list[str]:
+def _set_options(library: str, taken: dict[str, Any], put: Callable[[str, Any], None]) -> list[str]:
     notes = [f"{library}'s option {name} is code and was not kept." for name in taken.get("", ())]
     for name, value in taken.items():
         if name:

@@ -19,13 +19,13 @@ from typing import Any
 from quire.snapshot_format.chunks import MAX_CHUNK_BYTES
 from quire.worker.processes import process_tree
 
-_LARGE = 1 << 20  # bytes: smaller ones are hashed in no time
-_MOST = 8 << 30  # bytes watched in all: to look at more would take the next cell's time
-_PAGE = mmap.PAGESIZE
+_MIN_WATCHED_BYTES = 1 << 20  # bytes: smaller ones are hashed in no time
+_MAX_WATCHED_BYTES = 8 << 30  # bytes watched in all: to look at more would take the next cell's time
+_PAGE_BYTES = mmap.PAGESIZE
 _PRESENT, _SWAPPED, _FILE, _EXCLUSIVE = 0x80, 0x40, 0x20, 0x01  # in the highest byte of an entry of /proc/self/pagemap
 # 0 where the page is here, shared with a copy, and nobody's file; 1 else
-_WRITTEN = bytes(0 if byte & (_PRESENT | _SWAPPED | _FILE | _EXCLUSIVE) == _PRESENT else 1 for byte in range(256))
-_HISTORY = 64  # copies that a history reaches back
+_IS_WRITTEN = bytes(0 if byte & (_PRESENT | _SWAPPED | _FILE | _EXCLUSIVE) == _PRESENT else 1 for byte in range(256))
+_MAX_HISTORY = 64  # copies that a history reaches back
 
 
 @dataclass
@@ -38,13 +38,13 @@ class _Watched:
 
     def current(self) -> bool:
         owner = self.owner()
-        return owner is not None and _memory(owner) == (self.address, self.length)
+        return owner is not None and _address_and_size(owner) == (self.address, self.length)
 
     def look(self) -> None:
-        self.since |= written(self.address, self.length)
+        self.since |= written_chunks(self.address, self.length)
 
 
-class Watch:
+class PageWatch:
     """The large arrays of one namespace. `before_copy` is called right before each copy is taken."""
 
     def __init__(self) -> None:
@@ -58,9 +58,9 @@ class Watch:
         self._looked = False
 
     def _look(self) -> None:
-        for each in self._watched.values():
-            if each.current():
-                each.look()
+        for watched in self._watched.values():
+            if watched.current():
+                watched.look()
 
     def before_copy(self, name: str, namespace: dict[str, Any]) -> None:
         """The fork that follows makes this copy."""
@@ -68,29 +68,29 @@ class Watch:
         self._looked = True
         hidden = bool(process_tree.children(os.getpid())) if self._watched else False  # one may share what was written
         found: dict[int, Any] = {}
-        room = _MOST
+        room = _MAX_WATCHED_BYTES
         for owner in _owners(namespace):
             if owner.nbytes <= room and id(owner) not in found:
                 found[id(owner)] = owner
                 room -= owner.nbytes
         self._watched = {
-            key: each for key, each in self._watched.items() if each.current() and each.owner() is found.get(key)
+            key: array for key, array in self._watched.items() if array.current() and array.owner() is found.get(key)
         }
         for key, owner in found.items():
-            address, length = _memory(owner)
-            each = self._watched.setdefault(key, _Watched(weakref.ref(owner), address, length))
-            if hidden or name in each.history:  # one that is taken again is not the one that was written down
-                each.history.clear()
-            each.history[name], each.since = each.since, set()
-            while len(each.history) > _HISTORY:
-                del each.history[next(iter(each.history))]
+            address, length = _address_and_size(owner)
+            watched = self._watched.setdefault(key, _Watched(weakref.ref(owner), address, length))
+            if hidden or name in watched.history:  # one that is taken again is not the one that was written down
+                watched.history.clear()
+            watched.history[name], watched.since = watched.since, set()
+            while len(watched.history) > _MAX_HISTORY:
+                del watched.history[next(iter(watched.history))]
 
     def key(self, owner: Any, data: memoryview) -> str:
         """What an array is known by to this process and its copies; "" where it is not watched."""
-        each = self._watched.get(id(owner))
-        if each is None or each.owner() is not owner or each.length != data.nbytes:
+        watched = self._watched.get(id(owner))
+        if watched is None or watched.owner() is not owner or watched.length != data.nbytes:
             return ""
-        return f"{id(owner):x} {each.address:x} {each.length:x}"
+        return f"{id(owner):x} {watched.address:x} {watched.length:x}"
 
     def changed(self, owner: Any, base: str) -> Callable[[int], bool] | None:
         """Whether a chunk was written since the copy `base`; None where that is not known."""
@@ -102,10 +102,10 @@ class Watch:
         return written.__contains__
 
 
-def written(address: int, length: int) -> set[int]:
+def written_chunks(address: int, length: int) -> set[int]:
     """The chunks of this memory that have a page written since it was last shared."""
-    first = address // _PAGE
-    count = (address + length - 1) // _PAGE - first + 1
+    first = address // _PAGE_BYTES
+    count = (address + length - 1) // _PAGE_BYTES - first + 1
     try:
         with open("/proc/self/pagemap", "rb", buffering=0) as pagemap:
             entries = os.pread(pagemap.fileno(), count * 8, first * 8)
@@ -113,15 +113,15 @@ def written(address: int, length: int) -> set[int]:
         entries = b""
     if len(entries) != count * 8:
         return set(range(-(-length // MAX_CHUNK_BYTES)))
-    pages = entries[7::8].translate(_WRITTEN)
+    pages = entries[7::8].translate(_IS_WRITTEN)
     chunks: set[int] = set()
     at = pages.find(1)
     while at >= 0:
-        begin = max(0, (first + at) * _PAGE - address)
-        end = min(length, (first + at + 1) * _PAGE - address)
+        begin = max(0, (first + at) * _PAGE_BYTES - address)
+        end = min(length, (first + at + 1) * _PAGE_BYTES - address)
         chunks.update(range(begin // MAX_CHUNK_BYTES, (end - 1) // MAX_CHUNK_BYTES + 1))
         following = address + ((end - 1) // MAX_CHUNK_BYTES + 1) * MAX_CHUNK_BYTES  # where the next chunk begins
-        at = pages.find(1, max(at + 1, following // _PAGE - first))
+        at = pages.find(1, max(at + 1, following // _PAGE_BYTES - first))
     return chunks
 
 
@@ -144,10 +144,10 @@ def _owners(namespace: dict[str, Any]) -> list[Any]:
             while type(getattr(array, "base", None)) is numpy.ndarray:
                 array = array.base
             owned = type(array) is numpy.ndarray and type(array.base) in (type(None), bytearray, memoryview)
-            if owned and array.nbytes >= _LARGE:
+            if owned and array.nbytes >= _MIN_WATCHED_BYTES:
                 found.append(array)
     return found
 
 
-def _memory(owner: Any) -> tuple[int, int]:
+def _address_and_size(owner: Any) -> tuple[int, int]:
     return owner.__array_interface__["data"][0], owner.nbytes

@@ -10,7 +10,7 @@ import signal
 import sys
 from typing import Any
 
-_OURS = {signal.SIGINT, signal.SIGXCPU, signal.SIGCHLD, signal.SIGKILL, signal.SIGSTOP}  # the kernel sets these
+_KERNEL_SIGNALS = {signal.SIGINT, signal.SIGXCPU, signal.SIGCHLD, signal.SIGKILL, signal.SIGSTOP}  # set by Quire
 _LIMITS = ("NOFILE", "CORE", "FSIZE", "STACK")  # the kernel itself limits memory and processor time
 _FIELDS = ("delimiter", "quotechar", "doublequote", "escapechar", "lineterminator", "quoting")
 _DIALECT = (*_FIELDS, "skipinitialspace", "strict")
@@ -85,7 +85,7 @@ def put_socket_timeout(seconds: float) -> None:
 def signal_handlers() -> dict[int, str]:
     """What is done about each signal: SIG_DFL, SIG_IGN, or some code."""
     found = {}
-    for number in signal.valid_signals() - _OURS:
+    for number in signal.valid_signals() - _KERNEL_SIGNALS:
         handler = signal.getsignal(number)
         found[int(number)] = handler.name if isinstance(handler, signal.Handlers) else "code" if handler else "SIG_DFL"
     return found
@@ -121,7 +121,7 @@ def _is_users(function: Any) -> bool:
 
 
 def put_sqlite_functions(taken: list[str]) -> list[str]:
-    return [f"sqlite3's {each} is code and was not kept; register it again." for each in taken]
+    return [f"sqlite3's {name} is code and was not kept; register it again." for name in taken]
 
 
 def limits() -> dict[str, int]:

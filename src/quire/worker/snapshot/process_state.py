@@ -22,7 +22,7 @@ from quire.worker.snapshot import hooks, options
 from quire.worker.snapshot import process_settings as settings
 from quire.worker.snapshot import standard_modules as modules
 
-_CHARS = 200  # of what an error says
+_MAX_ERROR_CHARS = 200  # of what an error says
 _LIMITS = "limits of the process"
 _versions: dict[str, str] = {}  # of packages that do not say it themselves: looking it up is slow
 
@@ -38,32 +38,32 @@ class _Part:
 
 
 @dataclass
-class _Began:
+class _InitialState:
     parts: dict[str, Any]
     modules: frozenset[str]
 
 
-_began: _Began | None = None
+_initial_state: _InitialState | None = None
 
 
-def begin() -> None:
+def remember_initial_state() -> None:
     """Remember how things are before any user code runs, in a process that has just begun."""
-    global _began
+    global _initial_state
     parts = {}
     for name, part in {**_BEFORE, **_AFTER}.items():
         with contextlib.suppress(Exception):
             parts[name] = part.take() if part.from_start else None
-    _began = _Began(parts, frozenset(sys.modules))
+    _initial_state = _InitialState(parts, frozenset(sys.modules))
 
 
-def enter() -> None:
+def remember_entered_state() -> None:
     """A kernel that began elsewhere is where it works now: how folder, path, environment and limits are now is how they
     began."""
-    if _began is None:
-        begin()
+    if _initial_state is None:
+        remember_initial_state()
         return
     for name, part in {**_BEFORE, _LIMITS: _AFTER[_LIMITS]}.items():
-        _began.parts[name] = part.take()
+        _initial_state.parts[name] = part.take()
 
 
 def capture(namespace: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -72,20 +72,20 @@ def capture(namespace: dict[str, Any] | None = None) -> dict[str, Any]:
     Environment variables that cells set are part of it by design, so are secrets among them: whoever may read a
     snapshot may read those.
     """
-    if _began is None:
-        begin()
-    assert _began is not None
+    if _initial_state is None:
+        remember_initial_state()
+    assert _initial_state is not None
     parts, notes = {}, []
     for name, part in {**_BEFORE, **_AFTER}.items():
         try:
-            changed = part.since(_began.parts.get(name), part.take())
+            changed = part.since(_initial_state.parts.get(name), part.take())
         except Exception as error:
-            notes.append(f"The {name} could not be kept ({_said(error)}).")
+            notes.append(f"The {name} could not be kept ({_error_text(error)}).")
         else:
             if changed is not None:
                 parts[name] = changed
     named = vars(sys.modules["__main__"]) if namespace is None else namespace
-    imports = _imported(named, _began.modules)
+    imports = _imported(named, _initial_state.modules)
     return {
         "python": list(sys.version_info[:3]),
         "parts": parts,
@@ -95,14 +95,14 @@ def capture(namespace: dict[str, Any] | None = None) -> dict[str, Any]:
     }
 
 
-def apply(captured: dict[str, Any]) -> list[str]:
+def restore(captured: dict[str, Any]) -> list[str]:
     """Put all of it back; a sentence for each thing that could not be, or is different now."""
-    return apply_before(captured) + apply_after(captured)
+    return restore_before_load(captured) + restore_after_load(captured)
 
 
-def apply_before(captured: dict[str, Any]) -> list[str]:
+def restore_before_load(captured: dict[str, Any]) -> list[str]:
     """What must be there before objects are loaded: environment, paths, the current folder, imports."""
-    notes = list(captured["notes"]) + _put(_BEFORE, captured)
+    notes = list(captured["notes"]) + _restore_parts(_BEFORE, captured)
     was, now = captured["python"], sys.version_info
     if was[:2] != list(now[:2]):
         notes.append(f"Python is {now[0]}.{now[1]} now, was {was[0]}.{was[1]}.")
@@ -114,25 +114,25 @@ def apply_before(captured: dict[str, Any]) -> list[str]:
     return notes
 
 
-def apply_after(captured: dict[str, Any]) -> list[str]:
+def restore_after_load(captured: dict[str, Any]) -> list[str]:
     """What loading objects may disturb, or what needs them: random states, options, filters, levels."""
-    return _put(_AFTER, captured)
+    return _restore_parts(_AFTER, captured)
 
 
-def _put(parts: dict[str, _Part], captured: dict[str, Any]) -> list[str]:
+def _restore_parts(parts: dict[str, _Part], captured: dict[str, Any]) -> list[str]:
     notes: list[str] = []
     for name, part in parts.items():
         if name in captured["parts"]:
             try:
                 notes += part.put(captured["parts"][name])
             except Exception as error:
-                notes.append(f"The {name} could not be put back ({_said(error)}).")
+                notes.append(f"The {name} could not be put back ({_error_text(error)}).")
     return notes
 
 
-def _said(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     try:
-        return f"{type(error).__name__}: {str(error).partition(chr(10))[0][:_CHARS]}"
+        return f"{type(error).__name__}: {str(error).partition(chr(10))[0][:_MAX_ERROR_CHARS]}"
     except Exception:  # it is the user's own, and cannot say
         return type(error).__name__
 
@@ -158,8 +158,8 @@ def _home(value: Any) -> str:
     if type(value) in (types.FunctionType, types.BuiltinFunctionType):
         home = value.__module__
     else:
-        of = value if issubclass(type(value), type) else type(value)
-        home = type.__dict__["__dict__"].__get__(of).get("__module__")  # past a metaclass of the user's
+        cls = value if issubclass(type(value), type) else type(value)
+        home = type.__dict__["__dict__"].__get__(cls).get("__module__")  # past a metaclass of the user's
     return home if type(home) is str else ""
 
 
@@ -176,7 +176,7 @@ def _import(name: str) -> list[str]:
     except KeyboardInterrupt:  # whoever waits has had enough
         raise
     except BaseException as error:  # a module may do anything while it loads, sys.exit() too
-        return [f"The module {name} could not be imported ({_said(error)})."]
+        return [f"The module {name} could not be imported ({_error_text(error)})."]
     return []
 
 
@@ -186,9 +186,9 @@ def _versions_of(packages: set[str]) -> dict[str, str]:
         module = sys.modules.get(name)
         if issubclass(type(module), types.ModuleType):
             version = vars(module).get("__version__")
-            said = version if type(version) is str else _looked_up(name)
-            if said:
-                found[name] = said
+            version_ = version if type(version) is str else _looked_up(name)
+            if version_:
+                found[name] = version_
     return found
 
 
@@ -207,8 +207,8 @@ def _looked_up(name: str) -> str:
 
 def _environment_since(began: dict[str, str], now: dict[str, str]) -> Any:
     new = {name: value for name, value in now.items() if began.get(name) != value}
-    gone = [name for name in began if name not in now]
-    return {"set": new, "removed": gone} if new or gone else None
+    removed = [name for name in began if name not in now]
+    return {"set": new, "removed": removed} if new or removed else None
 
 
 def _put_environment(changed: dict[str, Any]) -> list[str]:
@@ -222,15 +222,15 @@ def _put_environment(changed: dict[str, Any]) -> list[str]:
 
 def _path_since(began: list[str], now: list[str]) -> Any:
     """As what was added and removed: where libraries lie may be another place after a restart."""
-    first = next((place for place, each in enumerate(now) if each in began), len(now))
-    front, back = now[:first], [each for each in now[first:] if each not in began]
-    removed = [each for each in began if each not in now]
+    first = next((place for place, path in enumerate(now) if path in began), len(now))
+    front, back = now[:first], [path for path in now[first:] if path not in began]
+    removed = [path for path in began if path not in now]
     return {"front": front, "back": back, "removed": removed} if front or back or removed else None
 
 
 def _put_path(changed: dict[str, list[str]]) -> list[str]:
     added = {*changed["front"], *changed["back"]}
-    rest = [each for each in sys.path if each not in changed["removed"] and each not in added]
+    rest = [path for path in sys.path if path not in changed["removed"] and path not in added]
     sys.path[:] = [*changed["front"], *rest, *changed["back"]]
     importlib.invalidate_caches()
     return []
@@ -260,7 +260,7 @@ def _filters() -> list[Any]:
     filters: Any = warnings.filters
     for action, message, category, module, line in filters:
         texts = [
-            [text.pattern, text.flags] if isinstance(text, re.Pattern) else options.plain(text)
+            [text.pattern, text.flags] if isinstance(text, re.Pattern) else options.plain_data(text)
             for text in (message, module)
         ]
         found.append([action, texts[0], [category.__module__, category.__qualname__], texts[1], line])
@@ -288,7 +288,7 @@ def _pattern(text: Any) -> Any:
     return re.compile(text[0], text[1]) if isinstance(text, list) else text
 
 
-def _none_said(put: Callable[[Any], object]) -> Callable[[Any], list[str]]:
+def _no_notes(put: Callable[[Any], object]) -> Callable[[Any], list[str]]:
     def done(value: Any) -> list[str]:
         put(value)
         return []
@@ -298,37 +298,37 @@ def _none_said(put: Callable[[Any], object]) -> Callable[[Any], list[str]]:
 
 _BEFORE = {
     "environment": _Part(lambda: dict(os.environ), _put_environment, _environment_since),
-    "search path": _Part(lambda: [each for each in sys.path if isinstance(each, str)], _put_path, _path_since),
+    "search path": _Part(lambda: [path for path in sys.path if isinstance(path, str)], _put_path, _path_since),
     "current folder": _Part(os.getcwd, _put_folder),
     "signal handlers": _Part(settings.signal_handlers, settings.put_signal_handlers, settings.signal_handlers_since),
 }
 _AFTER = {
-    "recursion limit": _Part(sys.getrecursionlimit, _none_said(sys.setrecursionlimit)),
+    "recursion limit": _Part(sys.getrecursionlimit, _no_notes(sys.setrecursionlimit)),
     "locale": _Part(lambda: locale.setlocale(locale.LC_ALL), _put_locale),
     "levels of logging": _Part(modules.loggers, modules.put_loggers, modules.loggers_since),
     "handlers of loggers": _Part(hooks.handlers, hooks.put_handlers, hooks.handlers_since),
-    "names of levels": _Part(modules.level_names, _none_said(modules.put_level_names), modules.level_names_since),
-    "decimal context": _Part(modules.decimal_context, _none_said(modules.put_decimal_context)),
-    "default decimal context": _Part(modules.default_decimal_context, _none_said(modules.put_default_decimal_context)),
-    "types of mimetypes": _Part(modules.mime_types, _none_said(modules.put_mime_types), from_start=False),
-    "tracemalloc": _Part(modules.traced_frames, _none_said(modules.put_traced_frames)),
-    "faulthandler": _Part(modules.dumps_faults, _none_said(modules.put_dumps_faults)),
-    "warnings in logging": _Part(modules.captures_warnings, _none_said(logging.captureWarnings)),
+    "names of levels": _Part(modules.level_names, _no_notes(modules.put_level_names), modules.level_names_since),
+    "decimal context": _Part(modules.decimal_context, _no_notes(modules.put_decimal_context)),
+    "default decimal context": _Part(modules.default_decimal_context, _no_notes(modules.put_default_decimal_context)),
+    "types of mimetypes": _Part(modules.mime_types, _no_notes(modules.put_mime_types), from_start=False),
+    "tracemalloc": _Part(modules.traced_frames, _no_notes(modules.put_traced_frames)),
+    "faulthandler": _Part(modules.dumps_faults, _no_notes(modules.put_dumps_faults)),
+    "warnings in logging": _Part(modules.captures_warnings, _no_notes(logging.captureWarnings)),
     "hooks": _Part(hooks.hooks, hooks.put_hooks, hooks.hooks_since),
     "attributes of builtins": _Part(hooks.built_in, hooks.put_built_in, hooks.built_in_since),
-    "switch interval": _Part(settings.switch_interval, _none_said(settings.put_switch_interval)),
-    "stacks of threads": _Part(threading.stack_size, _none_said(threading.stack_size)),
+    "switch interval": _Part(settings.switch_interval, _no_notes(settings.put_switch_interval)),
+    "stacks of threads": _Part(threading.stack_size, _no_notes(threading.stack_size)),
     _LIMITS: _Part(settings.limits, settings.put_limits, settings.limits_since),
     "options of pandas": _Part(options.pandas_options, options.put_pandas, from_start=False),
     "settings of matplotlib": _Part(options.matplotlib_settings, options.put_matplotlib, from_start=False),
     "bars of matplotlib": _Part(options.matplotlib_bars, options.put_bars, from_start=False),
     "precision of mpmath": _Part(options.mpmath_precision, options.put_mpmath, from_start=False),
-    "garbage collector": _Part(settings.collector, _none_said(settings.put_collector)),
-    "umask": _Part(settings.umask, _none_said(os.umask)),
-    "dialects of csv": _Part(settings.csv_dialects, _none_said(settings.put_csv_dialects), from_start=False),
-    "timeout of sockets": _Part(settings.socket_timeout, _none_said(settings.put_socket_timeout), from_start=False),
+    "garbage collector": _Part(settings.collector, _no_notes(settings.put_collector)),
+    "umask": _Part(settings.umask, _no_notes(os.umask)),
+    "dialects of csv": _Part(settings.csv_dialects, _no_notes(settings.put_csv_dialects), from_start=False),
+    "timeout of sockets": _Part(settings.socket_timeout, _no_notes(settings.put_socket_timeout), from_start=False),
     "functions of sqlite3": _Part(settings.sqlite_functions, settings.put_sqlite_functions, from_start=False),
     "state of numpy": _Part(options.numpy_state, options.put_numpy),
     "warnings filters": _Part(_filters, _put_filters),
-    "state of random": _Part(random.getstate, _none_said(random.setstate)),
+    "state of random": _Part(random.getstate, _no_notes(random.setstate)),
 }

@@ -16,7 +16,7 @@ from quire.worker.snapshot.stream import Lost
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedSnapshot:
     variables: int
     lost: list[Lost]
     notes: list[str]
@@ -25,24 +25,26 @@ class Loaded:
     seconds: float
 
 
-def load(descriptors: list[int], namespace: dict[str, Any]) -> Loaded:
+def load(descriptors: list[int], namespace: dict[str, Any]) -> LoadedSnapshot:
     """Descriptors: the recipe and its packs. Raises BadSnapshot, with nothing touched, where a piece is damaged."""
     begun = time.perf_counter()
     manifest, wholes = read_snapshot(descriptors[0], descriptors[1:])
     segments = list(split_segments(manifest, wholes[0]))
     private = pickle.loads(segments[0][1])  # noqa: S301 - signed by the store, and our own
-    notes = process_state.apply_before(private["surroundings"])
+    notes = process_state.restore_before_load(private["surroundings"])
     for name, text in private["sources"].items():
         linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
     lost = stream.load(segments[1:], wholes[1:], namespace, sources=private["sources"].get)
     _reorder(namespace, private["order"])
     makers, cells = private["makers"], private["cells"]
     for name, value in namespace.items():
-        if tombstones.is_one(value):
-            tombstones.named(value, name, cells.get(makers.get(name, ""), ""))
-    notes += process_state.apply_after(private["surroundings"])
-    variables = sum(name not in (*history.SAVED_NAMES, native.KEPT, shared_modules.SEGMENT) for name, _ in segments[1:])
-    return Loaded(variables, lost, notes, makers, cells, time.perf_counter() - begun)
+        if tombstones.is_tombstone(value):
+            tombstones.set_location(value, name, cells.get(makers.get(name, ""), ""))
+    notes += process_state.restore_after_load(private["surroundings"])
+    variables = sum(
+        name not in (*history.SAVED_NAMES, native.NAMESPACE_KEY, shared_modules.SEGMENT) for name, _ in segments[1:]
+    )
+    return LoadedSnapshot(variables, lost, notes, makers, cells, time.perf_counter() - begun)
 
 
 def _reorder(namespace: dict[str, Any], order: list[str]) -> None:

@@ -21,14 +21,14 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 name_of: Callable[[type], str] = type.__dict__["__name__"].__get__
 module_of: Callable[[type], Any] = type.__dict__["__module__"].__get__
-dict_of: Callable[[type], Any] = type.__dict__["__dict__"].__get__
+own_dict_of: Callable[[type], Any] = type.__dict__["__dict__"].__get__
 _newobj, _newobj_ex = copyreg.__newobj__, copyreg.__newobj_ex__  # type: ignore[attr-defined]
 _dispatch: dict[Any, Any] = copyreg.dispatch_table
-_ITEMS: type = type(iter([]))
-_PAIRS: type = type(iter({}.items()))
+_LIST_ITERATOR: type = type(iter([]))
+_DICT_ITERATOR: type = type(iter({}.items()))
 
 
-class Refused(Exception):
+class NotSerializable(Exception):
     """This object cannot be kept: a tombstone takes its place."""
 
     def __init__(self, what: str, why: str) -> None:
@@ -55,7 +55,7 @@ DERIVED: dict[int, Rule] = {}  # for the type and what derives from it, unless t
 NAMED: dict[str, Rule] = {}  # "module.Name" of a library's type: it is not imported here
 NAMED_DERIVED: dict[str, Rule] = {}
 REBUILDS: dict[str, Callable[..., Any]] = {}
-_held: list[Any] = []  # so that ids stay theirs
+_keep_alive: list[Any] = []  # so that ids stay theirs
 SAFE = {
     id(kind)
     for kind in (
@@ -72,7 +72,7 @@ def reduces(*kinds: type, derived: bool = False) -> Callable[[_F], _F]:
             EXACT[id(kind)] = rule
             if derived:
                 DERIVED[id(kind)] = rule
-            _held.append(kind)
+            _keep_alive.append(kind)
         return rule
 
     return register
@@ -95,41 +95,41 @@ def rebuilds(function: _F) -> _F:
     return function
 
 
-class _Afterwards:
+class _AfterLoad:
     tasks: list[Callable[[], None]] = []  # noqa: RUF012 - of the one load there is
 
 
-def afterwards(task: Callable[[], None]) -> None:
+def after_load(task: Callable[[], None]) -> None:
     """Once everything is loaded: what a load that is begun again must not have done twice, nor undo by dropping it."""
-    _Afterwards.tasks.append(task)
+    _AfterLoad.tasks.append(task)
 
 
-on_trial: list[bool] = []  # what is loaded is thrown away: nothing of it may reach a file
+trial_loads: list[bool] = []  # what is loaded is thrown away: nothing of it may reach a file
 
 
 def begin_load() -> None:
-    _Afterwards.tasks = []
+    _AfterLoad.tasks = []
 
 
 def end_load() -> None:
-    tasks, _Afterwards.tasks = _Afterwards.tasks, []
+    tasks, _AfterLoad.tasks = _AfterLoad.tasks, []
     for task in tasks:
         task()
 
 
-def refuses(what: str, why: str) -> Rule:
+def refuse_with(what: str, why: str) -> Rule:
     def rule(context: Context, thing: Any) -> Any:
-        raise Refused(what, why)
+        raise NotSerializable(what, why)
 
     return rule
 
 
-def full_name(kind: type) -> str:
+def qualified_type_name(kind: type) -> str:
     module = module_of(kind)
     return f"{module}.{name_of(kind)}" if type(module) is str else name_of(kind)
 
 
-def described(thing: Any) -> str:
+def with_article(thing: Any) -> str:
     """ "a DataFrame", "an int": never runs the user's code."""
     name = name_of(type(thing))
     return f"an {name}" if name[:1].lower() in "aeiou" else f"a {name}"
@@ -137,19 +137,19 @@ def described(thing: Any) -> str:
 
 def rule_for(kind: type) -> Rule | None:
     """None where pickle's own way is right and cannot raise."""
-    rule = EXACT.get(id(kind)) or NAMED.get(full_name(kind))
+    rule = EXACT.get(id(kind)) or NAMED.get(qualified_type_name(kind))
     if rule is not None:
         return rule
     if id(kind) in SAFE:
         return None
     for base in mro_of(kind):
-        rule = DERIVED.get(id(base)) or NAMED_DERIVED.get(full_name(base))
+        rule = DERIVED.get(id(base)) or NAMED_DERIVED.get(qualified_type_name(base))
         if rule is not None:
             return rule
-        if "__reduce__" in dict_of(base) or "__reduce_ex__" in dict_of(base):
+        if "__reduce__" in own_dict_of(base) or "__reduce_ex__" in own_dict_of(base):
             break  # its own word counts
     if _is_plain(kind):
-        return None if not _has(mro_of(kind), "__new__") or is_found(kind) else reduce_plainly
+        return None if not _defines(mro_of(kind), "__new__") or is_global(kind) else reduce_plainly
     return reduce_plainly if _is_unsupported(kind) else reduce_itself
 
 
@@ -158,22 +158,23 @@ def _is_unsupported(kind: type) -> bool:
     refusal = getattr(sys.modules.get("patsy.util"), "no_pickling", None)
     if refusal is None or not _has_dict_only(kind):
         return False
-    return any(dict_of(each).get("__getstate__") is refusal for each in mro_of(kind))
+    return any(own_dict_of(base).get("__getstate__") is refusal for base in mro_of(kind))
 
 
-_OWN_WORD = ("__reduce_ex__", "__reduce__", "__getstate__", "__getattribute__", "__class__")
+_CUSTOM_REDUCTION = ("__reduce_ex__", "__reduce__", "__getstate__", "__getattribute__", "__class__")
 
 
 def _is_plain(kind: type) -> bool:
     """An ordinary class written in Python: `object` alone decides how its instances are reduced."""
     classes = mro_of(kind)
-    if _has(mro_of(type(kind))[:-2], "__hash__", "__eq__"):
+    if _defines(mro_of(type(kind))[:-2], "__hash__", "__eq__"):
         return False  # pickle would ask the metaclass
-    if classes[-1] is not object or _has(classes, "__getattr__", "__getnewargs__", "__getnewargs_ex__"):
+    if classes[-1] is not object or _defines(classes, "__getattr__", "__getnewargs__", "__getnewargs_ex__"):
         return False
-    if _has(classes, "__new__") and (_needs_arguments(kind) if is_found(kind) else not _has_dict_only(kind)):
+    if _defines(classes, "__new__") and (_needs_arguments(kind) if is_global(kind) else not _has_dict_only(kind)):
         return False
-    if _has(classes[:-1], *_OWN_WORD) or any(len(dict_of(each)) and not is_python(each) for each in classes[:-1]):
+    bases = classes[:-1]
+    if _defines(bases, *_CUSTOM_REDUCTION) or any(len(own_dict_of(base)) and not is_python(base) for base in bases):
         return False
     return not _in_dispatch(kind)
 
@@ -181,15 +182,15 @@ def _is_plain(kind: type) -> bool:
 def _has_dict_only(kind: type) -> bool:
     """Its instances are what is in their `__dict__`."""
     classes = mro_of(kind)[:-1]
-    return builtin_base(kind) is object and kind.__dictoffset__ != 0 and not _has(classes, "__slots__")
+    return builtin_base(kind) is object and kind.__dictoffset__ != 0 and not _defines(classes, "__slots__")
 
 
 def is_python(kind: type) -> bool:
-    return "__module__" in dict_of(kind) and bool(kind.__flags__ & (1 << 9))
+    return "__module__" in own_dict_of(kind) and bool(kind.__flags__ & (1 << 9))
 
 
-def _has(classes: tuple[type, ...], *names: str) -> bool:
-    return any(name in dict_of(each) for each in classes if each is not object for name in names)
+def _defines(classes: tuple[type, ...], *names: str) -> bool:
+    return any(name in own_dict_of(base) for base in classes if base is not object for name in names)
 
 
 def _in_dispatch(kind: type) -> bool:
@@ -204,20 +205,20 @@ def reduce_itself(context: Context, thing: Any) -> Any:
     kind = type(thing)
     facts = context.facts.get(id(kind))
     if facts is None:
-        facts = context.facts[id(kind)] = _Facts(kind)
-    said = thing.__reduce_ex__(5) if facts.registered is None else facts.registered(thing)
-    if type(said) is str:
-        return by_name(thing, said)
-    if not isinstance(said, tuple) or not 2 <= len(said) <= 6:
-        raise Refused(described(thing), _NONSENSE)
-    function, arguments, state, items, pairs, setter = (*said, None, None, None, None)[:6]
+        facts = context.facts[id(kind)] = _ClassFacts(kind)
+    reduced = thing.__reduce_ex__(5) if facts.registered is None else facts.registered(thing)
+    if type(reduced) is str:
+        return by_name(thing, reduced)
+    if not isinstance(reduced, tuple) or not 2 <= len(reduced) <= 6:
+        raise NotSerializable(with_article(thing), _INVALID_REDUCTION)
+    function, arguments, state, items, pairs, setter = (*reduced, None, None, None, None)[:6]
     if not callable(function) or not isinstance(arguments, tuple) or not (setter is None or callable(setter)):
-        raise Refused(described(thing), _NONSENSE)
+        raise NotSerializable(with_article(thing), _INVALID_REDUCTION)
     _check_new(thing, function, arguments)
     if function is _newobj and facts.remade_by is not None:
         function, arguments = facts.new, (kind, *facts.remade_by(thing))
     if items is not None or pairs is not None:
-        items, pairs = _safe(items, thing), _safe(pairs, thing, pairs=True)
+        items, pairs = _checked_items(items, thing), _checked_items(pairs, thing, pairs=True)
     if state is not None and setter is None and facts.guesses:
         setter = set_state
     return (function, arguments, state, items, pairs, setter)
@@ -229,18 +230,18 @@ def reduce_plainly(context: Context, thing: Any) -> Any:
 
 
 _new = object.__new__
-_NONSENSE = "what its __reduce__ returns is no reduction"
+_INVALID_REDUCTION = "what its __reduce__ returns is no reduction"
 
 
-class _Facts:
+class _ClassFacts:
     """What is true of all instances of a class, found once."""
 
     def __init__(self, kind: type) -> None:
         self.kind = kind  # held, so that its id stays its own
         self.registered = _dispatch[kind] if _in_dispatch(kind) else None
-        self.guesses = _guesses(kind)
+        self.guesses = _answers_any_attribute(kind)
         self.remade_by: Any = None
-        if _makes_itself(kind):
+        if _runs_python_new(kind):
             base = builtin_base(kind)
             self.new = base.__new__
             self.remade_by = getattr(base, "__getnewargs__", lambda thing: ())
@@ -249,34 +250,34 @@ class _Facts:
 def _check_new(thing: Any, function: Any, arguments: tuple[Any, ...]) -> None:
     name = getattr(function, "__name__", "")
     if name == "__newobj_ex__" and len(arguments) != 3:
-        raise Refused(described(thing), _NONSENSE)
+        raise NotSerializable(with_article(thing), _INVALID_REDUCTION)
     if name in ("__newobj__", "__newobj_ex__") and (
         not arguments or not isinstance(arguments[0], type) or thing.__class__ is not arguments[0]
     ):
-        raise Refused(described(thing), "it says it is of another class")
+        raise NotSerializable(with_article(thing), "it says it is of another class")
 
 
-def _safe(items: Any, thing: Any, pairs: bool = False) -> Iterator[Any] | None:
+def _checked_items(items: Any, thing: Any, pairs: bool = False) -> Iterator[Any] | None:
     """An iterator that cannot raise half way."""
-    if items is None or type(items) is (_PAIRS if pairs else _ITEMS):
+    if items is None or type(items) is (_DICT_ITERATOR if pairs else _LIST_ITERATOR):
         return cast("Iterator[Any] | None", items)
     whole = list(items)
     if pairs and not all(isinstance(pair, tuple) and len(pair) == 2 for pair in whole):
-        raise Refused(described(thing), _NONSENSE)
+        raise NotSerializable(with_article(thing), _INVALID_REDUCTION)
     return iter(whole)
 
 
-def _makes_itself(kind: type) -> bool:
+def _runs_python_new(kind: type) -> bool:
     """Its `__new__` is written in Python, and it does not say what that takes: it ran when the object was made."""
-    if type(_first_new(kind)) is not staticmethod or _names_arguments(kind):
+    if type(_first_new(kind)) is not staticmethod or _has_getnewargs(kind):
         return False
-    return hasattr(builtin_base(kind), "__getnewargs__") or _needs_arguments(kind) or not is_found(kind)
+    return hasattr(builtin_base(kind), "__getnewargs__") or _needs_arguments(kind) or not is_global(kind)
 
 
-def _names_arguments(kind: type) -> bool:
+def _has_getnewargs(kind: type) -> bool:
     """Not by what a type of the interpreter says, such as `str`."""
-    own = tuple(each for each in mro_of(kind) if each.__flags__ & (1 << 9))
-    return _has(own, "__getnewargs__", "__getnewargs_ex__")
+    own = tuple(base for base in mro_of(kind) if base.__flags__ & (1 << 9))
+    return _defines(own, "__getnewargs__", "__getnewargs_ex__")
 
 
 def _needs_arguments(kind: type) -> bool:
@@ -290,11 +291,11 @@ def _needs_arguments(kind: type) -> bool:
 
 
 def _first_new(kind: type) -> Any:
-    return next(dict_of(each)["__new__"] for each in mro_of(kind) if "__new__" in dict_of(each))
+    return next(own_dict_of(base)["__new__"] for base in mro_of(kind) if "__new__" in own_dict_of(base))
 
 
 def builtin_base(kind: type) -> Any:
-    return next(each for each in mro_of(kind) if type(dict_of(each).get("__new__")) is types.BuiltinFunctionType)
+    return next(base for base in mro_of(kind) if type(own_dict_of(base).get("__new__")) is types.BuiltinFunctionType)
 
 
 @rebuilds
@@ -303,10 +304,10 @@ def bare(cls: type, *content: Any) -> Any:
     return builtin_base(cls).__new__(cls, *content)
 
 
-def _guesses(kind: type) -> bool:
+def _answers_any_attribute(kind: type) -> bool:
     """It answers to any attribute, `__setstate__` too, before it has a state to answer from."""
     classes = mro_of(kind)
-    return _has(classes, "__getattr__", "__getattribute__") and not _has(classes, "__setstate__")
+    return _defines(classes, "__getattr__", "__getattribute__") and not _defines(classes, "__setstate__")
 
 
 @rebuilds
@@ -322,12 +323,12 @@ def set_state(thing: Any, state: Any) -> None:
 def by_name(thing: Any, qualname: str) -> Any:
     """A reference to a global of a module that gives this very object."""
     module = getattr(thing, "__module__", None)
-    if type(module) is str and found(module, qualname) is thing:
+    if type(module) is str and find_global(module, qualname) is thing:
         return (named, (module, qualname))
-    for name, each in list(sys.modules.items()):
-        if type(each) is types.ModuleType and found(name, qualname) is thing:
+    for name, candidate in list(sys.modules.items()):
+        if type(candidate) is types.ModuleType and find_global(name, qualname) is thing:
             return (named, (name, qualname))
-    raise Refused(described(thing), f"no module has it as {qualname}")
+    raise NotSerializable(with_article(thing), f"no module has it as {qualname}")
 
 
 class Reference:
@@ -355,7 +356,7 @@ def named(module: str, qualname: str) -> Any:
 _MISSING = object()
 
 
-def found(module: Any, qualname: Any) -> Any:
+def find_global(module: Any, qualname: Any) -> Any:
     """The object of that name in a module that can be imported again, or a mark that is no object of anyone."""
     if type(module) is not str or type(qualname) is not str or module in ("__main__", "__mp_main__"):
         return _MISSING
@@ -370,9 +371,9 @@ def found(module: Any, qualname: Any) -> Any:
     return value
 
 
-def is_found(thing: Any) -> bool:
+def is_global(thing: Any) -> bool:
     """Its own module and name lead to this very object."""
     try:
-        return found(thing.__module__, thing.__qualname__) is thing
+        return find_global(thing.__module__, thing.__qualname__) is thing
     except BaseException:
         return False

@@ -9,24 +9,24 @@ from quire.worker.snapshot.reducers import (
     SAFE,
     Context,
     Rule,
-    described,
-    full_name,
     module_of,
     named,
+    qualified_type_name,
     rebuilds,
     reduce_itself,
     reduces,
     rule_for,
+    with_article,
 )
 
 
-def rule_in(context: Context, kind: type) -> Rule | None:
+def find_rule(context: Context, kind: type) -> Rule | None:
     """The rule, behind a look at what the library of this kind has by name."""
     rule = rule_for(kind)
     if (rule is None and id(kind) not in SAFE) or rule is reduce_itself:
         references = _references(context, kind)
         if references:
-            return _Referring(references, rule)
+            return _ReferenceRule(references, rule)
     return rule
 
 
@@ -35,15 +35,15 @@ def _references(context: Context, kind: type) -> dict[int, tuple[str, str]]:
     found: dict[int, tuple[str, str]] = {}
     if module_of(kind) == "builtins" or issubclass(kind, type):
         return found
-    for name, module in modules.homes(module_of(kind)):
+    for name, module in modules.library_modules(module_of(kind)):
         index = context.kept.get(("held", name))
         if index is None:
-            index = context.kept["held", name] = modules.held(module)
-        found.update((key, (name, each)) for key, each in index.get(id(kind), {}).items())
+            index = context.kept["held", name] = modules.attributes_by_type(module)
+        found.update((key, (name, attribute)) for key, attribute in index.get(id(kind), {}).items())
     return found
 
 
-class _Referring:
+class _ReferenceRule:
     def __init__(self, references: dict[int, tuple[str, str]], rule: Rule | None) -> None:
         self._references = references
         self._rule = rule
@@ -51,7 +51,7 @@ class _Referring:
     def __call__(self, context: Context, thing: Any) -> Any:
         place = self._references.get(id(thing))
         if place is not None and not modules.is_rebound(*place):
-            return (held, (*place, full_name(type(thing))))
+            return (held, (*place, qualified_type_name(type(thing))))
         return NotImplemented if self._rule is None else self._rule(context, thing)
 
 
@@ -60,7 +60,7 @@ def reduce_mark(context: Context, mark: object) -> Any:
     """A bare object means something by being itself only: a module's own mark is that of the module."""
     marks = context.kept.get("marks")
     if marks is None:
-        marks = context.kept["marks"] = modules.marks()
+        marks = context.kept["marks"] = modules.sentinel_objects()
     return (held, (*marks[id(mark)], "builtins.object")) if id(mark) in marks else (object, ())
 
 
@@ -68,6 +68,6 @@ def reduce_mark(context: Context, mark: object) -> Any:
 def held(module: str, name: str, kind: str) -> Any:
     """What a module has by that name, if it is of that kind here too."""
     thing = named(module, name)
-    if full_name(type(thing)) != kind:
-        raise TypeError(f"{module}.{name} is {described(thing)} here")
+    if qualified_type_name(type(thing)) != kind:
+        raise TypeError(f"{module}.{name} is {with_article(thing)} here")
     return thing

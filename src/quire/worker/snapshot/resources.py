@@ -14,12 +14,12 @@ from typing import Any
 from quire.worker.snapshot import tombstones
 from quire.worker.snapshot.reducers import (
     Context,
-    Refused,
+    NotSerializable,
     rebuilds,
     reduce_itself,
     reduces,
     reduces_named,
-    refuses,
+    refuse_with,
 )
 
 # SQLite, which is only imported where a cell did
@@ -38,11 +38,11 @@ def _connection(context: Context, connection: Any) -> Any:
         if "closed database" in str(error):
             return (closed_connection, ())
         raise
-    if any(tuple(each)[1] not in ("main", "temp") for each in databases):
-        raise Refused("a database connection", "other databases are attached to it")
-    path = next((tuple(each)[2] for each in databases if tuple(each)[1] == "main"), "")
+    if any(tuple(database)[1] not in ("main", "temp") for database in databases):
+        raise NotSerializable("a database connection", "other databases are attached to it")
+    path = next((tuple(database)[2] for database in databases if tuple(database)[1] == "main"), "")
     if path and connection.in_transaction:
-        raise Refused("a database connection", "it has an open transaction")
+        raise NotSerializable("a database connection", "it has an open transaction")
     if not path:
         content = connection.serialize()
         if connection.in_transaction:
@@ -56,7 +56,7 @@ def connect(path: str, content: bytes) -> Any:
     import sqlite3
 
     if path and not os.path.exists(path):
-        return tombstones.lost("a database connection", f"{path} is not there any more")
+        return tombstones.lost_on_load("a database connection", f"{path} is not there any more")
     connection = sqlite3.connect(path or ":memory:")
     if content:
         connection.deserialize(content)
@@ -65,7 +65,7 @@ def connect(path: str, content: bytes) -> Any:
 
 @rebuilds
 def fill_connection(connection: Any, state: dict[str, Any]) -> None:
-    if not tombstones.is_one(connection):
+    if not tombstones.is_tombstone(connection):
         for name, value in state.items():
             setattr(connection, name, value)
 
@@ -79,7 +79,7 @@ def closed_connection() -> Any:
     return connection
 
 
-reduces_named("sqlite3.Cursor")(refuses("a database cursor", "the rows it has yet to give cannot be saved"))
+reduces_named("sqlite3.Cursor")(refuse_with("a database cursor", "the rows it has yet to give cannot be saved"))
 
 
 @reduces_named("sqlite3.Row")
@@ -109,15 +109,15 @@ def _quoted(name: str) -> str:
 @reduces(mmap.mmap)
 def reduce_map(context: Context, memory: mmap.mmap) -> Any:
     if memory.closed:
-        raise Refused("mapped memory", "it is closed")
+        raise NotSerializable("mapped memory", "it is closed")
     mode, offset, inode, path = _mapping(memory)
     if not path:
         return (make_map, (memory[:], memory.tell()))
     try:
         if os.stat(path).st_ino != inode:
-            raise Refused("a mapped file", "its path leads to another file by now")
+            raise NotSerializable("a mapped file", "its path leads to another file by now")
     except OSError:
-        raise Refused("a mapped file", "it was deleted") from None
+        raise NotSerializable("a mapped file", "it was deleted") from None
     own = memory[:] if mode == mmap.ACCESS_COPY else None
     return (map_again, (path, len(memory), offset, mode, memory.tell(), own))
 
@@ -136,7 +136,7 @@ def _mapping(memory: mmap.mmap) -> tuple[int, int, int, str]:
                 copied = mmap.ACCESS_COPY if flags[3] == "p" else mmap.ACCESS_WRITE
                 mode = copied if "w" in flags else mmap.ACCESS_READ
                 return mode, int(offset, 16) + address - first, int(inode), path
-    raise Refused("mapped memory", "how it is mapped cannot be found")
+    raise NotSerializable("mapped memory", "how it is mapped cannot be found")
 
 
 def _address(memory: mmap.mmap) -> int:
@@ -153,14 +153,14 @@ def _address(memory: mmap.mmap) -> int:
 def map_again(path: str, length: int, offset: int, mode: int, position: int, content: bytes | None) -> Any:
     try:
         if os.path.getsize(path) < offset + length:
-            return tombstones.lost("a mapped file", f"{path} is shorter than it was")
+            return tombstones.lost_on_load("a mapped file", f"{path} is shorter than it was")
         number = os.open(path, os.O_RDWR if mode == mmap.ACCESS_WRITE else os.O_RDONLY)
         try:
             memory = mmap.mmap(number, length, access=mode, offset=offset)
         finally:
             os.close(number)
     except OSError as error:
-        return tombstones.lost("a mapped file", f"{path} cannot be opened: {error.strerror}")
+        return tombstones.lost_on_load("a mapped file", f"{path} cannot be opened: {error.strerror}")
     if content is not None:
         memory[:] = content
     memory.seek(position)
@@ -184,7 +184,7 @@ def reduce_logger(context: Context, logger: logging.Logger) -> Any:
     if logging.getLogger(name) is not logger:
         return reduce_itself(context, logger)
     names = ("level", "propagate", "disabled", "handlers", "filters")
-    return (get_logger, (name,), {each: getattr(logger, each) for each in names}, None, None, fill_logger)
+    return (get_logger, (name,), {key: getattr(logger, key) for key in names}, None, None, fill_logger)
 
 
 @rebuilds
@@ -196,8 +196,8 @@ def get_logger(name: str | None) -> Any:
 def fill_logger(logger: Any, state: dict[str, Any]) -> None:
     logger.setLevel(state["level"])
     logger.propagate, logger.disabled = state["propagate"], state["disabled"]
-    logger.filters[:] = [each for each in state["filters"] if not tombstones.is_one(each)]
-    logger.handlers[:] = [each for each in state["handlers"] if not tombstones.is_one(each)]
+    logger.filters[:] = [filter_ for filter_ in state["filters"] if not tombstones.is_tombstone(filter_)]
+    logger.handlers[:] = [handler for handler in state["handlers"] if not tombstones.is_tombstone(handler)]
 
 
 @reduces_named("logging._StderrHandler")
@@ -216,7 +216,7 @@ def last_resort() -> Any:
 @reduces(subprocess.Popen)
 def reduce_process(context: Context, process: Any) -> Any:
     if process.returncode is None:
-        raise Refused("a subprocess", "a running process cannot be saved")
+        raise NotSerializable("a subprocess", "a running process cannot be saved")
     return (make_process, (type(process),), process.__dict__)
 
 
@@ -228,12 +228,12 @@ def make_process(kind: Any) -> Any:
 @reduces(selectors.DefaultSelector, selectors.SelectSelector)
 def reduce_selector(context: Context, selector: Any) -> Any:
     if selector.get_map():
-        raise Refused("a selector", "what it watches is gone with the process")
+        raise NotSerializable("a selector", "what it watches is gone with the process")
     return (type(selector), ())
 
 
-reduces(socket.socket, derived=True)(refuses("a socket", "a connection cannot be saved"))
+reduces(socket.socket, derived=True)(refuse_with("a socket", "a connection cannot be saved"))
 reduces_named("ssl.SSLContext", "_ssl._SSLContext", "ssl.SSLObject", "ssl.SSLSocket", derived=True)(
-    refuses("an SSL context", "its keys cannot be read from it")
+    refuse_with("an SSL context", "its keys cannot be read from it")
 )
-reduces_named("_csv.reader", "_csv.writer")(refuses("a csv reader or writer", "what it works on is hidden in it"))
+reduces_named("_csv.reader", "_csv.writer")(refuse_with("a csv reader or writer", "what it works on is hidden in it"))

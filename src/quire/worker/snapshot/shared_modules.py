@@ -16,11 +16,11 @@ from quire.worker.snapshot import tombstones
 from quire.worker.snapshot.modules import importable, is_library
 
 SEGMENT = "<shared with modules>"  # no variable is called so
-_ATOMS = (int, float, complex, bool, str, bytes, type(None), type, types.ModuleType, types.FunctionType)
-_NOT_THEIRS = ("__main__", "__mp_main__", "quire")
+_IGNORED_TYPES = (int, float, complex, bool, str, bytes, type(None), type, types.ModuleType, types.FunctionType)
+_IGNORED_MODULES = ("__main__", "__mp_main__", "quire")
 
 
-class Shared:
+class SharedObjects:
     """What modules of the user have when a dump begins. Made before it: what is counted then is compared after it."""
 
     def __init__(self) -> None:
@@ -28,17 +28,17 @@ class Shared:
             (module_name, name, value)
             for module_name, module in _modules()
             for name, value in list(vars(module).items())
-            if type(name) is str and not name.startswith("__") and type(value) not in _ATOMS
+            if type(name) is str and not name.startswith("__") and type(value) not in _IGNORED_TYPES
         ]
         self._before = self._references()
 
     def _references(self) -> list[int]:
-        return [sys.getrefcount(each[2]) for each in self._found]
+        return [sys.getrefcount(entry[2]) for entry in self._found]
 
     def written(self) -> list[tuple[str, str, Any]]:
         """Those that the pickler has met since, whose memo refers to them: the module, the name, and the object."""
         counts = zip(self._found, self._before, self._references(), strict=True)
-        return [each for each, before, after in counts if after > before]
+        return [entry for entry, before, after in counts if after > before]
 
 
 def _modules() -> list[tuple[str, types.ModuleType]]:
@@ -46,15 +46,15 @@ def _modules() -> list[tuple[str, types.ModuleType]]:
         (name, module)
         for name, module in list(sys.modules.items())
         if type(module) is types.ModuleType
-        and name.partition(".")[0] not in _NOT_THEIRS
+        and name.partition(".")[0] not in _IGNORED_MODULES
         and not is_library(module)
         and importable(module)
     ]
 
 
-def put_back(found: list[tuple[str, str, Any]]) -> None:
+def restore_shared(found: list[tuple[str, str, Any]]) -> None:
     """A module that cannot be imported any more has nothing to share."""
     for module_name, name, value in found if type(found) is list else ():
-        if not tombstones.is_one(value):
+        if not tombstones.is_tombstone(value):
             with contextlib.suppress(Exception, SystemExit):
                 vars(importlib.import_module(module_name))[name] = value

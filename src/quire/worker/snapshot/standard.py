@@ -19,19 +19,19 @@ from typing import Any
 from quire.worker.snapshot import tombstones
 from quire.worker.snapshot.reducers import (
     Context,
+    NotSerializable,
     Reference,
-    Refused,
     bare,
     builtin_base,
     by_name,
-    dict_of,
-    is_found,
+    is_global,
     mro_of,
+    own_dict_of,
     rebuilds,
     reduce_itself,
     reduces,
     reduces_named,
-    refuses,
+    refuse_with,
     set_state,
 )
 
@@ -80,7 +80,7 @@ def reduce_system_random(context: Context, thing: Any) -> Any:
 
 @reduces(enum.Enum, derived=True)
 def reduce_member(context: Context, member: enum.Enum) -> Any:
-    if is_found(type(member)):
+    if is_global(type(member)):
         return reduce_itself(context, member)
     base = builtin_base(type(member))
     content = base.__getnewargs__(member) if hasattr(base, "__getnewargs__") else ()
@@ -93,7 +93,7 @@ def reduce_member(context: Context, member: enum.Enum) -> Any:
 @reduces(BaseException, derived=True)
 def reduce_exception(context: Context, error: BaseException) -> Any:
     kind = type(error)
-    if any("__reduce__" in dict_of(each) or "__reduce_ex__" in dict_of(each) for each in _python_part(kind)):
+    if any("__reduce__" in own_dict_of(base) or "__reduce_ex__" in own_dict_of(base) for base in _python_part(kind)):
         return reduce_itself(context, error)
     state: dict[str, Any] = {"dict": error.__dict__, "fields": _fields(error)}
     state["cause"], state["context"] = error.__cause__, error.__context__
@@ -102,16 +102,16 @@ def reduce_exception(context: Context, error: BaseException) -> Any:
 
 
 def _python_part(kind: type) -> list[type]:
-    return [each for each in mro_of(kind) if each.__module__ != "builtins"]
+    return [base for base in mro_of(kind) if base.__module__ != "builtins"]
 
 
 def _fields(error: BaseException) -> dict[str, Any]:
     """What exceptions of the language hold beside their arguments: a file's name, a line, a missing name."""
     fields: dict[str, Any] = {}
-    for each in mro_of(type(error)):
-        if each.__module__ != "builtins" or each in (BaseException, BaseExceptionGroup, object):
+    for base in mro_of(type(error)):
+        if base.__module__ != "builtins" or base in (BaseException, BaseExceptionGroup, object):
             continue
-        for name, descriptor in dict_of(each).items():
+        for name, descriptor in own_dict_of(base).items():
             if type(descriptor) in (types.MemberDescriptorType, types.GetSetDescriptorType) and name[:2] != "__":
                 value = getattr(error, name, None)
                 if value is not None:
@@ -121,7 +121,7 @@ def _fields(error: BaseException) -> dict[str, Any]:
 
 @rebuilds
 def make_exception(kind: Any, arguments: tuple[Any, ...]) -> Any:
-    if tombstones.is_one(kind):
+    if tombstones.is_tombstone(kind):
         return kind
     base = builtin_base(kind)
     error = base.__new__(kind, *arguments)
@@ -131,7 +131,7 @@ def make_exception(kind: Any, arguments: tuple[Any, ...]) -> Any:
 
 @rebuilds
 def fill_exception(error: Any, state: dict[str, Any]) -> None:
-    if tombstones.is_one(error):
+    if tombstones.is_tombstone(error):
         return
     error.__dict__.update(state["dict"])
     for name, value in state["fields"].items():
@@ -140,13 +140,13 @@ def fill_exception(error: Any, state: dict[str, Any]) -> None:
         except (AttributeError, TypeError):
             continue  # the arguments set it already
     for name in ("cause", "context"):
-        if not tombstones.is_one(state[name]):
+        if not tombstones.is_tombstone(state[name]):
             setattr(error, f"__{name}__", state[name])
     error.__suppress_context__ = state["suppress"]
 
 
-reduces(types.TracebackType)(refuses("a traceback", "where code stood cannot be saved"))
-reduces(types.FrameType)(refuses("a frame", "where code stood cannot be saved"))
+reduces(types.TracebackType)(refuse_with("a traceback", "where code stood cannot be saved"))
+reduces(types.FrameType)(refuse_with("a frame", "where code stood cannot be saved"))
 
 
 # Mappings that show another one
@@ -180,27 +180,27 @@ def view_of(shown: Any, which: str) -> Any:
 @reduces(memoryview)
 def reduce_memoryview(context: Context, view: memoryview) -> Any:
     if not view.contiguous or view.format.startswith(("@", "<", ">", "=", "!")):
-        raise Refused("a memoryview", "it skips bytes")
+        raise NotSerializable("a memoryview", "it skips bytes")
     if view.readonly and type(view.obj) in (bytes, str):
         return (make_view, (bytes(view), 0, view.nbytes, view.format, view.shape, True))
     if type(view.obj) is not bytearray and type(view.obj).__module__ not in ("array", "mmap", "numpy"):
-        raise Refused("a memoryview", "what it shows cannot be found")
+        raise NotSerializable("a memoryview", "what it shows cannot be found")
     whole = memoryview(view.obj)
     if view.readonly and whole.readonly:
-        raise Refused("a memoryview", "what it shows cannot be found")
+        raise NotSerializable("a memoryview", "what it shows cannot be found")
     start = 0 if view.nbytes == whole.nbytes else _address(view) - _address(whole)
     return (make_view, (view.obj, start, view.nbytes, view.format, view.shape, view.readonly))
 
 
 def _address(view: memoryview) -> int:
     if view.readonly:
-        raise Refused("a memoryview", "where it begins cannot be found")
+        raise NotSerializable("a memoryview", "where it begins cannot be found")
     return ctypes.addressof(ctypes.c_char.from_buffer(view))
 
 
 @rebuilds
 def make_view(shown: Any, start: int, size: int, form: str, shape: tuple[int, ...], readonly: bool) -> Any:
-    if tombstones.is_one(shown):
+    if tombstones.is_tombstone(shown):
         return shown
     flat = memoryview(shown).cast("B")[start : start + size]
     view = flat.cast(form) if len(shape) == 1 else flat.cast(form, shape)  # type: ignore[call-overload]
@@ -212,7 +212,7 @@ def make_view(shown: Any, start: int, size: int, form: str, shape: tuple[int, ..
 
 @reduces(functools._lru_cache_wrapper)
 def reduce_cached(context: Context, cached: Any) -> Any:
-    if is_found(cached):
+    if is_global(cached):
         return by_name(cached, cached.__qualname__)
     limits = cached.cache_parameters()
     state = {key: value for key, value in cached.__dict__.items() if key not in ("__wrapped__", "cache_parameters")}
@@ -222,32 +222,32 @@ def reduce_cached(context: Context, cached: Any) -> Any:
 @rebuilds
 def make_cached(maxsize: Any, typed: bool, function: Any) -> Any:
     """The cache is empty again; what it holds can be computed."""
-    return function if tombstones.is_one(function) else functools.lru_cache(maxsize, typed)(function)
+    return function if tombstones.is_tombstone(function) else functools.lru_cache(maxsize, typed)(function)
 
 
 @rebuilds
 def fill_cached(cached: Any, state: dict[str, Any]) -> None:
-    if not tombstones.is_one(cached):
+    if not tombstones.is_tombstone(cached):
         cached.__dict__.update(state)
 
 
 @reduces(re.Match)
 def reduce_match(context: Context, match: re.Match[Any]) -> Any:
     place = (match.string, match.pos, match.endpos)
-    for way in ("search", "match", "fullmatch"):
-        again = getattr(match.re, way)(*place)
+    for method in ("search", "match", "fullmatch"):
+        again = getattr(match.re, method)(*place)
         if again is not None and again.regs == match.regs:
-            return (match_again, (match.re, way, *place, 0))
+            return (match_again, (match.re, method, *place, 0))
     for count, again in enumerate(match.re.finditer(*place)):
         if again.regs == match.regs:
             return (match_again, (match.re, "finditer", *place, count))
-    raise Refused("a match", "its pattern does not find it again")
+    raise NotSerializable("a match", "its pattern does not find it again")
 
 
 @rebuilds
-def match_again(pattern: re.Pattern[Any], way: str, text: Any, start: int, end: int, count: int) -> Any:
-    found = getattr(pattern, way)(text, start, end)
-    return list(found)[count] if way == "finditer" else found
+def match_again(pattern: re.Pattern[Any], method: str, text: Any, start: int, end: int, count: int) -> Any:
+    found = getattr(pattern, method)(text, start, end)
+    return list(found)[count] if method == "finditer" else found
 
 
 @reduces(struct.Struct)
@@ -260,13 +260,13 @@ def reduce_struct(context: Context, layout: struct.Struct) -> Any:
 
 @reduces_named("argparse.Action", "argparse.ArgumentParser", derived=True)
 def reduce_parser(context: Context, part: Any) -> Any:
-    said = reduce_itself(context, part)
+    reduced = reduce_itself(context, part)
     mark = sys.modules["argparse"].SUPPRESS
     reference = context.kept.setdefault("SUPPRESS", Reference("argparse", "SUPPRESS"))
-    if type(said[2]) is not dict:
-        return said
-    state = {name: reference if value is mark else value for name, value in said[2].items()}
-    return (*said[:2], state, *said[3:])
+    if type(reduced[2]) is not dict:
+        return reduced
+    state = {name: reference if value is mark else value for name, value in reduced[2].items()}
+    return (*reduced[:2], state, *reduced[3:])
 
 
 # typing: what the notebook named is made again, for no module has it
@@ -277,7 +277,7 @@ def reduce_variable(context: Context, variable: Any) -> Any:
     if getattr(variable, "__module__", None) not in (None, "__main__"):
         try:
             return by_name(variable, variable.__name__)
-        except Refused:
+        except NotSerializable:
             pass
     kind = type(variable)
     words: dict[str, Any] = {}
@@ -306,7 +306,7 @@ def make_variable(kind: Any, arguments: Any, words: Any, module: str, qualname: 
 
 @reduces_named("typing.TypeAliasType")
 def reduce_alias(context: Context, alias: Any) -> Any:
-    if is_found(alias):
+    if is_global(alias):
         return by_name(alias, alias.__name__)
     return (make_alias, (alias.__name__, alias.__value__, alias.__type_params__))
 
@@ -318,4 +318,4 @@ def make_alias(name: str, value: Any, parameters: Any) -> Any:
 
 for _name in ("HASH", "HASHXOF", "blake2b", "blake2s", "sha3_256", "sha3_512", "md5", "sha1", "sha256", "sha512"):
     for _module in ("_hashlib", "_blake2", "_sha3", "_md5", "_sha1", "_sha2", "_sha256", "_sha512"):
-        reduces_named(f"{_module}.{_name}")(refuses("a hash object", "what it has read so far cannot be saved"))
+        reduces_named(f"{_module}.{_name}")(refuse_with("a hash object", "what it has read so far cannot be saved"))

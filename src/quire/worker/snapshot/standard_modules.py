@@ -23,7 +23,7 @@ _types: dict[str, Any] = {}  # of mimetypes, before anything was added
 
 def loggers() -> dict[str, Any]:
     found = {"": logging.root, **logging.root.manager.loggerDict}
-    levels = {name: vars(each).get("level") for name, each in found.items() if isinstance(each, logging.Logger)}
+    levels = {name: vars(logger).get("level") for name, logger in found.items() if isinstance(logger, logging.Logger)}
     return {"levels": levels, "disable": logging.root.manager.disable, "handlers": len(logging.root.handlers)}
 
 

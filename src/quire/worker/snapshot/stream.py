@@ -28,18 +28,25 @@ from quire.worker.snapshot import (
     standard,  # noqa: F401
     tombstones,
 )
-from quire.worker.snapshot.lenient_loading import load_tolerantly
-from quire.worker.snapshot.loading import RESTORED, Lost, gone, known, load_plainly, undisturbed
-from quire.worker.snapshot.reducers import Context, Refused, described, full_name, is_python
-from quire.worker.snapshot.references import held, rule_in
+from quire.worker.snapshot.lenient_loading import load_leniently
+from quire.worker.snapshot.loading import (
+    RESTORED_MEMORY,
+    Lost,
+    gone,
+    known_objects,
+    load_strictly,
+    no_gc_or_warnings,
+)
+from quire.worker.snapshot.reducers import Context, NotSerializable, is_python, qualified_type_name, with_article
+from quire.worker.snapshot.references import find_rule, held
 
 __all__ = ["Dumped", "Lost", "dump", "load"]
 
-_OUTSIDE = 16 * 1024  # bytes from which a buffer is not copied into the stream
-_SHALLOW = 2_000  # calls deep that the stack of any thread can bear
-_DEEP = 2_000_000
-_LAST = 5  # losses among which one is not said again
-_STACKS = (1 << 30, 256 << 20, 64 << 20)
+_MIN_BUFFER_BYTES = 16 * 1024  # bytes from which a buffer is not copied into the stream
+_SAFE_RECURSION_DEPTH = 2_000  # calls deep that the stack of any thread can bear
+_MAX_RECURSION_DEPTH = 2_000_000
+_RECENT_LOSSES = 5  # losses among which one is not said again
+_STACK_SIZES = (1 << 30, 256 << 20, 64 << 20)
 _start_thread = _thread.start_new_thread
 
 
@@ -62,19 +69,19 @@ def dump(
     progress: Callable[[str], None],
 ) -> Dumped:
     """Write each variable; what cannot be written is a tombstone, and a variable that fails costs itself only."""
-    graves = {name: _Grave(described(values[name]), why) for name, why in refused.items() if name in values}
+    graves = {name: _Unserializable(with_article(values[name]), why) for name, why in refused.items() if name in values}
     deep = keeps_nans = False
-    with _house(), undisturbed():
+    with _importable_quire(), no_gc_or_warnings():
         while True:
-            attempt = _Attempt(values, namespace, graves, limit, progress)
-            attempt.nans = nans.Written() if keeps_nans else None
+            attempt = _DumpAttempt(values, namespace, graves, limit, progress)
+            attempt.nans = nans.NanWriter() if keeps_nans else None
             attempt.shares = shared_modules.SEGMENT not in refused
             attempt.run(deep=deep)
             if attempt.too_deep and not deep:
                 deep = True
             elif attempt.failed:
                 graves = {**graves, **attempt.failed}
-            elif not keeps_nans and nans.are_in(attempt.segments):
+            elif not keeps_nans and nans.has_nans(attempt.segments):
                 keeps_nans = True
             else:
                 return attempt.dumped()
@@ -89,29 +96,29 @@ def load(
 ) -> list[Lost]:
     """Fill the namespace; whatever is not what it was is a tombstone, and in the answer."""
     parts = segments if isinstance(segments, list) else list(segments)  # it is gone through as it is loaded
-    memory = [memoryview(each) for each in buffers]
-    RESTORED.update((id(each.obj), each.nbytes) for each in memory)
+    memory = [memoryview(buffer) for buffer in buffers]
+    RESTORED_MEMORY.update((id(view.obj), view.nbytes) for view in memory)
     functions.read_sources(sources)
-    with undisturbed():
+    with no_gc_or_warnings():
         try:
-            return load_plainly(parts, memory, namespace)
+            return load_strictly(parts, memory, namespace)
         except BaseException:
-            return load_tolerantly(parts, memory, namespace)
+            return load_leniently(parts, memory, namespace)
         finally:
-            tombstones.collect(None)
+            tombstones.collect_losses(None)
 
 
-def _numbered(things: dict[str, Any]) -> dict[int, tuple[int, Any]]:
+def _memo_of(things: dict[str, Any]) -> dict[int, tuple[int, Any]]:
     """A memo that knows each under its number; what is there twice leaves a number without an object."""
     memo: dict[int, tuple[int, Any]] = {}
     for at, thing in enumerate(things.values()):
-        each = object() if thing is None or id(thing) in memo else thing
-        memo[id(each)] = (at, each)
+        object_ = object() if thing is None or id(thing) in memo else thing
+        memo[id(object_)] = (at, object_)
     return memo
 
 
 @contextlib.contextmanager
-def _house() -> Iterator[None]:
+def _importable_quire() -> Iterator[None]:
     """Pickle imports what it names, and the package `quire` is not there while cells run."""
     if "quire" in sys.modules:
         yield
@@ -124,28 +131,28 @@ def _house() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class _Grave:
+class _Unserializable:
     what: str
     why: str
 
 
 @dataclass
-class _Attempt:
+class _DumpAttempt:
     """One way through the namespace. A variable that fails spoils the memo, so a further attempt leaves it out."""
 
     values: dict[str, Any]
     namespace: dict[str, Any]
-    graves: dict[str, _Grave]
+    graves: dict[str, _Unserializable]
     limit: int
     progress: Callable[[str], None]
     segments: list[tuple[str, bytes]] = field(default_factory=list)
     buffers: list[memoryview] = field(default_factory=list)
     owners: list[object | None] = field(default_factory=list)
     lost: list[Lost] = field(default_factory=list)
-    failed: dict[str, _Grave] = field(default_factory=dict)
+    failed: dict[str, _Unserializable] = field(default_factory=dict)
     too_deep: bool = False
     written: int = 0
-    nans: nans.Written | None = None
+    nans: nans.NanWriter | None = None
     shares: bool = True  # what modules of the user have of it is written, too
     owned: dict[int, Any] = field(default_factory=dict)  # id of a variable's `__dict__` -> the variable's value
 
@@ -153,35 +160,35 @@ class _Attempt:
         errands: queue.SimpleQueue[Any] = queue.SimpleQueue()
         before = sys.getrecursionlimit()
         if not deep:
-            sys.setrecursionlimit(_depth() + _SHALLOW)
+            sys.setrecursionlimit(_stack_depth() + _SAFE_RECURSION_DEPTH)
             try:
                 self._write_all(Context(self.namespace, lambda errand: errand()), deep=False)
             finally:
                 sys.setrecursionlimit(before)
             return
         here = contextvars.copy_context()
-        context = Context(self.namespace, _sender(errands))
-        sys.setrecursionlimit(_DEEP)
+        context = Context(self.namespace, _errand_sender(errands))
+        sys.setrecursionlimit(_MAX_RECURSION_DEPTH)
         try:
-            _start_large(lambda: here.run(self._write_all, context, deep=True), errands)
+            _run_with_large_stack(lambda: here.run(self._write_all, context, deep=True), errands)
             _run_errands(errands)
         finally:
             sys.setrecursionlimit(before)
 
     def _write_all(self, context: Context, *, deep: bool) -> None:
-        tape = _Tape()
-        pickler = (_Stream if self.nans is None else _StreamWithNans)(tape, self, context, deep=deep)
+        tape = _SegmentBuffer()
+        pickler = (_NamespacePickler if self.nans is None else _NanPreservingPickler)(tape, self, context, deep=deep)
         for module in self.values.values():
             if issubclass(type(module), types.ModuleType):
                 context.dynamic[id(module.__dict__)] = module
-        self.owned = _owned(self.values)
-        shared = shared_modules.Shared()
+        self.owned = _owners_of_dicts(self.values)
+        shared = shared_modules.SharedObjects()
         for name, value in self.values.items():
             self.progress(name)
             grave = self.graves.get(name)
             if grave is not None:
                 self.lost.append(Lost(name, grave.what, grave.why))
-                value = tombstones.lay(grave.what, grave.why, name)
+                value = tombstones.make_tombstone(grave.what, grave.why, name)
             self._write(pickler, tape, name, value)
             if self.too_deep:
                 return
@@ -189,7 +196,7 @@ class _Attempt:
         if found:
             self._write(pickler, tape, shared_modules.SEGMENT, found)
 
-    def _write(self, pickler: _Stream, tape: _Tape, name: str, value: Any) -> None:
+    def _write(self, pickler: _NamespacePickler, tape: _SegmentBuffer, name: str, value: Any) -> None:
         tape.begin(keep=self.limit - self.written)
         outside, lost = len(self.buffers), len(self.lost)
         try:
@@ -198,13 +205,13 @@ class _Attempt:
             if not pickler.deep:
                 self.too_deep = True
                 return
-            self.failed[name] = _Grave(described(value), "it is nested too deep")
+            self.failed[name] = _Unserializable(with_article(value), "it is nested too deep")
         except BaseException as error:
-            self.failed[name] = _Grave(described(value), f"writing it raised {_said(error)}")
+            self.failed[name] = _Unserializable(with_article(value), f"writing it raised {_error_text(error)}")
         size = tape.size + sum(buffer.nbytes for buffer in self.buffers[outside:])
         if name not in self.failed and self.written + size > self.limit and name not in self.graves:
             why = f"its {size:,} bytes do not fit in the {self.limit:,} a snapshot may have"
-            self.failed[name] = _Grave(described(value), why)
+            self.failed[name] = _Unserializable(with_article(value), why)
         if name in self.failed:
             del self.buffers[outside:], self.owners[outside:], self.lost[lost:]
             return
@@ -215,7 +222,7 @@ class _Attempt:
         return Dumped(self.segments, self.buffers, self.owners, self.lost)
 
 
-class _Tape:
+class _SegmentBuffer:
     """What the pickler writes to; beyond what may be kept it only counts."""
 
     def __init__(self) -> None:
@@ -237,10 +244,10 @@ class _Tape:
         return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
 
 
-class _Stream(pickle.Pickler):
+class _NamespacePickler(pickle.Pickler):
     """Pickle's own pickler, with a rule for what it cannot do and a tombstone for what nobody can."""
 
-    def __init__(self, tape: _Tape, attempt: _Attempt, context: Context, *, deep: bool) -> None:
+    def __init__(self, tape: _SegmentBuffer, attempt: _DumpAttempt, context: Context, *, deep: bool) -> None:
         super().__init__(tape, 5, buffer_callback=self._take)
         self.deep = deep
         self._attempt = attempt
@@ -250,13 +257,13 @@ class _Stream(pickle.Pickler):
         self._name = ""
         self._value: Any = None
         context.report = self._report
-        self.memo = _numbered(known(context.namespace))
+        self.memo = _memo_of(known_objects(context.namespace))
 
     def write(self, name: str, value: Any) -> None:
         self._name, self._value = name, value
         if type(value) is dict:
             owner = self._attempt.owned.get(id(value))
-            value = _scope(value) if owner is None else functions.Attributes(owner)
+            value = _by_module(value) if owner is None else functions.Attributes(owner)
         self.dump(value)
 
     def reducer_override(self, thing: Any) -> Any:
@@ -269,49 +276,49 @@ class _Stream(pickle.Pickler):
             return NotImplemented
         try:
             return rule(self._context, thing)
-        except Refused as refused:
+        except NotSerializable as refused:
             return self._bury(thing, refused.what, refused.why)
         except RecursionError as error:
             if not self.deep:
                 raise
-            return self._bury(thing, described(thing), f"it cannot be saved: {_said(error)}")
+            return self._bury(thing, with_article(thing), f"it cannot be saved: {_error_text(error)}")
         except BaseException as error:
-            return self._bury(thing, described(thing), f"it cannot be saved: {_said(error)}")
+            return self._bury(thing, with_article(thing), f"it cannot be saved: {_error_text(error)}")
 
     def _learn(self, kind: type) -> Any:
-        rule = self._rules[id(kind)] = rule_in(self._context, kind)
+        rule = self._rules[id(kind)] = find_rule(self._context, kind)
         self._held.append(kind)
         return rule
 
     def _bury(self, thing: Any, what: str, why: str) -> Any:
         """A tombstone; or where a module has it under the variable's name, the module's."""
-        module = modules.having(self._name, thing) if thing is self._value else ""
+        module = modules.module_with(self._name, thing) if thing is self._value else ""
         if module:
-            return (held, (module, self._name, full_name(type(thing))))
+            return (held, (module, self._name, qualified_type_name(type(thing))))
         self._report(thing, what, why)
         return (gone, (what, why, self._name if thing is self._value else f"A part of {self._name}"))
 
     def _report(self, thing: Any, what: str, why: str) -> None:
         lost = Lost(self._name, what, why)
-        if lost not in self._attempt.lost[-_LAST:]:
+        if lost not in self._attempt.lost[-_RECENT_LOSSES:]:
             self._attempt.lost.append(lost)
 
     def _take(self, buffer: pickle.PickleBuffer) -> bool:
         """Whether it goes into the stream; a large one is kept as it lies in memory."""
         flat = buffer.raw()
-        if flat.nbytes < _OUTSIDE:
+        if flat.nbytes < _MIN_BUFFER_BYTES:
             return True
         self._attempt.buffers.append(flat)
         self._attempt.owners.append(self._context.owners.get(id(flat.obj)))
         return False
 
 
-class _StreamWithNans(_Stream):
+class _NanPreservingPickler(_NamespacePickler):
     def persistent_id(self, thing: Any) -> Any:
         return self._attempt.nans.place(thing)  # type: ignore[union-attr]
 
 
-def _owned(values: dict[str, Any]) -> dict[int, Any]:
+def _owners_of_dicts(values: dict[str, Any]) -> dict[int, Any]:
     """Variables whose attributes are a variable too: `d = vars(thing)`."""
     dicts = {id(value) for value in values.values() if type(value) is dict}
     owned: dict[int, Any] = {}
@@ -325,13 +332,13 @@ def _owned(values: dict[str, Any]) -> dict[int, Any]:
     return owned
 
 
-def _scope(value: dict[str, Any]) -> Any:
+def _by_module(value: dict[str, Any]) -> Any:
     """A variable that is a module's own dict goes by the module."""
     module = sys.modules.get(value.get("__name__", "")) if type(value.get("__name__")) is str else None
     return functions.Scope(module) if module is not None and vars(module) is value else value
 
 
-def _said(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     try:
         text = " ".join(str(error).split())[:200]
     except BaseException:
@@ -342,7 +349,7 @@ def _said(error: BaseException) -> str:
 # Deep structures: a thread with a large stack writes them, and this one does what must be done in it
 
 
-def _depth() -> int:
+def _stack_depth() -> int:
     frame: Any = sys._getframe()
     depth = 0
     while frame is not None:
@@ -350,7 +357,7 @@ def _depth() -> int:
     return depth
 
 
-def _start_large(work: Callable[[], None], errands: queue.SimpleQueue[Any]) -> None:
+def _run_with_large_stack(work: Callable[[], None], errands: queue.SimpleQueue[Any]) -> None:
     def body() -> None:
         try:
             work()
@@ -358,7 +365,7 @@ def _start_large(work: Callable[[], None], errands: queue.SimpleQueue[Any]) -> N
             errands.put(None)
 
     before = threading.stack_size()
-    for size in _STACKS:
+    for size in _STACK_SIZES:
         threading.stack_size(size)
         try:
             _start_thread(body, ())
@@ -370,7 +377,7 @@ def _start_large(work: Callable[[], None], errands: queue.SimpleQueue[Any]) -> N
     body()
 
 
-def _sender(errands: queue.SimpleQueue[Any]) -> Callable[[Callable[[], Any]], Any]:
+def _errand_sender(errands: queue.SimpleQueue[Any]) -> Callable[[Callable[[], Any]], Any]:
     def send(errand: Callable[[], Any]) -> Any:
         answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
         errands.put((errand, answer))

@@ -41,7 +41,7 @@ class Tombstone:
         return other is not self and _raise(self)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return (_user_made, parts(self))
+        return (_user_made, fields(self))
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in Tombstone.__slots__:
@@ -49,7 +49,7 @@ class Tombstone:
         _set(self, name, value)
 
 
-def lay(what: str, why: str, name: str = "", cell: str = "") -> Any:
+def make_tombstone(what: str, why: str, name: str = "", cell: str = "") -> Any:
     """A tombstone for `what` ("a suspended generator"), with one clause why it cannot be kept."""
     stone = Tombstone()
     for key, text in (("what", what), ("why", why), ("name", name), ("cell", cell)):
@@ -57,18 +57,18 @@ def lay(what: str, why: str, name: str = "", cell: str = "") -> Any:
     return stone
 
 
-def named(tombstone: Any, variable: str, cell: str = "") -> None:
+def set_location(tombstone: Any, variable: str, cell: str = "") -> None:
     """Put in the variable it is in and the cell that makes it again ("cell 3")."""
     _set(tombstone, "__quire_name__", variable)
     _set(tombstone, "__quire_cell__", cell)
 
 
-def described(tombstone: Any, what: str) -> None:
+def set_what(tombstone: Any, what: str) -> None:
     """It was a part of something, and stands for all of it."""
     _set(tombstone, "__quire_what__", what)
 
 
-def parts(tombstone: Any) -> tuple[str, str, str, str]:
+def fields(tombstone: Any) -> tuple[str, str, str, str]:
     """What, why, name, cell."""
     return (
         _get(tombstone, "__quire_what__"),
@@ -80,14 +80,14 @@ def parts(tombstone: Any) -> tuple[str, str, str, str]:
 
 def sentence(tombstone: Any) -> str:
     try:
-        what, why, name, cell = parts(tombstone)
+        what, why, name, cell = fields(tombstone)
     except AttributeError:
         return "This is gone."
     again = f" Run {cell} again." if cell else ""
     return f"{name or 'This'} was {what}; {why}.{again}"
 
 
-def is_one(thing: Any) -> bool:
+def is_tombstone(thing: Any) -> bool:
     return type(thing) is Tombstone
 
 
@@ -107,7 +107,7 @@ for _use in _USES.split():
 
 # A user's own pickle must find this by a name without dots: the package `quire` is not importable from a cell.
 def _user_made(what: str, why: str, name: str = "", cell: str = "") -> Any:
-    return lay(what, why, name, cell)
+    return make_tombstone(what, why, name, cell)
 
 
 _user_made.__module__ = "_quire_tombstones"
@@ -118,25 +118,25 @@ sys.modules.setdefault("_quire_tombstones", sys.modules[__name__])
 # What a load finds to be gone
 
 
-class _Losses:
+class _CollectedLosses:
     """The tombstones laid while one stream is loaded."""
 
     stones: list[Any] | None = None
 
 
-def lost(what: str, why: str) -> Any:
+def lost_on_load(what: str, why: str) -> Any:
     """A tombstone for what was kept and does not come back; the load reports it."""
-    stone = lay(what, why)
-    if _Losses.stones is not None:
-        _Losses.stones.append(stone)
+    stone = make_tombstone(what, why)
+    if _CollectedLosses.stones is not None:
+        _CollectedLosses.stones.append(stone)
     return stone
 
 
-def collect(stones: list[Any] | None) -> None:
-    _Losses.stones = stones
+def collect_losses(stones: list[Any] | None) -> None:
+    _CollectedLosses.stones = stones
 
 
-def taken() -> list[Any]:
+def take_losses() -> list[Any]:
     """Those laid since the last call."""
-    stones, _Losses.stones = _Losses.stones or [], []
+    stones, _CollectedLosses.stones = _CollectedLosses.stones or [], []
     return stones

@@ -30,22 +30,22 @@ from quire.worker.execution import history
 from quire.worker.execution import namespace as namespaces
 from quire.worker.execution.tracking import BindingTracker
 from quire.worker.processes import process_tree
-from quire.worker.snapshot import files, process_state, stream, tombstones
-from quire.worker.snapshot.pages import Watch
+from quire.worker.snapshot import process_state, reducers, stream, tombstones
+from quire.worker.snapshot.pages import PageWatch
 from quire.worker.snapshot.stream import Dumped, Lost
 
-SPOT = 1024  # bytes of the file that says where the writer is
-_NICE = 5  # how far it stands back behind the next cell
-_STUCK = 20.0  # seconds one variable may take to be loaded on trial
-_TRIES = 10
-OURS = frozenset(("__builtins__", "__name__", "__doc__", "__package__", "__loader__", "__spec__"))
-_NAMED = 100  # things lost that are named
-_FUNCTIONS = 500
-_SOURCE = 20_000  # characters
-_VALUES = 1 << 20  # bytes of values that JSON can say
+POSITION_BYTES = 1024  # bytes of the file that says where the writer is
+_NICENESS = 5  # how far it stands back behind the next cell
+_STALL_SECONDS = 20.0  # seconds one variable may take to be loaded on trial
+_MAX_TRIES = 10
+MODULE_NAMES = frozenset(("__builtins__", "__name__", "__doc__", "__package__", "__loader__", "__spec__"))
+_MAX_NAMED_LOSSES = 100  # things lost that are named
+_MAX_FUNCTIONS = 500
+_MAX_SOURCE_CHARS = 20_000  # characters
+_MAX_VALUE_BYTES = 1 << 20  # bytes of values that JSON can say
 
 _dumps, _pwrite, _exit, _fork = pickle.dumps, os.pwrite, os._exit, os.fork  # bound before any cell ran
-_trial: list[bool] = []  # the next fork is ours
+_starting_trial: list[bool] = []  # the next fork is ours
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Subject:
     namespace: dict[str, Any]
     makers: BindingTracker
     cells: dict[str, str]  # by run, what its cell is called
-    watch: Watch
+    watch: PageWatch
 
 
 def write(subject: Subject, order: dict[str, Any], descriptors: list[int]) -> NoReturn:
@@ -65,9 +65,9 @@ def write(subject: Subject, order: dict[str, Any], descriptors: list[int]) -> No
     try:
         answer = packets.socket_from_descriptor(descriptors[0])
         try:
-            surrounding = process_state.capture()  # before this process is made a quiet one
-            _settle()
-            draft = _Draft(subject, surrounding, order, *descriptors[1:])
+            state = process_state.capture()  # before this process is made a quiet one
+            _quiet_process()
+            draft = _DraftWriter(subject, state, order, *descriptors[1:])
             packets.send(answer, {"written": draft.write()})
             code = 0
         except OSError as error:
@@ -78,29 +78,29 @@ def write(subject: Subject, order: dict[str, Any], descriptors: list[int]) -> No
         _exit(code)
 
 
-def _settle() -> None:
+def _quiet_process() -> None:
     """A quiet process, whose forks end at once: a `__reduce__` that forks must not make a second writer."""
-    os.register_at_fork(after_in_child=_end_stray)
+    os.register_at_fork(after_in_child=_end_unexpected_fork)
     gc.disable()
     for number in (signal.SIGINT, signal.SIGALRM, signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, signal.SIG_DFL if number != signal.SIGINT else signal.SIG_IGN)
     process_tree.set_oom_score("self", 1000)
     with contextlib.suppress(OSError):
-        os.nice(_NICE)
+        os.nice(_NICENESS)
 
 
-def _end_stray() -> None:
-    if not _trial:
+def _end_unexpected_fork() -> None:
+    if not _starting_trial:
         _exit(0)
 
 
-class _Stuck(Exception):
+class _TrialFailed(Exception):
     def __init__(self, name: str, why: str) -> None:
         super().__init__(name, why)
         self.name, self.why = name, why
 
 
-class _Shown(list[tuple[str, bytes]]):
+class _ReportedSegments(list[tuple[str, bytes]]):
     """Segments that tell which of them is being loaded."""
 
     show: Callable[[str], None]
@@ -111,12 +111,12 @@ class _Shown(list[tuple[str, bytes]]):
             yield name, data
 
 
-class _Draft:
+class _DraftWriter:
     def __init__(
-        self, subject: Subject, surrounding: dict[str, Any], order: dict[str, Any], file: int, spot: int, base: int = -1
+        self, subject: Subject, state: dict[str, Any], order: dict[str, Any], file: int, spot: int, base: int = -1
     ) -> None:
         self._subject = subject
-        self._surrounding = surrounding
+        self._process_state = state
         self._order = order
         self._file = file
         self._spot = spot
@@ -124,17 +124,17 @@ class _Draft:
         self._known: set[bytes] = set()
         if base >= 0:
             manifest, names = chunks.parse_recipe_names(read_and_close(base))
-            self._known = {name for each in names for name in each} | {
+            self._known = {name for chunk_names in names for name in chunk_names} | {
                 node for whole in manifest.wholes for node in whole.nodes
             }
             wholes = zip(manifest.buffers, names[1:], strict=True)
-            self._earlier = {whole.key: each for whole, each in wholes if whole.key}
+            self._earlier = {whole.key: chunk_names for whole, chunk_names in wholes if whole.key}
 
     def write(self) -> tuple[int, int, int]:
         dumped, lost, seconds = self._dumped()
         private = _dumps(
             {
-                "surroundings": self._surrounding,
+                "surroundings": self._process_state,
                 "sources": {name: "".join(lines) for name, lines in _sources()},
                 "makers": self._subject.makers.makers,
                 "cells": {run: self._subject.cells.get(run, "") for run in self._subject.makers.makers.values()},
@@ -148,8 +148,8 @@ class _Draft:
             python=platform.python_version(),
             segments=tuple((name, len(data)) for name, data in segments),
             stream=cutter.stream(segments),
-            buffers=tuple(self._buffer(cutter, *each) for each in zip(dumped.buffers, dumped.owners, strict=True)),
-            about={**self._about(), "lost": [self._lost(each) for each in lost[:_NAMED]], "seconds": seconds},
+            buffers=tuple(self._buffer(cutter, *buffer) for buffer in zip(dumped.buffers, dumped.owners, strict=True)),
+            about={**self._about(), "lost": list(map(self._describe, lost[:_MAX_NAMED_LOSSES])), "seconds": seconds},
         )
         return cutter.finish(manifest)
 
@@ -161,7 +161,7 @@ class _Draft:
             for name, (kind, why) in self._order["refused"].items()
             if name in values and namespaces.type_of(values[name]) == kind
         }
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             dumped = stream.dump(
                 values,
                 self._subject.namespace,
@@ -171,15 +171,11 @@ class _Draft:
             )
             try:
                 lost, seconds = self._tried(dumped, values)
-            except _Stuck as stuck:
+            except _TrialFailed as stuck:
                 refused[stuck.name] = stuck.why
                 continue
-            every = {
-                each.name: each
-                for each in (*_gone(values), *lost, *dumped.lost)
-                if each.name not in history.SAVED_NAMES
-            }
-            return dumped, list(every.values()), seconds
+            losses = {loss.name: loss for loss in (*_earlier_losses(values), *lost, *dumped.lost)}
+            return dumped, [loss for name, loss in losses.items() if name not in history.SAVED_NAMES], seconds
         raise RuntimeError("too many variables cannot be loaded again")
 
     def _values(self) -> dict[str, Any]:
@@ -189,8 +185,8 @@ class _Draft:
         return {name: space[name] for name in names if type(name) is str and name in space and _is_kept(name)}
 
     def _at(self, name: str, values: dict[str, Any]) -> None:
-        said = f"{name}\0{namespaces.type_of(values.get(name))}".encode("utf-8", "replace")[: SPOT - 1]
-        _pwrite(self._spot, said.ljust(SPOT, b"\0"), 0)
+        text = f"{name}\0{namespaces.type_of(values.get(name))}".encode("utf-8", "replace")[: POSITION_BYTES - 1]
+        _pwrite(self._spot, text.ljust(POSITION_BYTES, b"\0"), 0)
 
     def _buffer(self, cutter: ChunkWriter, data: memoryview, owner: Any) -> Whole:
         watch = self._subject.watch
@@ -203,87 +199,87 @@ class _Draft:
 
     def _tried(self, dumped: Dumped, values: dict[str, Any]) -> tuple[list[Lost], float]:
         """What does not come back, and how long loading took; raises _Stuck where it crashes or hangs."""
-        hear, say = os.pipe2(os.O_CLOEXEC)
-        _trial.append(True)
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        _starting_trial.append(True)
         try:
             pid = _fork()
         finally:
-            _trial.clear()
+            _starting_trial.clear()
         if pid == 0:
             try:
                 begun = time.perf_counter()
-                files.on_trial.append(True)
+                reducers.trial_loads.append(True)
                 space: dict[str, Any] = {}  # until the end: what is freed may flush, close or delete something
-                segments = _Shown(dumped.segments)
+                segments = _ReportedSegments(dumped.segments)
                 segments.show = lambda name: self._at(name, values)
                 lost = stream.load(segments, dumped.buffers, space, sources=lambda name: None)
-                first = {each.name: [each.name, each.what, each.why] for each in reversed(lost)}
-                words = {"lost": list(first.values())[:_NAMED]}
-                os.write(say, json.dumps({**words, "seconds": time.perf_counter() - begun}).encode())
+                first = {loss.name: [loss.name, loss.what, loss.why] for loss in reversed(lost)}
+                words = {"lost": list(first.values())[:_MAX_NAMED_LOSSES]}
+                os.write(writer, json.dumps({**words, "seconds": time.perf_counter() - begun}).encode())
             finally:
                 _exit(0)
-        os.close(say)
+        os.close(writer)
         try:
-            said = self._hear(hear)
+            result = self._hear(reader)
         finally:
-            os.close(hear)
+            os.close(reader)
             process_tree.kill(pid)
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, 0)
-        return [Lost(*each) for each in said["lost"]], said["seconds"]
+        return [Lost(*loss) for loss in result["lost"]], result["seconds"]
 
     def _hear(self, pipe: int) -> Any:
         ready = select.poll()
         ready.register(pipe, select.POLLIN)
-        said, end, spot = b"", time.monotonic() + _STUCK, b""
+        data, end, spot = b"", time.monotonic() + _STALL_SECONDS, b""
         while True:
             if ready.poll(500):
                 part = os.read(pipe, 1 << 16)
-                said += part
+                data += part
                 if not part:
                     break
-            now = os.pread(self._spot, SPOT, 0)
+            now = os.pread(self._spot, POSITION_BYTES, 0)
             if now != spot:
-                spot, end = now, time.monotonic() + _STUCK
+                spot, end = now, time.monotonic() + _STALL_SECONDS
             elif time.monotonic() > end:
-                raise _Stuck(_name(spot), "loading it again did not end")
-        if not said:
-            raise _Stuck(_name(os.pread(self._spot, SPOT, 0)), "loading it again crashed")
-        return json.loads(said)
+                raise _TrialFailed(_name_at(spot), "loading it again did not end")
+        if not data:
+            raise _TrialFailed(_name_at(os.pread(self._spot, POSITION_BYTES, 0)), "loading it again crashed")
+        return json.loads(data)
 
     # For people
 
     def _about(self) -> dict[str, Any]:
         space = self._subject.namespace
         variables, functions = namespaces.describe(space)
-        for each in functions[:_FUNCTIONS]:
+        for function in functions[:_MAX_FUNCTIONS]:
             with contextlib.suppress(BaseException):
-                each["source"] = inspect.getsource(space[each["name"]])[:_SOURCE]
-        return {"variables": variables, "functions": functions[:_FUNCTIONS], "values": self._said(variables)}
+                function["source"] = inspect.getsource(space[function["name"]])[:_MAX_SOURCE_CHARS]
+        return {"variables": variables, "functions": functions[:_MAX_FUNCTIONS], "values": self._said(variables)}
 
     def _said(self, variables: dict[str, str]) -> dict[str, Any]:
         """Values that JSON can say, until there are too many."""
         if not self._order["values"]:
             return {}
-        said: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         size = 0
         for name in variables:
             value = namespaces.as_json(self._subject.namespace.get(name))
             size += len(json.dumps(value))
-            if value and size < _VALUES:
-                said[name] = value[0]
-        return said
+            if value and size < _MAX_VALUE_BYTES:
+                values[name] = value[0]
+        return values
 
-    def _lost(self, lost: Lost) -> dict[str, str]:
+    def _describe(self, lost: Lost) -> dict[str, str]:
         run = self._subject.makers.makers.get(lost.name, "")
         return {"name": lost.name[:200], "what": lost.what[:200], "why": lost.why[:200], "run": run}
 
 
-def _gone(values: dict[str, Any]) -> Iterator[Lost]:
+def _earlier_losses(values: dict[str, Any]) -> Iterator[Lost]:
     """What an earlier snapshot could not keep, and nobody has made again."""
     for name, value in values.items():
-        if tombstones.is_one(value):
-            what, why, _, _ = tombstones.parts(value)
+        if tombstones.is_tombstone(value):
+            what, why, _, _ = tombstones.fields(value)
             yield Lost(name, what, why)
 
 
@@ -293,9 +289,9 @@ def _sources() -> Iterator[tuple[str, list[str]]]:
             yield name, entry[2]
 
 
-def _name(spot: bytes) -> str:
+def _name_at(spot: bytes) -> str:
     return spot.partition(b"\0")[0].decode("utf-8", "replace")
 
 
 def _is_kept(name: str) -> bool:
-    return name not in OURS and (name in history.SAVED_NAMES or not history.is_kernel_name(name))
+    return name not in MODULE_NAMES and (name in history.SAVED_NAMES or not history.is_kernel_name(name))

@@ -35,7 +35,7 @@ from quire.wire.messages import (
     Value,
 )
 from quire.worker.capabilities import relay
-from quire.worker.capabilities.kernel_capabilities import Known
+from quire.worker.capabilities.kernel_capabilities import KernelCapabilities
 from quire.worker.execution import memory_reserve, namespace
 from quire.worker.execution.errors import InputNotAvailable, raised_event
 from quire.worker.execution.executor import Executor
@@ -64,7 +64,7 @@ class Kernel:
         self._own: list[Any] = []
         self._executor = Executor(self.emit)
         relay.ask = self._ask  # type: ignore[attr-defined]  # of the one that is in its place
-        self._known = Known(Interrupts(), self._executor.namespace)
+        self._known = KernelCapabilities(Interrupts(), self._executor.namespace)
         self._files = Files()
         self._inside = False
         self._held = ""  # an event that waits for the next

@@ -41,7 +41,7 @@ class Relay:
             raise CapabilityGone("The answer could not be read.") from None
         if isinstance(answer, Returned):
             return answer.value
-        raise errors.of_kind(answer.kind, answer.message, answer.hint)
+        raise errors.make_error(answer.kind, answer.message, answer.hint)
 
     async def call_async(self, do: str, **words: Any) -> dict[str, Any]:
         """As `call`: there is nothing else that could go on meanwhile."""
