@@ -634,7 +634,7 @@ def test_a_server_killed_before_any_of_its_steps_has_lost_nothing(tmp_path: Path
 FULL = """
 import asyncio, os, sys
 from pathlib import Path
-from quire.core.errors import Failed
+from quire.core.errors import OperationFailed
 from quire.stores.snapshots.store import FileSnapshots
 from tests.support.snapshot_drafts import BOOK, Writing, keep, known_to, load, noise, of
 from quire.stores.snapshots import packs
@@ -658,7 +658,7 @@ async def main(folder):
         before = sum(each.stat().st_size for each in (folder / "packs").iterdir())
         try:
             await store.publish(draft, written, run=None, name="")
-        except Failed as error:
+        except OperationFailed as error:
             print(error)
         assert sum(each.stat().st_size for each in (folder / "packs").iterdir()) == before
         assert await store.of(BOOK) == [first] and await load(store, first) == [noise(1, 300_000)]
@@ -693,7 +693,7 @@ def test_on_a_full_disk_nothing_is_kept_of_a_snapshot_and_with_space_it_is(names
 NARROW = """
 import asyncio, sys
 from pathlib import Path
-from quire.core.errors import Failed
+from quire.core.errors import OperationFailed
 from quire.stores.snapshots.store import FileSnapshots
 from tests.support.snapshot_drafts import BOOK, keep, load, noise
 
@@ -704,7 +704,7 @@ async def main(folder):
     for seed in range(500):
         try:
             kept.append(await keep(store, [noise(seed, 5_000)]))
-        except (Failed, OSError) as error:
+        except (OperationFailed, OSError) as error:
             print(error)
             break
     assert await store.of(BOOK) == kept

@@ -302,7 +302,7 @@ import sys
 
 import anyio
 
-from quire.core.errors import Refused
+from quire.core.errors import InvalidRequest
 from quire.safe_open.by_descriptor import FdWalker
 from quire.stores.folders import DiskFolders
 
@@ -322,7 +322,7 @@ async def main():
         ):
             try:
                 await attempt
-            except Refused as refused:
+            except InvalidRequest as refused:
                 assert "another file system" in str(refused), refused
             else:
                 raise AssertionError(attempt)

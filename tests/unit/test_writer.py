@@ -168,7 +168,7 @@ WITHOUT_SYNC = """
 import asyncio, platform, sqlite3, struct, sys
 from pathlib import Path
 
-from quire.core.errors import Failed
+from quire.core.errors import OperationFailed
 from quire.stores.writer import SqliteWriter
 from quire.os_sandbox import libc, seccomp
 
@@ -191,7 +191,7 @@ async def main(path):
     for _ in range(2):
         try:
             await writer.run_durable(lambda db: db.execute("INSERT INTO numbers VALUES (2)"))
-        except Failed as failed:
+        except OperationFailed as failed:
             print("refused" if "disk is full or failing" in str(failed) else failed)
     print(sqlite3.connect(path).execute("SELECT number FROM numbers").fetchall(), flush=True)
     import os, signal
