@@ -48,7 +48,7 @@ def imports_of(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def is_test_module(module: str) -> bool:
-    """Whether pytest collects or loads this module of ours; a function whose name starts with `test_` is none."""
+    """Whether pytest collects or loads this module of ours; a function whose name starts with `test_` is no module."""
     path = ROOT.joinpath(*module.split(".")).with_suffix(".py")
     return path.exists() and path.name.startswith(("test_", "conftest"))
 

@@ -522,8 +522,8 @@ async def test_python_sees_what_is_pending_and_answers(tmp_path: Path) -> None:
         assert "wipe" in await q.install_capability("quick", command=quick.command)
         assert await q.capabilities() == {"quick": "connected"}
         book = await q.notebook()
-        nobody = await book.add_cell(WIPE)
-        assert nobody.state == "ERROR" and q.approvals.pending() == []
+        unasked = await book.add_cell(WIPE)
+        assert unasked.state == "ERROR" and q.approvals.pending() == []
 
         async def answer(approved: bool) -> None:
             with anyio.fail_after(DEADLINE):

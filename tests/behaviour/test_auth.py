@@ -279,7 +279,7 @@ async def test_a_jwt_proves_a_subject_of_its_issuer(by_jwt: str, keys: RSAKeyPai
         pytest.param({"exp": 1}, id="expired"),
         pytest.param({"exp": None}, id="without an end"),
         pytest.param({"nbf": int(time.time()) + 5000}, id="not yet"),
-        pytest.param({"nbf": "x"}, id="a beginning that is none"),
+        pytest.param({"nbf": "x"}, id="a beginning that is not a number"),
         pytest.param({"sub": None}, id="no subject"),
         pytest.param({"sub": ""}, id="an empty subject"),
         pytest.param({"sub": "a/b"}, id="a subject with a slash"),

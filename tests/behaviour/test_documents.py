@@ -288,7 +288,7 @@ async def test_what_a_person_wrote_meanwhile_is_kept_and_said(quick: Client[Any]
         while told is None:
             told = (await call(quick, "execute", code="2")).structured_content.get("notice")
     assert told == f"book.ipynb was changed outside of Quire: that version is kept beside it as {aside.name}."
-    path.touch()  # the same content is nobody's version
+    path.touch()  # the same content is not a new version
     await call(quick, "execute", code="3")
     await reached(lambda: sources(path)[-1:] == ["3"], "the next cell")
     assert list(tmp_path.glob("*.theirs.*")) == [aside]

@@ -140,8 +140,8 @@ async def test_no_answer_is_an_error_in_the_cell_which_can_go_on(table: Table, a
     found = (await table.run("x = 41\ninput('Your name? ')")).structured_content
     assert (found["state"], found["error_type"]) == ("ERROR", "InputNotAvailable")
     assert "Your name? " in found["error_message"] and "the person gave no answer" in found["error_message"]
-    code = "try:\n    name = input()\nexcept RuntimeError:\n    name = 'nobody'\n[x, name]"
-    assert (await table.run(code)).structured_content["return_value"] == [41, "nobody"]
+    code = "try:\n    name = input()\nexcept RuntimeError:\n    name = 'none'\n[x, name]"
+    assert (await table.run(code)).structured_content["return_value"] == [41, "none"]
     assert (await table.run(code)).structured_content["return_value"] == [41, "Ada"]
 
 

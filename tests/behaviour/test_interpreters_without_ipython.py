@@ -68,7 +68,7 @@ async def test_autoreload_takes_up_an_edited_module(client: Client[Any]) -> None
 async def test_debug_shows_where_the_last_error_was(client: Client[Any]) -> None:
     await call(client, "execute", code="def divide(x): return 1 / x\ndivide(0)", timeout=120)
     shown = await call(client, "execute", code="%debug", timeout=120)
-    assert shown.structured_content["error_type"] == "InputNotAvailable"  # it asks at a prompt, and nobody answers
+    assert shown.structured_content["error_type"] == "InputNotAvailable"  # it asks at a prompt, and gets no answer
     assert "divide" in shown.structured_content["stdout"]
 
 

@@ -28,7 +28,7 @@ from tests.support.waiting import DEADLINE
 
 DIARY = "alice/diary"
 NOTHING = "alice/nothing"
-SECRET = "dear diary, nobody knows"
+SECRET = "private words of a diary"
 
 
 @pytest.fixture(scope="module")
@@ -340,7 +340,7 @@ async def test_a_notebook_cannot_be_shared_with_a_bad_name(alice: Client[Any], w
 # What only the operator's own may ask for
 
 
-PUBLIC = "http://203.0.113.7/mcp"  # an address for documents, at which nobody is
+PUBLIC = "http://203.0.113.7/mcp"  # an address reserved for documentation, where no server is
 
 
 @pytest.mark.parametrize(
@@ -373,7 +373,7 @@ async def test_a_user_cannot_install_a_program_a_secret_or_an_address_of_the_ser
 
 
 async def test_nor_does_their_code(bob: Client[Any], alice: Client[Any], clients: dict[str, Client[Any]]) -> None:
-    """Nor an admin's: what they run may be somebody else's words."""
+    """Nor an admin's: what they run may be another person's words."""
     for how, says in (
         ("command='true'", "only admins install one"),
         ("config='/etc/passwd'", "for admins"),

@@ -43,7 +43,7 @@ async def test_a_share_is_there_until_it_is_changed_or_ended(kept: tuple[Store, 
     assert await shares.of(book.id) == {CAROL: Access.WRITE}
 
 
-async def test_what_is_shared_with_somebody_is_listed_as_it_is_oldest_first(kept: tuple[Store, Shares]) -> None:
+async def test_notebooks_shared_with_a_user_are_listed_oldest_first(kept: tuple[Store, Shares]) -> None:
     store, shares = kept
     late, early, other = (
         await made(store, "late", 2.0),

@@ -75,7 +75,7 @@ async def test_what_a_snapshot_says_of_itself_is_listed_oldest_first(store: Snap
     assert first.functions[0]["source"] == "def f(a): ..."
     assert first.lost == (Loss(name="g", what="a generator", why="is suspended", run=RunId("r0")),)
     assert (second.run, second.name) == ("r2", "mine") and second.id != first.id
-    assert await store.of(NotebookId("nobody's")) == []
+    assert await store.of(NotebookId("unknown")) == []
 
 
 async def test_with_a_base_only_what_changed_is_added(store: Snapshots, tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ async def test_a_pack_that_is_full_is_followed_by_another(tmp_path: Path) -> Non
     await store.close()
 
 
-async def test_whoever_loads_a_snapshot_is_not_disturbed_by_a_sweep(store: Snapshots) -> None:
+async def test_sweep_does_not_disturb_a_snapshot_being_loaded(store: Snapshots) -> None:
     whole = noise(12, MIB)
     kept = await keep(store, [whole])
     gone = await keep(store, [noise(13, 4 * MIB)])
@@ -301,7 +301,7 @@ async def test_values_that_were_written_for_people_are_read_back(store: Snapshot
         assert await store.values(await snapshot_drafts.offer(store, writing)) == read
 
 
-async def test_a_copy_for_people_is_written_anew_each_time_wherever_its_names_lead(
+async def test_readable_copy_is_written_again_each_time_wherever_its_names_lead(
     store: Snapshots, tmp_path: Path
 ) -> None:
     hard = ["plain", "", "..", "../../up", "a/b", "a_b", "\x00", ".hidden", "x" * 300, "ü" * 200, "half\ud800"]

@@ -378,7 +378,7 @@ said
 """
         found = (await book.run(code)).structured_content
         assert not any("answered" in each or "out of memory" in each or "/" in each for each in found["return_value"])
-        assert 1 <= found["stderr"].count("out of memory") <= 2  # for whoever reads the cell, and not with every call
+        assert 1 <= found["stderr"].count("out of memory") <= 2  # once for the reader of the cell, not with every call
         many = await book.value(
             "before = len(said)\nfor n in range(200):\n    try:\n        frail.poke()\n    except CapabilityGone:\n"
             "        pass\n1"
@@ -626,7 +626,7 @@ HELD = "call=900, do='tool', capability='quick', method='hold', given={'name': '
         pytest.param("struct.pack('!2sBBII', b'QW', 99, 0, 2, 0) + b'{}'", id="another version"),
         pytest.param("struct.pack('!2sBBII', b'QW', VERSION, 0, 2**31, 0)", id="a header of gigabytes"),
         pytest.param("frame('Called', call=1, do='steal')", id="no such thing to do"),
-        pytest.param("frame('Called', call='one', do='tool')", id="a number that is none"),
+        pytest.param("frame('Called', call='one', do='tool')", id="a number that is not one"),
         pytest.param("frame('Called', call=1, do='tool', given=[1])", id="arguments that are none"),
         pytest.param("frame('Called', call=1, do='tool', given={}, more=1)", id="a field too many"),
         pytest.param("frame('Called', do='tool')", id="a field too few"),

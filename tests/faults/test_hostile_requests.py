@@ -103,7 +103,7 @@ async def test_threads_keep_no_memory_of_their_own(patient: tuple[str, int, int]
 
 
 def arenas(pid: int) -> list[int]:
-    """Where those beside the first begin: each is 64 MiB, the part in use and after it the rest, which nobody may
+    """Where those beside the first begin: each is 64 MiB, the part in use and after it the rest, which no thread may
     touch."""
     lines = [line.split() for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
     parts = [(*(int(end, 16) for end in each[0].split("-")), each[1]) for each in lines]

@@ -32,7 +32,7 @@ def group() -> Iterator[Path]:
             made.rmdir()
         pytest.skip(f"no memory cgroup can be made here: {error.strerror}")
     yield made
-    wait_until(lambda: not (made / "cgroup.procs").read_text().split(), "nobody is in the group any more")
+    wait_until(lambda: not (made / "cgroup.procs").read_text().split(), "no process is in the group any more")
     made.rmdir()
 
 

@@ -793,7 +793,7 @@ from quire.worker.processes.supervisor import Supervisor
 server, control = packets.socket_pair()
 supervisor = Supervisor(control)
 packets.send(server, {"do": "wake", "name": "none"})
-packets.send(supervisor._announce_socket, {"checkpoint": "by nobody"})
+packets.send(supervisor._announce_socket, {"checkpoint": "by a stranger"})
 server.close()
 supervisor.serve()
 """

@@ -344,7 +344,7 @@ def spoil(header: dict[str, Any], chance: random.Random) -> None:
 
 
 def STRANGE() -> Iterator[Any]:
-    """JSON that no field expects, made anew each time."""
+    """JSON that no field expects, made new each time."""
     yield from (None, True, 0, -1, 10**400, 1e308, float("nan"), float("inf"), "", "\ud800", "x" * 1_000, "stdout")
     yield from ([], {}, [[]], [{}], {"$": 0}, {"$": -1}, {"$": True}, {"$": None}, {"$": 10**30}, {"$": [0]}, [0, 0])
     yield from ({"a": {"$": 0}}, {"text/plain": {"$": 1}}, {"": None}, ["x", 1], [["a", 1]], [[[[[[[]]]]]]])

@@ -185,7 +185,7 @@ async def test_app_is_told_that_its_client_left() -> None:
         await receive()
         await begin(send)
         heard.set_result((await receive())["type"])
-        await send({"type": "http.response.body", "body": b"nobody reads this"})
+        await send({"type": "http.response.body", "body": b"this is not read"})
 
     async with served(app) as connect:
         wire = await connect(post(0))

@@ -380,7 +380,7 @@ async def _asked(client: Client[Any], tool: str, arguments: dict[str, Any]) -> N
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
 async def test_a_server_with_an_open_document_exits(tmp_path: Path, sign: signal.Signals) -> None:
     environment = quick(tmp_path / "quire", toolsets="jupyter")
-    options = ("--ServerApp.answer_yes=True",)  # Ctrl-C asks nobody
+    options = ("--ServerApp.answer_yes=True",)  # Ctrl-C asks no question
     held, terminal = pty.openpty()
     with (
         os.fdopen(held),

@@ -149,8 +149,8 @@ async def test_overwrite_is_refused_after_a_person_edited_the_cell(
         await said(client, "edit_cell_source", cell_index=0, old_string="2", new_string="3")
         assert "+a = 4" in await overwrite(0, "a = 4")  # so is what it did itself
         await types(0, "a = 4", "a = 'again'")
-        await said(client, "edit_cell_source", cell_index=0, old_string="again", new_string="anew")
-        assert "a = 'anew'" in await refused(client, "overwrite_cell_source", cell_index=0, cell_source="a = 5")
+        await said(client, "edit_cell_source", cell_index=0, old_string="again", new_string="afresh")
+        assert "a = 'afresh'" in await refused(client, "overwrite_cell_source", cell_index=0, cell_source="a = 5")
         await types(1, "b = 1", "b = 'typed'")
         assert "+b = 2" in await overwrite(1, "b = 2")  # this one was never shown
     finally:

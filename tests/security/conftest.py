@@ -25,7 +25,7 @@ from tests.support.wasm.assets import assets_dir
 @pytest.fixture(scope="module", params=["root", "ordinary"])
 def user(request: pytest.FixtureRequest) -> str:
     if request.param == "root" and os.getuid() != 0:
-        pytest.skip("whoever runs these tests is not root")
+        pytest.skip("these tests need root")
     return str(request.param)
 
 

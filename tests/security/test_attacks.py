@@ -61,7 +61,7 @@ class Outside:
 @pytest.fixture(scope="module")
 async def outside(folder: Path, client: Client[Any]) -> AsyncIterator[Outside]:
     secret = folder / "secret"
-    secret.write_text("what nobody may read")
+    secret.write_text("what no cell may read")
     secret.chmod(0o644)
     name = f"quire-{secrets.token_hex(8)}"
     with socket.socket() as tcp, socket.socket(socket.AF_UNIX) as path, socket.socket(socket.AF_UNIX) as abstract:

@@ -102,7 +102,7 @@ PLANTED = {
     "a link to the server's memory": ("os.symlink('/proc/self/mem', 'it')", "it"),
     "a link to the server's files": ("os.symlink('/proc/self/fd', 'it')", "it/0"),
     "a link to its own supervisor's files": ("os.symlink(f'/proc/{os.getppid()}/fd', 'it')", "it/0"),
-    "a pipe nobody writes to": ("os.mkfifo('it')", "it"),
+    "a pipe without a writer": ("os.mkfifo('it')", "it"),
     "a socket": ("import socket; s = socket.socket(socket.AF_UNIX); s.bind('it'); s.listen()", "it"),
     "a folder": ("os.mkdir('it')", "it"),
     "a pipe as a folder": ("os.mkfifo('it')", "it/x"),

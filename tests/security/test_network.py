@@ -59,7 +59,7 @@ def other(web: int) -> Iterator[int]:
 
 @pytest.fixture(scope="module")
 async def granting(user: str, folder: Path, web: int) -> AsyncIterator[Client[Any]]:
-    """Of a server that grants that one place, and one that nobody has."""
+    """Of a server that grants that one address, and one where no server is."""
     async with walled(user, folder, network=f"127.0.0.1:{web},nowhere.invalid") as connected:
         yield connected
 
@@ -73,7 +73,7 @@ async def said(book: Book, code: str) -> tuple[Any, str]:
 
 async def test_with_nothing_granted_nothing_is_reached_and_each_attempt_is_named_once(book: Book, web: int) -> None:
     code = f"[fetched(url) for url in ['http://example.org/'] * 3 + ['http://127.0.0.1:{web}/']]"
-    for _ in range(2):  # in each run anew
+    for _ in range(2):  # again in each run
         value, words = await said(book, code)
         assert value == [403] * 4
         lines = [line for line in words.splitlines() if line.startswith("[quire]")]

@@ -184,7 +184,7 @@ async def test_a_mount_is_read_and_not_written(attacker: Book, outside: Outside)
     assert (after.st_mtime_ns, after.st_mode, after.st_nlink) == (before.st_mtime_ns, before.st_mode, before.st_nlink)
 
 
-async def test_a_pipe_or_a_socket_in_the_workspace_holds_nobody_up(attacker: Book, neighbour: Book) -> None:
+async def test_pipe_or_socket_in_the_workspace_blocks_no_other(attacker: Book, neighbour: Book) -> None:
     os.mkfifo(attacker.workspace / "pipe")
     with socket.socket(socket.AF_UNIX) as sock:
         folder = os.open(attacker.workspace, os.O_PATH)

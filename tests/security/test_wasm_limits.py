@@ -207,7 +207,7 @@ async def test_a_flood_is_cut(attacker: Book, neighbour: Book) -> None:
 
 EXITS = {
     "exit": ("ERROR", "import sys\nsys.exit(3)"),
-    "an exit that is none": ("ERROR", "raise SystemExit('now')"),
+    "an exit without a number": ("ERROR", "raise SystemExit('now')"),
     "_exit": ("CRASHED", "import os\nos._exit(3)"),
     "abort": ("CRASHED", "import os\nos.abort()"),
     "exec": ("ERROR", "import os\nos.execv('/bin/true', ['true'])"),
@@ -218,7 +218,7 @@ EXITS = {
 
 
 @pytest.mark.parametrize("kind", EXITS)
-async def test_who_ends_itself_ends_nobody_else(attacker: Book, neighbour: Book, kind: str) -> None:
+async def test_guest_that_ends_itself_ends_no_other(attacker: Book, neighbour: Book, kind: str) -> None:
     state, code = EXITS[kind]
     ended = await attacker.run(code, "[typeof process, typeof quit, typeof exit, typeof std, typeof os]; exit(1)")
     assert ended.state == (state if attacker.is_python else "ERROR"), await ended.text()

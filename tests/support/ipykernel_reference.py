@@ -85,7 +85,7 @@ async def through_quire(app: App, name: str, cells: Sequence[CorpusCell]) -> Doc
 
 
 def environment(folder: str) -> dict[str, str]:
-    """What a kernel inherits: nothing of pytest (ipykernel then captures less) and nobody's IPython profile."""
+    """What a kernel inherits: nothing of pytest (ipykernel then captures less) and no IPython profile."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     return {**kept, "IPYTHONDIR": f"{folder}/ipython", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
 

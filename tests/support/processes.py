@@ -72,7 +72,7 @@ def parent(pid: int) -> int:
 
 
 def here(number: int, namespace: str) -> int:
-    """The machine's own number of a process that has this one in its namespace; 0 where there is none."""
+    """The machine's own number of a process that has this one in its namespace; 0 if there is no such process."""
     for place in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             names = place.joinpath("status").read_text().partition("NSpid:")[2].split("\n", 1)[0].split()

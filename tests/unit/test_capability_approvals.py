@@ -44,7 +44,7 @@ def test_the_nearest_rule_of_the_operator_else_the_strictest_said(
     ("needed", "unasked", "allowed"),
     [(NEVER, False, True), (ASK, False, False), (ASK, True, True), (ALWAYS, True, False), (ALWAYS, False, False)],
 )
-async def test_where_nobody_can_be_asked(needed: Approve, unasked: bool, allowed: bool) -> None:
+async def test_client_without_elicitation(needed: Approve, unasked: bool, allowed: bool) -> None:
     why = await approvals(unasked=unasked).obtain(needed, None, "main", "mail.send", {})
     assert (why == "") is allowed
     assert allowed or ("mail.send" in why and "quire.toml" in why)

@@ -37,7 +37,7 @@ EVERY = merge_entries([MAIL], [NOTES])
 
 def many(count: int) -> dict[str, Any]:
     """A capability with so many methods that they do not fit into one answer in full."""
-    words = {**MAIL["tools"][0], "description": "Find messages. " + "Of anybody. " * 20}
+    words = {**MAIL["tools"][0], "description": "Find messages. " + "Of any person. " * 20}
     return {**MAIL, "tools": [{**words, "name": f"search_{number}"} for number in range(count)]}
 
 

@@ -1,4 +1,4 @@
-"""A connection is made when it is first needed, and made anew with growing pauses."""
+"""A connection is made when it is first needed, and made again with growing pauses."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def test_it_is_connected_once_for_all_who_ask(bench: Bench) -> None:
     assert len(set(map(id, found))) == 1 and bench.tries == 1 and bench.link.health == "connected"
 
 
-async def test_one_that_is_lost_is_closed_and_made_anew_at_once(bench: Bench) -> None:
+async def test_lost_connection_is_closed_and_made_again_at_once(bench: Bench) -> None:
     first = await bench.link.connection()
     bench.link.lost("it was killed")
     assert bench.link.health == "lost: it was killed"
@@ -115,7 +115,7 @@ async def test_pauses_grow_and_who_asks_meanwhile_is_told_how_long(bench: Bench)
     tries = bench.tries
     for _ in range(50):
         assert "no route" in await bench.refused() and "tried again in" in await bench.refused()
-    assert bench.tries == tries  # nobody who asks makes it busy
+    assert bench.tries == tries  # asking does not make it busy
     assert bench.link.health == "lost: no route"
     for _ in range(20):
         await bench.clock.forward(60)
@@ -155,7 +155,7 @@ async def test_after_very_many_failures_it_is_still_tried(bench: Bench) -> None:
     assert await bench.link.connection() is bench.made[-1]
 
 
-async def test_what_it_offers_anew_is_told(bench: Bench) -> None:
+async def test_changed_offer_is_reported(bench: Bench) -> None:
     bench.offered = Offered(tools=(Tool(name="search"),))
     await bench.link.connection()
     assert bench.offers == [bench.offered]
@@ -168,11 +168,11 @@ async def test_what_it_offers_anew_is_told(bench: Bench) -> None:
 async def test_what_it_logs_is_heard_by_who_listens(bench: Bench) -> None:
     heard: list[tuple[str, str]] = []
     hear = lambda level, text: heard.append((level, text))  # noqa: E731 - a listener
-    bench.link.logged("info", "nobody")
+    bench.link.logged("info", "unread")
     bench.link.log_listeners.add(hear)
     bench.link.logged("info", "one")
     bench.link.log_listeners.discard(hear)
-    bench.link.logged("info", "nobody")
+    bench.link.logged("info", "unread")
     assert heard == [("info", "one")]
 
 

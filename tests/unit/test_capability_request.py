@@ -1,4 +1,4 @@
-"""What somebody said about a backend, as data."""
+"""The description of a backend that a caller gives, as data."""
 
 from __future__ import annotations
 

@@ -232,7 +232,7 @@ def test_failed_division_leaves_the_tree_unchanged(tmp_path: Path, monkeypatch: 
 
 def test_servers_in_one_process_have_separate_groups() -> None:
     if os.getuid() != 0:
-        pytest.skip("whoever runs these tests is not root")
+        pytest.skip("this test needs root")
     one, other = Cgroups.open(), Cgroups.open()
     if isinstance(one, str) or isinstance(other, str):
         missing("control groups", str(one))
@@ -249,7 +249,7 @@ def test_servers_in_one_process_have_separate_groups() -> None:
 
 def test_real_group_holds_a_process_and_is_removed() -> None:
     if os.getuid() != 0:
-        pytest.skip("whoever runs these tests is not root")
+        pytest.skip("this test needs root")
     groups = Cgroups.open()
     if isinstance(groups, str):
         missing("control groups", groups)
@@ -277,7 +277,7 @@ def test_real_group_holds_a_process_and_is_removed() -> None:
 
 def test_kernel_starts_after_its_groups_were_removed() -> None:
     if os.getuid() != 0:
-        pytest.skip("whoever runs these tests is not root")
+        pytest.skip("this test needs root")
     groups = Cgroups.open()
     if isinstance(groups, str):
         missing("control groups", groups)

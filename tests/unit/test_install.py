@@ -247,7 +247,7 @@ def test_a_link_stays_a_link_and_its_target_is_written(client: str, tmp_path: Pa
     assert [each.name for each in target.parent.iterdir()] == ["real"]
 
 
-# ---- again, and anew
+# ---- a second install, and a changed one
 
 
 @every_client

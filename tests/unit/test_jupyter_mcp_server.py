@@ -71,7 +71,7 @@ def test_token_is_asked_for_over_http_only() -> None:
 
 
 @pytest.mark.parametrize("variables", [{"TRANSPORT": "sse"}, {"START_NEW_RUNTIME": "perhaps"}])
-def test_value_that_is_none_of_the_options_is_refused(variables: dict[str, str]) -> None:
+def test_value_outside_the_options_is_refused(variables: dict[str, str]) -> None:
     with pytest.raises(BadSetting, match="Nothing was started"):
         started(**variables)
 

@@ -35,7 +35,7 @@ class Notes:
 
     @property
     def last(self) -> str:
-        raise AssertionError("nobody asks for it")
+        raise AssertionError("it is not asked for")
 
     def _hidden(self) -> None: ...
 

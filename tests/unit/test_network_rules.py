@@ -109,7 +109,7 @@ def test_who_asks_gets_no_more_than_was_granted(asked: list[str], granted: list[
     "place", ["127.0.0.1", "localhost", "10.0.0.5", "169.254.169.254", "[::1]", "[::ffff:127.0.0.1]", "[fd00::1]"]
 )
 def test_all_names_are_not_the_machine_itself(place: str) -> None:
-    """Or a caller could ask for an address that whoever granted every public host never meant."""
+    """Or a caller could reach an address that a grant of every public host does not mean."""
     assert not are_granted(parse_rules([f"{place}:8080"]), parse_rules(["*:*", "*.0.0.1:*"]))
     assert are_granted(parse_rules([f"{place}:8080"]), parse_rules([f"{place}:*"]))
 

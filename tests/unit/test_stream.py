@@ -309,7 +309,7 @@ def test_code_of_another_python_is_compiled_from_the_cell(monkeypatch: pytest.Mo
 
 
 def test_it_works_where_quire_cannot_be_imported(tmp_path: Path) -> None:
-    """As in a worker: the package is gone from sys.modules once ours is loaded, and there is none on the path."""
+    """As in a worker: the package is gone from sys.modules once ours is loaded, and no such package is on the path."""
     cell = "import socket, pickle\nclass A: pass\na = A(); f = lambda: a; s = socket.socket(); l = [s, 1]"
     script = f"""
 import sys, types

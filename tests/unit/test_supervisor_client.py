@@ -52,7 +52,7 @@ async def said() -> AsyncIterator[Said]:
 
 
 async def test_cancelled_launch_closes_its_descriptor(said: Said) -> None:
-    """Else the server's end waits for ever for whoever makes spare kernels."""
+    """Otherwise the server's end waits for ever for the task that makes spare kernels."""
     handed, ours = os.pipe()
     launching = asyncio.ensure_future(said.supervisor.launch({"do": "start"}, []))
     await asyncio.sleep(0)

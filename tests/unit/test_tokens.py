@@ -68,7 +68,7 @@ def test_no_token_is_for_a_name_that_is_not_the_operators_to_give(path: Path, na
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "nonsense"])
-def test_a_damaged_file_lets_nobody_in_and_is_not_overwritten(path: Path, text: str) -> None:
+def test_damaged_file_lets_no_user_in_and_is_not_overwritten(path: Path, text: str) -> None:
     tokens = FileTokens(path)
     token = tokens.add(ALICE, admin=False)
     path.write_text(text)
@@ -78,7 +78,7 @@ def test_a_damaged_file_lets_nobody_in_and_is_not_overwritten(path: Path, text: 
     assert path.read_text() == text
 
 
-def test_an_entry_written_by_hand_gives_nobody_the_local_users_name(path: Path) -> None:
+def test_entry_written_by_hand_does_not_give_the_local_users_name(path: Path) -> None:
     tokens = FileTokens(path)
     token = tokens.add(ALICE, admin=True)
     kept = json.loads(path.read_text())

@@ -1,4 +1,4 @@
-"""A TCP proxy before a server: its connections can be cut, held up, or answered with what nobody expects."""
+"""A TCP proxy before a server: its connections can be cut, held up, or answered with unexpected bytes."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class JupyterServer:
             self.port = self.port or free_port()
             if self._started():
                 return
-            self.port = 0  # somebody else took it meanwhile
+            self.port = 0  # another program took it meanwhile
         raise RuntimeError(f"no Jupyter server: {self.log()}")
 
     def _started(self) -> bool:
@@ -169,7 +169,7 @@ class JupyterServer:
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """As by kill -9; its kernels too, since nobody else would."""
+        """As by kill -9; its kernels too, since they would live on."""
         self._end(signal.SIGKILL)
 
     def _end(self, number: signal.Signals) -> None:

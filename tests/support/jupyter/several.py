@@ -8,7 +8,7 @@ from jupyter_server.auth import Authorizer, IdentityProvider, User
 
 
 class Several(IdentityProvider):
-    """`token` is ann, bob …, whoever says so."""
+    """`token` is the user's name: ann, bob …"""
 
     def get_user(self, handler: Any) -> User | None:
         name = handler.request.headers.get("Authorization", "").removeprefix("token ")

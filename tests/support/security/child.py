@@ -9,7 +9,7 @@ from typing import Any
 from quire.os_sandbox import libc, privileges
 
 NOBODY = 65534
-READ_ALL = 1 << 2  # CAP_DAC_READ_SEARCH, so that nobody reaches an interpreter in root's home
+READ_ALL = 1 << 2  # CAP_DAC_READ_SEARCH, without which it cannot reach an interpreter in root's home
 KEEP_CAPABILITIES, AMBIENT, RAISE = 8, 47, 2
 
 

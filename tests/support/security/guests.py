@@ -12,7 +12,7 @@ from quire.frontends.python import Cell, Notebook, Quire
 
 RUNTIMES = ("wasm-python", "wasm-javascript")
 PYTHON, JAVASCRIPT = (pytest.mark.parametrize("runtime", [each], indirect=True, scope="module") for each in RUNTIMES)
-SECRET = "what nobody may read"
+SECRET = "what no guest may read"
 TRY = """
 import os
 def tried(step):
@@ -61,7 +61,7 @@ class Book:
         assert await self.text("kept + 1") == "42"
 
     async def was_not_disturbed(self) -> None:
-        """Nor was the process that it shares with others ended and made anew."""
+        """Nor was the process that it shares with others replaced."""
         cell = await self.run("kept + 1")
         assert (await cell.text(), cell.notice) == ("42", "")
 

@@ -17,7 +17,7 @@ from tests.support.servers import call, server_environment
 from tests.support.waiting import DEADLINE
 
 ORDINARY = Path(__file__).with_name("ordinary.py")
-UID = 64_123  # nobody's
+UID = 64_123  # of no user
 WALLS = "cgroup,user,mount,pid,net,ipc,uid,rlimits,capabilities,no_new_privs,landlock,seccomp"
 NOT_ORDINARY = ("cgroup", "uid")  # what only root can give, or has to have been given by root
 

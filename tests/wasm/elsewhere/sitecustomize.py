@@ -92,7 +92,7 @@ def _unless_open(change: Any, targets: int) -> Any:
 
 
 def _locking(file: int, mode: int, length: int) -> None:
-    """Of msvcrt: a range of bytes from where the file is read; nobody shares it."""
+    """Of msvcrt: a range of bytes from where the file is read; it is not shared."""
     if os.lseek(file, 0, os.SEEK_CUR) != 2**31 - 2:
         raise AssertionError("bytes that others read would be locked")
     try:

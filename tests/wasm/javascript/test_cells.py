@@ -65,7 +65,7 @@ def test_nothing_is_shown_where_there_is_no_value(session: Any, code: str) -> No
 
 @pytest.mark.parametrize("first", ["let x = 1", "const x = 1", "class x {}", "function x() {}", "var x = 1"])
 @pytest.mark.parametrize("second", ["let x = 2", "const x = 2", "var x = 2", "function x() { return 2 }", "class x {}"])
-def test_a_later_cell_may_declare_a_name_anew(session: Any, first: str, second: str) -> None:
+def test_later_cell_may_declare_a_name_again(session: Any, first: str, second: str) -> None:
     session.run(first)
     assert session.run(second).outcome == "success"
     expected = {"f": "function", "c": "function"}.get(second[0], "number")
@@ -78,7 +78,7 @@ def test_a_name_declared_twice_in_one_cell_is_an_error_that_costs_nothing(sessio
     assert session.value("kept") == 1
 
 
-def test_a_cell_that_declares_anew_runs_once(session: Any) -> None:
+def test_cell_that_declares_again_runs_once(session: Any) -> None:
     session.run("let n = 0, a = 1, b = 2")
     session.run("n++; let a = 3; let b = 4")
     assert session.value("[n, a, b]") == [1, 3, 4]

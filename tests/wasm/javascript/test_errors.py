@@ -88,7 +88,7 @@ def test_the_cause_is_told(session: Any) -> None:
     assert "Caused by: Error: root" in error.traceback
 
 
-def test_rejections_nobody_looks_after_are_told_and_others_are_not(session: Any) -> None:
+def test_unhandled_rejections_are_reported_and_handled_ones_are_not(session: Any) -> None:
     ran = session.run("Promise.reject(new Error('alone')); const p = Promise.reject(1); p.catch(() => {}); 1")
     assert ran.outcome == "success"
     assert ran.printed("stderr").count("Unhandled rejection") == 1 and "alone" in ran.printed("stderr")

@@ -88,7 +88,7 @@ def test_modules_are_imported_statically_and_dynamically(session: Any, workspace
     assert session.value("(await import('./lib/b.js')) === (await import('./lib/b.js'))")
 
 
-def test_an_edited_module_is_imported_anew(session: Any, workspace: Path) -> None:
+def test_edited_module_is_imported_again(session: Any, workspace: Path) -> None:
     (workspace / "m.js").write_text("export const v = 1;")
     assert session.value("import { v } from './m.js'; v") == 1
     (workspace / "m.js").write_text("export const v = 2;")

@@ -127,7 +127,7 @@ def test_fuel_is_a_runs_own(make: Make) -> None:
 @pytest.mark.parametrize(
     "code", ["while True: pass", "sum(range(10**15))", "10**10**9", "import re; re.match('(a+)+$', 'a' * 60 + 'b')"]
 )
-def test_an_interrupt_ends_what_does_not_heed_it(make: Make, code: str) -> None:
+def test_interrupt_ends_code_that_ignores_it(make: Make, code: str) -> None:
     notebook = make()
     threading.Timer(0.1, notebook.guest.interrupt).start()
     with pytest.raises(Ended, match="stopped"):

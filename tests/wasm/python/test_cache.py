@@ -1,4 +1,4 @@
-"""What a component is compiled to: machine code, loaded only where nobody else could have written it."""
+"""What a component is compiled to: machine code, loaded only where no other user could have written it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_what_others_can_write_is_not_loaded(tmp_path: Path, source: Path) -> No
     get(folder, source)
     (folder / "small.cwasm").chmod(0o666)
     assert get(folder, source)[1] != []
-    assert get(folder, source)[1] == []  # written anew
+    assert get(folder, source)[1] == []  # written again
     folder.chmod(0o777)
     assert get(folder, source)[1] != []
 

@@ -41,11 +41,11 @@ def test_wrong_arguments_are_told_without_a_call(offered: Notebook) -> None:
     assert offered.called == []
 
 
-def test_where_nobody_answers_the_guest_ends(offered: Notebook) -> None:
-    def nobody(called: relay.Called) -> relay.Answer:
+def test_guest_without_an_answer_ends(offered: Notebook) -> None:
+    def refuse(called: relay.Called) -> relay.Answer:
         raise Ended("The server is gone.")
 
-    offered.answers = nobody
+    offered.answers = refuse
     with pytest.raises(Ended, match="The server is gone"):
         offered.run("weather.now(place='Rome')")
 

@@ -39,7 +39,7 @@ def test_a_run_ends_once_and_under_its_own_name(notebook: Notebook) -> None:
     "answer",
     ["", "0", "0\n", "-5\nabc", "999999999999\n{}", "x\n{}", '0\n{"say":"Entered","with":{},"parts":[]}', "9" * 5_000],
 )
-def test_an_answer_that_is_none_ends_the_guest(make: Make, answer: str) -> None:
+def test_malformed_answer_ends_the_guest(make: Make, answer: str) -> None:
     notebook = make()
     notebook.run(f"ANSWER = {answer!r}\n{OTHER}")
     with pytest.raises(Ended, match=r"words? of ours"):
