@@ -12,7 +12,7 @@
        ├─ ConnectionLost   a backend's connection ended
        └─ CallTimeout      a backend did not answer in time
 
-What a *cell's* code raises is none of these: it is data, the run's outcome. Every message is a
+What a *cell's* code raises is not one of these: it is data, the run's outcome. Every message is a
 sentence that says what happened, what is kept, and what to do.
 """
 
@@ -68,8 +68,8 @@ class NotebookLocked(QuireError):
 
 
 class OperationFailed(QuireError):
-    """The machine could not do what was asked. `why` is for whoever reads it and not for code that called: what a
-    backend printed, where its program lies."""
+    """The machine could not do what was asked. `why` is for readers, not for calling code: what a backend printed,
+    where its program is."""
 
     def __init__(self, message: str = "", *, why: str = "") -> None:
         super().__init__(f"{message} {why}" if why else message)

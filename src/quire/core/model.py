@@ -130,11 +130,11 @@ class Notebook:
     origin: Origin | None = None  # where it branched off
     mirror: str = ""  # the ipynb file that is kept as it is
     document: DocumentLocation | None = None  # its cells are there; None: they are in the store
-    seen_as: str = ""  # owner/name, to whoever found it and does not own it; never kept
+    seen_as: str = ""  # owner/name, for a caller who does not own it; never stored
 
     @property
     def title(self) -> str:
-        """What whoever found it calls it."""
+        """The name by which the caller found it."""
         return self.seen_as or self.name
 
 
@@ -269,7 +269,7 @@ class Snapshot:
 
 @dataclass(frozen=True, kw_only=True)
 class Swept:
-    """What a sweep of the snapshots found that nobody needs, and what is left."""
+    """What a sweep of the snapshots deleted, and what is left."""
 
     freed: int  # bytes
     chunks: int  # that were dropped

@@ -120,7 +120,7 @@ def test_a_cell_can_await(notebook: Notebook) -> None:
 
 
 def test_input_is_refused_with_words(notebook: Notebook) -> None:
-    assert "InputNotAvailable: input('Name: '): nobody can be asked" in notebook.run("input('Name: ')").raised
+    assert "InputNotAvailable: input('Name: '): no person can be asked" in notebook.run("input('Name: ')").raised
 
 
 def test_an_exit_ends_the_cell_and_nothing_else(notebook: Notebook) -> None:

@@ -38,7 +38,7 @@ class Quire:
         self._app = app
 
     async def notebook(self, name: str = MAIN) -> Notebook:
-        """The notebook of that name, made where there is none; another user's by `owner/name`."""
+        """The notebook of that name, created if missing; another user's is `owner/name`."""
         if "/" in name:
             return Notebook(self._app, await self._app.sharing.find(LOCAL_CALLER, name))
         return Notebook(self._app, await self._app.notebooks.get_or_create(LOCAL, name))

@@ -121,7 +121,7 @@ class WasmKernel:
         return found
 
     async def answer(self, answer: messages.Answer) -> None:
-        """Code in a sandbox asks nobody."""
+        """Code in a sandbox cannot ask for input."""
 
     async def offer(self, catalog: Catalog) -> None:
         if catalog.version == self._offered:
@@ -202,7 +202,7 @@ class WasmKernel:
         try:
             await self._begin(image)
         except OperationFailed:
-            self._drop(name)  # whoever hears that it does not wake tries the next
+            self._drop(name)  # the caller tries the next one
             raise
         await self._end(old)
         self.native(self._kept[name].native if name != START else [])  # of a start with some the next run tells
@@ -238,7 +238,7 @@ class WasmKernel:
             self.native([])  # what it has the next run tells
         except OperationFailed as error:
             await self.restore(START)
-            raise OperationFailed(str(error).rstrip(".")) from error  # whoever says it ends the sentence
+            raise OperationFailed(str(error).rstrip(".")) from error  # the caller ends the sentence
         finally:
             file.unlink(missing_ok=True)
         found = await self._live.ask(messages.Inspect())

@@ -88,10 +88,10 @@ class Live:
         if isinstance(died := self._events.peek(), Died):
             return died, 0  # it stays, for the next caller
         event, size = self._events.take()
-        self._heed(size)
+        self._count_taken(size)
         return event, size
 
-    def _heed(self, size: int) -> None:
+    def _count_taken(self, size: int) -> None:
         """Say how much was taken, now and then: a guest has credit for far more than most ever say."""
         self._taken += size
         if self._taken >= _SAY:
@@ -99,8 +99,8 @@ class Live:
             self._taken = 0
 
     async def ask(self, question: Any) -> Any:
-        """The answer; what is shown meanwhile is the next run's. Answers come in order, and one that nobody waits for
-        any more is passed over."""
+        """The answer; what is shown meanwhile is the next run's. Answers come in order; one whose
+        caller stopped waiting is skipped."""
         self.send(question)
         self._asked += 1
         mine, aside = self._asked, DeferredEvents()
@@ -150,17 +150,17 @@ class Live:
                 self._over(Died(reason=reason[:2_000], hint=hint[:2_000]))
                 return
             case relay.Called():
-                self._heed(size)
+                self._count_taken(size)
                 task = asyncio.get_running_loop().create_task(self._answer(message))
                 self._calls.add(task)
                 task.add_done_callback(self._calls.discard)
                 return
             case Native(capabilities=capabilities):
-                self._heed(size)
+                self._count_taken(size)
                 self._offered.put(capabilities)
                 return
             case relay.GivenUp():
-                self._heed(size)
+                self._count_taken(size)
                 return
             case Finished(run=run) if run != self._run:
                 raise BadMessage("it ended a run that does not run")

@@ -55,7 +55,7 @@ class HostProcess(asyncio.SubprocessProtocol):
 
     @classmethod
     async def start(cls, command: tuple[str, ...], *, owner: str, alone: bool) -> HostProcess:
-        # a session of its own: whoever ends the server's group lets it save what its hosts hold
+        # a session of its own: a signal to the server's group does not end it before it saved
         _, host = await asyncio.get_running_loop().subprocess_exec(
             lambda: cls(owner=owner, alone=alone),
             *command, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=_environ(), start_new_session=True,
@@ -207,7 +207,7 @@ class Pool:
             await asyncio.gather(*(host.close() for host in self._hosts))
 
     def tidy(self, used: HostProcess) -> None:
-        """Of the hosts that hold nobody, the one that was used last stays: the next guest need not wait for it."""
+        """Of the hosts without guests, the one used last stays: the next guest need not wait."""
         for host in self._hosts:
             if not host.guests and (host is not used or host.alone):
                 host.kill()
@@ -229,7 +229,7 @@ class Pool:
                 host.claims -= 1
         raise OperationFailed(
             f"The program of {self._language} was made and is not found in {self._assets}: it is loaded only from a "
-            "folder that nobody else can write to. Give that folder the mode 700, or set store.assets_dir to another."
+            "folder that no other user can write to. Give that folder the mode 700, or set store.assets_dir to another."
         )
 
     async def _any(self, owner: str, images: Path, alone: bool) -> HostProcess:
@@ -249,7 +249,7 @@ class Pool:
         """Have the program made and compiled, by a process of its own: it starts others. Raises OperationFailed."""
         if self._making is None or self._making.done():
             self._making = asyncio.create_task(self._make())
-            self._making.add_done_callback(lambda made: made.cancelled() or made.exception())  # whoever waits or not
+            self._making.add_done_callback(lambda made: made.cancelled() or made.exception())  # also if no caller waits
         await asyncio.shield(self._making)
 
     async def _make(self) -> None:
@@ -276,7 +276,7 @@ class Pool:
 
 
 def _command(*given: str) -> tuple[str, ...]:
-    """`-P`: what lies in the folder the server was started in is none of its program."""
+    """`-P`: files in the server's working folder are not imported."""
     return (sys.executable, "-P", "-m", "quire.runtimes.wasm.host", *given)
 
 

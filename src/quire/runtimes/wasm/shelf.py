@@ -37,11 +37,11 @@ def images_of(shelf: Path, owner: str) -> Path:
 
 
 def _taken(folder: Path) -> bool:
-    """Whether nobody else holds it: then it may go."""
+    """Take it if no other process holds it: then it may be deleted."""
     try:
         held = os.open(folder / "held", os.O_RDWR | platform_compat.BYTES)
     except OSError:
-        return False  # it is just being made, or is none of ours
+        return False  # it is just being made, or is not ours
     try:
         return _hold(held)
     finally:

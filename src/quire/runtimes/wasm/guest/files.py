@@ -104,7 +104,7 @@ class Files:
 
 
 def _reopen(file: _Asleep) -> None:
-    with contextlib.suppress(OSError):  # it may not be opened any more, and whoever uses it hears so
+    with contextlib.suppress(OSError):  # it may be impossible to open now; its next use says so
         os.open(file.path, file.flags)
         os.lseek(file.number, file.position, os.SEEK_SET)
 

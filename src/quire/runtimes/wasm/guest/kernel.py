@@ -126,7 +126,7 @@ class Kernel:
 
     def tell(self, event: Any) -> None:
         self._say_held()
-        self._heed(self._host(texts.dump(event)))
+        self._check_interrupt(self._host(texts.dump(event)))
 
     def _say_held(self) -> None:
         if self._held:
@@ -134,11 +134,11 @@ class Kernel:
             self._host(held)
 
     def poll(self) -> None:
-        """Whoever waits does this now and then: an interrupt is seen."""
-        self._heed(self._host(""))
+        """Called now and then while code waits, so that it sees an interrupt."""
+        self._check_interrupt(self._host(""))
 
     @staticmethod
-    def _heed(answer: str) -> None:
+    def _check_interrupt(answer: str) -> None:
         if answer == "interrupt":
             raise KeyboardInterrupt
 
@@ -307,5 +307,5 @@ def warm_up(*more: str) -> None:
 
 def _no_input(prompt: object = "", /, *given: Any, **named: Any) -> NoReturn:
     raise InputNotAvailable(
-        f"input({str(prompt)!r}): nobody can be asked from WebAssembly. Put the value into the code, or into a file."
+        f"input({str(prompt)!r}): no person can be asked from WebAssembly. Put the value into the code, or into a file."
     )

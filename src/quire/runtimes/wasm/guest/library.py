@@ -86,7 +86,7 @@ def finish() -> None:
 
 
 def fill_gaps() -> None:
-    """Have what a notebook makes lie together, in new pages, not in gaps of old ones all over the memory."""
+    """Allocate a notebook's objects together, in new pages, not in gaps of old pages all over the memory."""
     top = max(map(id, gc.get_objects()))
     for size in (*range(16, 513, 16), *range(640, 4097, 128)):
         beyond = 0

@@ -49,7 +49,7 @@ def _hold(language: str, assets: Path, walls: dict[str, Any]) -> None:
         os._exit(words.NOT_READY)
     with os.fdopen(write, "wb") as out:
         Loop(read, out, loaded, layers).serve()
-    os._exit(0)  # guests that still run are nobody's
+    os._exit(0)  # ends guests that still run
 
 
 def _wall_in(assets: Path, walls: dict[str, Any]) -> dict[str, str]:

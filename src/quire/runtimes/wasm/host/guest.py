@@ -63,7 +63,7 @@ class Host(Protocol):
         """Have the server hear it, in order. Waits while the server does not listen."""
 
     def call(self, called: relay.Called) -> relay.Answer:
-        """What code asks of a capability; waits for the answer. Raises Ended where nobody will give one."""
+        """Call a capability and wait for the answer. Raises Ended if none can come."""
         ...
 
 
@@ -71,7 +71,7 @@ class Guest(Protocol):
     """One namespace. Every method but `interrupt` is called from one thread, one at a time."""
 
     def settle(self) -> None:
-        """What the first request would have to wait for, done ahead while nobody waits. Raises Ended."""
+        """Prepare what the first request needs, while no request waits. Raises Ended."""
 
     def run(self, run: messages.Run) -> None:
         """Its events, the last of them Finished, are said to the host. Raises Ended."""
@@ -124,7 +124,7 @@ class Language(Protocol):
         ...
 
     def prepare(self) -> None:
-        """Do ahead, where that helps, what the next guest needs; called when nobody waits."""
+        """Prepare what the next guest needs; called while no request waits."""
 
     def tick(self) -> None:
         """Called every few milliseconds while guests run, from a thread of its own: deadlines are looked at."""

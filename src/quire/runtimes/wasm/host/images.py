@@ -42,7 +42,7 @@ def read(file: Path) -> Image:
 def parse(data: bytes) -> Image:
     magic, length, count = _HEAD.unpack_from(data)
     if magic != _MAGIC:
-        raise ValueError("it is none")
+        raise ValueError("it is not an image")
     said = json.loads(data[_HEAD.size : _HEAD.size + length])
     at = _HEAD.size + length
     numbers = struct.unpack_from(f"<{count}I", data, at)

@@ -36,7 +36,7 @@ class Loop:
         self._ticks = False  # the clock goes
         self._woken = threading.Event()
         self.spent = threading.Event()
-        """A guest was made, and by now nobody waits for it: the next can be prepared."""
+        """A guest was made and answered: the next can be prepared."""
 
     def serve(self) -> None:
         """Until the server lets go."""
@@ -175,7 +175,7 @@ class Seat:
             self._send(Printed(stream=self._stream, data=data), more=more)
 
     def show(self) -> None:
-        """Have what was printed seen by now; from the clock's thread, which waits for nobody."""
+        """Have what was printed seen by now; from the clock's thread, which never waits."""
         if self._printed and self._unheard < words.CREDIT and self._saying.acquire(blocking=False):
             try:
                 self._flush()

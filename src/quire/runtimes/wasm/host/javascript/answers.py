@@ -43,7 +43,7 @@ class Inside:
         self.asked = 0.0  # when it was asked to stop, by the monotonic clock
         self.stopped = ""  # why code was stopped: interrupt, fuel
         self.calls = 0
-        self.rejected: dict[int, tuple[int, int]] = {}  # promises nobody looks after, with their reasons
+        self.rejected: dict[int, tuple[int, int]] = {}  # unhandled rejections: promises with their reasons
         self._does = (
             self._print,
             self._display,
@@ -71,7 +71,7 @@ class Inside:
         if self.asked:
             self._exports.write(self._values.marks.looks, b"\x01\0\0\0")
 
-    # Calls of the prelude, and of whoever got hold of its function
+    # Calls of the prelude, and of code that got hold of its function
 
     def host_call(self, name: int, length: int, this: int, count: int, given: int) -> int:
         boxes = [self._exports.word(given + 4 * at) for at in range(min(count, 8))]

@@ -61,7 +61,7 @@ def _tool(name: str, tool: dict[str, Any]) -> dict[str, Any]:
 
 
 def made(host: Host, number: int, said: str, offer: messages.Offer) -> str:
-    """The answer to a call, as JSON. Raises Failed; Ended where nobody answers."""
+    """The answer to a call, as JSON. Raises Failed; Ended if no answer can come."""
     if len(said.encode("utf-8", "replace")) > LARGEST:
         raise Failed("ToolError", f"The arguments are larger than {LARGEST:,} bytes.")
     try:

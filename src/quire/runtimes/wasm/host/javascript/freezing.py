@@ -1,6 +1,6 @@
 """The program with a guest's first state as its own data: instances of it need no set-up, and share their pages.
 
-What is frozen is the same wherever it is done: the clock stands still and chance is nought while it is.
+What is frozen is the same wherever it is done: the clock stands still and random numbers are 0 meanwhile.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SCRATCH = 65536  # bytes for what is passed in
 STACK = 512 * 1024  # bytes of the program's own stack that JavaScript may fill; more would exhaust wasmtime's first
 
 _FILES = ("inspect.js", "console.js", "prelude.js")
-_MARK = 0x51D7A3C5  # a limit nobody would set
+_MARK = 0x51D7A3C5  # a limit that no setting has
 _MEMORY, _DATA, _DATA_COUNT = 5, 11, 12  # sections
 _FUNCTIONS = ("shown", "failed", "inspect", "read", "offer", "due", "fire", "clear", "forget", "settled")
 

@@ -73,9 +73,9 @@ class JavaScriptGuest:
         self._timers = False  # one was left behind, and that was said
         self._tells = Tells(self._values, self._inside, host, bounds, len(base))
         with self._entered():
-            self._begin_anew()
+            self._start_fresh()
 
-    def _begin_anew(self) -> None:
+    def _start_fresh(self) -> None:
         """What no image has: chance of its own, and this guest's limits."""
         self._exports.write(self._marks.random, (int.from_bytes(os.urandom(8), "little") | 1).to_bytes(8, "little"))
         self._tells.limit(0)
@@ -145,7 +145,7 @@ class JavaScriptGuest:
             self._exports.qjs_free_value(error)
             self._forget(name)
         else:
-            raise NoRoom("no end of names is declared anew")
+            raise NoRoom("too many names are declared again")
         found = self._awaited(promise)
         value = self._values.call("settled", found)
         self._exports.qjs_free_value(found)
@@ -369,11 +369,11 @@ class JavaScriptGuest:
 
     def restore(self, image: Image) -> None:
         if image.artefact != self._artefact:
-            raise Ended("That state is of another program, or of another version of it.", "Start anew.")
+            raise Ended("That state is of another program, or of another version of it.", "Start a new session.")
         limit = self._bounds.memory or 1 << 32
         whole = image.size % 65536 == 0 and len(self._base) <= image.size
         if not whole or any(len(data) != PAGE or not 0 <= at < image.size // PAGE for at, data in image.pages.items()):
-            raise Ended("That state is damaged.", "Start anew.")
+            raise Ended("That state is damaged.", "Start a new session.")
         if image.size > limit:
             raise Ended(f"That state needs {image.size:,} bytes of memory.", MORE_MEMORY)
         try:
@@ -381,12 +381,12 @@ class JavaScriptGuest:
             cells = {str(name): str(code) for name, code in rest["cells"].items()}
             stack = int(rest["stack"])
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise Ended("That state is damaged.", "Start anew.") from None
+            raise Ended("That state is damaged.", "Start a new session.") from None
         with self._entered():
             memory.put(self._exports, self._base, image.size, image.pages)
             self._exports.stack_pointer = stack
             self._tells.recall(cells)
-            self._begin_anew()
+            self._start_fresh()
 
     def memory(self) -> int:
         return 0 if self._closed else self._exports.size()

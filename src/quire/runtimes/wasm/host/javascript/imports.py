@@ -67,7 +67,7 @@ def linker(engine: wasmtime.Engine, module: wasmtime.Module) -> wasmtime.Linker:
     for each in module.imports:
         name = each.name or ""
         if not isinstance(each.type, wasmtime.FuncType) or name not in {**_NAMES, **_REFUSED}:
-            raise ValueError(f"the program imports {each.module}.{name}, which nobody gives it")
+            raise ValueError(f"the program imports {each.module}.{name}, which is not provided")
         said, of = name.encode(), each.module.encode()
         error = ffi.wasmtime_linker_define_func_unchecked(
             made.ptr(),

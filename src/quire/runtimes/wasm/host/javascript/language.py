@@ -31,7 +31,7 @@ _OPTIONS = f"stack {WASM_STACK}, epoch"
 
 
 def load(assets: Path, progress: Callable[[str], None], *, make: bool = True) -> JavaScript:
-    """The language, from what is kept in that folder, else made anew, or without `make` as it is there, with fuel and
+    """The language, from what is kept in that folder, else made again, or without `make` as it is there, with fuel and
     without. Raises quickjs.Missing, NotReady."""
     if 0 <= threading.stack_size() < THREAD_STACK:
         threading.stack_size(THREAD_STACK)  # of threads that are started from now on: guests run on them
@@ -137,7 +137,7 @@ class Compiled:
             try:
                 return wasmtime.Module.deserialize_file(self.engine, str(path))
             except wasmtime.WasmtimeError:
-                pass  # of another machine, or torn: made anew
+                pass  # of another machine, or torn: made again
         if progress is None:
             raise NotReady
         progress("Compiling JavaScript")

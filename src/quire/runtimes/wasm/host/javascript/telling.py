@@ -12,7 +12,7 @@ from quire.runtimes.wasm.host.javascript.values import Values
 from quire.wire.messages import Printed, Raised
 
 _SHARE = 0.85  # of the memory there is, code may allocate: the rest is for how allocations lie in it
-_HEADROOM = 1 << 20  # bytes of memory for what tells that there is none left
+_HEADROOM = 1 << 20  # bytes of memory for the message that memory is full
 _KEPT = 256 * 1024  # characters of cells' text for tracebacks
 
 
@@ -123,7 +123,7 @@ def sayable(value: Any) -> Any:
 
 
 def faithful(said: dict[str, Any]) -> list[Any]:
-    """The value as [value]; [] where there is none, or where it has halves of characters."""
+    """The value as [value]; [] if there is no value, or if it has halves of characters."""
     return [said["value"]] if "value" in said and sayable(said["value"]) == said["value"] else []
 
 

@@ -47,7 +47,7 @@ class Values:
         return self.raw(box) >> 32 == 3
 
     def address(self, box: int) -> int:
-        """Where an object is; 0 for what is none."""
+        """An object's address; 0 for other values."""
         raw = self.raw(box)
         return raw & 0xFFFFFFFF if raw >> 32 == _OBJECT else 0
 
@@ -150,7 +150,7 @@ class Values:
     def unlock(self, name: str) -> None:
         """Let a global variable or function, which no code may delete, be deleted.
 
-        A cell may declare a name anew in another way; JavaScript keeps `var` and `function` for good.
+        A cell may declare a name again in another way; JavaScript keeps `var` and `function` for good.
         """
         exports = self.exports
         at, own = self.put(name.encode("utf-8", "surrogatepass"))

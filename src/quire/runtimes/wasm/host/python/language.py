@@ -109,7 +109,7 @@ def _artefact(component: Path, metered: bool) -> str:
 
 
 class Cache:
-    """Compiled components. One is machine code: it is loaded only where nobody else could have written it."""
+    """Compiled components. One is machine code: it is loaded only if no other user could have written it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -117,7 +117,7 @@ class Cache:
     def get(
         self, engine: wasmtime.Engine, source: Path, name: str, progress: Callable[[str], None] | None
     ) -> Component:
-        """Compiled now where nobody has, unless there is no `progress` to tell of."""
+        """Compile it if needed and if there is a `progress` to report to."""
         path = self._folder / f"{name}.cwasm"
         if _is_ours(self._folder) and _is_ours(path):
             try:
@@ -156,7 +156,7 @@ class Cache:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not _is_ours(self._folder):
             return
-        descriptor, beside = tempfile.mkstemp(dir=self._folder)  # which nobody else can read
+        descriptor, beside = tempfile.mkstemp(dir=self._folder)  # which no other user can read
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
         try:
@@ -167,7 +167,7 @@ class Cache:
 
 @contextlib.contextmanager
 def told(progress: Callable[[str], None], doing: str) -> Iterator[None]:
-    """Say so now and then for as long as it takes: whoever waits takes silence for an end."""
+    """Report progress now and then: the server takes silence for an end."""
     over = threading.Event()
 
     def tell() -> None:
@@ -186,7 +186,7 @@ def told(progress: Callable[[str], None], doing: str) -> Iterator[None]:
 
 
 def _is_ours(path: Path) -> bool:
-    """It is there, and on POSIX nobody else can write to it."""
+    """Whether it exists, and on POSIX no other user can write to it."""
     try:
         found = path.lstat()
     except OSError:

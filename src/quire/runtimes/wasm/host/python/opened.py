@@ -9,7 +9,7 @@ from pathlib import Path
 
 from quire.runtimes.wasm.host.guest import Place
 
-_MANY = 256  # descriptors of this process, below which nobody has too many
+_MANY = 256  # descriptors of this process; with fewer open, no guest has too many
 _OFTEN = 0.1  # seconds between two looks
 _LISTED = Path("/proc/self/fd")
 
@@ -39,7 +39,7 @@ class Opened:
         try:
             return _lowest_free() >= _MANY and self._held() > self._most
         except OSError:
-            return True  # there is none left, and it is this one that runs
+            return True  # no descriptor is left, and this guest is the one that runs
 
     def _held(self) -> int:
         held = 0

@@ -13,7 +13,7 @@ from quire.runtimes.wasm.host.python.memory import Fresh, Memory
 from quire.wire import messages, texts
 
 FOR_EVER = (1 << 63) - 1
-"""Fuel nobody uses up."""
+"""More fuel than any run uses."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class Program:
         return spare
 
     def prepare(self) -> None:
-        """Have one ready for whoever is next: its first run finds in place what every run needs."""
+        """Prepare one for the next guest: its first run finds in place what every run needs."""
         if self._spare is not None:
             return
         spare = self._made(-1)

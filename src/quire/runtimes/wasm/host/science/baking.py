@@ -89,7 +89,7 @@ class Baked:
 
 
 def _tidy(folder: Path, newest: Path) -> None:
-    """Of older ones one stays, for whoever goes back to the version before; a host that has one mapped keeps it."""
+    """Delete all older ones but one, for a return to the version before. A host keeps what it has mapped."""
     older = sorted((each for each in folder.glob("*.memory") if each != newest), key=lambda each: each.stat().st_mtime)
     for memory in older[:-1]:
         memory.unlink(missing_ok=True)

@@ -88,7 +88,7 @@ class Instance:
             return self.functions.turn(at, len(data))
 
     def forget_folders(self) -> None:
-        """It looks anew which it has when it next needs one."""
+        """The catalog is read again when it is next needed."""
         with self._running():
             self.functions.quire_forget_folders()
 
