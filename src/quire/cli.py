@@ -156,9 +156,7 @@ def _settings(parsed: argparse.Namespace) -> Settings:
 
 def _serve(parsed: argparse.Namespace) -> int:
     settings = _settings(parsed)
-    return _run_server(
-        settings, lambda: _over_http(settings) if settings.server.transport == "http" else _over_stdio(settings)
-    )
+    return _run_server(settings, lambda: (_over_http if settings.server.transport == "http" else _over_stdio)(settings))
 
 
 def _jupyter_mcp_server(parsed: argparse.Namespace) -> int:
@@ -168,10 +166,10 @@ def _jupyter_mcp_server(parsed: argparse.Namespace) -> int:
     def ready() -> Ready:
         from quire import compose
 
-        http = settings.server.transport == "http"
-        serve, auth = (
-            _over_http(settings, start.with_token(compose.http_access(settings))) if http else _over_stdio(settings)
-        )
+        if settings.server.transport == "http":
+            serve, auth = _over_http(settings, start.with_token(compose.http_access(settings)))
+        else:
+            serve, auth = _over_stdio(settings)
 
         async def serve_document(app: App, server: FastMCP[Any]) -> None:
             await start.open_document(app, server)

@@ -160,8 +160,8 @@ def mcp(running: App, settings: Settings, auth: AuthProvider | None = None) -> F
     """The MCP server over a running App. `auth`: how callers over HTTP are authenticated."""
     from quire.frontends.mcp.server import build
 
-    toolsets, result_chars = _toolsets(settings), settings.server.max_result_chars
-    return build(running, toolsets=toolsets, result_chars=result_chars, version=__version__, auth=auth)
+    result_chars = settings.server.max_result_chars
+    return build(running, _toolsets(settings), result_chars=result_chars, version=__version__, auth=auth)
 
 
 def _toolsets(settings: Settings) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from fastmcp import FastMCP
@@ -53,29 +54,20 @@ def install(
     """`unknown`: the message about a tool that does not exist, given the names of those that do."""
     fastmcp_internals.insert_middleware(server, AuditMiddleware(calls, registry.tools), RateLimitMiddleware(rates))
     low = fastmcp_internals.low_level(server)
-    beside = low.get_request_handler("tools/call")
-    assert beside is not None
-    dispatcher = _Dispatcher(server, services, registry, published, unknown, beside.handler)
+    other_tools = low.get_request_handler("tools/call")
+    assert other_tools is not None
+    dispatcher = _Dispatcher(server, services, registry, published, unknown, other_tools.handler)
     low.add_request_handler("tools/call", CallToolRequestParams, dispatcher.call)
 
 
+@dataclass(frozen=True)
 class _Dispatcher:
-    def __init__(
-        self,
-        server: FastMCP[Any],
-        services: ToolServices,
-        registry: ToolRegistry,
-        published: PublishedTools,
-        unknown: Callable[[str, list[str]], str],
-        beside: Callable[..., Any],
-    ) -> None:
-        """`beside`: fastmcp's handler, for tools that are not Quire's."""
-        self._server = server
-        self._services = services
-        self._registry = registry
-        self._published = published
-        self._unknown = unknown
-        self._beside = beside
+    server: FastMCP[Any]
+    services: ToolServices
+    registry: ToolRegistry
+    published: PublishedTools
+    unknown: Callable[[str, list[str]], str]
+    other_tools: Callable[..., Any]  # fastmcp's handler, for tools that are not Quire's
 
     async def call(
         self, request: ServerRequestContext[Any, Any], params: CallToolRequestParams
@@ -83,19 +75,17 @@ class _Dispatcher:
         assert isinstance(request, AuditedRequest)
         record = request.record
         try:
-            ctx = ToolContext(self._services, ClientRequest.of(request, params), record)
-            published = self._published.of(ctx.client.principal)
-            tool = self._registry.tools.get(params.name) or published.get(params.name)
-            if tool is None and await self._server.get_tool(params.name) is not None:
-                answer: CallToolResult | InputRequiredResult = await self._beside(request, params)
+            ctx = ToolContext(self.services, ClientRequest.of(request, params), record)
+            published = self.published.of(ctx.client.principal)
+            tool = self.registry.tools.get(params.name) or published.get(params.name)
+            if tool is None and await self.server.get_tool(params.name) is not None:
+                answer: CallToolResult | InputRequiredResult = await self.other_tools(request, params)
                 return answer
             if tool is None:
-                raise InvalidRequest(self._unknown(params.name, [*self._registry.listed, *published]))
+                raise InvalidRequest(self.unknown(params.name, [*self.registry.listed, *published]))
             arguments = tool.checked(params.arguments or {})
-            with server_span(
-                f"tools/call {tool.name}", "tools/call", self._server.name, "tool", tool.name, tool_name=tool.name
-            ):
-                return _answer(await tool.call(ctx, arguments), record)
+            self._name_span(tool.name)
+            return _answer(await tool.call(ctx, arguments), record)
         except QuireError as error:
             record.set_error(error)
             return _error(str(error))
@@ -107,6 +97,11 @@ class _Dispatcher:
                 raise
             log.exception("the tool %s", params.name)
             return _error(f"Error calling tool {params.name!r}: {error}")
+
+    def _name_span(self, tool: str) -> None:
+        """As fastmcp does. The call is outside the block, which would record errors: their messages may quote code."""
+        with server_span(f"tools/call {tool}", "tools/call", self.server.name, "tool", tool, tool_name=tool):
+            pass
 
 
 def _answer(result: ToolResult, record: CallRecord) -> CallToolResult:

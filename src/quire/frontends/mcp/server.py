@@ -51,7 +51,7 @@ _ICON = (  # without a space: clients that check it against the schema want a UR
 
 
 def build(
-    app: App, *, toolsets: tuple[str, ...], result_chars: int, version: str, auth: AuthProvider | None = None
+    app: App, toolsets: tuple[str, ...], *, result_chars: int, version: str, auth: AuthProvider | None = None
 ) -> FastMCP[Any]:
     """A server over a running App, which the caller closes after the server."""
     guidance, registry, notices = Guidance(toolsets), ToolRegistry(), Notices(app.sharing)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, get_type_hints
+from typing import Any, get_type_hints
 
 from fastmcp.tools import FunctionTool, Tool, ToolResult
 from mcp_types import Tool as MCPTool
@@ -18,19 +18,6 @@ from quire.frontends.mcp.results import schema, short
 from quire.frontends.mcp.tool_context import ToolContext
 
 ToolFunction = Callable[..., Awaitable[ToolResult]]  # takes a ToolContext, then the arguments
-
-
-class CallableTool(Protocol):
-    """What dispatch needs of a tool."""
-
-    @property
-    def name(self) -> str: ...
-
-    def checked(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The arguments as the tool takes them. Raises InvalidRequest if they do not fit."""
-        ...
-
-    async def call(self, ctx: ToolContext, arguments: dict[str, Any]) -> ToolResult: ...
 
 
 class ListedTool(Tool):
@@ -54,6 +41,7 @@ class RegisteredTool:
         return self.listed.name
 
     def checked(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The arguments as the function takes them. Raises InvalidRequest if they do not fit."""
         argument_errors.check_numbers(self.name, arguments)
         if self.other_names.keys() & arguments.keys():
             arguments = {self.other_names.get(name, name): value for name, value in arguments.items()}

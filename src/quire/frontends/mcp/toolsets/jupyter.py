@@ -19,12 +19,10 @@ from quire.frontends.mcp.toolsets import (
     jupyter_older,
     jupyter_texts,
 )
-from quire.frontends.mcp.toolsets.jupyter_cells import Books
+from quire.frontends.mcp.toolsets.jupyter_cells import Books, From0, said
 
 _CLIENTS = 10_000  # whose server is remembered
 _FIRST = 20  # cells of a notebook that is taken up
-
-From0 = Annotated[int, Field(ge=0)]
 
 
 class _Servers:
@@ -62,10 +60,6 @@ def register(registry: ToolRegistry) -> None:
     _connecting(registry, servers)
     jupyter_older.register(registry, books)
     jupyter_cite.register(registry, books)
-
-
-def said(text: str) -> ToolResult:
-    return ToolResult(content=text)
 
 
 def _files(registry: ToolRegistry, servers: _Servers) -> None:
