@@ -1,4 +1,4 @@
-"""The arguments of a call, checked against the JSON Schema of the tool before the call is sent.
+"""Check the arguments of a call against the JSON Schema of the tool before it is sent.
 
 A schema comes from a backend, so it may be hostile. Before `jsonschema` sees it, it is copied with only the keywords
 listed here, at the places where they count. So nothing is ever fetched (`$ref` is looked up in the schema itself, and
@@ -29,7 +29,7 @@ _MAX_MATCHING_STEPS = 1_000_000  # of a regular expression on one text, at worst
 _MAX_SHOWN = 60  # characters of a value in a message
 _MAX_SHOWN_CHOICES = 20
 _CHARS_PER_STEP = 100
-_MATCHING_STEPS_PER_STEP = 25  # which take about as long
+_MATCHING_STEPS_PER_STEP = 25  # of about the same duration
 _CHARS_PER_MATCHING_STEP = 10  # of a pattern, which a try may compare
 
 _ARTICLES = {
@@ -96,7 +96,7 @@ def _validator(schema: Any) -> Any:
         return _Validator(True)
 
 
-# A schema without anything that could do harm
+# Schemas reduced to safe keywords
 
 
 class _Copy:
@@ -284,7 +284,7 @@ _Validator = create(
 )
 
 
-# What is wrong, as a sentence's end
+# Error messages
 
 
 def _explained(error: Any) -> WrongArguments:
@@ -322,7 +322,7 @@ def _explained(error: Any) -> WrongArguments:
 
 
 def _explained_alternatives(error: Any) -> WrongArguments:
-    """The deepest of what is wrong with each alternative; if none of them is of the type, what they are."""
+    """The deepest error among the alternatives; if no alternative has the right type, all their types."""
     path = tuple(error.absolute_path)
     first = {error_.relative_schema_path[0]: error_ for error_ in reversed(error.context)}
     found = [_explained(first[index]) for index in sorted(first)]

@@ -1,4 +1,4 @@
-"""MCP servers as other clients' configuration files have them: read where they are connected to, never copied."""
+"""MCP servers in the configuration files of other clients: read on each connection, never copied."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any
 from quire.core.capabilities.model import Backend
 from quire.core.errors import InvalidRequest, NotFound
 
-_MAX_FILE_BYTES = 16 * 2**20  # bytes; Claude Code keeps much else in its file
+_MAX_FILE_BYTES = 16 * 2**20  # Claude Code stores other data in its file too
 _KEYS = ("mcpServers", "servers")  # of Claude and Cursor, of VS Code
 
 
 def client_files() -> dict[str, list[Path]]:
-    """Where each client keeps a user's servers, by its word. A file in the working folder goes by its path only: a
-    cloned project must not choose what runs here."""
+    """The user's configuration files by client. Files of the working folder are not among them, so that a cloned
+    project cannot choose what runs."""
     home = Path.home()
     settings = home / ("Library/Application Support" if sys.platform == "darwin" else ".config")
     return {
@@ -31,9 +31,9 @@ def client_files() -> dict[str, list[Path]]:
 
 
 def find_server(config: str, name: str) -> Backend:
-    """By a file's path or a client's word, and a server's name or the identifier made of it.
+    """Find a server by the path of a file or the name of a client, and its own name or identifier.
 
-    Raises NotFound, naming the servers there are, or Refused where the file cannot be read.
+    Raises NotFound, which names the known servers, or InvalidRequest if the file cannot be read.
     """
     there = _files(config)
     seen: list[str] = []
@@ -51,7 +51,7 @@ def find_server(config: str, name: str) -> Backend:
 
 
 def server_names(config: str) -> list[str]:
-    """The names of all servers there."""
+    """The names of all servers in a file or of a client."""
     return list(dict.fromkeys(name for place in _files(config) for name in read_servers(place)))
 
 
@@ -67,7 +67,7 @@ def _files(config: str) -> list[Path]:
 
 
 def read_servers(path: str | Path) -> dict[str, Backend]:
-    """Each as it stands there. Raises InvalidRequest where the file cannot be read."""
+    """All servers in a file. Raises InvalidRequest if it cannot be read."""
     settings = _parse(Path(path))
     inner = settings.get("mcp")
     for place in (settings, inner if isinstance(inner, dict) else {}):
@@ -80,7 +80,7 @@ def read_servers(path: str | Path) -> dict[str, Backend]:
 
 
 def parse_entry(given: dict[str, Any]) -> Backend:
-    """One server's entry: command, args, env, cwd; or url, headers. What is not as it should be is left out."""
+    """Parse an entry with command, args, env, cwd, or url, headers. Invalid values are left out."""
     command = given.get("command")
     args = given.get("args")
     argv = command if isinstance(command, list) else [command] if isinstance(command, str) and command else []
@@ -98,14 +98,14 @@ def parse_entry(given: dict[str, Any]) -> Backend:
 
 
 def authorization(auth: str) -> str:
-    """The header for a token or a reference to one: a scheme is put before it where it has none."""
+    """The header for a token or a reference to one, with the scheme Bearer if it has none."""
     return auth if " " in auth else f"Bearer {auth}"
 
 
 def resolve_entry(backend: Backend, expand: Callable[[str], str]) -> Backend:
-    """What the file says of this entry now; what the backend itself has comes over it.
+    """The backend with the current entry of its file; its own values override those of the file.
 
-    `${VAR}` is expanded where it stands in the command or the address; values of env and headers are as they stand.
+    `${VAR}` is expanded in command and url, but not in env and headers.
     """
     place = find_server(backend.config, backend.entry)
     there = read_servers(place.config)[place.entry]
@@ -159,5 +159,5 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|,(?=\s*(?:(?://[^\n]*
 
 
 def _without_comments(text: str) -> str:
-    """JSON without the comments and trailing commas VS Code allows."""
+    """JSON without the comments and trailing commas that VS Code allows."""
     return _TOKEN.sub(lambda found: found[0] if found[0].startswith('"') else re.sub(r"[^\n]", " ", found[0]), text)

@@ -1,4 +1,4 @@
-"""Backends that stay connected: each lives in a task of its own, whoever connects, calls or closes it."""
+"""Connections to MCP servers. Each has a task of its own, so any task may open, call or close it."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from quire.core.errors import CallTimeout, ConnectionLost, InvalidRequest, NotFo
 from quire.core.limits.caller_policy import is_allowed_host
 from quire.core.ports.capabilities import Listener
 
-if TYPE_CHECKING:  # the client libraries take long to import: not before the first backend
+if TYPE_CHECKING:  # the client libraries are imported with the first backend, since that is slow
     from mcp.shared.dispatcher import Dispatcher
 
     from quire.capabilities.arguments import ArgumentChecks
     from quire.capabilities.sessions import Session
 
 _ARGUMENTS_MODULE = "quire.capabilities.arguments"
-_CLOSE_SECONDS = 3.0  # seconds an HTTP server has to hear that the session ends
-_EXIT_SECONDS = 1.0  # seconds a process has to end by itself, and again after SIGTERM
-_UNANSWERED_EXIT_SECONDS = 0.3  # the same, for one that has never answered
-_LIST_SECONDS = 600.0  # seconds; whoever connects waits less
-_MAX_LOG_CHARS = 10_000  # characters of one log message
+_CLOSE_SECONDS = 3.0  # for ending a session over HTTP
+_EXIT_SECONDS = 1.0  # for a process to exit, and again after SIGTERM
+_UNANSWERED_EXIT_SECONDS = 0.3  # the same, if it never answered
+_LIST_SECONDS = 600.0  # the timeout of connecting is shorter
+_MAX_LOG_CHARS = 10_000  # of one log message
 _INHERITED = (
     "HOME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER",
     "APPDATA", "COMSPEC", "LOCALAPPDATA", "PATHEXT", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERPROFILE",
@@ -39,7 +39,7 @@ _INHERITED = (
 
 @dataclass(frozen=True, kw_only=True)
 class ResolvedBackend:
-    """How a backend is reached, with all references resolved: never shown, never kept."""
+    """A backend with resolved secrets. Never shown and never stored."""
 
     what: str  # for messages
     command: tuple[str, ...]
@@ -47,14 +47,14 @@ class ResolvedBackend:
     folder: str
     url: str
     headers: dict[str, str]
-    public_only: bool = False  # only public addresses are connected to
+    public_only: bool = False  # refuse addresses of private networks
 
 
 class McpBackends:
     """MCP servers by command, by url, or as another client's configuration file has them.
 
-    `environ` is where references to secrets are looked up, and what little of it a command inherits. `hosts` are
-    those that confined backends may be at, wherever they are.
+    References to secrets are looked up in `environ`, of which commands inherit a few variables. `hosts` are allowed
+    for confined backends even in private networks.
     """
 
     def __init__(self, *, environ: Mapping[str, str], hosts: tuple[str, ...] = ()) -> None:
@@ -74,7 +74,7 @@ class McpBackends:
 
     def variables(self, backend: Backend) -> set[str]:
         secrets = Secrets(self._environ)
-        with contextlib.suppress(QuireError):  # whoever connects hears of it
+        with contextlib.suppress(QuireError):  # reported when it is connected
             self._resolve(backend, secrets)
         return secrets.variables.difference(_INHERITED)
 
@@ -84,11 +84,11 @@ class McpBackends:
             connection = McpConnection(self._resolve(backend, secrets), listener, secrets)
             await connection.open(timeout)
         except (OperationFailed, InvalidRequest, NotFound) as error:
-            raise OperationFailed(secrets.redact(str(error))) from None  # what caused it may hold secrets
+            raise OperationFailed(secrets.redact(str(error))) from None  # the cause may contain secrets
         return connection
 
     def _resolve(self, backend: Backend, secrets: Secrets) -> ResolvedBackend:
-        if backend.confined:  # whatever it says: no program, no file, no variable of this machine
+        if backend.confined:  # no program, file or variable of this machine
             secrets.hide_all(backend.headers)
             secrets.hide_in((), backend.url)
             return ResolvedBackend(
@@ -117,7 +117,7 @@ class McpBackends:
 
 
 class McpConnection:
-    """One backend. Its session and its process belong to a task that ends when either does, or when it is closed."""
+    """One backend. A task owns its session and process and ends with either, or when it is closed."""
 
     def __init__(self, backend: ResolvedBackend, listener: Listener, secrets: Secrets) -> None:
         self._backend = backend
@@ -129,11 +129,11 @@ class McpConnection:
         self._session: Session | None = None
         self._offered = Offered()
         self._checks: ArgumentChecks | None = None
-        self._end_reason = ""  # why it is, a sentence
-        self._public_reason = "Its server cannot be reached."  # the same for code that calls, which is told of no path
+        self._end_reason = ""  # a sentence; "" while connected
+        self._public_reason = "Its server cannot be reached."  # the same for code in cells, without paths
         self._closed = False
         self._process: Process | None = None
-        self._timeout = 0.0  # of connecting
+        self._timeout = 0.0  # seconds to connect
         self._printed: Callable[[], tuple[str, str]] = lambda: ("", "")
         self._task: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -144,17 +144,17 @@ class McpConnection:
 
     @property
     def protocol(self) -> str:
-        """The version of MCP that was agreed on."""
+        """The negotiated version of MCP."""
         return self._session.protocol if self._session is not None else ""
 
     async def open(self, timeout: float) -> None:
-        """Once; raises Failed, and nothing of it is left."""
+        """Connect, once. Raises OperationFailed and leaves nothing running."""
         self._timeout = timeout
         self._task = self._loop.create_task(self._run())
         try:
             async with asyncio.timeout(timeout):
                 await asyncio.shield(self._ready)
-            if self._end_reason:  # since: nobody listened yet
+            if self._end_reason:  # lost before the caller could listen
                 raise OperationFailed(self._end_reason)
         except TimeoutError:
             printed = self._printed()
@@ -196,7 +196,7 @@ class McpConnection:
         except (ConnectionLost, CallTimeout):
             raise
         except OperationFailed:
-            templates = []  # many servers have resources but do not know this question
+            templates = []  # many servers with resources do not support templates
         return {"resources": resources, "templates": templates}
 
     async def read(self, uri: str, *, timeout: float) -> dict[str, Any]:
@@ -262,31 +262,31 @@ class McpConnection:
             self._task.cancel()
             await asyncio.wait({self._task}, timeout=_CLOSE_SECONDS)
 
-    # Its own task
+    # Runs in its own task
 
     async def _run(self) -> None:
         failure = "The connection was closed."
         try:
             failure = await (self._by_url() if self._backend.url else self._by_command())
         except asyncio.CancelledError:
-            self._closed = True  # with whatever it runs in
+            self._closed = True  # the server is shutting down
             raise
         except OperationFailed as error:
             failure = str(error)
-        except Exception as error:  # a fault of the libraries, whose errors come in groups of groups
+        except Exception as error:  # errors of the libraries are nested exception groups
             failure = f"{self._backend.what} cannot be spoken with: {failure_messages.as_sentence(_innermost(error))}"
         finally:
             self._end(failure)
 
     def _end(self, why: str) -> None:
-        """It cannot be called any more. The first reason counts."""
+        """Mark it as ended. The first reason counts."""
         if self._end_reason:
             return
         self._end_reason = self._secrets.redact(why)
         self._stop.set()
         if not self._ready.done():
             self._ready.set_exception(OperationFailed(self._end_reason))
-            self._ready.exception()  # asked for or not, it has been seen
+            self._ready.exception()  # marks the exception as retrieved
         elif not self._closed:
             self._listener.lost(self._end_reason)
 
@@ -313,7 +313,7 @@ class McpConnection:
         return failure
 
     async def _with_process(self, negotiation: Any) -> tuple[str, bool]:
-        """Why it ended; and whether it did before it was greeted, so that another greeting may be better."""
+        """Why it ended, and whether that was during negotiation, so that another one may succeed."""
         from quire.capabilities.pipe_dispatcher import PipeDispatcher
 
         def on_end() -> None:
@@ -323,7 +323,7 @@ class McpConnection:
                 self._end(f"{backend.what} {process.status}.{failure_messages.printed_output(*printed())}")
 
         def printed() -> tuple[str, str]:
-            return self._secrets.redact(process.errors), self._secrets.redact(pipe.junk)  # before it is cut
+            return self._secrets.redact(process.errors), self._secrets.redact(pipe.junk)  # before truncation
 
         backend = self._backend
         pipe = PipeDispatcher(probe=self._timeout / 3)
@@ -345,16 +345,14 @@ class McpConnection:
         ) if error else "The connection was closed.", False
 
     async def _serve(self, dispatcher: Dispatcher[Any], negotiation: Any) -> BaseException | None:
-        """Until it is to stop, or why it could not go on."""
+        """Serve until the connection is stopped; the error that ended it, if any."""
         from quire.capabilities.sessions import Session
 
         tasks: set[asyncio.Task[Any]] = set()
         async with Session.open(dispatcher, self._logged, self._secrets.redact_data) as session:
             try:
                 await session.negotiate(negotiation)
-                await asyncio.to_thread(
-                    import_module, _ARGUMENTS_MODULE
-                )  # it may take a second if Jupyter is installed, too
+                await asyncio.to_thread(import_module, _ARGUMENTS_MODULE)  # may take a second with Jupyter installed
                 self._set_offered(await session.offered(timeout=_LIST_SECONDS))
                 self._session = session
                 self._ready.set_result(None)
@@ -362,7 +360,7 @@ class McpConnection:
                 tasks = {following, self._loop.create_task(self._stop.wait())}
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 return following.exception() if following.done() else None
-            except Exception as error:  # here, before the libraries make a group of it
+            except Exception as error:  # before the libraries wrap it in groups
                 return error
             finally:
                 for task in tasks:

@@ -1,4 +1,4 @@
-"""Why a backend could not be connected to, or was lost, as sentences."""
+"""Messages for backends that could not be connected to or were lost."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import re
 
 from quire.core.runs.model_text import strip_escape_codes
 
-_MAX_OUTPUT_CHARS = 4096  # characters shown of what a process printed
+_MAX_OUTPUT_CHARS = 4096  # of the output of a process
 _CONTROL_CHARS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-_MAX_ERROR_CHARS = 4000  # characters of an error of the backend's
+_MAX_ERROR_CHARS = 4000  # of an error from the backend
 
 
 def printed_output(errors: str, junk: str) -> str:
-    """What a process printed, as sentences to add."""
+    """The output of a process, to be appended to a message."""
     text = ""
     if errors := _clean(errors):
         text += f" The end of its stderr:\n{errors}"
@@ -48,7 +48,7 @@ def unreachable(address: str, why: str) -> str:
 
 
 def http_status(number: int) -> str:
-    """Of HTTP, where a call was refused with it."""
+    """A call that failed with an HTTP status."""
     match number:
         case 401 | 403:
             return f"The server refused the login (HTTP status {number}); the token may have run out. Install it again."
@@ -59,7 +59,7 @@ def http_status(number: int) -> str:
 
 
 def http_refusal(address: str, status: int, kind: str, error: str) -> str:
-    """What an HTTP server answered in place of a greeting."""
+    """A connection that an HTTP server refused."""
     match status:
         case 401 | 403:
             return (
@@ -86,7 +86,7 @@ def not_mcp(what: str, why: str, errors: str = "", junk: str = "") -> str:
 
 
 def as_sentence(text: str) -> str:
-    """A backend's own words, which end as a sentence does."""
+    """An error from the backend as a sentence, limited in length."""
     text = _without_control(text)
     if len(text) > _MAX_ERROR_CHARS:
         text = text[:_MAX_ERROR_CHARS] + " …"

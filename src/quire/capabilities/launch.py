@@ -1,7 +1,7 @@
-"""A program: run the command given, and see to it that nothing of it is left when it, or the server, ends.
+"""A program that runs a command and kills all of its processes when it, or the server, ends.
 
-Run as `python -I -S launch.py PARENT PROGRAM ARGV0 ARG...`. A process of its own, not code between fork and exec:
-the server has threads, and their locks may be held at any moment. Standard library only.
+Run as `python -I -S launch.py PARENT PROGRAM ARGV0 ARG...`. It is a process and not code between fork and
+exec, since locks of the server's threads may be held. Standard library only.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import sys
 from typing import NoReturn
 
 _PDEATHSIG, _DUMPABLE, _CHILD_SUBREAPER = 1, 4, 36  # prctl's numbers
-# what the server, or the system when the server is gone, tells this process; not on Windows
+# sent by the server, or by the system when the server ended; not on Windows
 END_ALL = getattr(signal, "SIGUSR1", signal.SIGTERM)
 
 
 def main(parent: int, program: str, argv: list[str]) -> NoReturn:
     system = ctypes.CDLL(None)
-    system.prctl(_CHILD_SUBREAPER, 1, 0, 0, 0)  # whoever loses its parent below becomes this one's child
+    system.prctl(_CHILD_SUBREAPER, 1, 0, 0, 0)  # orphaned descendants become children of this process
     signal.signal(END_ALL, lambda *_: _end_all())
-    for ours in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # said to the whole group: for the command
+    for ours in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # sent to the whole group, meant for the command
         signal.signal(ours, signal.SIG_IGN)
     system.prctl(_PDEATHSIG, END_ALL, 0, 0, 0)
     if os.getppid() != parent:
@@ -29,14 +29,14 @@ def main(parent: int, program: str, argv: list[str]) -> NoReturn:
     child = os.fork()
     if child == 0:
         _become(program, argv)
-    for descriptor in (0, 1, 2):  # the command's alone: their ends are seen
+    for descriptor in (0, 1, 2):  # only the command holds them, so that the server sees end of file
         os.close(descriptor)
     while True:
         pid, status = os.waitpid(-1, 0)
         if pid == child:
             break
     _kill_below()
-    if os.WIFSIGNALED(status):  # to end as it did, but for the core
+    if os.WIFSIGNALED(status):  # end by the same signal, without a core dump
         system.prctl(_DUMPABLE, 0, 0, 0, 0)
         if os.WTERMSIG(status) != signal.SIGKILL:
             signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
@@ -61,7 +61,7 @@ def _end_all() -> NoReturn:
 
 
 def _kill_below() -> None:
-    """Whatever it started, in whichever group; children of those that are killed become ours, and follow."""
+    """Kill all descendants; children of killed processes become ours and are killed too."""
     while True:
         with open(f"/proc/self/task/{os.getpid()}/children", "rb") as file:  # noqa: PTH123 - starts faster
             for pid in file.read().split():

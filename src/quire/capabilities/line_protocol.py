@@ -1,4 +1,4 @@
-"""A stream of bytes as lines, the longest ones refused without keeping them."""
+"""Split a stream of bytes into lines, without storing lines that are too long."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 MAX_LINE_BYTES = 64 * 2**20  # bytes
-_REFUSED_LINE_END_BYTES = 256  # bytes kept of either end of a line that is refused
+_REFUSED_LINE_END_BYTES = 256  # kept of each end
 
 
 class LineProtocol(asyncio.Protocol):

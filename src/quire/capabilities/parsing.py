@@ -1,4 +1,4 @@
-"""What a backend lists and answers, as the core's data: bounded and checked, since it may be hostile."""
+"""Parse lists and answers of a backend, with limits, since it may be hostile."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _MAX_ABOUT_CHARS = 2_000  # characters
 _MAX_DESCRIPTION_CHARS = 10_000  # characters
 _MAX_NAME_CHARS = 200  # characters
 _MAX_SCHEMA_CHARS = 256 * 2**10  # characters of JSON
-_MAX_TOTAL_CHARS = 6 * 2**20  # characters, of descriptions and schemas together: they go to each kernel in one frame
+_MAX_TOTAL_CHARS = 6 * 2**20  # of all descriptions and schemas, sent to kernels in one frame
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
-_MAX_SCHEMA_DEPTH = 40  # a schema's levels; the wire takes few more
+_MAX_SCHEMA_DEPTH = 40  # levels; messages allow few more
 
 
 def parse_tools(listed: Iterable[Any]) -> tuple[Tool, ...]:
-    """Those that can be called: a name that is text and printable, the first of each name."""
+    """The tools with a printable name; the first if several have the same."""
     found: dict[str, Tool] = {}
     left = _MAX_TOTAL_CHARS
     for tool in listed:
@@ -50,7 +50,7 @@ def _hints(given: Any) -> dict[str, bool]:
 
 
 def _schema(given: Any, left: int) -> dict[str, Any] | None:
-    """Where it is one and fits; else none, which takes any arguments."""
+    """The schema, or None if it is invalid or too large: then any arguments are accepted."""
     if not isinstance(given, dict) or not is_shallow(given, _MAX_SCHEMA_DEPTH):
         return None
     return given if _size(given) <= min(_MAX_SCHEMA_CHARS, left) else None
@@ -71,7 +71,7 @@ def parse_offered(listed: Iterable[Any], *, about: Any, server: str, resources: 
 
 
 def parse_result(answer: dict[str, Any]) -> Result:
-    """Raises OperationFailed where it is none, or where it asks for input instead."""
+    """Raises OperationFailed if the answer is invalid or asks for input."""
     if answer.get("resultType") == "input_required":
         raise OperationFailed(
             "The tool wants to ask a person something before it goes on, which cannot be done from here."
@@ -83,7 +83,7 @@ def parse_result(answer: dict[str, Any]) -> Result:
 
 
 def parse_blocks(answer: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    """The list under this key, without what is empty in each; raises Failed where it is none."""
+    """The list of objects under this key, without null values. Raises OperationFailed."""
     blocks_ = answer.get(key)
     if blocks_ is None and key == "content" and "structuredContent" in answer:
         return []

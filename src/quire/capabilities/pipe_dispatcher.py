@@ -1,6 +1,6 @@
-"""JSON-RPC with a process, one message a line: the SDK's Dispatcher, without its threads and its models.
+"""JSON-RPC with a process, one message per line: an SDK Dispatcher without threads and models.
 
-The SDK's session negotiates and listens through this as through its own. Answers come as they are.
+The SDK's session uses it like its own. Answers are not validated here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND, REQUEST_TIMEOUT
 from quire.capabilities.line_protocol import MAX_LINE_BYTES
 from quire.core.errors import ConnectionLost, OperationFailed
 
-_MAX_JUNK_LINES, _MAX_JUNK_LINE_BYTES = 10, 1000  # lines, and bytes of each, kept of what is printed between messages
+_MAX_JUNK_LINES, _MAX_JUNK_LINE_BYTES = 10, 1000  # output between messages that is kept
 _ID = re.compile(rb'^\{"jsonrpc": ?"2\.0", ?"id": ?(\d+)|"id": ?(\d+)\}\r?$')
 
 
@@ -33,9 +33,9 @@ class _PendingRequest:
 
 
 class PipeDispatcher:
-    """What the other side says comes to `receive_line`.
+    """Sends and receives messages.
 
-    `probe` is how many seconds the newer era is asked for: some servers of the older never answer that.
+    `probe` is the timeout of the first modern request, which some legacy servers never answer.
     """
 
     def __init__(self, *, probe: float) -> None:
@@ -53,16 +53,16 @@ class PipeDispatcher:
         self._junk: deque[bytes] = deque(maxlen=_MAX_JUNK_LINES)
 
     def start_writing(self, write: Callable[[bytes], None], room: Callable[[], Awaitable[object] | None]) -> None:
-        """`write` sends a line, `room` is what to wait for until the other side reads on."""
+        """`write` sends a line; `room` returns what to wait for while the buffer is full, or None."""
         self._write, self._room = write, room
 
     @property
     def junk(self) -> str:
-        """The end of what was no message."""
+        """The last lines that were no messages."""
         return b"\n".join(self._junk).decode("utf-8", "replace")
 
     def end(self, lost: ConnectionLost) -> None:
-        """Every call in flight raises this, and every later one."""
+        """All pending and later requests raise this error."""
         if self._lost is None:
             self._lost = lost
             self._ended.set()
@@ -70,7 +70,7 @@ class PipeDispatcher:
                 if not waiting.answer.done():
                     waiting.answer.set_exception(ConnectionLost(str(lost)))
 
-    # What the SDK's session calls
+    # Called by the SDK's session
 
     async def run(
         self,
@@ -134,7 +134,7 @@ class PipeDispatcher:
         if self._lost is None:
             self._write(_encode(message))
 
-    # What the process says
+    # Called with output of the process
 
     def receive_line(self, line: bytes) -> None:
         try:
@@ -155,7 +155,7 @@ class PipeDispatcher:
     def _answered(self, number: int | str, message: dict[str, Any]) -> None:
         waiting = self._waiting.get(number)
         if waiting is None and isinstance(number, str) and number.isdecimal():
-            waiting = self._waiting.get(int(number))  # some servers make a text of it
+            waiting = self._waiting.get(int(number))  # some servers return the id as text
         if waiting is None or waiting.answer.done():
             return
         match message:
@@ -177,7 +177,7 @@ class PipeDispatcher:
             return
         if run_notify_intercept(self._intercept, method, params) or self._notify is None:
             return
-        self._spawn(self._notify(_Context(), method, params))  # type: ignore[arg-type]  # the session does not use it
+        self._spawn(self._notify(_Context(), method, params))  # type: ignore[arg-type]  # unused by the session
 
     def _progressed(self, params: dict[str, Any]) -> None:
         match params:
@@ -194,13 +194,13 @@ class PipeDispatcher:
                     )
 
     def _asked(self, method: str, number: int | str) -> None:
-        """Only a ping is answered: nothing else was offered."""
+        """Answer pings; refuse other requests."""
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": number}
         if method == "ping":
             message["result"] = {}
         else:
             message["error"] = {"code": METHOD_NOT_FOUND, "message": f"This client does not offer {method[:100]}."}
-        if self._lost is None and self._room() is None:  # one that does not read what it is sent hears no more
+        if self._lost is None and self._room() is None:  # not to a process that does not read
             self._write(_encode(message))
 
     def _unreadable(self, line: bytes) -> None:
@@ -225,18 +225,18 @@ class PipeDispatcher:
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # a callback that fails costs its one message
+            task.exception()  # a failed callback only loses its message
 
 
 @dataclass(frozen=True)
 class _Context:
-    """What a notification came with: nothing."""
+    """The context of notifications."""
 
     request_id: None = None
 
 
 def _discard(line: bytes) -> None:
-    """Nobody is there yet."""
+    """Before a process is connected."""
 
 
 def _no_wait() -> None:

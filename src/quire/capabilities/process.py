@@ -1,4 +1,4 @@
-"""One backend's process: lines in and out by the event loop, the end of its stderr, always reaped."""
+"""The process of a backend: lines in and out, the end of its stderr; always reaped."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from quire.capabilities.line_protocol import LineProtocol
 from quire.core.errors import OperationFailed
 
 if sys.platform == "win32":
-    from asyncio.windows_utils import Popen  # its pipes are such as that event loop reads
+    from asyncio.windows_utils import Popen  # with pipes that the event loop can read
 else:
     from subprocess import Popen
 
 _LAUNCHER = Path(__file__).with_name("launch.py")
-_SIGKILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # on Windows both end it at once
-_MAX_ERROR_BYTES = 8192  # bytes of stderr
-_DRAIN_SECONDS = 0.25  # seconds what it wrote before its end may take to arrive
-_POLL_INTERVAL_S = 0.02  # seconds between looks, where the system tells no end
+_SIGKILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # on Windows both kill it
+_MAX_ERROR_BYTES = 8192  # of stderr
+_DRAIN_SECONDS = 0.25  # for output written before its end to arrive
+_POLL_INTERVAL_S = 0.02  # where the system does not report exits
 
 
 class Process:
     """`write` sends a line, `on_line` gets each line it prints, and `on_end` is called once, when it has ended.
 
-    On Linux a launcher stands between, the leader of its process group: what the program started ends with it.
+    On Linux a launcher runs the program and leads its process group, so that all processes end with it.
     """
 
     def __init__(self, popen: Popen[bytes], on_line: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
@@ -48,7 +48,7 @@ class Process:
         self._reading: list[asyncio.ReadTransport] = []
         self._exit_watch: int | asyncio.Task[None] = -1
         self._closing: asyncio.Task[None] | None = None
-        self.status = "stopped listening"  # how it ended, a sentence's end
+        self.status = "stopped listening"  # how it ended, for messages
 
     @classmethod
     async def start(
@@ -60,7 +60,7 @@ class Process:
         on_line: Callable[[bytes], None],
         on_end: Callable[[], None],
     ) -> Process:
-        """Raises OperationFailed where there is no such program."""
+        """Start the command. Raises OperationFailed if that is impossible."""
         program = _find_program(command[0], env.get("PATH", os.defpath), folder)
         argv = [program, *command[1:]]
         if sys.platform == "linux":
@@ -99,7 +99,7 @@ class Process:
 
     @property
     def is_full(self) -> bool:
-        """Whether it has not read what it was sent; then wait for `room`."""
+        """Whether the write buffer is full; then wait for `room`."""
         return not self._input.room.is_set()
 
     async def room(self) -> None:
@@ -107,13 +107,13 @@ class Process:
 
     @property
     def errors(self) -> str:
-        """The end of what it wrote to stderr, whole lines: a secret that is cut would not be known for one."""
+        """The last lines of stderr; complete ones, since a cut secret would not be redacted."""
         tail = self._errors.tail
         whole = tail if len(tail) < _MAX_ERROR_BYTES else tail.partition(b"\n")[2]
         return whole.decode("utf-8", "replace")
 
     async def close(self, grace: float = 2.0) -> None:
-        """Ask it to end, then make it; nothing of its group is left. Whoever is cancelled here, it is done."""
+        """Ask it to exit, then kill it and its group. Completes even if the caller is cancelled."""
         if self._closing is None:
             self._closing = self._loop.create_task(self._close(grace))
         await asyncio.shield(self._closing)
@@ -131,7 +131,7 @@ class Process:
                 async with asyncio.timeout(grace):
                     await self._exited.wait()
                 break
-        self._signal(_SIGKILL)  # what is left of the group: its number is its own until the leader is reaped
+        self._signal(_SIGKILL)  # the rest of the group, whose id is valid until the leader is reaped
         self._popen.poll()
         await self._group_ends()
         if self._input.transport is not None:
@@ -143,7 +143,7 @@ class Process:
                 cast(IO[bytes], pipe).close()
 
     async def _group_ends(self) -> None:
-        """They are killed, but not ours to wait for."""
+        """Wait until the killed processes of the group are gone."""
         end = self._loop.time() + _DRAIN_SECONDS
         with contextlib.suppress(ProcessLookupError, PermissionError):
             while hasattr(os, "killpg") and self._loop.time() < end:
@@ -151,7 +151,7 @@ class Process:
                 await asyncio.sleep(0.002)
 
     def _end_all(self) -> None:
-        """All below the launcher, in other groups too; on Windows all that it started and that has not lost it."""
+        """Kill all descendants: by the launcher on Linux, by taskkill on Windows."""
         if self._popen.returncode is not None:
             return
         if sys.platform == "linux":
@@ -174,7 +174,7 @@ class Process:
         self._has_exited()
 
     def _exit_status(self) -> int | None:
-        """How it ended, as Popen says it; without reaping it, where the system can tell."""
+        """The return code as in Popen, if possible without reaping; None while it runs."""
         if not hasattr(os, "waitid"):
             return self._popen.poll()
         on_end = os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
@@ -198,7 +198,7 @@ class Process:
         self._loop.call_later(_DRAIN_SECONDS, self._report_end)
 
     def _check_end(self) -> None:
-        """It exited, or its output ended: the other follows at once, unless a child of it holds the pipe."""
+        """Exit and end of output come together, unless a child holds the pipe."""
         if self._exited.is_set() and self._output_ended_:
             self._report_end()
         else:
@@ -238,7 +238,7 @@ def _status_text(on_end: int | None) -> str:
 
 
 class _StderrTail(asyncio.Protocol):
-    """The end of stderr."""
+    """Keeps the end of stderr."""
 
     def __init__(self) -> None:
         self.tail = bytearray()
@@ -249,7 +249,7 @@ class _StderrTail(asyncio.Protocol):
 
 
 class _Stdin(asyncio.Protocol):
-    """Whether stdin takes more, and that it was closed."""
+    """Tracks whether stdin accepts more data, and when it is closed."""
 
     def __init__(self, closed: Callable[[], None]) -> None:
         self._closed = closed

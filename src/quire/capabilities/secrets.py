@@ -1,4 +1,4 @@
-"""References to secrets, resolved where a backend is connected to; and their values kept out of what is said."""
+"""Resolve references to secrets and redact their values in messages and data."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from quire.core.errors import OperationFailed
 HIDDEN = "[secret]"
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _VARIABLE = re.compile(r"\$\{(?P<kind>env:|input:|)(?P<name>[^}:]+)(?::-(?P<default>[^}]*))?\}")
-_MAX_FILE_BYTES = 64 * 2**10  # bytes of a file
-_MIN_CHARS_IN_TEXT = 4  # characters a secret has at least, to be hidden in a message
-_MIN_CHARS_IN_DATA = 8  # and in data: what is shorter would damage it
+_MAX_FILE_BYTES = 64 * 2**10  # of a file
+_MIN_CHARS_IN_TEXT = 4  # shorter secrets are not redacted in messages
+_MIN_CHARS_IN_DATA = 8  # and in data, which they could match by chance
 
 
 class Secrets:
-    """Those of one connection: resolving remembers what to hide."""
+    """The secrets of one connection, collected while references are resolved."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
-        self.variables: set[str] = set()  # of the environment, that were referred to
+        self.variables: set[str] = set()  # environment variables that were used
         self._values: set[str] = set()
         self._words: re.Pattern[str] | None = None
         self._data: re.Pattern[str] | None = None
 
     def resolve(self, value: str) -> str:
-        """`env:NAME` and `file:/path`, also after one word as in `Bearer env:NAME`; anything else is itself.
+        """Resolve `env:NAME` and `file:/path`, also after one word as in `Bearer env:NAME`.
 
-        Raises OperationFailed, naming the reference, where there is nothing.
+        Other values are returned unchanged. Raises OperationFailed if the secret does not exist.
         """
         found = REFERENCE.fullmatch(value)
         if found is None:
@@ -43,7 +43,7 @@ class Secrets:
         return found["before"] + self._hide(self._variable(found["env"]) if found["env"] else _file(found["file"]))
 
     def expand(self, value: str) -> str:
-        """`${VAR}`, `${VAR:-default}` and `${env:VAR}`, as other clients' files have them."""
+        """Expand `${VAR}`, `${VAR:-default}` and `${env:VAR}`, as in other clients' files."""
         return _VARIABLE.sub(self._expanded, value)
 
     def _expanded(self, found: re.Match[str]) -> str:
@@ -70,21 +70,21 @@ class Secrets:
         return value
 
     def resolve_all(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Values of an environment, or of headers; what is given as it is counts as secret where its name says so."""
+        """Resolve the values of env or headers. Plain values are secrets if their name says so."""
         resolved: dict[str, str] = {}
         for name, value in given.items():
             expanded = self.expand(value)
-            resolved[name] = self.resolve(value) if expanded == value else expanded  # one of both: no value refers on
+            resolved[name] = self.resolve(value) if expanded == value else expanded  # expand or resolve, not both
         self.hide_all(resolved)
         return resolved
 
     def hide_all(self, values: Mapping[str, str]) -> None:
-        """Those whose names say that they are secret."""
+        """Redact values whose names say that they are secret."""
         for name, value in values.items():
             self._hide_if(name, value)
 
     def hide_in(self, command: Sequence[str], url: str) -> None:
-        """What is secret in these, as far as its name says."""
+        """Redact options, arguments and url parameters whose names say that they are secret."""
         for before, word in pairwise(command):
             if before.startswith("-") and not word.startswith("-"):
                 self._hide_if(before, word)
@@ -99,7 +99,7 @@ class Secrets:
     def _hide_if(self, name: str, value: str) -> None:
         if SECRET.search(name):
             self._hide(value)
-            self._hide(value.rpartition(" ")[2])  # without the word before it, as of Bearer
+            self._hide(value.rpartition(" ")[2])  # without a scheme such as Bearer
 
     def _hide(self, value: str) -> str:
         secret = value.strip()
@@ -107,17 +107,17 @@ class Secrets:
             self._values |= {secret, json.dumps(secret)[1:-1], quote(secret, safe="")}
             self._values |= {
                 line for line in secret.splitlines() if len(line) >= _MIN_CHARS_IN_DATA
-            }  # it may be cut there
+            }  # output may be cut at line ends
             self._words = _any_of(self._values)
             self._data = _any_of({known for known in self._values if len(known) >= _MIN_CHARS_IN_DATA})
         return value
 
     def redact(self, text: str) -> str:
-        """A message without them."""
+        """The message without secrets."""
         return self._words.sub(HIDDEN, text) if self._words else text
 
     def redact_data(self, value: Any) -> Any:
-        """JSON without those that are long enough not to be met by chance."""
+        """JSON without secrets, except short ones."""
         return _redacted(value, self._data) if self._data else value
 
 
@@ -142,7 +142,7 @@ def _file(name: str) -> str:
         raise OperationFailed(f"file:{name} is not a full path. Write it from the root, as in file:/run/secrets/token.")
     try:
         if path.exists() and not path.is_file():
-            raise OperationFailed(f"file:{name} is no file.")  # opening a pipe would wait for ever
+            raise OperationFailed(f"file:{name} is no file.")  # opening a pipe would block
         with path.open("rb") as file:
             data = file.read(_MAX_FILE_BYTES + 1)
         text = data.decode("utf-8").rstrip("\r\n")

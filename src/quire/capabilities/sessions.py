@@ -1,4 +1,4 @@
-"""An MCP session with a backend that is reached: the greeting, what it offers now, questions and their answers."""
+"""An MCP session with a backend: negotiation, lists with updates, and requests."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from quire.capabilities import failure_messages, parsing, web
 from quire.core.capabilities.model import Offered
 from quire.core.errors import CallTimeout, ConnectionLost, OperationFailed
 
-_LIST_SECONDS = 30.0  # seconds a new list may take
-_MAX_ENTRIES = 5 * parsing.MAX_TOOLS  # entries of a list that are looked at
-_MAX_LIST_CHARS = 64 * 2**20  # characters of all pages of a list
-_LIST_INTERVAL_S = 0.2  # seconds between two lists
+_LIST_SECONDS = 30.0  # for a new list
+_MAX_ENTRIES = 5 * parsing.MAX_TOOLS  # read of one list
+_MAX_LIST_CHARS = 64 * 2**20  # of all pages of a list
+_LIST_INTERVAL_S = 0.2  # between two lists
 _RESUBSCRIBE_DELAYS_S = (
     1.0,
     60.0,
-)  # seconds until a stream of changes that broke off is opened again: at first, at most
-_LOG_LEVEL: Literal["info"] = "info"  # of the log messages wanted
+)  # for reopening a broken stream of changes: first, maximum
+_LOG_LEVEL: Literal["info"] = "info"  # of requested log messages
 
 _CLIENT_INFO = mcp_types.Implementation(name="quire", version=version("quire"))
 
 _Negotiation = Callable[[ClientSession], Awaitable[object]]
 NEGOTIATIONS: tuple[_Negotiation, ...] = (negotiate_auto, ClientSession.initialize)
-"""Both eras; and only the older, for servers that exit when the first thing they hear is something else."""
+"""Modern with fallback; legacy only, for servers that exit on other first messages."""
 
 
 class Session:
-    """Made by `over`, then greeted; from then on it can be asked."""
+    """Created by `open`; call `negotiate` before requests."""
 
     def __init__(
         self,
@@ -53,14 +53,14 @@ class Session:
         self._session = session
         self._changed = changed
         self._redact = redact
-        self._header_arguments: dict[str, dict[tuple[str, ...], str]] = {}  # arguments that go into headers, by tool
+        self._header_arguments: dict[str, dict[tuple[str, ...], str]] = {}  # arguments sent as headers, by tool
 
     @classmethod
     @contextlib.asynccontextmanager
     async def open(
         cls, dispatcher: Dispatcher[Any], logged: Callable[[str, str], None], redact: Callable[[Any], Any]
     ) -> AsyncIterator[Session]:
-        """Not greeted yet. Whatever it answers goes through `redact`."""
+        """A session before negotiation. `redact` is applied to all answers."""
         changed = asyncio.Event()
 
         async def log(params: mcp_types.LoggingMessageNotificationParams) -> None:
@@ -93,12 +93,12 @@ class Session:
     async def request(
         self, method: str, params: dict[str, Any], *, timeout: float, progress: ProgressFnT | None = None
     ) -> dict[str, Any]:
-        """Its answer as it is. Raises as Connection says, Failed with its words."""
+        """The answer, not validated. Raises ConnectionLost, CallTimeout or OperationFailed."""
         opts: CallOptions = {}
         if progress is not None:
             opts["on_progress"] = progress
         data: dict[str, Any] = {"method": method, "params": params}
-        self._session._stamp(data, opts)  # what each request says of us differs by era; send_request checks too much
+        self._session._stamp(data, opts)  # adds client data by protocol version; send_request validates too much
         if (
             self._header_arguments
             and method == "tools/call"
@@ -114,13 +114,13 @@ class Session:
         except MCPError as error:
             if not web.is_lost(error.code, error.message):
                 raise OperationFailed(failure_messages.as_sentence(self._redact(error.message))) from None
-            self._changed.set()  # whoever looks for the changes finds out whether it is gone
+            self._changed.set()  # `follow` checks whether the server is gone
             raise ConnectionLost(
                 f"The connection ended before the server answered: {failure_messages.as_sentence(error.message)}"
             ) from None
 
     async def list_all(self, method: str, key: str, *, timeout: float) -> list[Any]:
-        """Of all pages."""
+        """The entries of all pages."""
         found: list[Any] = []
         size = 0
         cursor: str | None = None
@@ -155,7 +155,7 @@ class Session:
         )
 
     def _collect_header_arguments(self, listed: list[Any]) -> Iterator[Any]:
-        """Some arguments are to go into HTTP headers, too; a tool that says so wrongly is not to be called."""
+        """Drop tools with invalid x-mcp-header annotations; note arguments that are also sent as HTTP headers."""
         self._header_arguments = {}
         for tool in listed:
             schema = tool.get("inputSchema") if isinstance(tool, dict) else None
@@ -167,7 +167,7 @@ class Session:
             yield tool
 
     async def follow(self, offered: Offered, changed: Callable[[Offered], None]) -> None:
-        """Report whenever it offers something else, for ever. Raises ConnectionLost where it is found gone."""
+        """Report changes of what it offers. Runs until ConnectionLost is raised."""
         listening = asyncio.create_task(self._listen())
         try:
             while True:
@@ -178,11 +178,11 @@ class Session:
                 except ConnectionLost:
                     raise
                 except OperationFailed:
-                    continue  # what it offered last is what is known
+                    continue  # keep the last known list
                 if now != offered:
                     offered = now
                     changed(now)
-                await asyncio.sleep(_LIST_INTERVAL_S)  # some say so whenever they are asked
+                await asyncio.sleep(_LIST_INTERVAL_S)  # some servers notify after every list
         finally:
             listening.cancel()
 
@@ -199,14 +199,14 @@ class Session:
             began = loop.time()
             try:
                 async with listen(self._session, tools_list_changed=True) as events:
-                    self._changed.set()  # it may have changed before it was listened to
+                    self._changed.set()  # it may have changed before
                     async for _ in events:
-                        pass  # the session's message handler hears them, too
+                        pass  # the message handler of the session gets them
             except SubscriptionLost:
                 self._changed.set()
             except MCPError as error:
                 if not web.is_lost(error.code, error.message):
-                    return  # it has none
+                    return  # not supported
                 self._changed.set()
             except OperationFailed:
                 return
@@ -224,7 +224,7 @@ async def _time_limit(timeout: float) -> AsyncIterator[None]:
 
 
 def _as_text(data: Any) -> str:
-    """A log message, which is any JSON; fastmcp's servers wrap theirs."""
+    """A log message, which may be any JSON; fastmcp servers wrap the text."""
     if isinstance(data, dict) and isinstance(data.get("msg"), str) and not data.get("extra"):
         data = data["msg"]
     if isinstance(data, str):

@@ -1,4 +1,4 @@
-"""MCP over streamable HTTP: the SDK's transport, with what went wrong on the way kept for the message."""
+"""MCP over streamable HTTP: the SDK's transport, which records failures for error messages."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from quire.core.limits.network_rules import is_internal
 UNREACHABLE = "Quire could not reach the server."
 _CONNECTION_LOST = (UNREACHABLE, "Connection closed", "SSE stream ended", "SSE stream failed", "Session terminated")
 _JSON = {"content-type": "application/json"}
-_MAX_REFUSAL_BYTES = 64 * 2**10  # bytes of an answer that refuses
-_CONNECT_SECONDS = 30.0  # seconds to connect and to send; an answer has the call's own time
+_MAX_REFUSAL_BYTES = 64 * 2**10  # of an error response
+_CONNECT_SECONDS = 30.0  # to connect and send; reading has the timeout of the call
 
-# A backend's faults are told to whoever called it, and what the libraries would log may hold secrets.
+# Failures are reported to the caller, and logs of the libraries may contain secrets.
 for _name in ("mcp.client.streamable_http", "client"):
     logging.getLogger(_name).setLevel(logging.CRITICAL)
 for _name in ("httpx2", "httpcore2"):
@@ -40,11 +40,11 @@ for _name in ("httpx2", "httpcore2"):
 
 @dataclass
 class HttpFailure:
-    """The last thing that went wrong."""
+    """The last failure of a connection."""
 
-    status: int = 0  # the HTTP status, where the server answered with one of refusal
-    why: str = ""  # where it was not reached, or broke off
-    kind: str = ""  # the content type of its last answer
+    status: int = 0  # HTTP status of an error response
+    why: str = ""  # why the connection failed
+    kind: str = ""  # content type of the last response
 
 
 @contextlib.asynccontextmanager
@@ -82,12 +82,12 @@ def check_request(url: str, headers: dict[str, str]) -> None:
 
 
 def is_lost(code: int, message: str) -> bool:
-    """Whether an error is the transport's word for a connection that ended, not the server's for something else."""
+    """Whether the error comes from the transport because the connection ended, not from the server."""
     return message.startswith(_CONNECTION_LOST) and (code == CONNECTION_CLOSED or message == "Session terminated")
 
 
 def failure(what: str, error: BaseException, trouble: HttpFailure) -> str:
-    """Why a server that was to be greeted, or was connected, is not."""
+    """Why a server could not be connected to or was lost, as a sentence."""
     if isinstance(error, ConnectionLost) or (isinstance(error, MCPError) and error.message == UNREACHABLE):
         return failure_messages.unreachable(what, trouble.why or str(error))
     if isinstance(error, MCPError | OperationFailed) and (
@@ -98,10 +98,9 @@ def failure(what: str, error: BaseException, trouble: HttpFailure) -> str:
 
 
 class _FailureRecordingTransport(httpx2.AsyncBaseTransport):
-    """Says of one request what went wrong with it.
+    """Turns the failure of a request into a JSON-RPC error.
 
-    For a server that is not reached the SDK would give up the connection with all calls in flight, and of an HTTP
-    status it says nothing.
+    Otherwise the SDK would end the connection with all calls if one request fails, without the HTTP status.
     """
 
     def __init__(self, trouble: HttpFailure, *, public_only: bool) -> None:
@@ -135,7 +134,7 @@ class _FailureRecordingTransport(httpx2.AsyncBaseTransport):
 
 
 async def _pin_address(request: httpx2.Request) -> None:
-    """Have it go to the address that was looked at: a name may stand for another the next time it is asked for."""
+    """Connect to the checked address, since the name may resolve to another one next time."""
     url = request.url
     try:
         found = await anyio.getaddrinfo(url.host, url.port or 0, type=socket.SOCK_STREAM)
@@ -148,7 +147,7 @@ async def _pin_address(request: httpx2.Request) -> None:
             "reached"
         )
     request.extensions = {**request.extensions, "sni_hostname": url.host}
-    request.url = url.copy_with(host=addresses[0])  # the Host header stays
+    request.url = url.copy_with(host=addresses[0])  # the Host header is unchanged
 
 
 def _error(request: httpx2.Request, status: int, code: int, message: str) -> httpx2.Response:
@@ -157,7 +156,7 @@ def _error(request: httpx2.Request, status: int, code: int, message: str) -> htt
 
 
 async def _as_json_rpc_error(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-    """A refusal as a JSON-RPC error: the server's own, or else its status in words."""
+    """An error response as JSON-RPC error: that of the server, or its status in words."""
     response.stream = _LimitedStream(cast(httpx2.AsyncByteStream, response.stream), _MAX_REFUSAL_BYTES)
     try:
         body = await response.aread()
@@ -173,7 +172,7 @@ async def _as_json_rpc_error(request: httpx2.Request, response: httpx2.Response)
 
 
 class _ResponseTooLarge(httpx2.StreamError):
-    """The one kind of error the SDK takes for a fault of this answer only."""
+    """An error that the SDK relates to this response only."""
 
 
 class _LimitedStream(httpx2.AsyncByteStream):

@@ -1,4 +1,4 @@
-"""Gathering the chunks of a snapshot: each is checked by its name before anything is made of it."""
+"""Read the chunks of a snapshot. Each is verified by its name before it is used."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from quire.snapshot_format import chunks
 from quire.snapshot_format.chunk_writer import read_and_close
 from quire.snapshot_format.chunks import BadSnapshot, Manifest, Place, Whole
 
-_CHUNKS_PER_TASK = 64  # chunks that a thread reads before it takes the next
+_CHUNKS_PER_TASK = 64  # read by one thread at a time
 
 
 def read_snapshot(recipe: int, packs: Sequence[int]) -> tuple[Manifest, list[Any]]:
-    """The wholes a recipe names, the stream first. The descriptors are closed. Raises BadSnapshot where a piece is
-    damaged."""
+    """The manifest and the wholes, the stream first. The descriptors are closed. Raises BadSnapshot."""
     manifest, places = chunks.parse_recipe(read_and_close(recipe))
     try:
         with ThreadPoolExecutor(os.cpu_count()) as threads:
@@ -29,7 +28,7 @@ def read_snapshot(recipe: int, packs: Sequence[int]) -> tuple[Manifest, list[Any
 
 
 def split_segments(manifest: Manifest, stream: Any) -> Iterator[tuple[str, bytes]]:
-    """What the stream holds, by name, in order."""
+    """Name and content of each part of the stream."""
     view, at = memoryview(stream), 0
     for name, length in manifest.segments:
         yield name, bytes(view[at : at + length])
@@ -64,7 +63,7 @@ def _read(packs: Sequence[int], places: list[Place], view: memoryview, at: int) 
 
 
 def _read_into(file: int, target: memoryview, offset: int) -> int:
-    """How much of it was there."""
+    """The number of bytes read."""
     if hasattr(os, "preadv"):
         return os.preadv(file, [target], offset)
     data = platform_compat.pread(file, len(target), offset)

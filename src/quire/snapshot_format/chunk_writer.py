@@ -1,4 +1,4 @@
-"""Cutting what is to be written into chunks, and writing those the store does not have."""
+"""Cut a snapshot into chunks and write those the store does not have."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from quire import platform_compat
 from quire.snapshot_format import chunks
 from quire.snapshot_format.chunks import Entry, Manifest, Whole
 
-_SMALL_SEGMENT_BYTES = 4096  # bytes: a segment under this shares a chunk with its neighbours
-_BOUNDARY_INTERVAL = 16  # of so many small segments about one begins a chunk, the same ones every time
-_WORTHWHILE_RATIO = 0.9  # compressed to less than this part, it is kept so
-_SAMPLE_BYTES = 4096  # bytes of a chunk that are tried first
+_SMALL_SEGMENT_BYTES = 4096  # smaller segments share chunks with their neighbours
+_BOUNDARY_INTERVAL = 16  # about one small segment of 16 begins a chunk, chosen by its name
+_WORTHWHILE_RATIO = 0.9  # compressed chunks are used if they are smaller than this
+_SAMPLE_BYTES = 4096  # bytes of a chunk that are compressed first, as a trial
 _MAX_COMPRESSED_BYTES = 16 << 20  # of a buffer; compressing a larger one would take seconds
-_RESERVED_DISK_BYTES = 8 << 20  # bytes of disk that are left free, of a small one a tenth
-_BATCH_BYTES = 1 << 20  # bytes written at once
+_RESERVED_DISK_BYTES = 8 << 20  # left free on disk, or a tenth of a small disk
+_BATCH_BYTES = 1 << 20  # written at once
 
-_crc32, _compress, _write = zlib.crc32, zlib.compress, os.write  # bound before any cell ran
+_crc32, _compress, _write = zlib.crc32, zlib.compress, os.write  # bound before cells run and may replace them
 
 
 class ChunkWriter:
-    """Writes chunks into the draft's file, each once, and none that the base has."""
+    """Writes chunks to the draft file, each once and none that the base has."""
 
     def __init__(self, file: int, known: set[bytes]) -> None:
         self._file = file
         self._known = known
         self._entries: list[Entry] = []
         self._waiting: list[bytes] = []
-        self._size = 0  # of what waits
+        self._size = 0  # bytes of `_waiting`
         self.written = 0  # bytes of chunks
 
     def stream(self, segments: Iterable[tuple[str, bytes]]) -> Whole:
@@ -41,7 +41,7 @@ class ChunkWriter:
     def buffer(
         self, data: memoryview, *, key: str, earlier: list[bytes] | None, changed: Callable[[int], bool]
     ) -> Whole:
-        """`earlier` are the names its chunks had in the base; one that is not `changed` has it still."""
+        """`earlier` are the names of its chunks in the base, still right for chunks that are not `changed`."""
         names = []
         compress = 0 < len(data) <= _MAX_COMPRESSED_BYTES and _compresses(data[: chunks.MAX_CHUNK_BYTES])
         for number, at in enumerate(range(0, len(data), chunks.MAX_CHUNK_BYTES)):
@@ -52,7 +52,7 @@ class ChunkWriter:
         return self._whole(len(data), names, key, data.readonly)
 
     def finish(self, manifest: Manifest) -> tuple[int, int, int]:
-        """Bytes of chunks, entries and manifest, which is all the draft holds."""
+        """Write the rest; the sizes of chunks, entries and manifest in the draft."""
         self._flush()
         entries, words = chunks.dump_entries(self._entries), manifest.dump()
         for part in (entries, words):
@@ -81,7 +81,7 @@ class ChunkWriter:
     def _flush(self) -> None:
         total, free = platform_compat.disk_of(self._file)
         if free < self._size + min(_RESERVED_DISK_BYTES, total // 10):
-            raise OSError(errno.ENOSPC, "the disk is nearly full")  # the last bytes are for cells
+            raise OSError(errno.ENOSPC, "the disk is nearly full")  # the rest is for cells
         for part in self._waiting:
             _write_all(self._file, part)
         self.written += self._size
@@ -89,8 +89,7 @@ class ChunkWriter:
 
 
 def _cut(segments: Iterable[tuple[str, bytes]]) -> Iterator[Any]:
-    """Small segments together, large ones apart; what lies between two cuts does not move when something else
-    changes."""
+    """Chunks of joined small segments or of one large segment. Cuts do not move when other segments change."""
     together = bytearray()
     for name, data in segments:
         is_small = len(data) < _SMALL_SEGMENT_BYTES
@@ -126,7 +125,7 @@ def _write_all(file: int, data: Any) -> None:
 
 
 def read_and_close(descriptor: int) -> bytes:
-    """A file that was handed over, from its beginning; it is closed."""
+    """The content of a file; the descriptor is closed."""
     try:
         size, data = os.fstat(descriptor).st_size, bytearray()
         while len(data) < size and (part := platform_compat.pread(descriptor, size - len(data), len(data))):

@@ -1,11 +1,11 @@
-"""How a snapshot's bytes are cut, named and listed: the worker writes them, the store keeps them, a worker reads them.
+"""Chunks, manifests, drafts and recipes. The worker writes them, the store keeps them, a worker reads them.
 
-A *whole* (the stream of variables, or one large buffer) is cut into chunks. Each is named by the SHA-256 of its bytes.
-A node is a chunk that lists up to FANOUT names of chunks; a whole is known by the names of its nodes, so that a large
-one that changed in one place is told in few bytes. The manifest names the wholes.
+A *whole* (the stream of variables, or one large buffer) is cut into chunks, each named by its SHA-256. A node is a
+chunk that lists names of chunks. A whole is a list of nodes, so a small change in a large one needs few new bytes.
+The manifest lists the wholes.
 
-A draft is a file: the chunks the store may not have yet, then their entries, then the manifest.
-A recipe is a file too: a manifest, and for every chunk of every whole, in order, the place where it lies.
+A draft is a file with the chunks that the store may not have, their entries, and the manifest.
+A recipe is a file with a manifest and the place in the store of every chunk of every whole.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-FORMAT = 1  # of manifests; a worker reads every one up to this
-MAX_CHUNK_BYTES = 1 << 16  # bytes of a chunk at the most
-NODE_NAMES = 1024  # names in a node at the most
-DIGEST_BYTES = 32  # bytes of a name
-_MAX_LENGTH = 1 << 50  # bytes nobody has
-_MAX_MANIFEST_BYTES = 256 << 20  # bytes of a manifest at the most
+FORMAT = 1  # of manifests; all older ones can be read
+MAX_CHUNK_BYTES = 1 << 16  # larger data is cut
+NODE_NAMES = 1024  # maximum number of names in a node
+DIGEST_BYTES = 32  # size of a name
+_MAX_LENGTH = 1 << 50  # bytes of a whole or segment
+_MAX_MANIFEST_BYTES = 256 << 20  # larger ones are refused
 
 _ENTRY = struct.Struct("<32sIIB")
 _PLACE = struct.Struct("<32sHQIIB")
@@ -31,7 +31,7 @@ _HEAD = struct.Struct("<II")
 
 
 class BadSnapshot(ValueError):
-    """What was written is not a snapshot we know how to read; the words say what is wrong with it."""
+    """The data is not a readable snapshot; the message says what is wrong."""
 
 
 def chunk_name(data: Any) -> bytes:
@@ -40,7 +40,7 @@ def chunk_name(data: Any) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One chunk of a draft: its name, how many bytes it is, and how many it takes there, perhaps compressed."""
+    """One chunk of a draft: name, length, and length as stored, which may be compressed."""
 
     name: bytes
     length: int
@@ -50,7 +50,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a chunk lies: in which of the packs that come with the recipe."""
+    """Where a chunk is stored: pack number, offset and lengths."""
 
     name: bytes
     pack: int
@@ -64,19 +64,19 @@ class Place:
 class Whole:
     length: int
     nodes: tuple[bytes, ...]
-    key: str = ""  # the writer's own note, to know it again
+    key: str = ""  # by which the writer recognizes it
     read_only: bool = False
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a snapshot is made of. `segments` are the names and lengths of what the stream holds, in order."""
+    """The content of a snapshot. `segments` are the names and lengths of the parts of the stream, in order."""
 
     python: str
     segments: tuple[tuple[str, int], ...]
     stream: Whole
     buffers: tuple[Whole, ...]
-    about: dict[str, Any] = field(default_factory=dict)  # for people: variables, functions, what is lost
+    about: dict[str, Any] = field(default_factory=dict)  # shown to people: variables, functions, losses
     format: int = FORMAT
 
     @property
@@ -96,7 +96,7 @@ class Manifest:
 
 
 def parse_manifest(data: bytes) -> Manifest:
-    """A manifest, every part of it checked; raises BadSnapshot. What a worker wrote is hostile."""
+    """A manifest with every part checked, since the worker may be hostile. Raises BadSnapshot."""
     if len(data) > _MAX_MANIFEST_BYTES:
         raise BadSnapshot("its manifest is too large")
     try:
@@ -162,19 +162,19 @@ def parse_entries(data: bytes) -> list[Entry]:
 
 
 def parse_node(node: bytes) -> list[bytes]:
-    """The names a node lists."""
+    """The names in a node. Raises BadSnapshot."""
     if len(node) % DIGEST_BYTES or not 0 < len(node) <= NODE_NAMES * DIGEST_BYTES:
         raise BadSnapshot("a node of it is damaged")
     return [node[at : at + DIGEST_BYTES] for at in range(0, len(node), DIGEST_BYTES)]
 
 
 def dump_places(places: Iterable[tuple[bytes, int, int, int, int, int]]) -> bytes:
-    """As Place has them, in its order."""
+    """Places, as tuples with the fields of Place."""
     return b"".join([_PLACE.pack(*place) for place in places])
 
 
 def dump_recipe(manifest: bytes, counts: list[int], places: bytes) -> bytes:
-    """A recipe of what is dumped already: how many places each whole has, and all of them."""
+    """A recipe from a dumped manifest, the number of places of each whole, and the dumped places."""
     counts_json = json.dumps(counts).encode()
     return b"".join((_HEAD.pack(len(manifest), len(counts_json)), manifest, counts_json, places))
 
@@ -189,7 +189,7 @@ def parse_recipe(data: bytes) -> tuple[Manifest, list[list[Place]]]:
 
 
 def parse_recipe_names(data: bytes) -> tuple[Manifest, list[list[bytes]]]:
-    """Of a recipe, the names only: in a tenth of the time."""
+    """The manifest and the names of chunks only: ten times faster than `parse_recipe`."""
     manifest, counts, at = _split_recipe(data)
     names = [data[begin : begin + DIGEST_BYTES] for begin in range(at, len(data), _PLACE.size)]
     return manifest, _group(names, counts)

@@ -1,4 +1,4 @@
-"""Finding a tool among those of all capabilities, by words."""
+"""Search the tools of all capabilities by words."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _Offer = tuple[str, dict[str, Any]]  # name of the capability, tool
 
 _WORD = re.compile(r"[^\W_]+")
 _HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_MAX_CHARS = 2_000  # of a description that are looked at
+_MAX_CHARS = 2_000  # of a description that are searched
 _SUMMARY_CHARS = 100
-_MAX_QUERY_WORDS = 30  # of a question
+_MAX_QUERY_WORDS = 30  # of a query
 _STOP_WORD_LIST = "a all an and as at by can do for from how i in is it me my of on or that the this to with"
 _STOP_WORDS = frozenset(_STOP_WORD_LIST.split())
-_NAME, _CAPABILITY, _FIRST, _REST, _PARAMETER = 5.0, 2.5, 2.0, 1.0, 1.2  # what a word counts for where it stands
-_PREFIX_FACTOR, _SUBSTRING_FACTOR = 0.7, 0.45  # of an exact match
+_NAME, _CAPABILITY, _FIRST, _REST, _PARAMETER = 5.0, 2.5, 2.0, 1.0, 1.2  # weights of a word by its place
+_PREFIX_FACTOR, _SUBSTRING_FACTOR = 0.7, 0.45  # relative to an exact match
 
 
 def best_matches(offered: Iterable[_Offer], query: Any, limit: int) -> list[_Offer]:
-    """Of (capability, tool) the best, best first: by words in name, description and parameters."""
+    """The best matches for the query in name, description and parameters, best first."""
     text = query[:_MAX_CHARS] if isinstance(query, str) else ""
     wanted = list(dict.fromkeys(search_words(text)))[:_MAX_QUERY_WORDS]
     candidates = [(name, tool, _weights(name, tool)) for name, tool in offered]
@@ -39,7 +39,7 @@ def best_matches(offered: Iterable[_Offer], query: Any, limit: int) -> list[_Off
 
 
 def search_words(text: Any) -> list[str]:
-    """In lower case and without endings; words that say nothing are left out unless there are no others."""
+    """The stems of words in lower case, without stop words unless there are no others."""
     if not isinstance(text, str):
         return []
     found = [word.lower() for word in _WORD.findall(_HUMPS.sub(" ", text))]
@@ -56,7 +56,7 @@ def stem(word: str) -> str:
 
 
 def _weights(capability: str, tool: dict[str, Any]) -> dict[str, float]:
-    """Each word of a tool, with the most that it counts for."""
+    """Each word of a tool with its highest weight."""
     description = tool.get("description")
     description = description[:_MAX_CHARS] if isinstance(description, str) else ""
     found: dict[str, float] = {}

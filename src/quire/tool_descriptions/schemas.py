@@ -1,4 +1,4 @@
-"""What a JSON Schema says, as far as Python can say it: the shape of a value. Never raises, whatever it is given."""
+"""The shape of the values that a JSON Schema describes, in Python's terms. Never raises, for any input."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-_MAX_DEPTH = 8  # that shapes are nested; below it everything is Any
+_MAX_DEPTH = 8  # of nested shapes; deeper ones are Any
 _MAX_STEPS = 1_000
-_MAX_REFERENCES = 20  # that follow each other, or that one object is put together of
-_MAX_ALTERNATIVES = 8  # alternatives that are told apart
-_MAX_VALUES = 12  # of an enum that are named
+_MAX_REFERENCES = 20  # in a row, or in one object
+_MAX_ALTERNATIVES = 8  # alternatives; further ones are ignored
+_MAX_VALUES = 12  # of an enum; larger ones become their types
 _MAX_VALUES_CHARS = 100
-_MAX_FIELDS = 60  # of an object that are told
+_MAX_FIELDS = 60  # of an object
 _PYTHON_NAMES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 
 
@@ -61,12 +61,12 @@ ANY = PlainShape("Any")
 
 
 def shape(schema: Any, root: Any = None) -> Shape:
-    """`root`: the schema that references are looked up in."""
+    """The shape of a schema. References are looked up in `root`."""
     return _ShapeReader(root).shape(schema, _MAX_DEPTH)
 
 
 class _ShapeReader:
-    """Through one schema, in so many steps; a reference inside of what it refers to is Any."""
+    """Reads one schema in a limited number of steps. A recursive reference is Any."""
 
     def __init__(self, root: Any) -> None:
         self._root = root
@@ -134,7 +134,7 @@ def _literal_shape(values: list[Any]) -> Shape:
 
 
 def union(shapes: Iterable[Shape]) -> Shape:
-    """One of these: each once, None last."""
+    """The union of shapes, without duplicates, None last."""
     flat: list[Shape] = []
     for shape_ in shapes:
         for option in shape_.options if isinstance(shape_, UnionShape) else (shape_,):
@@ -149,7 +149,7 @@ def union(shapes: Iterable[Shape]) -> Shape:
 
 
 def resolve(schema: Any, root: Any) -> Any:
-    """The schema, behind its references; {} where one leads nowhere."""
+    """The schema with its references followed; {} if one cannot be resolved."""
     for _ in range(_MAX_REFERENCES):
         if not isinstance(schema, dict) or "$ref" not in schema:
             return schema
@@ -160,7 +160,7 @@ def resolve(schema: Any, root: Any) -> Any:
 
 
 def resolve_reference(reference: Any, root: Any) -> Any:
-    """What a `$ref` within `root` refers to; {} if it is elsewhere or there is no such place."""
+    """What a `$ref` within `root` refers to; {} if it is external or missing."""
     if not isinstance(reference, str) or not reference.startswith("#"):
         return {}
     at = root
@@ -173,7 +173,7 @@ def resolve_reference(reference: Any, root: Any) -> Any:
 def subschemas(
     schema: Any, root: Any, words: tuple[str, ...] = ("allOf", "anyOf", "oneOf"), seen: set[str] | None = None
 ) -> Iterator[dict[str, Any]]:
-    """The schema of an object and those it is put together of, each reference once."""
+    """The schema of an object and the schemas it is composed of, each reference once."""
     seen = set() if seen is None else seen
     reference = schema.get("$ref") if isinstance(schema, dict) else None
     if isinstance(reference, str):
@@ -201,7 +201,7 @@ def properties(schema: Any, root: Any) -> dict[str, Any]:
 
 
 def required(schema: Any, root: Any) -> set[str]:
-    """What must be there: of alternatives none must."""
+    """The required properties; none of alternatives."""
     needed: set[str] = set()
     for part in subschemas(schema, root, ("allOf",)):
         own = part.get("required")
@@ -210,7 +210,7 @@ def required(schema: Any, root: Any) -> set[str]:
 
 
 def title(schema: dict[str, Any]) -> str:
-    """As the name of a class; "" where it has none."""
+    """The title as a class name, or ""."""
     title_ = schema.get("title")
     return camel_case(title_) if isinstance(title_, str) and len(title_) <= 60 else ""
 

@@ -1,4 +1,4 @@
-"""A tool as Python sees it: its name, its parameters, its signature, its documentation. Pure, and total."""
+"""Names, parameters, signatures and documentation of tools in Python. Never raises, for any input."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from quire.tool_descriptions.schemas import (
 )
 
 RESERVED = frozenset(("describe", "resources", "read", "prompts", "prompt"))
-"""Methods that every capability has; a tool of that name gets an underscore at its end."""
+"""Methods that every capability has. A tool with such a name gets a trailing underscore."""
 
-TIMEOUT = "_timeout"  # the one argument that is ours
-_MAX_LINE_CHARS = 100  # characters of a description in a line
-_MAX_SIGNATURE_CHARS = 160  # characters of a signature in a line
-_MAX_DEFAULT_CHARS = 40  # characters of a default
+TIMEOUT = "_timeout"  # Quire's own argument
+_MAX_LINE_CHARS = 100  # of a description
+_MAX_SIGNATURE_CHARS = 160  # of a signature in a line
+_MAX_DEFAULT_CHARS = 40  # of a default value
 _MAX_PARAMETERS = 200
 _MAX_NAME_CHARS = 100  # characters
 _MAX_DOC_CHARS = 20_000  # characters
@@ -50,11 +50,11 @@ class Parameter:
 
 
 def python_name(name: Any) -> str:
-    """A name that Python can say: `get-sum` is get_sum."""
+    """The name as a Python identifier: `get-sum` becomes get_sum."""
     name = name if isinstance(name, str) else str(name)
     text = unicodedata.normalize("NFKC", name[:_MAX_NAME_CHARS])[:_MAX_NAME_CHARS]
     text = "".join(char if char == "_" or char.isalnum() else "_" for char in text)
-    if not f"_{text}".isidentifier():  # digits that are no digits of an identifier
+    if not f"_{text}".isidentifier():  # digits that identifiers cannot have
         text = re.sub(r"[^A-Za-z0-9_]", "_", text)
     if text.startswith("__"):
         text = "_" + text.lstrip("_")
@@ -64,7 +64,7 @@ def python_name(name: Any) -> str:
 
 
 def python_names(names: Iterable[Any], reserved: Collection[str] = ()) -> dict[str, str]:
-    """Each name's Python name, no two alike. One that needs no change keeps its own; others are counted on."""
+    """A unique identifier for each name. Valid identifiers stay; conflicting ones get a number."""
     listed = list(dict.fromkeys(name for name in names if isinstance(name, str)))
     wanted = {name: python_name(name) for name in listed}
     wanted = {name: f"{python}_" if python in reserved else python for name, python in wanted.items()}
@@ -80,7 +80,7 @@ def python_names(names: Iterable[Any], reserved: Collection[str] = ()) -> dict[s
 
 
 def methods(entry: Any) -> dict[str, dict[str, Any]]:
-    """The tools of a catalog's entry by their Python names."""
+    """The tools of a catalog entry by Python name."""
     listed = entry.get("tools") if isinstance(entry, dict) else None
     listed_tools = [tool for tool in listed if isinstance(tool, dict)] if isinstance(listed, list) else []
     tools = {tool["name"]: tool for tool in listed_tools if isinstance(tool.get("name"), str)}
@@ -88,7 +88,7 @@ def methods(entry: Any) -> dict[str, dict[str, Any]]:
 
 
 def parameters(input_schema: Any) -> list[Parameter]:
-    """Required first, else in the schema's order."""
+    """Required parameters first, otherwise in the order of the schema."""
     found = schemas.properties(input_schema, input_schema)
     needed = schemas.required(input_schema, input_schema)
     names = python_names(list(found)[:_MAX_PARAMETERS], (TIMEOUT,))
@@ -110,13 +110,13 @@ def parameters(input_schema: Any) -> list[Parameter]:
 
 
 def accepts_unknown_arguments(input_schema: Any) -> bool:
-    """Whether it says that it takes arguments it does not name."""
+    """Whether it accepts arguments that it does not name."""
     subschemas = schemas.subschemas(input_schema, input_schema)
     return any(part.get("additionalProperties") not in (None, False) for part in subschemas)
 
 
 def annotation(shape: Shape, named: bool = False) -> str:
-    """A shape in Python's words; objects by their titles where they are `named`."""
+    """A shape as annotation; with `named`, objects are named by their titles."""
     match shape:
         case PlainShape(name):
             return name
@@ -133,7 +133,7 @@ def annotation(shape: Shape, named: bool = False) -> str:
 
 
 def is_wrapped(output: Any) -> bool:
-    """Whether what is returned lies under "result", only because structured content must be an object."""
+    """Whether the result is wrapped in {"result": ...}, since structured content must be an object."""
     return (
         isinstance(output, dict)
         and output.get("x-fastmcp-wrap-result") is True
@@ -142,7 +142,7 @@ def is_wrapped(output: Any) -> bool:
 
 
 def result_shape(tool: Any) -> Shape | None:
-    """What a call returns; None where the tool does not say. An object at the top has a title."""
+    """The shape of the result, or None if the tool does not declare it. An object at the top gets a title."""
     output = tool.get("output") if isinstance(tool, dict) else None
     if not isinstance(output, dict) or not output:
         return None
@@ -160,8 +160,8 @@ def return_type(tool: Any) -> str:
 
 
 def signature(tool: Any, name: str = "", *, most: int = 0) -> str:
-    """`search(query: str, max: int = 10) -> SearchResult`; with `most`, optional ones are left out beyond so many
-    characters. `name` is what it is called here, where that is not the tool's own name."""
+    """`search(query: str, max: int = 10) -> SearchResult`. With `most`, optional parameters that would exceed this
+    number of characters are left out. `name` overrides the tool's own name."""
     if not isinstance(tool, dict):
         return "?()"
     if isinstance(tool.get("signature"), str):
@@ -195,7 +195,7 @@ def default_text(default: Any) -> str:
 
 
 def first_line(description: Any, most: int = _MAX_LINE_CHARS) -> str:
-    """Its first sentence, or as much of it as fits in a line."""
+    """The first sentence, cut to `most` characters."""
     text = _text(description).strip()
     paragraph = " ".join(re.split(r"\n\s*\n", text, maxsplit=1)[0][: most * 10].split())
     sentence = re.match(r".{8,}?[.!?](?=\s)", paragraph)
@@ -205,8 +205,7 @@ def first_line(description: Any, most: int = _MAX_LINE_CHARS) -> str:
 
 
 def argument_error(tool: Any, name: str, path: tuple[str | int, ...], what: str) -> str:
-    """`argument labels[1] must be a string, not 1. Its signature: ...`: what is wrong with the value at this path of
-    the arguments, which are called what they are called in Python."""
+    """`argument labels[1] must be a string, not 1. Its signature: ...`, with arguments by their Python names."""
     signature_ = signature(tool, name)
     if not path:
         return f"what it is given {what}. Its signature: {signature_}"
@@ -217,14 +216,14 @@ def argument_error(tool: Any, name: str, path: tuple[str | int, ...], what: str)
 
 
 def summary_line(tool: Any, name: str = "") -> str:
-    """Signature and first line."""
+    """Signature and first sentence."""
     about = first_line(tool.get("description") if isinstance(tool, dict) else "")
     signature_ = signature(tool, name, most=_MAX_SIGNATURE_CHARS)
     return f"{signature_}  # {about}" if about else signature_
 
 
 def documentation(capability: str, tool: Any, name: str = "") -> str:
-    """All there is to know of one method."""
+    """The full documentation of one method."""
     if not isinstance(tool, dict):
         return ""
     called = name or python_name(tool.get("name", ""))
@@ -275,7 +274,7 @@ _LIMIT_KEYWORDS = ("minimum", "maximum", "minLength", "maxLength", "pattern", "f
 
 
 def typed_dicts(shape: Shape) -> str:
-    """The TypedDicts of a result in short form, the outer one first."""
+    """The TypedDicts of a result as source code, the outer one first."""
     classes: dict[str, str] = {}
 
     def put(shape_: Shape) -> None:
@@ -300,7 +299,7 @@ def typed_dicts(shape: Shape) -> str:
 
 
 def overview(entry: Any) -> str:
-    """A capability in one line per method."""
+    """A capability with one line for each method."""
     if not isinstance(entry, dict):
         return ""
     about = first_line(entry.get("about"))
@@ -309,7 +308,7 @@ def overview(entry: Any) -> str:
 
 
 def search(entries: Iterable[Any], query: Any, limit: int = 5) -> list[tuple[str, dict[str, Any]]]:
-    """(capability, tool) of those that fit the query best, over all entries of a catalog."""
+    """(capability, tool) of the best matches in all entries of a catalog."""
     offered = [
         (entry["name"], tool)
         for entry in entries

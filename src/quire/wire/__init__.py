@@ -1,1 +1,1 @@
-"""What worker and parent say to each other: words (messages) and bytes (frames). Standard library only."""
+"""Messages between server and worker, and the frames that carry them. Standard library only."""

@@ -1,12 +1,12 @@
-"""The bytes: a frame is a fixed prefix, a JSON header, and raw attachments.
+"""Encode and decode messages as frames: a fixed prefix, a JSON header and raw attachments.
 
     magic "QW" | version u8 | 0 u8 | header length u32 | attachments length u32 | header | attachments
 
 The header is `{"say": word, "with": fields, "parts": [length, ...]}`. Long texts of the fields are attachments, too:
 then it has `"texts": [[number of the attachment, key, key, ...], ...]`, the keys from `fields` down to the text.
 
-Lengths are checked before anything is allocated, so that a forged prefix costs nothing. JSON is parsed in the event
-loop, and that is slow for many small values: a header from a cell's process may have at most 100,000.
+Lengths are checked before memory is allocated. JSON is parsed in the event loop, which is slow for many small values,
+so a header from a cell's process may have at most 100,000.
 """
 
 from __future__ import annotations
@@ -56,7 +56,6 @@ class TooLarge(BadFrame):
 def encode(message: Any, limits: Limits = FROM_CODE) -> bytes:
     """The frame of a message. Raises TooLarge."""
     header_fields, parts = messages.dump(message)
-    # a lone surrogate is no text: it goes as "?"
     header = _header(header_fields, parts)
     if len(header) > _LONG_HEADER:
         header_fields["texts"] = []
@@ -75,7 +74,7 @@ def encode(message: Any, limits: Limits = FROM_CODE) -> bytes:
 
 def _header(header_fields: dict[str, Any], parts: list[bytes]) -> bytes:
     header_fields["parts"] = [len(part) for part in parts]
-    return as_json(header_fields).encode("utf-8", "replace")
+    return as_json(header_fields).encode("utf-8", "replace")  # lone surrogates become "?"
 
 
 def _lift_texts(value: Any, keys: tuple[Any, ...], parts: list[bytes], texts: list[list[Any]]) -> Any:
@@ -97,7 +96,7 @@ def _count_values(header: bytes) -> int:
 
 
 class Decoder:
-    """Bytes in any portions, whole messages out."""
+    """Turns received bytes, in portions of any size, into messages."""
 
     def __init__(self, words: dict[str, type], limits: Limits = FROM_SERVER) -> None:
         self._words = words
@@ -105,7 +104,7 @@ class Decoder:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[Any]:
-        """All messages that are whole now."""
+        """Add the bytes and return all complete messages."""
         self.add(data)
         found = []
         while (taken := self.take()) is not None:
@@ -116,7 +115,7 @@ class Decoder:
         self._buffer += data
 
     def take(self) -> tuple[Any, int] | None:
-        """The next message, if it is whole, and about how many bytes of memory it takes."""
+        """The next complete message and the approximate memory it takes, or None. Raises BadFrame or BadMessage."""
         if len(self._buffer) < PREFIX.size:
             return None
         magic, version, zero, header_size, parts_size = PREFIX.unpack_from(self._buffer)
@@ -142,9 +141,9 @@ class Decoder:
 
 def _read(header: bytes, body: memoryview) -> tuple[dict[str, Any], list[bytes]]:
     try:
-        header_fields = json.loads(header.decode("utf-8"))  # given bytes, json would let lone surrogates pass
+        header_fields = json.loads(header.decode("utf-8"))  # from bytes, json would accept lone surrogates
         if _SURROGATE.search(header):
-            json.dumps(header_fields, ensure_ascii=False).encode("utf-8")  # raises where one is alone
+            json.dumps(header_fields, ensure_ascii=False).encode("utf-8")  # raises for lone surrogates
         sizes = header_fields.pop("parts")
         cut, parts = 0, []
         for size in sizes:
@@ -163,7 +162,7 @@ def _read(header: bytes, body: memoryview) -> tuple[dict[str, Any], list[bytes]]
 def _put_back_texts(header_fields: dict[str, Any], parts: list[bytes]) -> None:
     before = -1
     for number, *keys, last in header_fields.pop("texts", ()):
-        if type(number) is not int or number <= before or len(keys) > _MAX_KEYS:  # each attachment once
+        if type(number) is not int or number <= before or len(keys) > _MAX_KEYS:  # each attachment is used once
             raise BadFrame("a long text is in no place")
         before, place = number, header_fields["with"]
         for key in keys:

@@ -1,7 +1,7 @@
-"""The words: each request and event as a frozen type, checked when it arrives.
+"""Requests to a worker and events from it, as frozen dataclasses whose fields are checked on arrival.
 
-A message is a dataclass; on the wire it is its name, its fields as JSON, and its bytes beside them.
-What comes from a worker is hostile: `parse` raises `BadMessage` on anything that does not fit.
+A message is sent as its class name, its fields as JSON, and its bytes beside them. A worker may be hostile, so `parse`
+raises `BadMessage` for anything unexpected.
 """
 
 from __future__ import annotations
@@ -11,20 +11,19 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, get_args
 
 VERSION = 2
-INTERRUPTS_BYTES = 8  # of their count, at the start of the lock's file
+INTERRUPTS_BYTES = 8  # size of the interrupt count at the start of the lock file
 
 Bundle = dict[str, str | bytes]
 """A MIME bundle: text as str, binary as bytes."""
 
 
 class BadMessage(ValueError):
-    """A frame arrived whole but does not say anything we know."""
+    """A complete frame that is not a valid message."""
 
 
 def is_type(*types: type) -> Callable[[Any], bool]:
-    """A check: the value is of one of these types."""
-    # bool is an int in Python and never one in a message
-    return lambda value: type(value) in types
+    """A check that the value is exactly of one of these types."""
+    return lambda value: type(value) in types  # not isinstance: a bool is an int
 
 
 def _is_text_list(value: Any) -> bool:
@@ -42,7 +41,7 @@ def is_bundle_list(value: Any) -> bool:
 
 
 def _is_named_list(value: Any, below: str = "") -> bool:
-    """A list of objects that have names, and, where it is said, each such a list below."""
+    """A list of named objects, each of which has another such list under the key `below`, if given."""
     return isinstance(value, list) and all(
         isinstance(item, dict) and isinstance(item.get("name"), str) and (not below or _is_named_list(item.get(below)))
         for item in value
@@ -50,7 +49,7 @@ def _is_named_list(value: Any, below: str = "") -> bool:
 
 
 def is_shallow(value: Any, depth: int = 50) -> bool:
-    """JSON that is nested no deeper than whoever keeps or shows it can follow."""
+    """Whether JSON is nested at most `depth` levels deep."""
     level = _containers([value])
     for _ in range(depth):
         if not level:
@@ -62,7 +61,7 @@ def is_shallow(value: Any, depth: int = 50) -> bool:
 
 
 def _containers(items: Iterable[Any]) -> list[Any]:
-    """Those that hold others; each once, however often it is among them."""
+    """The distinct containers among the items."""
     return list({id(item): item for item in items if isinstance(item, (dict, list, tuple))}.values())
 
 
@@ -79,7 +78,7 @@ def _is_capability_list(value: Any) -> bool:
 
 
 def checked_field(check: Callable[[Any], bool], **given: Any) -> Any:
-    """A field of a message, with the check of what may stand in it."""
+    """A field of a message, with the check of its value."""
     return field(metadata={"check": check}, **given)
 
 
@@ -88,29 +87,29 @@ def checked_field(check: Callable[[Any], bool], **given: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """Execute `code`, called `name` in tracebacks; answered by any number of events and one Finished."""
+    """Execute `code`, called `name` in tracebacks. Answered by any number of events and one Finished."""
 
     run: str = checked_field(is_type(str))
     code: str = checked_field(is_type(str))
     name: str = checked_field(is_type(str))
-    count: int = checked_field(is_type(int), default=0)  # its execution count, the n of Out[n]
+    count: int = checked_field(is_type(int), default=0)  # execution count, the n of Out[n]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inspect:
-    """Describe the namespace; answered by Inspected."""
+    """Describe the namespace. Answered by Inspected."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Read:
-    """Read one variable; answered by Value."""
+    """Read one variable. Answered by Value."""
 
     name: str = checked_field(is_type(str))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """Some rows of a table that was shown; answered by Paged."""
+    """Read rows of a displayed table. Answered by Paged."""
 
     table: str = checked_field(is_type(str))
     start: int = checked_field(is_type(int))
@@ -119,16 +118,16 @@ class Page:
 
 @dataclass(frozen=True, kw_only=True)
 class Enter:
-    """Work in this folder, under these limits; 0 is none. The first request, once; answered by Entered."""
+    """Set up folder, limits (0: none) and environment. The first request, sent once. Answered by Entered."""
 
     workspace: str = checked_field(is_type(str))
-    memory: int = checked_field(is_type(int), default=0)  # bytes of data a process may have
-    cpu: float = checked_field(is_type(int, float), default=0)  # seconds of processor time a run may take
-    ipython: bool = checked_field(is_type(bool), default=False)  # every cell is IPython's to run
-    ipython_folder: str = checked_field(is_type(str), default="")  # has IPython, for an environment without it
+    memory: int = checked_field(is_type(int), default=0)  # bytes of data per process
+    cpu: float = checked_field(is_type(int, float), default=0)  # seconds of processor time per run
+    ipython: bool = checked_field(is_type(bool), default=False)  # IPython runs every cell
+    ipython_folder: str = checked_field(is_type(str), default="")  # IPython for environments without it
     venv: str = checked_field(is_type(str), default="")  # environment to import from; default: the interpreter's
-    environ: dict[str, str] = checked_field(is_bundle, default_factory=dict)  # to be set
-    proxied: bool = checked_field(is_type(bool), default=False)  # the only way to the network is the proxy named there
+    environ: dict[str, str] = checked_field(is_bundle, default_factory=dict)  # variables to set
+    proxied: bool = checked_field(is_type(bool), default=False)  # network access only through the proxy in `environ`
     no_index: list[str] = checked_field(_is_text_list, default_factory=list)  # package index hosts that are not allowed
     sandbox: dict[str, Any] = checked_field(
         is_type(dict), default_factory=dict
@@ -137,7 +136,7 @@ class Enter:
 
 @dataclass(frozen=True, kw_only=True)
 class Offer:
-    """The relayed capabilities there are now, each {name, about, tools, resources, prompts}; without an answer.
+    """The installed capabilities, each {name, about, tools, resources, prompts}. Not answered.
 
     A tool is {name, description, input, output, hints}, as its server declares it.
     """
@@ -148,19 +147,19 @@ class Offer:
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """Leave a sleeping copy of the process; answered by Checkpointed."""
+    """Fork a sleeping copy of the process. Answered by Checkpointed."""
 
     name: str = checked_field(is_type(str))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """Load the snapshot the process was started with; answered by Loaded."""
+    """Load the snapshot the process was started with. Answered by Loaded."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What was answered to Asked, as [line]; [] and why where nobody did."""
+    """The answer to Asked as [line], or [] and the reason."""
 
     question: int = checked_field(is_type(int))
     line: list[str] = checked_field(_is_text_list)
@@ -174,7 +173,7 @@ Request = Enter | Load | Offer | Run | Inspect | Read | Page | Checkpoint | Answ
 
 @dataclass(frozen=True, kw_only=True)
 class Ready:
-    """The worker listens."""
+    """The worker accepts requests."""
 
     version: int = checked_field(is_type(int))
     python: str = checked_field(is_type(str))
@@ -182,7 +181,7 @@ class Ready:
 
 @dataclass(frozen=True, kw_only=True)
 class Printed:
-    """Bytes written to stdout or stderr, as they were."""
+    """Bytes written to stdout or stderr."""
 
     stream: str = checked_field(lambda value: value in ("stdout", "stderr"))
     data: bytes = checked_field(is_type(bytes))
@@ -190,10 +189,10 @@ class Printed:
 
 @dataclass(frozen=True, kw_only=True)
 class Displayed:
-    """Something shown: `kind` is one of the output types, `result` marks the last expression's value.
+    """A displayed object: `kind` is the output type, `result` marks the value of the last expression.
 
-    With `update` it takes the place of all that was shown under its `display_id`, in whichever cell. `metadata` is
-    the document's, `about` what is known besides: source, table.
+    With `update` it replaces all displays with its `display_id`, in any cell. `metadata` is that of the document,
+    `about` holds further facts: source, table.
     """
 
     kind: str = checked_field(lambda value: value in ("execute_result", "image", "html", "dataframe"))
@@ -207,14 +206,14 @@ class Displayed:
 
 @dataclass(frozen=True, kw_only=True)
 class Cleared:
-    """What the cell has shown so far is taken back: at once, or with `wait` when it shows something next."""
+    """Clear the output of the cell: at once, or with `wait` when the next output arrives."""
 
     wait: bool = checked_field(is_type(bool), default=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Raised:
-    """The user's code raised: the traceback shows cell source, our own frames left out."""
+    """The cell raised. The traceback shows its source, without frames of Quire."""
 
     name: str = checked_field(is_type(str))
     message: str = checked_field(is_type(str))
@@ -223,34 +222,34 @@ class Raised:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """The code waits for a line from a person; answered by Answer."""
+    """The code waits for a line of input. Answered by Answer."""
 
-    question: int = checked_field(is_type(int))  # which, counted
+    question: int = checked_field(is_type(int))  # counted from 1
     prompt: str = checked_field(is_type(str))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finished:
-    """The run is over. `value` is the last expression's value where JSON can say it, as [value], else []."""
+    """The run ended. `value` is [the last expression's value] if it is JSON, else []."""
 
     run: str = checked_field(is_type(str))
     outcome: str = checked_field(lambda value: value in ("success", "error", "interrupted"))
     value: list[Any] = checked_field(_is_json_list, default_factory=list)
     imports: list[str] = checked_field(_is_text_list, default_factory=list)
     functions: list[str] = checked_field(_is_text_list, default_factory=list)
-    count: int = checked_field(is_type(int), default=0)  # its execution count, of a kernel that counts by itself
+    count: int = checked_field(is_type(int), default=0)  # execution count, from a kernel that counts itself
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entered:
-    """The kernel is where it was told to be, or why it is not: then it must not run anything."""
+    """Enter succeeded, or `why_not`: then the kernel must not run anything."""
 
     why_not: str = checked_field(is_type(str), default="")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Native:
-    """The capabilities the code has registered, where that is news: each {name, about, approve, expose, methods}.
+    """The capabilities the code has registered, sent when they change: each {name, about, approve, expose, methods}.
 
     A method is {name, signature, description, input}: input is a JSON Schema of its parameters.
     """
@@ -268,7 +267,7 @@ class Inspected:
 
 @dataclass(frozen=True, kw_only=True)
 class Value:
-    """One variable: [value] where JSON can say it; else [] with what it is, or why there is none."""
+    """One variable: [value] if it is JSON, else [] and a description, or why there is none."""
 
     value: list[Any] = checked_field(_is_json_list)
     what: str = checked_field(is_type(str))
@@ -276,7 +275,7 @@ class Value:
 
 @dataclass(frozen=True, kw_only=True)
 class Paged:
-    """Rows of a table as text, and how many it has; or why there are none."""
+    """Rows of a table as text and the total number of rows, or why there are none."""
 
     text: str = checked_field(is_type(str), default="")
     total: int = checked_field(is_type(int), default=0)
@@ -285,19 +284,19 @@ class Paged:
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpointed:
-    """A copy was made, or why none could be; how good it is, and what it will not have."""
+    """A copy was made, or why not; its quality, and what it lacks."""
 
     name: str = checked_field(is_type(str))
     why_not: str = checked_field(is_type(str), default="")
     quality: str = checked_field(lambda value: value in ("clean", "degraded", "hostile"), default="clean")
     lost: list[str] = checked_field(_is_text_list, default_factory=list)
-    faults: int = checked_field(is_type(int), default=0)  # pages this process has touched so far
-    seconds: float = checked_field(is_type(int, float), default=0)  # of processor time it took
+    faults: int = checked_field(is_type(int), default=0)  # page faults of this process so far
+    seconds: float = checked_field(is_type(int, float), default=0)  # processor time spent
 
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
-    """A snapshot is in the namespace, or why it is not; what did not come back, and what is different now."""
+    """The snapshot was loaded, or why not; what was lost, and notes on what differs."""
 
     why_not: str = checked_field(is_type(str), default="")
     variables: int = checked_field(is_type(int), default=0)
@@ -332,8 +331,7 @@ _known_fields: dict[type, _FieldList] = {}
 
 
 def _fields_of(kind: type) -> _FieldList:
-    """Of each field its name, whether it is bytes, what it is checked by, and what it is where nothing is said: asked
-    for with every message."""
+    """Name, whether it is bytes, check and default of each field; cached, since every message needs it."""
     if kind not in _known_fields:
         _known_fields[kind] = tuple(
             (field_.name, field_.type == "bytes", field_.metadata["check"], _default(field_)) for field_ in fields(kind)
@@ -346,7 +344,7 @@ def _default(field_: Field[Any]) -> Any:
 
 
 def dump(message: Any) -> tuple[dict[str, Any], list[bytes]]:
-    """A message as its JSON header and the bytes beside it; `{"$": n}` stands for the n-th bytes."""
+    """A message as JSON header and attached bytes; `{"$": n}` stands for the n-th attachment."""
     parts: list[bytes] = []
 
     def lift(value: bytes) -> dict[str, int]:
@@ -367,7 +365,7 @@ def dump(message: Any) -> tuple[dict[str, Any], list[bytes]]:
 
 
 def parse(words: dict[str, type], header: Any, parts: list[bytes]) -> Any:
-    """The message a frame holds, of the given vocabulary, with every field checked."""
+    """The message in a frame, one of the types in `words`, with every field checked. Raises BadMessage."""
     try:
         kind = words[header["say"]]
         fields_ = dict(header["with"])

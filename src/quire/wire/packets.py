@@ -1,4 +1,4 @@
-"""What server, zygote and keeper say to each other: one JSON packet on a socket, descriptors beside it."""
+"""JSON packets with file descriptors, between server, zygote and keeper."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def socket_pair() -> tuple[socket.socket, socket.socket]:
 
 
 def socket_from_descriptor(descriptor: int) -> socket.socket:
-    """A socket that waits without end: a cell may have set a timeout for all sockets that are made."""
+    """A socket without a timeout, even if a cell has set a default timeout for sockets."""
     sock = socket.socket(fileno=descriptor)
     sock.settimeout(None)
     return sock
@@ -36,7 +36,7 @@ def send(sock: socket.socket, words: dict[str, Any], descriptors: Sequence[int] 
 
 
 def receive(sock: socket.socket) -> tuple[dict[str, Any], list[int], int]:
-    """Words, descriptors, and the sender's pid where the socket passes credentials; no words at the end."""
+    """Words, descriptors, and the sender's pid if the socket passes credentials; no words at end of file."""
     space = socket.CMSG_SPACE(_DESCRIPTORS * 4) + socket.CMSG_SPACE(_UCRED.size)
     try:
         data, beside, _, _ = sock.recvmsg(_SIZE, space, socket.MSG_CMSG_CLOEXEC)
@@ -59,7 +59,7 @@ def receive(sock: socket.socket) -> tuple[dict[str, Any], list[int], int]:
 
 
 def parse(data: bytes) -> dict[str, Any]:
-    """The words of a packet; what is none, since a cell found the socket, is bad."""
+    """The words of a packet; {"bad": True} if it is not one, since a cell may write to the socket."""
     try:
         words = json.loads(data)
     except (ValueError, RecursionError):

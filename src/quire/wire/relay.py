@@ -1,7 +1,7 @@
-"""The words of the relay: what a kernel's code asks of the server while it runs, and what it is answered.
+"""Messages of the relay: calls that code in a kernel makes to the server, and their answers.
 
-They go over a socket of their own, beside the channel, numbered: calls of threads and of one event loop
-share it, and answers come in any order. What a worker says here is as hostile as anywhere.
+They have a socket of their own and are numbered, since threads and an event loop share it and answers come in any
+order. The worker may be hostile here too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ERROR_KINDS = ("tool", "timeout", "denied", "gone", "refused", "cancelled", "wro
 
 @dataclass(frozen=True, kw_only=True)
 class Called:
-    """Something is wanted of a capability; answered by one Returned or Refused of the same number.
+    """A call to a capability. Answered by one Returned or Refused with the same number.
 
     tool       method: its own name, given: its arguments       → content, structured
     resources                                                   → resources, templates
@@ -39,7 +39,7 @@ class Called:
     capability: str = checked_field(is_type(str), default="")
     method: str = checked_field(is_type(str), default="")
     given: dict[str, Any] = checked_field(is_json_object, default_factory=dict)
-    timeout: float = checked_field(is_type(int, float), default=0)  # seconds; 0 as the settings say
+    timeout: float = checked_field(is_type(int, float), default=0)  # seconds; 0: the setting
     declared: str = checked_field(
         lambda value: value in ("", "never", "ask", "always"), default=""
     )  # approve of a native
@@ -47,7 +47,7 @@ class Called:
 
 @dataclass(frozen=True, kw_only=True)
 class GivenUp:
-    """Nobody waits for this call any more."""
+    """The caller stopped waiting for this call."""
 
     call: int = checked_field(is_type(int))
 
@@ -63,7 +63,7 @@ class Returned:
 
 @dataclass(frozen=True, kw_only=True)
 class Refused:
-    """It failed: `kind` says which exception is raised for it, `message` is a sentence, `hint` what to do."""
+    """The call failed. `kind` selects the exception, `message` is a sentence, `hint` what to do."""
 
     call: int = checked_field(is_type(int))
     kind: str = checked_field(lambda value: value in ERROR_KINDS)

@@ -1,4 +1,4 @@
-"""A message as one text, for a boundary that takes strings: its JSON header in one line, then its bytes as Latin-1."""
+"""Messages as strings, for interfaces without bytes: the JSON header in one line, then the bytes as Latin-1."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def dump(message: Any, limits: frames.Limits = frames.FROM_CODE) -> str:
-    """The text of a message. Raises TooLarge where it is over the limits as a frame."""
+    """The text of a message. Raises TooLarge if its frame would exceed the limits."""
     fields, parts = messages.dump(message)
     fields["parts"] = [len(part) for part in parts]
-    # a lone surrogate is no text: it goes as "?"
-    header = frames.as_json(fields).encode("utf-8", "replace").decode()
+    header = frames.as_json(fields).encode("utf-8", "replace").decode()  # lone surrogates become "?"
     body = b"".join(parts).decode("latin-1")
     if len(header) > frames.LONG_TEXT or len(body) > frames.LONG_TEXT:
         frames.encode(message, limits)  # raises
@@ -25,7 +24,7 @@ def dump(message: Any, limits: frames.Limits = frames.FROM_CODE) -> str:
 
 
 def load(words: dict[str, type], text: str, limits: frames.Limits = frames.FROM_SERVER) -> Any:
-    """The message, of the given vocabulary, with every field checked. Raises BadMessage."""
+    """The message in a text, one of the types in `words`, with every field checked. Raises BadMessage."""
     header, _, body = text.partition("\n")
     values = header.count(",") + header.count("{") + header.count("[")
     if len(text) > limits.header + limits.parts or values > limits.values:
@@ -33,7 +32,7 @@ def load(words: dict[str, type], text: str, limits: frames.Limits = frames.FROM_
     try:
         fields = json.loads(header)
         if _SURROGATE.search(header):
-            json.dumps(fields, ensure_ascii=False).encode()  # raises where one is alone
+            json.dumps(fields, ensure_ascii=False).encode()  # raises UnicodeEncodeError for a lone surrogate
         sizes, at, parts = fields.pop("parts"), 0, []
         data = body.encode("latin-1")
         for size in sizes:

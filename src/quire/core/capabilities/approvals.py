@@ -1,4 +1,4 @@
-"""Approval: which calls a person is asked about first, the questions that are open, and what they answered."""
+"""Approvals: which calls need a person's consent, the open questions, and the answers."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from quire.core.capabilities.model import Approve
 from quire.core.errors import NotFound
 from quire.core.runs.active_run import ActiveRun, Question
 
-_MAX_NAME_CHARS = 200  # characters of a method's name
-_MAX_ARGUMENTS_CHARS = 1_500  # characters of a call's arguments that a person is shown
+_MAX_NAME_CHARS = 200  # of a method
+_MAX_ARGUMENTS_CHARS = 1_500  # of arguments shown to a person
 _ORDER = tuple(Approve)  # from the least strict to the strictest
 
 
 @dataclass(frozen=True, kw_only=True)
 class ApprovalRules:
-    rules: Mapping[str, Approve]  # the operator's, by "capability.method", "capability.*" or "*": over all else
-    unasked: bool  # whether what would be asked may be called where nobody can be asked
-    timeout: float  # seconds a person has to answer; then it is denied
+    rules: Mapping[str, Approve]  # of the operator, by "capability.method", "capability.*" or "*"; override all others
+    unasked: bool  # whether calls with "ask" are allowed if no person can be asked
+    timeout: float  # seconds to answer; then the call is denied
 
 
 @dataclass(frozen=True, kw_only=True)
 class PendingApproval:
-    """A call that waits for a person."""
+    """A call that waits for approval."""
 
     id: str
     notebook: str
@@ -49,9 +49,10 @@ class Approvals:
     def needed(
         self, capability: str, methods: Sequence[str], declared: Mapping[str, Approve], default: Approve
     ) -> Approve:
-        """The operator's rule, else the strictest of what was said when it was installed and the default.
+        """The operator's rule; otherwise the stricter of the rule given at installation and the default.
 
-        `methods` are the names that one method goes by."""
+        `methods` are the names of one method.
+        """
         for pattern in (*(qualified_name(capability, method) for method in methods), f"{capability}.*", "*"):
             if pattern in self._rules.rules:
                 return self._rules.rules[pattern]
@@ -61,7 +62,7 @@ class Approvals:
     async def obtain(
         self, needed: Approve, active: ActiveRun | None, notebook: str, what: str, arguments: Mapping[str, Any]
     ) -> str:
-        """ "" where it may be called, else why not, as a sentence."""
+        """Ask if needed. Returns "" if the call is allowed, otherwise the reason as a sentence."""
         if needed is Approve.ALLOW:
             return ""
         if needed is Approve.DENY:
@@ -93,7 +94,7 @@ class Approvals:
             if active is None:
                 question.shown.set()
             with active.questions.asking(question) if active is not None else nullcontext():
-                await question.shown.wait()  # those before it have their own time
+                await question.shown.wait()  # the timeout starts when the question is shown
                 with anyio.move_on_after(self._rules.timeout):
                     await question.answered.wait()
         finally:
@@ -101,11 +102,11 @@ class Approvals:
         return "" if question.line else question.why
 
     def pending(self) -> list[PendingApproval]:
-        """Calls that wait for a person, oldest first."""
+        """Calls that wait for approval, oldest first."""
         return [pending for pending, _ in self._open.values()]
 
     def answer(self, id_: str, approved: bool) -> None:
-        """A person's word; the first counts."""
+        """Answer a question; the first answer counts."""
         if id_ not in self._open:
             raise NotFound("That question is closed: it was answered, or its time was over.")
         pending, question = self._open[id_]
@@ -115,7 +116,7 @@ class Approvals:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Somebody sees what is pending meanwhile, and can answer."""
+        """While entered, a person sees pending questions and can answer."""
         self._watchers += 1
         try:
             yield
@@ -124,7 +125,7 @@ class Approvals:
 
 
 def qualified_name(capability: str, method: str) -> str:
-    """What rules and people call it; a function is its own method."""
+    """The name used in rules and messages; a function is its own method."""
     return capability if method == capability else f"{capability}.{method}"
 
 
@@ -135,5 +136,5 @@ def _shown(arguments: Mapping[str, Any]) -> str:
 
 
 def _printable(text: str) -> str:
-    """Nothing that hides, turns round or erases what a person reads."""
+    """Escape control characters, which could hide or reorder the text."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)

@@ -1,4 +1,4 @@
-"""A capability's connection: made when it is first needed, made anew with growing pauses when it is lost."""
+"""The connection to a capability's backend: opened on first use, reopened with exponential backoff."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from quire.core.errors import ConnectionLost, InvalidRequest, OperationFailed
 from quire.core.ports.capabilities import Connection
 from quire.tool_descriptions import tools
 
-_STABLE_AFTER_S = 10.0  # seconds after which a connection that is lost was a good one
-_FIRST_RETRY_DELAY_S = 0.25  # seconds until the second try; each pause is twice the one before
+_STABLE_AFTER_S = 10.0  # a connection that lasted longer resets the backoff
+_FIRST_RETRY_DELAY_S = 0.25  # doubled after each failure
 _MAX_RETRY_DELAY_S = 60.0
-_MAX_REASON_CHARS = 300  # characters of what is wrong
-_MAX_RETRIES = 5  # by itself; after those the next call tries
+_MAX_REASON_CHARS = 300  # of the last failure
+_MAX_RETRIES = 5  # in the background; afterwards the next call tries
 
 
 class ReconnectingBackend:
-    """A Listener to its own connection."""
+    """Reconnects; also the Listener of its connection."""
 
     def __init__(
         self,
@@ -30,13 +30,13 @@ class ReconnectingBackend:
         start_soon: Callable[..., None],
     ) -> None:
         self.capability = capability
-        self.log_listeners: set[Callable[[str, str], None]] = set()  # of what the backend logs
+        self.log_listeners: set[Callable[[str, str], None]] = set()  # get level and text of log messages
         self._connect = connect
         self._on_change = on_change
         self._start_soon = start_soon
         self._connection: Connection | None = None
         self._lock = anyio.Lock()
-        self._last_failure = ""  # the last failure
+        self._last_failure = ""  # as a sentence
         self._failures = 0  # in a row
         self._retry_at = 0.0
         self._connected_at = 0.0
@@ -47,7 +47,7 @@ class ReconnectingBackend:
 
     @property
     def health(self) -> str:
-        """For people and agents: connected, not connected yet, or what is wrong."""
+        """The state of the connection, in words."""
         if self._connection is not None:
             return "connected"
         return (
@@ -57,21 +57,21 @@ class ReconnectingBackend:
         )
 
     def python_name(self, tool: str) -> str:
-        """What code calls it by."""
+        """The Python name of a tool."""
         if self._names_of is not self.capability.offered:
             self._names_of = self.capability.offered
             self._python_names = tools.python_names((tool.name for tool in self._names_of.tools), tools.RESERVED)
         return self._python_names.get(tool, tool)
 
     def check_approve(self) -> None:
-        """A rule for a method that there is not would never count."""
+        """Raises InvalidRequest if approve names an unknown method."""
         known = {*(tool.name for tool in self.capability.offered.tools), *tools.RESERVED, "*"}
         known |= {self.python_name(name) for name in known}
         if unknown := [method for method in self.capability.approve if method not in known]:
             raise InvalidRequest(f"approve names {', '.join(unknown)}, which {self.capability.name} does not have.")
 
     async def connection(self) -> Connection:
-        """The connection, made where there is none. Raises ConnectionLost where it is too soon to try again."""
+        """The open connection, or a new one. Raises ConnectionLost, also before the backoff has passed."""
         if self._connection is not None:
             return self._connection
         async with self._lock:
@@ -107,7 +107,7 @@ class ReconnectingBackend:
             if connection is not None:
                 await connection.close()
 
-    # What the backend says unasked
+    # Listener
 
     def changed(self, offered: Offered) -> None:
         if offered != self.capability.offered:
@@ -127,7 +127,7 @@ class ReconnectingBackend:
             self._failures = 0
         if self._failures:
             self._failed(why)
-        else:  # the next call need not wait
+        else:  # after a first failure the next call tries at once
             self._last_failure, self._failures = why, 1
         self._start_soon(self._restart)
 
@@ -145,5 +145,5 @@ class ReconnectingBackend:
             try:
                 await self.connection()
                 return
-            except OperationFailed:  # health says it
+            except OperationFailed:  # `health` reports it
                 continue

@@ -1,4 +1,4 @@
-"""Capabilities in words, relayed and native alike: all of one, one method, what fits a question. Pure."""
+"""Descriptions of capabilities, installed and native, for agents. Pure."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 from quire.core.errors import NotFound
 from quire.tool_descriptions import tools
 
-_MAX_FULL_CHARS = 12_000  # characters of all methods in full that one answer may have
+_MAX_FULL_CHARS = 12_000  # of all methods in full, in one answer
 _SEPARATOR = "\n\n---\n"
-_MAX_NAMED_METHODS = 20  # methods that a refusal names
+_MAX_NAMED_METHODS = 20  # in an error message
 
 
 def merge_entries(catalog: list[dict[str, Any]], native: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Native ones told as a catalog tells the others, and in place of one of the same name, as code finds them."""
+    """All entries in the form of a catalog. A native one hides an installed one of the same name, as in code."""
     own = {entry["name"] for entry in native}
     relayed = [entry for entry in catalog if entry["name"] not in own]
     return [*relayed, *({**entry, "tools": entry.get("methods", [])} for entry in native)]
 
 
 def summary(entry: dict[str, Any]) -> str:
-    """What the answer to an installation says: a line for each method, or names only where there are many."""
+    """One line for each method; only the names if there are many."""
     if _full_documentation(entry) is not None:
         return tools.overview(entry)
     names = list(tools.methods(entry))
@@ -32,7 +32,7 @@ def summary(entry: dict[str, Any]) -> str:
 
 
 def describe(entries_: list[dict[str, Any]], name: str, method: str | None) -> str:
-    """A capability one step further than `brief` says it, or one method with all there is to know of it."""
+    """A capability in more detail than `summary`, or one method in full."""
     entry = next((entry_ for entry_ in entries_ if entry_["name"] == name), None)
     first, _, last = name.partition(".")
     if entry is None and method is None and last and any(entry_["name"] == first for entry_ in entries_):
@@ -55,7 +55,7 @@ def describe(entries_: list[dict[str, Any]], name: str, method: str | None) -> s
 
 
 def _full_documentation(entry: dict[str, Any]) -> list[str] | None:
-    """All methods in full; None where that is too much for one answer. What is said of several is said once."""
+    """All methods in full, without repeated notes; None if that is too long for one answer."""
     found, size, returns = list[str](), 0, f"\n\n{tools.RETURNS_TEXT}"
     for python, tool in tools.methods(entry).items():
         found.append(tools.documentation(str(entry["name"]), tool, python))
@@ -85,7 +85,7 @@ def _no_method(name: str, method: str, known: list[str]) -> str:
 
 
 def search(entries_: list[dict[str, Any]], query: str, limit: int) -> list[str]:
-    """Signature and one line of the best, best first."""
+    """Signature and first sentence of the best matches, best first."""
     by_name = {entry["name"]: entry for entry in entries_}
     lines = []
     for capability, tool in tools.search(entries_, query, limit):

@@ -1,4 +1,4 @@
-"""Calls from a kernel's code to capabilities: checked, approved, made, cut to size and written in the audit log."""
+"""Calls from code in a kernel to capabilities: checks, approval, the call, truncation and the audit log."""
 
 from __future__ import annotations
 
@@ -40,29 +40,29 @@ from quire.wire import messages, relay
 from quire.wire.relay import Called, Refused, Returned
 
 log = logging.getLogger(__name__)
-_MAX_NAME_CHARS = 200  # characters of a name, for the log
+_MAX_NAME_CHARS = 200  # of a name in the audit log
 _UNLOGGED = ("rest", "catalog")
-_UNCOUNTED = (*_UNLOGGED, "approve")  # of the calls one run may make
+_UNCOUNTED = (*_UNLOGGED, "approve")  # not counted towards the limit of a run
 
 
 @dataclass(frozen=True, kw_only=True)
 class CallLimits:
-    timeout: float  # seconds a call may take where the code names none
+    timeout: float  # seconds, if the code sets none
     max_timeout: float  # seconds
-    per_run: int  # calls one run may make
-    result: int  # characters of one answer that reach the code at once
+    per_run: int  # maximum number of calls
+    result: int  # characters; longer results are truncated
 
 
 class ApprovalDenied(OperationFailed):
-    """A person said no, or nobody could be asked."""
+    """The call was not approved, or no person could be asked."""
 
 
 class CallLimitReached(OperationFailed):
-    """The run made more calls than one may."""
+    """The run exceeded its number of calls."""
 
 
 class CallCancelled(OperationFailed):
-    """The run was stopped while the call was under way."""
+    """The run was stopped during the call."""
 
 
 class InvalidArguments(errors.InvalidRequest):
@@ -96,7 +96,7 @@ class CapabilityGateway:
         caller_policy: UntrustedCallerPolicy,
         code_caller: Callable[[NotebookId, Principal], Awaitable[Caller]],
     ) -> None:
-        """`code_caller` says in whose right the code of a notebook with this owner asks."""
+        """`code_caller` returns the caller with whose rights the code of a notebook runs."""
         self._capabilities = capabilities
         self._backends = backends
         self._approvals = approvals
@@ -115,7 +115,7 @@ class CapabilityGateway:
 
     def native(self, spec: KernelSpec, capabilities: list[dict[str, Any]]) -> None:
         whose, before = self._native.get(spec.notebook, (spec, []))
-        if capabilities != before and (capabilities or whose is spec):  # a kernel that another followed has no say
+        if capabilities != before and (capabilities or whose is spec):  # a replaced kernel is ignored
             self._native[spec.notebook] = (spec, capabilities)
             if not capabilities:
                 del self._native[spec.notebook]
@@ -123,16 +123,16 @@ class CapabilityGateway:
                 listener(spec, capabilities)
 
     def listen(self, listener: Callable[[KernelSpec, list[dict[str, Any]]], None]) -> Callable[[], None]:
-        """Call it whenever a notebook's code offers something else; the returned function ends that."""
+        """Call `listener` when native capabilities change; the returned function unsubscribes."""
         self._native_listeners.append(listener)
         return lambda: self._native_listeners.remove(listener)
 
     def native_of(self, notebook: NotebookId) -> list[dict[str, Any]]:
-        """What a notebook's own code offers, while its kernel lives."""
+        """The native capabilities of a notebook, while its kernel lives."""
         return self._native[notebook][1] if notebook in self._native else []
 
     def interrupt(self, active: ActiveRun) -> None:
-        """End the calls of a run that is told to stop: its threads wait for them, too."""
+        """Cancel the calls of a run, also those of its threads."""
         if active in self._run_calls:
             for scope in self._run_calls[active].scopes:
                 scope.cancel()
@@ -155,7 +155,7 @@ class CapabilityGateway:
             return Refused(
                 call=called.call, kind=kind, message=self._message_for_code(active, called, error), hint=hint
             )
-        except Exception as error:  # a fault of ours costs this call, not the kernel
+        except Exception as error:  # an error in Quire fails this call, not the kernel
             log.exception("a call of %s.%s", called.capability, called.method)
             outcome = "refused"
             return Refused(call=called.call, kind=outcome, message=f"Quire itself failed ({error!r}).")
@@ -165,8 +165,7 @@ class CapabilityGateway:
                 self._calls.add(_audit_record(spec, active, called, outcome, ms, content_bytes(value)))
 
     def _message_for_code(self, active: ActiveRun | None, called: Called, error: QuireError) -> str:
-        """What code hears of it. What a backend says of itself, with paths of this machine, is for whoever reads the
-        cell, once."""
+        """The message that code gets. Details, which may have paths of this machine, are printed in the cell once."""
         if not isinstance(error, OperationFailed) or not error.why:
             return str(error)
         if active is not None and error.why not in (shown := self._run_calls.setdefault(active, _RunCalls()).shown):
@@ -175,7 +174,7 @@ class CapabilityGateway:
         return error.plain
 
     async def _call_in_run(self, active: ActiveRun | None, spec: KernelSpec, called: Called) -> dict[str, Any]:
-        """Counted to the run that goes on now, and ended with it where it is told to stop."""
+        """Make the call as part of the current run: counted, and cancelled when the run is stopped."""
         if active is None:
             return await self._dispatch(None, spec, called)
         calls = self._run_calls.setdefault(active, _RunCalls())
@@ -225,7 +224,7 @@ class CapabilityGateway:
     async def _call_backend(self, active: ActiveRun | None, spec: KernelSpec, called: Called) -> dict[str, Any]:
         link = await self._capabilities.link(spec.owner, called.capability)
         timeout = min(called.timeout, self._limits.max_timeout) if called.timeout > 0 else self._limits.timeout
-        connection = await link.connection()  # first of all: what it declares is what it declares now
+        connection = await link.connection()  # first, since connecting refreshes the tools
         if called.do == "tool":
             tool = _find_tool(link.capability, called.method)
             _check_arguments(connection, link, tool, called.given)
@@ -274,8 +273,7 @@ class CapabilityGateway:
                 active.capability_progress = ""
 
     async def _check_native(self, owner: Principal, name: str, method: str) -> None:
-        """Raises InvalidRequest for names of Quire and of installed capabilities, so that code cannot ask a person to
-        approve a call that it does not make, and for text that is not a name."""
+        """Raises InvalidRequest for reserved, installed or invalid names, which would mislead the approving person."""
         installed = {entry["name"] for entry in (await self._capabilities.catalog(owner)).entries}
         if not method.isidentifier():
             raise errors.InvalidRequest(f"{method[:_MAX_NAME_CHARS]!r} is no name of a method. Nothing was called.")
@@ -311,13 +309,13 @@ def _print_to_run(active: ActiveRun | None, called: Called, level: str, text: st
 
 
 def _recorded_name(called: Called) -> str:
-    """What the audit log calls it. A prompt is named as one: it could have the name of a tool."""
+    """The name in the audit log. Prompts have a prefix, since a tool may have the same name."""
     prefix = "prompt:" if called.do == "prompt" else ""
     return printable_word(f"{called.capability[:_MAX_NAME_CHARS]}.{prefix}{_method(called)[:_MAX_NAME_CHARS]}")
 
 
 def _method(called: Called) -> str:
-    """What is called, or what else is wanted; not what a cell says beside that."""
+    """The called method, or the kind of the operation."""
     return called.method if called.do in ("tool", "prompt", "approve") else called.do
 
 

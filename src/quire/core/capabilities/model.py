@@ -1,4 +1,4 @@
-"""Capabilities as data: how a backend is reached, what it offers, who may call what."""
+"""Data of capabilities: backends, what they offer, and approval rules."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 from quire.core.model import Principal
 
 SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|AUTH|CRED|COOKIE|PRIVATE", re.IGNORECASE)
-"""Names of what is not for everyone's eyes."""
+"""Names of variables, headers and options that hold secrets."""
 
 REFERENCE = re.compile(r"(?P<before>(?:[A-Za-z][\w-]* )?)(?:env:(?P<env>[^\s/]+)|file:(?P<file>\S.*))", re.DOTALL)
-"""A value that says where a secret is, also after one word as in `Bearer env:NAME`."""
+"""A reference to a secret, also after one word as in `Bearer env:NAME`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,21 +29,21 @@ class Backend:
     url: str = ""
     env: dict[str, str] = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict)
-    folder: str = ""  # that the command works in
+    folder: str = ""  # working folder of the command
     config: str = ""  # path of another client's configuration file
     entry: str = ""  # the name of the server there
-    confined: bool = False  # it is reached at public addresses only, and refers to no secret
+    confined: bool = False  # only public addresses, no references to secrets
 
     @property
     def how(self) -> str:
-        """For people, without a secret."""
+        """Command or url without secrets."""
         if self.config:
             return f"{self.entry} of {self.config}"
         return address(self.url) if self.url else " ".join(_redacted_command(self.command))
 
 
 def address(url: str) -> str:
-    """A url without what may be secret in it."""
+    """A url without password, query and fragment."""
     try:
         parts = urlsplit(url)
         host = parts.netloc.rpartition("@")[2]
@@ -113,16 +113,16 @@ class Capability:
 
 @dataclass(frozen=True, kw_only=True)
 class Catalog:
-    """What one principal's relayed capabilities offer, as kernels are told it. Another version is another catalog."""
+    """The installed capabilities of one principal, as sent to kernels. The version changes with the content."""
 
     version: int
     entries: list[dict[str, Any]]
-    hidden: list[str] = field(default_factory=list)  # variables of the environment that hold secrets of theirs
+    hidden: list[str] = field(default_factory=list)  # environment variables that hold their secrets
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What a tool answered: MCP content blocks, and what is structured, as JSON."""
+    """The result of a tool: MCP content blocks and structured content."""
 
     content: list[dict[str, Any]]
     structured: Any = None

@@ -1,4 +1,4 @@
-"""What a capability may be called: a Python name that hides nothing. Pure; each refusal proposes another."""
+"""Checks names of capabilities: Python identifiers that hide nothing. Errors propose another name. Pure."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _objection(name: str, taken: Container[str]) -> str:
 
 
 def suggest_name(name: str, taken: Container[str]) -> str:
-    """A name like this one that may be taken."""
+    """A similar name that is allowed."""
     plain = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")[: _MAX_LENGTH - 10] or "server"
     plain = f"s{plain}" if plain[0].isdigit() else plain
     tries = itertools.chain((plain, f"{plain}_server"), (f"{plain}_{number}" for number in itertools.count(2)))

@@ -1,4 +1,4 @@
-"""The capabilities of each principal: installed, kept, connected when first used, described and searched."""
+"""The installed capabilities of each principal: stored, and connected on first use."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from quire.core.ports.capabilities import Backends, Connection, Installed
 
 log = logging.getLogger(__name__)
 _MAX_CAPABILITIES = 200  # capabilities of one principal
-_MAX_CATALOG_CHARS = 10_000_000  # characters of what kernels are told of them all
+_MAX_CATALOG_CHARS = 10_000_000  # of all entries, sent to kernels
 
 
 @dataclass
 class _OwnerCapabilities:
-    """One principal's."""
+    """The capabilities of one principal."""
 
     backends: dict[str, ReconnectingBackend]
     catalog: Catalog
     turn: anyio.Lock
-    connecting: set[str] = field(default_factory=set)  # names that are being connected to
-    stamp: int = -1  # of what is installed, when it was last looked at
+    connecting: set[str] = field(default_factory=set)  # names of those being installed
+    stamp: int = -1  # of the stored capabilities, when last read
 
 
 class CapabilityRegistry:
@@ -49,7 +49,7 @@ class CapabilityRegistry:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """Connections live in here; leaving it ends them all, and their processes."""
+        """The scope of all connections; on exit they and their processes end."""
         async with background() as self._group:
             try:
                 yield
@@ -64,7 +64,7 @@ class CapabilityRegistry:
     async def install(
         self, owner: Principal, name: str, backend: Backend, approve: dict[str, Approve] | None = None
     ) -> Capability:
-        """Connect, and keep it under this name; where that fails nothing is kept."""
+        """Connect and store it; if that fails nothing is stored."""
         owned = await self.refresh(owner)
         names.check_name(name, [*owned.backends, *owned.connecting])
         if len(owned.backends) + len(owned.connecting) >= _MAX_CAPABILITIES:
@@ -98,7 +98,7 @@ class CapabilityRegistry:
         return link.capability
 
     async def uninstall(self, owner: Principal, name: str) -> None:
-        """Forget it, and end its connection; calls under way end."""
+        """Remove it and close its connection with all calls."""
         owned = await self.refresh(owner)
         async with owned.turn:
             link = self._find(owned, name)
@@ -109,7 +109,7 @@ class CapabilityRegistry:
             await link.close()
 
     async def refresh(self, owner: Principal) -> _OwnerCapabilities:
-        """The principal's capabilities, as it is on disk: another server may have put something there."""
+        """The principal's capabilities as stored, since another server may have changed them."""
         owned = self._by_owner.get(owner)
         if owned is None:
             owned = _OwnerCapabilities(backends={}, catalog=Catalog(version=0, entries=[]), turn=anyio.Lock())
@@ -129,14 +129,14 @@ class CapabilityRegistry:
         return owned
 
     async def catalog(self, owner: Principal) -> Catalog:
-        """What kernels are told there is."""
+        """The catalog for kernels, reread if the stored capabilities changed."""
         owned = self._by_owner.get(owner)
         if owned is None or owned.stamp != self._installed.stamp():
             owned = await self.refresh(owner)
         return owned.catalog
 
     async def all(self, owner: Principal) -> list[tuple[Capability, str]]:
-        """Each with how it is."""
+        """Each capability with the state of its connection."""
         owned = await self.refresh(owner)
         return [(link.capability, link.health) for link in owned.backends.values()]
 
@@ -167,7 +167,7 @@ class CapabilityRegistry:
             self._group.start_soon(work, *given)
 
     def _on_changed(self, link: ReconnectingBackend) -> None:
-        """It offers something else now: kernels hear of it with their next run, and it is kept."""
+        """The backend offers something else: kernels learn it with their next run, and it is stored."""
         owned = self._by_owner.get(link.capability.owner)
         if owned is not None and owned.backends.get(link.capability.name) is link:
             self._update_catalog(owned)
@@ -176,7 +176,7 @@ class CapabilityRegistry:
     async def _save(self, link: ReconnectingBackend) -> None:
         try:
             await self._installed.renew(link.capability)
-        except QuireError as error:  # a full disk: it is listed anew at the next connection
+        except QuireError as error:  # a full disk; the next connection lists it again
             log.warning("what %s offers now could not be kept: %s", link.capability.name, error)
 
     def _update_catalog(self, owned: _OwnerCapabilities) -> None:
@@ -192,7 +192,7 @@ def _is_same(capability: Capability, stored: Capability | None) -> bool:
 
 
 def _catalog_entries(capabilities: list[Capability]) -> list[dict[str, Any]]:
-    """Entries of a size that kernels can be told: past it, a tool is its name."""
+    """Entries of limited size: beyond it, a tool is only its name."""
     left, found = _MAX_CATALOG_CHARS, []
     for entry_ in map(catalog_entry, capabilities):
         size = len(json.dumps(entry_))
@@ -205,7 +205,7 @@ def _catalog_entries(capabilities: list[Capability]) -> list[dict[str, Any]]:
 
 
 def catalog_entry(capability: Capability) -> dict[str, Any]:
-    """As kernels are told it."""
+    """A capability as sent to kernels."""
     offered = capability.offered
     return {
         "name": capability.name,

@@ -1,4 +1,4 @@
-"""What somebody said about a backend, as data: the arguments of install_capability and caps.install. Pure."""
+"""Parse the arguments of install_capability and caps.install. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KEYS = ("command", "url", "env", "headers", "auth", "config", "folder", "approv
 def parse_backend(
     name: str, given: Mapping[str, Any], described: Callable[[str | dict[str, Any], str], Backend]
 ) -> Backend:
-    """`described` reads an entry as other clients write it, or finds one in their file."""
+    """The backend; `described` parses an entry of mcpServers or finds one in a client's file."""
     unknown = [key for key in given if key not in _KEYS]
     if unknown:
         raise InvalidRequest(f"There is no {', '.join(unknown)}; a backend is said by {', '.join(_KEYS)}.")
@@ -46,7 +46,7 @@ def parse_backend(
 
 
 def parse_approve(given: Mapping[str, Any]) -> dict[str, Approve]:
-    """One word for all methods, or one for each."""
+    """Approval rules by method; one rule for all becomes "*"."""
     rules = given.get("approve") or {}
     rules = {"*": rules} if isinstance(rules, str) else rules
     try:
@@ -56,7 +56,7 @@ def parse_approve(given: Mapping[str, Any]) -> dict[str, Approve]:
 
 
 def describe_backend(backend: Backend) -> dict[str, Any]:
-    """How it is reached, for a file that people read: of env and headers only what refers to a secret."""
+    """The backend without secrets: of env and headers only references are shown."""
     described = {key: value for key, value in asdict(backend).items() if value and key not in ("command", "url")}
     for key in ("env", "headers"):
         if key in described:
@@ -66,7 +66,7 @@ def describe_backend(backend: Backend) -> dict[str, Any]:
 
 
 def plain_secrets(backend: Backend) -> list[str]:
-    """Names of values that look like secrets and are no references: they would be kept as they are."""
+    """Names of values that look like secrets but are no references, so they would be stored as plain text."""
     return [
         name
         for name, value in {**backend.env, **backend.headers}.items()

@@ -1,4 +1,4 @@
-"""Answers that are too long to be handed over at once: cut, and the rest kept for a while, to be read in parts."""
+"""Truncate long results and keep the rest for a while, so that code can read it in parts."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from quire.core.capabilities.model import Result
 from quire.core.errors import NotFound
 from quire.core.model import NotebookId
 
-_MAX_STORED_CHARS = 64 << 20  # characters of all of them; the longest unused are let go
-_MAX_BINARY_CHARS = 8 << 20  # characters of one picture or sound as base64
-_MEASURED_FROM_BYTES = 4_096  # bytes of structured data that are not worth measuring
+_MAX_STORED_CHARS = 64 << 20  # of all texts; least recently used ones are dropped
+_MAX_BINARY_CHARS = 8 << 20  # of one image or audio as base64
+_MEASURED_FROM_BYTES = 4_096  # shorter texts are not measured
 
 
 class TruncatedResults:
     def __init__(self, limit: int) -> None:
-        self._limit = limit  # characters at once
+        self._limit = limit  # characters
         self._texts: OrderedDict[str, tuple[NotebookId, str]] = OrderedDict()
         self._size = 0
 
     def fit(self, notebook: NotebookId, result: Result) -> dict[str, Any]:
-        """A tool's answer in a size that can be handed over."""
+        """The result as JSON, truncated."""
         fitting = {"content": [self.fit_text(notebook, block) for block in result.content]}
         if result.structured is None:
             return fitting
@@ -34,7 +34,7 @@ class TruncatedResults:
         return {"content": [self.fit_text(notebook, {"type": "text", "text": text}), *others]}
 
     def fit_text(self, notebook: NotebookId, block: dict[str, Any]) -> dict[str, Any]:
-        """One block of content, or one content of a resource."""
+        """One block of content or of a resource, truncated."""
         if isinstance(block.get("resource"), dict):
             return {**block, "resource": self.fit_text(notebook, block["resource"])}
         text = block.get("text")
@@ -51,7 +51,7 @@ class TruncatedResults:
         return block
 
     def part(self, notebook: NotebookId, key: str, start: int) -> dict[str, Any]:
-        """The next part of what was cut."""
+        """The next part of a truncated text. Raises NotFound if it was dropped."""
         owner, text = self._texts.get(key, (None, ""))
         if owner != notebook:
             raise NotFound("The rest of that answer is not kept any more. Call the tool again.")
@@ -70,7 +70,7 @@ class TruncatedResults:
 
 
 def _is_small(value: Any) -> bool:
-    """Surely within any limit: not worth being turned to text and measured."""
+    """Whether it is within any limit, so that it need not be measured."""
     if isinstance(value, (list, dict)):
         return len(value) == 0
     return not isinstance(value, str) or len(value) < _MEASURED_FROM_BYTES

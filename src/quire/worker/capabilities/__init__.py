@@ -1,1 +1,1 @@
-"""Other MCP servers, and what the notebook itself offers, as Python objects: the part in the kernel."""
+"""Installed and native capabilities as Python objects in the kernel."""

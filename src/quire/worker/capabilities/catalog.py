@@ -1,4 +1,4 @@
-"""`caps`: what there is to call, found without reading every schema."""
+"""`caps`: lists, searches and installs capabilities."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Caps:
     def __init__(self, known: KernelCapabilities) -> None:
         self._known = known
 
-    # What there is
+    # Lists
 
     def __repr__(self) -> str:
         lines = [_line(entry) for entry in self._entries()]
@@ -80,7 +80,7 @@ class Caps:
         lines = (tools.summary_line(tool, by_name[name].get(id(tool), "")) for name, tool in best)
         return Found(f"{name}.{line}" for (name, _), line in zip(best, lines, strict=True))
 
-    # What changes it
+    # Changes
 
     def install(
         self,
@@ -135,7 +135,7 @@ class Caps:
         self._known._name()
         return made
 
-    # By which pickle finds them again
+    # Named in pickles
 
     def _capability(self, name: str) -> Any:
         return self._known.named(name)
@@ -170,7 +170,7 @@ def _line(entry: dict[str, Any]) -> str:
 
 
 class Found(list[str]):
-    """What a search found, a line each."""
+    """Results of a search, one per line."""
 
     __module__ = "builtins"
     __qualname__ = "caps.Found"

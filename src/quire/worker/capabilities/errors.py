@@ -1,4 +1,4 @@
-"""What a call of a capability raises."""
+"""Errors that calls to capabilities raise."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class ToolError(Exception):
-    """A tool failed; `tool` says which, `args_given` what it was called with, `hint` what to do."""
+    """A tool failed. `tool` is its name, `args_given` its arguments, `hint` what to do."""
 
     tool: str
     args_given: dict[str, Any]
@@ -28,11 +28,11 @@ class ToolError(Exception):
 
 
 class ToolTimeout(ToolError):
-    """It did not answer in time, and was cancelled."""
+    """The call timed out and was cancelled."""
 
 
 class ApprovalDenied(ToolError):
-    """A person, or the policy, did not allow the call."""
+    """A person or the policy denied the call."""
 
 
 class CapabilityGone(ToolError):
@@ -40,7 +40,7 @@ class CapabilityGone(ToolError):
 
 
 class WrongArguments(ToolError):
-    """The arguments do not fit the tool's schema; nothing was sent to the server. Code gets it as `as_builtin`."""
+    """The arguments do not match the schema; nothing was sent. Raised to code as `as_builtin`."""
 
     builtin: type[Exception] = ValueError
 

@@ -1,4 +1,4 @@
-"""The capabilities this process knows, relayed and native, and their names, which every cell finds in builtins."""
+"""The installed and native capabilities of this kernel, and their names in builtins."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class KernelCapabilities:
         self.relay = Relay(interrupts)
         self.registry = Registry(self, namespace)
         self.caps = Caps(self)
-        self.capabilities: dict[str, Capability] = {}  # every one there ever was: who has one has it still
-        self._put: dict[str, Any] = {}  # what we have put into builtins
-        self._named = -1  # the state of the registry that they have the names of
-        self._told = 0  # the state of the registry that the server knows
+        self.capabilities: dict[str, Capability] = {}  # also uninstalled ones: code may still hold them
+        self._put: dict[str, Any] = {}  # names that were set in builtins
+        self._named = -1  # version of the registry whose names are set
+        self._told = 0  # version of the registry that the server knows
         self._fixed = {
             "caps": self.caps,
             "capability": self.caps.capability,
@@ -37,7 +37,7 @@ class KernelCapabilities:
         self._name()
 
     def apply(self, catalog: list[dict[str, Any]]) -> None:
-        """The relayed ones there are now."""
+        """Apply a catalog of the installed capabilities."""
         entries = {entry["name"]: entry for entry in catalog if type(entry.get("name")) is str}
         for name in entries:
             self.named(name)
@@ -46,7 +46,7 @@ class KernelCapabilities:
         self._name()
 
     def named(self, name: str) -> Capability:
-        """The one object of that name, installed or not."""
+        """The single object of that name, installed or not."""
         if name not in self.capabilities:
             self.capabilities[name] = Capability(self, name)
         return self.capabilities[name]
@@ -55,7 +55,7 @@ class KernelCapabilities:
         return {name: capability for name, capability in self.capabilities.items() if capability._entry is not None}
 
     def every(self) -> dict[str, Any]:
-        """What stands for each name; what the notebook itself offers comes first."""
+        """All capabilities by name; native ones hide installed ones."""
         entries = self.registry.entries
         own = {name: _as_object(self.registry, name, entry) for name, entry in entries.items()}
         return {**self.installed(), **own}
@@ -67,7 +67,7 @@ class KernelCapabilities:
             return f"{name!r} is a name of Python's own. Choose another, such as {name}_cap."
         return ""
 
-    # What the server is asked
+    # Requests to the server
 
     def ask(self, do: str, **words: Any) -> dict[str, Any]:
         return self.relay.call(do, **words)
@@ -83,10 +83,10 @@ class KernelCapabilities:
         if isinstance(catalog, list):
             self.apply([entry for entry in catalog if isinstance(entry, dict)])
 
-    # What it is told
+    # Messages to the server
 
     def news(self) -> NativeMessage | None:
-        """What the notebook offers, where that is not what the server knows. After each run."""
+        """The native capabilities if they changed since the last message. Called after each run."""
         self.registry.put()
         if self.registry.changes == self._told:
             return None
@@ -95,16 +95,16 @@ class KernelCapabilities:
         return NativeMessage(capabilities=self.registry.told())
 
     def tell_again(self) -> None:
-        """Have the next news be all there is: the server may know another state of it."""
+        """Send everything next time: the server may know another version."""
         self._told = -1
 
     def all_news(self) -> NativeMessage | None:
-        """To another server, which knows of none."""
+        """The native capabilities, for a server that knows none."""
         self._told = self.registry.changes
         return NativeMessage(capabilities=self.registry.told()) if self.registry.entries else None
 
     def loaded(self) -> NativeMessage | None:
-        """After variables were loaded: those that are among them are offered."""
+        """Register the capabilities among loaded variables."""
         had = bool(self.registry.entries)
         self.registry.adopt()
         self._name()
@@ -114,7 +114,7 @@ class KernelCapabilities:
     # Names in builtins
 
     def _name(self) -> None:
-        """A name that a cell binds wins over them; a builtin of Python's, or a cell's own, is never replaced."""
+        """Set the names in builtins. Never replaces Python's builtins or those set by cells."""
         wanted = {**{name: value for name, value in self.every().items() if name not in _PYTHON_NAMES}, **self._fixed}
         space = vars(builtins)
         for name, value in list(self._put.items()):

@@ -1,4 +1,4 @@
-"""Capabilities that the notebook's own code offers: an object with a name and describe(), or a function."""
+"""Native capabilities, registered by code: objects with a name and describe(), or functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from quire.tool_descriptions import tools
 from quire.worker.capabilities import plain_values, signatures
 from quire.worker.capabilities.errors import ToolError
 
-NAMESPACE_KEY = "__capabilities__"  # under which the notebook's variables have them, so that a snapshot does
+NAMESPACE_KEY = "__capabilities__"  # the variable that holds them, so that snapshots keep them
 APPROVE = ("never", "ask", "always")
 _MAX_ABOUT_CHARS = 4_000  # characters
 _MAX_METHODS = 100
@@ -26,7 +26,7 @@ _EXAMPLE = (
 
 
 class Hub(Protocol):
-    """What capabilities are part of."""
+    """What native capabilities need."""
 
     caps: Any
 
@@ -35,11 +35,11 @@ class Hub(Protocol):
     async def ask_async(self, do: str, **words: Any) -> dict[str, Any]: ...
 
     def is_taken(self, name: str) -> str:
-        """Why a capability cannot have that name; "" where it can."""
+        """Why the name cannot be used, or ""."""
 
 
 class Registry:
-    """By name: {value, approve, expose, about, methods}. It lies in the notebook's variables while there is one."""
+    """The native capabilities by name: {value, approve, expose, about, methods}. Kept in a variable of the notebook."""
 
     def __init__(self, hub: Hub, namespace: dict[str, Any]) -> None:
         self.hub = hub
@@ -48,7 +48,7 @@ class Registry:
         self.entries: dict[str, dict[str, Any]] = {}
 
     def put(self) -> None:
-        """Where a cell deleted it from the variables, or there is one now."""
+        """Set the variable, or delete it if there are no capabilities."""
         if self.entries:
             if self._namespace.get(NAMESPACE_KEY) is not self.entries:
                 self._namespace[NAMESPACE_KEY] = self.entries
@@ -56,7 +56,7 @@ class Registry:
             self._namespace.pop(NAMESPACE_KEY, None)
 
     def adopt(self) -> None:
-        """After the variables were loaded: those among them."""
+        """Take over the capabilities in loaded variables."""
         found = self._namespace.get(NAMESPACE_KEY)
         whole = found if type(found) is dict else {}
         self.entries = {name: entry for name, entry in whole.items() if _is_entry(name, entry)}
@@ -78,12 +78,12 @@ class Registry:
         self.put()
 
     def told(self) -> list[dict[str, Any]]:
-        """As the server is told of them."""
+        """The capabilities as sent to the server."""
         words = ("about", "approve", "expose", "methods")
         return [{"name": name, **{word: entry[word] for word in words}} for name, entry in self.entries.items()]
 
     def approved(self, name: str, method: str, given: dict[str, Any]) -> dict[str, Any] | None:
-        """What has to be asked before the call; None where nothing has."""
+        """The request for approval of a call, or None if it needs none."""
         entry = self.entries.get(name)
         if entry is None or entry["approve"] == "never":
             return None
@@ -115,8 +115,7 @@ def _check_name(name: Any, taken: str) -> None:
 
 
 def register(registry: Registry, obj: Any, *, approve: str = "never", expose: bool = False) -> Native:
-    """Offer an object. What it offers are its public methods; calls by its name go through approval, while the
-    object itself stays as it is."""
+    """Register an object with its public methods. Calls by name need approval; the object itself is unchanged."""
     missing = []
     if inspect.isclass(obj):
         raise TypeError(f"register_capability takes an object, and {obj.__name__} is a class: give {obj.__name__}().")
@@ -138,7 +137,7 @@ def register(registry: Registry, obj: Any, *, approve: str = "never", expose: bo
 
 
 def _public_methods(obj: Any) -> list[str]:
-    """Its methods, in the order they are written; a property is none, and is not asked."""
+    """The public methods in source order. Properties are not evaluated."""
     own = [name for kind in reversed(type(obj).__mro__) for name in vars(kind)]
     names = dict.fromkeys([*own, *getattr(obj, "__dict__", ())])
     public = [name for name in names if not name.startswith("_") and name not in ("name", "describe")]
@@ -158,7 +157,7 @@ def _description(describe: Any, name: str) -> str:
 
 
 def register_function(registry: Registry, function: Any, *, approve: str, expose: bool, name: str) -> Function:
-    """Offer a function."""
+    """Register a function."""
     if not callable(function) or inspect.isclass(function):
         raise TypeError(f"@capability is for functions; {_EXAMPLE.splitlines()[-1]} is for objects.")
     called = name or getattr(function, "__name__", "")
@@ -172,7 +171,7 @@ def register_function(registry: Registry, function: Any, *, approve: str, expose
 
 
 class _ApprovedCalls:
-    """Calls that somebody may have to approve."""
+    """Makes calls that may need approval."""
 
     _registry: Registry
 
@@ -203,7 +202,7 @@ def _with_call(error: ToolError, words: dict[str, Any]) -> ToolError:
 
 
 class Function(_ApprovedCalls):
-    """A function that is a capability: called as it was."""
+    """A function that is a capability; called as before."""
 
     __module__ = "builtins"
     __qualname__ = "caps.Function"
@@ -227,7 +226,7 @@ class Function(_ApprovedCalls):
 
     def __getattr__(self, name: str) -> Any:
         if name == self.__dict__.get("_name"):
-            return self  # as methods of other capabilities are called
+            return self  # as other capabilities, `name.name(...)` works
         raise AttributeError(f"{self.__dict__.get('_name')} has no {name!r}: it is a function, call it.")
 
     def __get__(self, owner: Any, kind: Any = None) -> Function:
@@ -241,7 +240,7 @@ class Function(_ApprovedCalls):
 
 
 class Native(_ApprovedCalls):
-    """A registered object by its name."""
+    """A registered object, found by its name on each use."""
 
     __module__ = "builtins"
     __qualname__ = "caps.Native"
@@ -294,7 +293,7 @@ def _no_method(name: str, method: str, entry: dict[str, Any]) -> NoReturn:
 
 
 class Guarded:
-    """A method of a registered object whose calls are approved first."""
+    """A method of a registered object whose calls need approval."""
 
     __module__ = "builtins"
 

@@ -1,4 +1,4 @@
-"""Arguments as plain JSON data, before they are sent. The server checks them against the tool's JSON Schema."""
+"""Convert arguments to JSON. The server checks them against the tool's JSON Schema."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import os
 from typing import Any
 
 _MAX_DEPTH = 45
-_MAX_SHOWN_CHARS = 60  # characters of a value in a message
+_MAX_SHOWN_CHARS = 60  # of a value in a message
 
 
 class NotJson(Exception):
-    """JSON has no such value. `path` leads to it, `typed` says that its type is what is wrong."""
+    """The value at `path` cannot be JSON; with `typed` because of its type."""
 
     def __init__(self, path: tuple[Any, ...], what: str, *, typed: bool = False) -> None:
         super().__init__(path, what)
@@ -21,7 +21,7 @@ class NotJson(Exception):
 
 
 def to_json(value: Any, path: tuple[Any, ...] = ()) -> Any:
-    """The value as JSON has it. Raises NotJson."""
+    """The value as JSON. Raises NotJson."""
     kind = type(value)
     if value is None or kind in (bool, int, str):
         return value
@@ -45,18 +45,18 @@ def _converted(value: Any, path: tuple[Any, ...]) -> Any:
     if isinstance(value, enum.Enum):
         return to_json(value.value, path)
     for kind in (str, int, float):
-        if isinstance(value, kind):  # of a class of its own
+        if isinstance(value, kind):  # a subclass
             return to_json(kind(value), path)
     if isinstance(value, (datetime.date, datetime.time)):
         return value.isoformat()
     if isinstance(value, os.PathLike):
         return os.fsdecode(value)
-    for method in ("item", "tolist"):  # numbers and arrays of numpy, pandas, torch
+    for method in ("item", "tolist"):  # scalars and arrays of numpy, pandas, torch
         make = getattr(type(value), method, None)
         if callable(make):
             try:
                 made = make(value)
-            except Exception:  # noqa: S112 - of more than one element
+            except Exception:  # noqa: S112 - has more than one element
                 continue
             if type(made) in (bool, int, float, str, list) and made is not value:
                 return to_json(made, path)

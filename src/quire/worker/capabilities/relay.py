@@ -1,8 +1,8 @@
-"""The kernel's end of the relay: calls out, answers in, numbered, without a thread of its own.
+"""The client of the relay in the kernel: numbered calls and answers, without a thread of its own.
 
-Of the threads that wait for an answer one reads the socket and hands the others theirs; when it leaves, another
-takes over. An event loop with calls of its own listens to the socket besides. Whoever reads does so under a lock,
-and in the main thread an interrupt waits meanwhile: what was read is delivered whole.
+One of the waiting threads, the leader, reads the socket and hands answers to the others; when it is done, another one
+leads. Event loops with calls listen to the socket too. Reading needs a lock, and in the main thread interrupts are
+held meanwhile, so that answers are delivered complete.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from quire.worker.channel import move_high
 from quire.worker.execution.interrupts import Interrupts
 
 _RECEIVE_BYTES = 1 << 20
-_INTERRUPT_CHECK_SECONDS = 0.5  # seconds: an interrupt that comes just before a wait is seen after it
+_INTERRUPT_CHECK_SECONDS = 0.5  # an interrupt just before a wait is noticed after it
 _OTHER_PROCESS = (
     "Capabilities are called from the notebook's own process, not from processes it started. "
     "Call from the notebook, where threads work too, and hand the result over."
@@ -39,30 +39,30 @@ _HINT = "Restart the kernel to have it again."
 
 @dataclass(eq=False)
 class _WaitingThread:
-    """A thread that waits; `gate` opens when it has an answer, or is to read the socket itself."""
+    """A waiting thread; `gate` opens when it has an answer or has to read the socket itself."""
 
     gate: Any = field(default_factory=threading.Lock)
     answer: Returned | ToolError | None = None
-    follows: bool = False  # it waits while another reads; not while it still sends
+    follows: bool = False  # it waits while another thread reads
 
     def give(self, answer: Returned | ToolError, here: asyncio.AbstractEventLoop | None = None) -> None:
         self.answer = answer
         self.open()
 
     def open(self) -> None:
-        with contextlib.suppress(RuntimeError):  # it is open
+        with contextlib.suppress(RuntimeError):  # already open
             self.gate.release()
 
 
 @dataclass(eq=False)
 class _WaitingTask:
-    """A task of an event loop that waits."""
+    """A waiting task of an event loop."""
 
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Returned]
 
     def give(self, answer: Returned | ToolError, here: asyncio.AbstractEventLoop | None = None) -> None:
-        """`here` is the loop whose turn it is."""
+        """`here` is the running loop."""
         if here is self.loop:
             self.set(answer)
             return
@@ -79,28 +79,28 @@ class _WaitingTask:
 
 
 class Relay:
-    """One for the life of the process; a woken copy connects it anew."""
+    """One for each process; a woken copy connects again."""
 
     def __init__(self, interrupts: Interrupts) -> None:
         self._interrupts = interrupts
         self._numbers = itertools.count(1)
         self._waiting: dict[int, _WaitingThread | _WaitingTask] = {}
-        self._listening: dict[asyncio.AbstractEventLoop, int] = {}  # loops, with how many calls
+        self._listening: dict[asyncio.AbstractEventLoop, int] = {}  # number of calls by loop
         self._sock: socket.socket | None = None
-        self._number = -1  # of the socket, before this was a copy
-        self._gone = ""  # why there is no connection
+        self._number = -1  # descriptor of the socket before the fork
+        self._gone = ""  # why it is not connected
         self._renew()
         os.register_at_fork(after_in_child=self._forked)
 
     def _renew(self) -> None:
         self._sends = threading.Lock()
         self._reads = threading.Lock()
-        self._turns = threading.Lock()  # over who reads
-        self._leader: object = None  # who reads: a thread that waits, or a loop whose turn it is
+        self._turns = threading.Lock()  # guards `_leader`
+        self._leader: object = None  # the waiting thread or loop that reads
         self._decoder = frames.Decoder(relay.SERVER_MESSAGES)
 
     def connect(self, descriptor: int) -> None:
-        """To a parent, or in a woken copy to another: what waited since before has no answer there."""
+        """Connect to the server. Calls that waited before a restore fail."""
         for waiting in list(self._waiting.values()):
             if isinstance(waiting, _WaitingTask):
                 with contextlib.suppress(RuntimeError):  # its loop is closed
@@ -111,7 +111,7 @@ class Relay:
         self._gone = ""
 
     def forget_loops(self) -> None:
-        """In a woken copy, before any descriptor is opened: its loops listen to a number that is another's soon."""
+        """In a woken copy, before descriptors are opened: loops still watch a descriptor that will be reused."""
         for loop in self._listening:
             with contextlib.suppress(Exception):
                 loop.remove_reader(self._number)
@@ -122,7 +122,7 @@ class Relay:
         return [self._sock.fileno()] if self._sock is not None else []
 
     def leave(self) -> None:
-        """In a copy: the socket is the original's."""
+        """In a fork: close the socket, which belongs to the original."""
         if self._sock is not None:
             self._number = self._sock.fileno()
             self._sock.close()
@@ -135,7 +135,7 @@ class Relay:
     # Calls
 
     def call(self, do: str, **words: Any) -> dict[str, Any]:
-        """From any thread; raises a ToolError of the kind that was refused."""
+        """Call from any thread. Raises a ToolError if the call fails."""
         waiting = _WaitingThread()
         waiting.gate.acquire()
         number = next(self._numbers)
@@ -159,7 +159,7 @@ class Relay:
         raise answer
 
     async def call_async(self, do: str, **words: Any) -> dict[str, Any]:
-        """In an event loop, which goes on meanwhile."""
+        """Call from an event loop without blocking it."""
         loop = asyncio.get_running_loop()
         task = _WaitingTask(loop, loop.create_future())
         number = next(self._numbers)
@@ -194,7 +194,7 @@ class Relay:
             raise CapabilityGone(self._gone or "This kernel has no way to call capabilities.")
 
     def _give_up(self, number: int) -> None:
-        """Where the answer has not come: nobody waits for it any more."""
+        """Tell the server that the caller stopped waiting, if there is no answer yet."""
         if self._waiting.pop(number, None) is not None and not self._gone:
             with contextlib.suppress(OSError, ToolError):
                 self._send_held(frames.encode(GivenUp(call=number)))
@@ -215,7 +215,7 @@ class Relay:
             except OSError:
                 self._end(_DISCONNECTED)
                 raise CapabilityGone(_DISCONNECTED, hint=_HINT) from None
-            except BaseException:  # half a frame may be out
+            except BaseException:  # part of a frame may have been sent
                 self._end(_INTERRUPTED)
                 raise
 
@@ -238,7 +238,7 @@ class Relay:
         return waiting.answer
 
     def _lead(self, waiting: _WaitingThread, held: bool) -> None:
-        ready = select.poll()  # not select.select: it takes no descriptor over 1,023
+        ready = select.poll()  # not select.select, which is limited to descriptors up to 1,023
         ready.register(self.descriptors[0], select.POLLIN)
         while waiting.answer is None:
             if held:
@@ -248,7 +248,7 @@ class Relay:
             self._read()
 
     def _hold_again(self, held: bool) -> None:
-        if held:  # else it is not ours to touch
+        if held:  # otherwise another holder controls it
             self._interrupts.held = True
 
     def _leads(self, reader: object) -> bool:
@@ -257,7 +257,7 @@ class Relay:
             return self._leader is reader
 
     def _hand_on(self, leaving: object) -> None:
-        """Where nobody reads, another that waits is to: this one did, or was to and has its answer or gives up."""
+        """Let another waiting thread lead, if no thread or loop reads now."""
         with self._turns:
             if self._leader is leaving:
                 self._leader = None
@@ -284,7 +284,7 @@ class Relay:
     def _on_readable(self, loop: asyncio.AbstractEventLoop) -> None:
         held = self._interrupts.hold()
         try:
-            # not beside a thread that reads: it would sleep on, with its answer taken from under it
+            # only as leader: a thread in poll() would miss an answer read here
             if self._leads(loop):
                 self._read(loop)
             if self._gone and self._sock is not None:
@@ -294,10 +294,10 @@ class Relay:
             if held:
                 self._interrupts.release()
 
-    # What comes
+    # Reading
 
     def _read(self, here: asyncio.AbstractEventLoop | None = None) -> None:
-        """What lies in the socket, to whom it is for; nothing where another was quicker."""
+        """Read available answers and deliver them."""
         with self._reads:
             if self._sock is None or self._gone:
                 return
@@ -308,7 +308,7 @@ class Relay:
                 return
             except (OSError, ValueError):
                 data, found = b"", []
-            except BaseException:  # what was read is lost
+            except BaseException:  # answers may be lost
                 self._end(_INTERRUPTED)
                 raise
             for answer in found:

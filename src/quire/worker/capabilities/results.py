@@ -1,4 +1,4 @@
-"""What a call returns: data with attributes, text, pictures, sound, resources."""
+"""Results of calls: data with attributes, text, pictures, sound, resources."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def _no_server(do: str, **words: Any) -> dict[str, Any]:
 
 
 ask: Callable[..., dict[str, Any]] = _no_server
-"""How more is asked of the server: the relay's own, once there is one."""
+"""Sends further requests to the server; set to that of the relay."""
 
 
 class Record(dict[str, Any]):
-    """A dict whose keys are attributes too; one that is named as a method of dict is read by its key."""
+    """A dict whose keys are attributes too, except keys named like methods of dict."""
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -43,14 +43,14 @@ class Record(dict[str, Any]):
 
 
 def records(value: Any) -> Any:
-    """JSON with its objects as records."""
+    """JSON with records in place of dicts."""
     if type(value) is dict:
         return Record((key, records(item)) for key, item in value.items())
     return [records(item) for item in value] if type(value) is list else value
 
 
 class Text(str):
-    """What a tool said; where it was too long and the server cut it, `read()` brings the whole."""
+    """Text from a tool. If the server truncated it, `read()` returns the whole."""
 
     truncated: bool = False
     size: int
@@ -58,7 +58,7 @@ class Text(str):
     _before: int = 0
 
     def __new__(cls, text: str = "", rest: str = "", size: int = 0, before: int = 0) -> Text:
-        """`rest`: by which key the server has it, from the character `before` of this text on."""
+        """`rest`: key of the whole text on the server, which begins at character `before` of this text."""
         text_ = super().__new__(cls, text)
         text_.size = size or len(text)
         if rest:
@@ -69,7 +69,7 @@ class Text(str):
         return (str(self), self._rest, self.size, self._before)
 
     def json(self) -> Any:
-        """The text read as JSON, its objects as records."""
+        """The text parsed as JSON, with records in place of dicts."""
         return records(json.loads(self.read()))
 
     def read(self) -> str:
@@ -87,7 +87,7 @@ class Text(str):
 
 
 class _Media:
-    """Bytes of some kind, which are shown as what they are."""
+    """Bytes with a MIME type, displayed accordingly."""
 
     def __init__(self, data: bytes, mime: str) -> None:
         self.data = data
@@ -108,7 +108,7 @@ class _Media:
 
 
 class Picture(_Media):
-    """An image: shown where it is a cell's last expression, or by display()."""
+    """An image, displayed as last expression of a cell or by display()."""
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         if self.mime == "image/svg+xml":
@@ -128,7 +128,7 @@ class Sound(_Media):
 
 
 class Resource:
-    """Something a server holds under an address; `read()` brings it."""
+    """A resource of a server; `read()` returns its content."""
 
     def __init__(self, capability: str, description: dict[str, Any], content: Any = None) -> None:
         self._capability = capability
@@ -139,7 +139,7 @@ class Resource:
         self.description = _text(description.get("description"))
 
     def read(self) -> Any:
-        """Text, bytes, or a list of these where there are several."""
+        """Text, bytes, or a list of several."""
         if self._content is None:
             return contents(self._capability, ask("read", capability=self._capability, given={"uri": self.uri}))
         return self._content
@@ -149,7 +149,7 @@ class Resource:
 
 
 class Contents(list[Any]):
-    """Several things at once; as a cell's last expression each is shown as what it is."""
+    """Several results; as last expression of a cell each is displayed."""
 
     def _ipython_display_(self) -> None:
         for item in self:
@@ -162,12 +162,12 @@ class Contents(list[Any]):
 KINDS = (Record, Text, Picture, Sound, Resource, Contents)
 
 for _each in KINDS:
-    _each.__module__ = "builtins"  # so that pickle finds them: no import leads to this package from a cell
+    _each.__module__ = "builtins"  # so that pickle finds them, since cells cannot import this package
     _each.__qualname__ = f"caps.{_each.__name__}"
 
 
 def to_python(capability: str, tool: dict[str, Any], value: dict[str, Any]) -> Any:
-    """What a tool's answer is in Python: what is structured, else what its content is."""
+    """The result of a tool as Python objects: structured content, else the content blocks."""
     content = list(_content_objects(capability, value.get("content")))
     structured = value.get("structured")
     if structured is None:
@@ -216,7 +216,7 @@ def _content_objects(capability: str, content: Any) -> Iterator[Any]:
 
 
 def contents(capability: str, value: dict[str, Any]) -> Any:
-    """What reading a resource brought."""
+    """The contents of a resource."""
     listed = value.get("contents")
     found = [_content(item) for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
     return found[0] if len(found) == 1 else found

@@ -1,4 +1,4 @@
-"""Functions of the notebook as tools: signature, first words, and a JSON Schema of what they take."""
+"""Describe functions of the notebook as tools: signature, docstring, JSON Schema of parameters."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def signature_text(name: str, function: Any) -> str:
     try:
         try:
             signature = inspect.signature(function, eval_str=True)
-        except Exception:  # a name that is not there
+        except Exception:  # an unknown name
             signature = inspect.signature(function)
         return f"{name}{signature}"[:_MAX_SIGNATURE_CHARS]
-    except Exception:  # of what has none, or a default whose repr raises
+    except Exception:  # no signature, or a default whose repr raises
         return f"{name}(...)"
 
 
 def bind_arguments(function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
-    """Arguments by their names; what does not fit is told when the function is called."""
+    """Arguments by name; errors are reported by the call itself."""
     try:
         return dict(inspect.signature(function).bind(*arguments, **named).arguments)
     except (TypeError, ValueError):
@@ -69,7 +69,7 @@ def parameters_schema(function: Any) -> dict[str, Any]:
 
 
 def type_schema(kind: Any, depth: int = _MAX_DEPTH) -> dict[str, Any]:
-    """The JSON Schema of an annotation; {} where it has none."""
+    """The JSON Schema of an annotation, or {}."""
     if depth <= 0:
         return {}
     if isinstance(kind, type) and kind in _JSON_TYPES:

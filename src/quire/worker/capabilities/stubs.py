@@ -17,16 +17,16 @@ _MAX_SHOWN_METHODS = 30  # methods in a repr
 
 
 class Hub(Protocol):
-    """What capabilities are part of."""
+    """What stubs need."""
 
-    caps: Any  # what the notebook sees of it
+    caps: Any  # the `caps` object
 
     def ask(self, do: str, **words: Any) -> dict[str, Any]: ...
 
     async def ask_async(self, do: str, **words: Any) -> dict[str, Any]: ...
 
     def refresh(self) -> None:
-        """Have every capability as the server knows it now."""
+        """Refresh all capabilities from the server."""
 
 
 class Capability:
@@ -36,9 +36,9 @@ class Capability:
         self._hub = hub
         self._name = name
         self._entry: dict[str, Any] | None = None  # None: not installed
-        self._tools: dict[str, dict[str, Any]] | None = None  # by Python name, once somebody asks
-        self._python: dict[str, str] = {}  # a tool's Python name by its own
-        self._methods: dict[str, Method] = {}  # by the tool's own name
+        self._tools: dict[str, dict[str, Any]] | None = None  # by Python name, computed on first use
+        self._python: dict[str, str] = {}  # Python name of a tool by its own name
+        self._methods: dict[str, Method] = {}  # by own name of the tool
 
     def _apply(self, entry: dict[str, Any] | None) -> None:
         if entry != self._entry:
@@ -65,7 +65,7 @@ class Capability:
 
     def __getattr__(self, name: str) -> Method:
         if name.startswith("__"):
-            raise AttributeError(name)  # a protocol that asks whether it is one
+            raise AttributeError(name)  # probes for special methods
         found = self._known().get(name)
         if found is None and not name.startswith("_"):
             with contextlib.suppress(ToolError):
@@ -106,10 +106,10 @@ class Capability:
             f"{self._name} is a capability; call one of its methods: {', '.join(list(self._known())[:20])}."
         )
 
-    # What every capability has
+    # Common methods
 
     def describe(self, method: str | None = None) -> str:
-        """All there is to know of it, or of one of its methods."""
+        """The documentation of it or of one of its methods."""
         entry = self._installed()
         if method is not None:
             return str(getattr(self, method).__doc__)
@@ -117,14 +117,14 @@ class Capability:
         return "\n\n".join(filter(None, (tools.overview(entry), about.strip() if isinstance(about, str) else "")))
 
     def resources(self) -> list[Any]:
-        """What it holds to be read; templates have a uri to be filled in."""
+        """Its resources and resource templates."""
         found = self._ask("resources")
         resources = [resource for resource in found.get("resources") or () if isinstance(resource, dict)]
         patterns = [template for template in found.get("templates") or () if isinstance(template, dict)]
         return [*(Resource(self._name, resource) for resource in resources), *map(results.records, patterns)]
 
     def read(self, uri: str) -> Any:
-        """A resource: text, bytes, or a list of these."""
+        """Read a resource: text, bytes, or a list of these."""
         return results.contents(self._name, self._ask("read", given={"uri": str(uri)}))
 
     def prompts(self) -> list[Any]:
@@ -132,7 +132,7 @@ class Capability:
         return found if isinstance(found, list) else []
 
     def prompt(self, name: str, /, **arguments: Any) -> list[Record]:
-        """The messages of a prompt, filled in."""
+        """The messages of a prompt with these arguments."""
         given = {key: str(value) for key, value in arguments.items()}
         return results.prompt(self._name, self._ask("prompt", method=name, given=given))
 
@@ -176,7 +176,7 @@ class Method:
         return results.to_python(self._capability._name, self._tool, value)
 
     async def aio(self, /, *arguments: Any, **named: Any) -> Any:
-        """The same without waiting: await it, or asyncio.gather many."""
+        """The same as a coroutine, for await and asyncio.gather."""
         words = self._words(arguments, named)
         try:
             value = await self._capability._hub.ask_async("tool", **words)
@@ -207,7 +207,7 @@ class Method:
 
     @property
     def returns(self) -> Any:
-        """The type of what it returns: a TypedDict where the tool says so, else text."""
+        """The type of the result: a TypedDict if declared, else text."""
         if self._returns is None:
             shape = tools.result_shape(self._tool)
             self._returns = results.Text if shape is None else typed.python_type(shape, "Result")
@@ -234,7 +234,7 @@ class Method:
         return self._signature
 
     def __get__(self, owner: Any, kind: Any = None) -> Method:
-        return self  # as routines are, so that help() shows it as one
+        return self  # like a routine, so that help() shows it as one
 
     def __repr__(self) -> str:
         try:
@@ -253,7 +253,7 @@ class Method:
         return self._parameters
 
     def _words(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
-        """What is sent: the arguments by their own names, as plain data. The server checks them."""
+        """The call as sent, with arguments by own name as JSON. The server checks them."""
         timeout = named.pop(tools.TIMEOUT, None)
         if timeout is not None and (type(timeout) not in (int, float) or not timeout > 0):
             raise ValueError(f"_timeout= takes seconds, a number over 0, not {timeout!r}.")
@@ -270,7 +270,7 @@ class Method:
         }
 
     def _bound(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
-        """By the tool's own names; an optional one that is None is left out where null would not fit."""
+        """Arguments by own name. Optional ones that are None are left out if the schema does not allow null."""
         known = self._known_parameters()
         if len(arguments) > len(known):
             self._refuse(f"takes {len(known) or 'no'} argument{'s' * (len(known) != 1)}, not {len(arguments)}")
@@ -297,6 +297,6 @@ class Method:
 
 
 def _with_call(error: ToolError, tool: str, given: dict[str, Any]) -> Exception:
-    """The error with what was called, and without the frames it came through."""
+    """The error with tool and arguments, without frames of Quire."""
     error.tool, error.args_given = error.tool or tool, error.args_given or given
     return error.as_builtin() if isinstance(error, WrongArguments) else error.with_traceback(None)

@@ -1,4 +1,4 @@
-"""Shapes of values as Python's own types: a TypedDict for each object a schema describes."""
+"""Convert shapes to Python types: a TypedDict for each object in a schema."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PLAIN: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool, 
 
 
 def python_type(shape: Shape, name: str = "", named: bool = True) -> Any:
-    """`name`: of the TypedDict, where the shape has no title; without `named` an object is a plain dict."""
+    """`name` is for TypedDicts without title; without `named` objects are plain dicts."""
     match shape:
         case PlainShape(plain):
             return _PLAIN[plain]
@@ -51,5 +51,5 @@ def _typed_dict(name: str, fields: Any) -> Any:
         content[field.key] = kind if field.required else NotRequired[kind]
     make: Any = TypedDict
     made = make(name, content)
-    made.__module__ = "builtins"  # of no module of the notebook's
+    made.__module__ = "builtins"  # not a module of the notebook
     return made

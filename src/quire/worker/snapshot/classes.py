@@ -1,4 +1,4 @@
-"""Classes of the notebook by value: made bare, without running their metaclass or their bases again, then filled."""
+"""Classes of the notebook by value: created without running their metaclass or bases, then filled."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ def _is_layout(cls: type, name: str, value: Any) -> bool:
 
 
 def _attribute_order(attributes: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(name for name in attributes if name != "__doc__" or attributes[name] is not None)  # it comes by itself
+    return tuple(name for name in attributes if name != "__doc__" or attributes[name] is not None)  # set automatically
 
 
 def _by_types_module(cls: type) -> Any:
-    """A class of the interpreter's own that some module shows: `types.MappingProxyType`."""
+    """A class of the interpreter that a module exports, such as `types.MappingProxyType`."""
     for name, value in vars(types).items():
         if value is cls:
             return (named, ("types", name))
@@ -75,13 +75,13 @@ def _by_types_module(cls: type) -> Any:
 
 
 def _metaclass(cls: type) -> Any:
-    """Its metaclass, or the number of the base that has the same one."""
+    """Its metaclass, or the index of a base with the same one."""
     bases = _bases_of(cls)
     return next((at for at, base in enumerate(bases) if type(base) is type(cls)), type(cls))
 
 
 def _layout(cls: type) -> dict[str, Any]:
-    """What its layout is made of: the names of its slots, already mangled, and the fields of a ctypes structure."""
+    """Attributes that define its layout: mangled names of slots, fields of a ctypes structure."""
     own = own_dict_of(cls)
     if _is_of_ctypes(type(cls)):
         return {name: own[name] for name in _FIELDS if name in own}
@@ -91,12 +91,12 @@ def _layout(cls: type) -> dict[str, Any]:
 
 
 def _is_of_ctypes(meta: type) -> bool:
-    """Its classes are laid out from their fields, and cannot be touched as others are."""
+    """Whether its classes are laid out by ctypes, so that attributes are set differently."""
     return any(module_of(base) == "_ctypes" for base in mro_of(meta))
 
 
 def _interpreter_method(meta: type, name: str) -> Any:
-    """The method of a metaclass as the interpreter has it, not as the notebook overrides it."""
+    """The method of a metaclass from the interpreter, not an override of the notebook."""
     found = (own_dict_of(base).get(name) for base in mro_of(meta))
     return next(method for method in found if type(method) is types.WrapperDescriptorType)
 
@@ -106,7 +106,7 @@ def _is_slot(cls: type, value: Any) -> bool:
 
 
 def _abc_registrations(cls: type) -> dict[str, Any]:
-    """What `abc` keeps beside a class: abstract names, classes registered with it, and where it is registered."""
+    """Data that `abc` keeps: abstract names, registered classes, and where the class is registered."""
     registrations: dict[str, Any] = {}
     if isinstance(cls, abc.ABCMeta):
         registrations["abstract"] = sorted(getattr(cls, "__abstractmethods__", ()))
@@ -121,7 +121,7 @@ def type_of_singleton(name: str) -> Any:
 
 
 class MethodFilling:
-    """A class's methods: put in before anything that may be an instance of it is made."""
+    """The methods of a class, set before instances of it are created."""
 
     def __init__(self, cls: type, attributes: dict[str, Any]) -> None:
         self.cls = cls
@@ -135,7 +135,7 @@ def reduce_filling(context: Context, filling: MethodFilling) -> Any:
 
 @contextlib.contextmanager
 def _without_init_subclass(bases: tuple[type, ...]) -> Iterator[None]:
-    """While a class is made: what its bases do to a subclass they did when the cell ran."""
+    """Disable `__init_subclass__` of the bases, which already ran in the cell."""
     aside = []
     for base in bases:
         for base_class in mro_of(base):
@@ -160,7 +160,7 @@ def make_class(
     needed: dict[str, Any],
     order: tuple[str, ...] = (),
 ) -> Any:
-    """`order`: its attributes, where filling it would put them in another one."""
+    """`order`: names of attributes, if filling would change their order."""
     for part in (meta, *bases):
         if tombstones.is_tombstone(part):
             why = f"what it derives from is gone: {tombstones.sentence(part)}"
@@ -192,7 +192,7 @@ def fill_methods(cls: Any, attributes: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _without_descriptor(meta: type, name: str) -> Iterator[None]:
-    """While an attribute is put into a class: a property of the metaclass over it would take it, or refuse."""
+    """Hide descriptors of the metaclass while an attribute of the class is set."""
     aside = [
         (owner, own_dict_of(owner)[name])
         for owner in mro_of(meta)

@@ -1,4 +1,4 @@
-"""Locks, queues, threads, pools, futures and context variables: their state as far as it outlives the process."""
+"""Locks, queues, threads, pools, futures and context variables, as far as their state can be saved."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def make_rlock(held: int) -> Any:
 def reduce_condition(context: Context, condition: Any) -> Any:
     reduced = reduce_itself(context, condition)
     state = {key: value for key, value in condition.__dict__.items() if key != "_waiters"}
-    state["_waiters"] = type(condition._waiters)()  # who waits is a thread, and gone
+    state["_waiters"] = type(condition._waiters)()  # waiting threads are gone
     return (*reduced[:2], state, *reduced[3:])
 
 
@@ -131,18 +131,18 @@ def reduce_thread(context: Context, thread: threading.Thread) -> Any:
 
 
 def _runs(thread: threading.Thread) -> bool:
-    """Here, or in the process this one was forked from: after a fork Python says that all others ended."""
+    """Whether it runs here or in the original process; after a fork Python reports other threads as ended."""
     return thread.is_alive() or id(thread) in _Original.threads
 
 
 class _Original:
-    """The process that this one is a copy of."""
+    """Threads of the process that this one was forked from."""
 
     threads: frozenset[int] = frozenset()
 
 
 def note_threads() -> None:
-    """A copy is about to be taken: these run here, and will not run there."""
+    """Remember the running threads before a fork."""
     _Original.threads = frozenset(id(thread) for thread in threading.enumerate())
 
 
@@ -156,7 +156,7 @@ def fill_thread(thread: Any, state: tuple[dict[str, Any], dict[str, Any], int | 
     words, own, ident = state
     threading.Thread.__init__(thread, **{key: value for key, value in words.items() if value is not None})
     thread.__dict__.update(own)
-    if ident is not None:  # it ran, and is over
+    if ident is not None:  # it ran and ended
         thread._ident = ident
         thread._started.set()
         if sys.version_info >= (3, 13):
@@ -225,7 +225,7 @@ def reduce_workers(context: Context, pool: Any) -> Any:
 
 @rebuilds
 def make_workers(kind: Any, words: dict[str, Any], state: str) -> Any:
-    """Its processes start with its first use: loading alone must not leave any behind."""
+    """A pool that starts its processes on first use, so that loading starts none."""
     content = {"__getattribute__": _start_first, "__del__": lambda self: None, "_words": words, "__slots__": ()}
     pool: Any = object.__new__(type(kind.__name__, (kind,), content))
     if state != "RUN":
@@ -269,7 +269,7 @@ def fill_future(future: Any, outcome: tuple[str, Any]) -> None:
         getattr(future, f"set_{how}")(value)
 
 
-# asyncio: what is bound to a loop is bound to the next one
+# asyncio: objects of a loop are bound to the next loop
 
 
 @reduces(asyncio.Lock, asyncio.Event, asyncio.Condition, asyncio.Semaphore, asyncio.BoundedSemaphore)
@@ -277,7 +277,7 @@ def fill_future(future: Any, outcome: tuple[str, Any]) -> None:
 def reduce_async(context: Context, thing: Any) -> Any:
     reduced = reduce_itself(context, thing)
     state = {key: value for key, value in thing.__dict__.items() if key not in ("_loop", "_waiters")}
-    for key in ("_waiters", "_getters", "_putters"):  # who waits is a task, and gone
+    for key in ("_waiters", "_getters", "_putters"):  # waiting tasks are gone
         if key in thing.__dict__:
             state[key] = type(thing.__dict__[key])() if thing.__dict__[key] is not None else None
     return (*reduced[:2], state, *reduced[3:])

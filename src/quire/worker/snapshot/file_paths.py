@@ -1,4 +1,4 @@
-"""Where an open file is, also when it was opened by a relative name and the current folder is another one by now."""
+"""The path of an open file, even if it was opened by a relative name and the current folder changed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def path_of(name: Any, descriptor: int) -> str:
-    """By its name; where that leads elsewhere, by what the system says of the descriptor."""
+    """The path by name, or by descriptor if the name leads elsewhere."""
     path = os.path.abspath(os.fsdecode(name))
     if not os.path.isabs(os.fsdecode(name)) and not _leads_to(path, descriptor):
         found = os.readlink(f"/proc/self/fd/{descriptor}")

@@ -1,7 +1,7 @@
-"""Open files: their path, mode and position, and what is still in their buffers.
+"""Open files: path, mode, position and buffered data.
 
-A dump runs in a fork, which shares a file's position with the process it was forked from: nothing here may move it,
-nor write what that process is still to write.
+A dump runs in a fork that shares file positions with the original process. So it must not move them or write data
+that the original still has buffered.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from quire.worker.snapshot.reducers import (
 )
 
 _open = open
-_MAX_CONTENT_BYTES = 64 << 20  # bytes of a temporary file that are kept with it
+_MAX_CONTENT_BYTES = 64 << 20  # of temporary files
 _FILE = "an open file"
 
 
@@ -64,7 +64,7 @@ def _reduce_file(file: Any, words: dict[str, Any] | None) -> Any:
 
 
 def _reduce_unnamed(file: Any, raw: io.FileIO, words: dict[str, Any] | None) -> Any:
-    """A temporary file without a name: with what is in it."""
+    """An unnamed temporary file, with its content."""
     state = os.fstat(raw.fileno())
     if not stat.S_ISREG(state.st_mode) or state.st_nlink or state.st_size > _MAX_CONTENT_BYTES:
         raise NotSerializable(_FILE, "it is no file with a path")
@@ -97,7 +97,7 @@ def _raw_file(file: Any) -> Any:
 
 
 def _check_path(path: str, raw: io.FileIO) -> None:
-    """It leads to this very file, and that is one that keeps what is written."""
+    """Raises NotSerializable unless the path leads to this regular file."""
     here = os.fstat(raw.fileno())
     if not stat.S_ISREG(here.st_mode) and path != os.devnull:
         raise NotSerializable(_FILE, "it is no regular file")
@@ -110,12 +110,12 @@ def _check_path(path: str, raw: io.FileIO) -> None:
 
 
 def _newline(file: Any, path: str) -> str | None:
-    """What it was opened with cannot be asked of it; of the texts it holds, between its encoding and how it treats
-    errors, it is the first. The second is what it has read ahead."""
+    """The newline argument, which has no attribute: found among the strings that the object refers to, between
+    encoding and errors. A second string is text read ahead."""
     parts = gc.get_referents(file)
     first = next(at for at, part in enumerate(parts) if type(part) is str)
     texts = [part for part in parts[first + 1 :] if type(part) is str][:-1]
-    universal = any(type(part) is io.IncrementalNewlineDecoder for part in parts)  # it is None or ""
+    universal = any(type(part) is io.IncrementalNewlineDecoder for part in parts)  # newline is None or ""
     if not universal or len(texts) == 2:
         return texts[0] if texts else None
     read = any(type(part) is tuple for part in parts)
@@ -125,7 +125,7 @@ def _newline(file: Any, path: str) -> str | None:
 
 
 def _has_returns(path: str) -> bool:
-    """Only where there is a `\\r` do the two differ."""
+    """Only then do None and "" differ."""
     try:
         with _open(path, "rb") as content:
             return b"\r" in content.read(_MAX_CONTENT_BYTES)
@@ -134,7 +134,7 @@ def _has_returns(path: str) -> bool:
 
 
 def _position(file: Any, raw: io.FileIO) -> tuple[int, bytes]:
-    """Where it stands, and what is to be written from there on."""
+    """The position, and buffered data to be written there."""
     if isinstance(file, io.FileIO):
         return os.lseek(raw.fileno(), 0, os.SEEK_CUR), b""
     try:
@@ -142,7 +142,7 @@ def _position(file: Any, raw: io.FileIO) -> tuple[int, bytes]:
             return file.tell(), b""
         buffer = getattr(file, "buffer", file)
         real = os.lseek(raw.fileno(), 0, os.SEEK_CUR)
-        if buffer.tell() < real:  # it has read ahead: to flush it would move it
+        if buffer.tell() < real:  # it has read ahead; flushing would move the position
             if file is buffer:
                 return buffer.tell(), b""
             raise NotSerializable(_FILE, "it is being read and written")
@@ -153,7 +153,7 @@ def _position(file: Any, raw: io.FileIO) -> tuple[int, bytes]:
 
 
 def _unwritten(file: Any, number: int) -> bytes:
-    """What is still in its buffers: flushed into a file of our own, and put back."""
+    """Buffered data: flushed to a temporary file and put back."""
     with tempfile.TemporaryFile() as catch:
         aside = os.dup(number)
         try:
@@ -179,7 +179,7 @@ def open_again(
     print_: tuple[int, int],
     name: Any = None,
 ) -> Any:
-    """At the same place; a file that is another one by now is lost, and nothing is truncated."""
+    """Open it at the same position, without truncating. A changed file is lost."""
     try:
         state = os.stat(path)
     except OSError as error:
@@ -198,7 +198,7 @@ def open_again(
 
 
 def _with_name_and_mode(file: Any, mode: str, name: Any) -> Any:
-    """With the name and the mode it was opened with."""
+    """The file with its original name and mode."""
     _raw_file(file).name = name
     if isinstance(file, io.TextIOWrapper):
         file.mode = mode  # type: ignore[misc]
@@ -206,13 +206,13 @@ def _with_name_and_mode(file: Any, mode: str, name: Any) -> Any:
 
 
 def _write_later(file: Any, unwritten: bytes) -> None:
-    """Into its buffers, where it was."""
+    """Put data back into its buffers."""
     if unwritten and not trial_loads:
         after_load(partial(getattr(file, "buffer", file).write, unwritten))
 
 
 def _open_without_truncating(path: str, mode: str, layer: str, words: Any) -> Any:
-    """As the mode says, but never made empty again."""
+    """Open a file by its mode, but never truncate it."""
     plus = "+" in mode
 
     def opener(name: str, flags: int) -> int:
@@ -237,7 +237,7 @@ def closed_file(mode: str, layer: str, words: Any, name: Any) -> Any:
 
 @reduces(codecs.StreamReaderWriter)
 def reduce_coded(context: Context, file: Any) -> Any:
-    """What `codecs.open` makes, with what it has read ahead."""
+    """The result of `codecs.open`, with text read ahead."""
     ahead = {key: value for key, value in vars(file.reader).items() if key != "stream"}
     own = {key: value for key, value in vars(file).items() if key not in ("stream", "reader", "writer")}
     arguments = (file.stream, type(file.reader), type(file.writer), file.errors)
@@ -256,7 +256,7 @@ def fill_coded(file: Any, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
         vars(file.reader).update(state[1])
 
 
-# Temporary files: with what is in them, for they go with the process
+# Temporary files: with their content, since they are deleted with the process
 
 
 @reduces(tempfile._TemporaryFileWrapper)
@@ -331,7 +331,7 @@ def _remove_with(directory: Any) -> None:
     directory._finalizer = weakref.finalize(directory, directory._cleanup, directory.name, **words)
 
 
-# Archives, by the file they read
+# Archives, by their file
 
 
 @reduces_named("zipfile.ZipFile")

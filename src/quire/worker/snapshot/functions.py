@@ -1,4 +1,4 @@
-"""Functions, their cells and their code: by reference where a module has them, else by value in the live namespace."""
+"""Functions, cells and code: by reference if a module has them, else by value."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from quire.worker.snapshot.reducers import (
 
 _code_bytes, _code_from = marshal.dumps, marshal.loads
 _MAGIC = importlib.util.MAGIC_NUMBER
-_LAZY = sys.version_info >= (3, 14)  # annotations are a function until they are asked for
+_LAZY = sys.version_info >= (3, 14)  # annotations are computed lazily
 _EMPTY = object()
 
 
 class _Sources:
-    """Where the loader finds a cell's text; set while it loads."""
+    """Source code of cells, set while loading."""
 
     find: Callable[[str], str | None] = staticmethod(lambda filename: None)
     compiled: dict[str, types.CodeType | None] = {}  # noqa: RUF012 - emptied by the loader
@@ -82,7 +82,7 @@ def fill_function(function: Any, state: dict[str, Any]) -> None:
 
 
 def globals_of(context: Context, function: types.FunctionType) -> Any:
-    """The live namespace and the builtins are in the memo already; a module's dict goes by the module."""
+    """Globals by reference to the namespace or module, if possible."""
     scope = function.__globals__
     if scope is context.namespace:
         return scope
@@ -191,7 +191,7 @@ def _find(code: types.CodeType, qualname: str, line: int) -> types.CodeType | No
     return None
 
 
-# What binds functions to something
+# Methods, descriptors and modules
 
 
 @reduces(types.MethodType)
@@ -199,7 +199,7 @@ def reduce_method(context: Context, method: types.MethodType) -> Any:
     owner: Any = sys.modules.get(getattr(type(method.__self__), "__module__", ""))
     if owner is not None and importable(owner) and owner.__dict__.get(method.__name__) == method:
         from_module = owner.__dict__[method.__name__]
-        if from_module.__self__ is method.__self__:  # random.randint: a method of the module's own object
+        if from_module.__self__ is method.__self__:  # such as random.randint
             return (attribute_of, (owner, method.__name__))
     return (make_method, (method.__func__, method.__self__))
 

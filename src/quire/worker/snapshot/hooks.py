@@ -1,4 +1,4 @@
-"""Code that cells hang into the process: named where it does not come back, since it is not kept."""
+"""Hooks that cells set in the process. They are code and not kept; notes name those that are missing."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from typing import Any
 _MODULES = (sys, threading, warnings)
 _HOOKS = ("excepthook", "unraisablehook", "showwarning", "formatwarning")
 _IGNORED_ORIGINS = ("quire", "IPython", "ipykernel", "logging")  # logging: captureWarnings, see standard_modules.py
-_PLAIN = (bool, int, float, complex, bytes, str)  # a list may be a variable too, and is to stay the same one
+_PLAIN = (bool, int, float, complex, bytes, str)  # no lists, which may be shared with variables
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
-_MAX_NAME_CHARS = 60  # of a name that a note has
+_MAX_NAME_CHARS = 60  # of a name in a note
 
 
 def hooks() -> dict[str, Any]:
-    """What is called for errors and warnings."""
+    """Hooks for errors and warnings."""
     found = itertools.product(_MODULES, _HOOKS)
     return {f"{module.__name__}.{name}": vars(module)[name] for module, name in found if name in vars(module)}
 
 
 def hooks_since(began: dict[str, Any], now: dict[str, Any]) -> dict[str, list[str]] | None:
-    """By name where each that was set comes from."""
+    """The origin of each hook that was set, by name."""
     changed = {name: _origin(hook) for name, hook in now.items() if hook is not began.get(name)}
     return {name: origin for name, origin in changed.items() if not _is_from_quire(origin)} or None
 
 
 def put_hooks(taken: dict[str, list[str]]) -> list[str]:
-    """Those that a library sets while it is imported are there again."""
+    """Notes on missing hooks. Those that libraries set on import are already back."""
     there = hooks()
     missing = [name for name, origin in taken.items() if name not in there or _origin(there[name]) != origin]
     return [f"{name} is code and was not kept; set it again." for name in missing]
@@ -43,7 +43,7 @@ def built_in() -> dict[str, Any]:
 
 
 def built_in_since(began: dict[str, Any], now: dict[str, Any]) -> dict[str, Any] | None:
-    """What cells added or replaced: plain data as such, of the rest where it comes from."""
+    """Builtins that cells added or replaced: plain data as values, others by origin."""
     values: dict[str, Any] = {}
     code: dict[str, list[str]] = {}
     for name, value in now.items():
@@ -57,7 +57,7 @@ def built_in_since(began: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]
 
 
 def put_built_in(taken: dict[str, Any]) -> list[str]:
-    """A library that is imported again may have put its own back."""
+    """Restore plain data; notes on missing code."""
     vars(builtins).update(taken["values"])
     there = vars(builtins)
     missing = [name for name, origin in taken["code"].items() if name not in there or _origin(there[name]) != origin]
@@ -65,7 +65,7 @@ def put_built_in(taken: dict[str, Any]) -> list[str]:
 
 
 def _origin(value: Any) -> list[str]:
-    """The module and the name of a function, of a class, or of a value's class; asked without running its code."""
+    """Module and name of a function, class or value's class, without running its code."""
     if type(value) in _FUNCTIONS:
         found = [getattr(value, name, None) for name in ("__module__", "__qualname__")]
     else:
@@ -79,7 +79,7 @@ def _is_from_quire(origin: list[str]) -> bool:
 
 
 def handlers() -> dict[str, int]:
-    """How many handlers each named logger has, but for those that do nothing."""
+    """The number of handlers of each named logger, without NullHandlers."""
     loggers = dict(logging.root.manager.loggerDict)
     counted = {
         name: sum(type(handler) is not logging.NullHandler for handler in logger.handlers)
@@ -94,7 +94,7 @@ def handlers_since(began: dict[str, int], now: dict[str, int]) -> dict[str, int]
 
 
 def put_handlers(taken: dict[str, int]) -> list[str]:
-    """Those a library adds while it is imported are there again."""
+    """Notes on missing handlers. Those that libraries add on import are already back."""
     there = handlers()
     missing = [name for name, count in taken.items() if there.get(name, 0) < count]
     return [f"Handlers of the logger {name[:_MAX_NAME_CHARS]} are not kept; add them again." for name in missing]

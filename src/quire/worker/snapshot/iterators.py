@@ -1,4 +1,4 @@
-"""Generators, coroutines and weak references: what never began is made anew, what is half way is not kept."""
+"""Generators, coroutines and weak references. Unstarted ones are created again, suspended ones are lost."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def reduce_async_generator(context: Context, generator: types.AsyncGeneratorType
 
 
 def _anew(thing: Any, frame: Any, code: types.CodeType, what: str) -> Any:
-    """The function that made it, called again with the arguments that wait in its frame."""
+    """A call of the function that created it, with the arguments in its frame."""
     functions = (found for found in gc.get_referents(thing) if type(found) is types.FunctionType)
     made_by = [function for function in functions if function.__code__ is code]
     if not made_by:
@@ -95,7 +95,7 @@ def reduce_pairs(context: Context, pairs: Any) -> Any:
 
 @rebuilds
 def make_pairs(*parts: Any) -> Any:
-    """Of the iterator it reads from and the item it has read of it, as far as it has any."""
+    """From its iterator and the item it has already read, if any."""
     return itertools.pairwise(itertools.chain(parts[1:2], *parts[:1]))
 
 

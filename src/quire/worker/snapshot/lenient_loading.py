@@ -1,4 +1,4 @@
-"""A loader that goes on: each thing that cannot be made any more is a tombstone in its place."""
+"""A loader that continues after errors: objects that cannot be created become tombstones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PUTS = {"MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT"}
 def load_leniently(
     segments: list[tuple[str, bytes]], memory: list[memoryview], namespace: dict[str, Any]
 ) -> list[Lost]:
-    """Again and again, until each state that cannot be set is known before anything refers to what it is of."""
+    """Load repeatedly until all states that cannot be set are known before other objects refer to their owners."""
     failing: set[int] = set()
     while True:
         reader, lost = _load(segments, memory, namespace, failing)
@@ -57,7 +57,7 @@ def _load(
 
 
 def _fill_memo(memo: dict[int, Any], before: int, segment: bytes, stone: Any) -> str:
-    """Keep the numbers of later segments right; where that cannot be, say so."""
+    """Keep memo indexes right for later segments. Returns an error if that is impossible."""
     try:
         puts = sum(1 for opcode, _, _ in pickletools.genops(bytes(segment)) if opcode.name in _PUTS)
     except BaseException:
@@ -95,7 +95,7 @@ class LenientUnpickler(_Unpickler):  # type: ignore[misc]
             return tombstones.lost_on_load(f"{module}.{name}", _reason(error))
 
     def do_later(self) -> None:
-        """What could not be put in while other things were not yet whole, such as a key whose hash needs its parts."""
+        """Add items that needed other objects first, such as keys whose hash depends on them."""
         waiting, self._later = self._later, []
         for task, what in waiting:
             try:
@@ -116,7 +116,7 @@ class LenientUnpickler(_Unpickler):  # type: ignore[misc]
         stack = self.stack
         arguments = stack.pop()
         function = stack.pop()
-        sets = len(arguments) == 2 and stack and stack[-1] is arguments[0]  # a state setter: its answer is dropped
+        sets = len(arguments) == 2 and stack and stack[-1] is arguments[0]  # a state setter, whose result is dropped
         made = self._make(function, *arguments)
         if sets and tombstones.is_tombstone(made) and not tombstones.is_tombstone(arguments[0]):
             tombstones.set_what(made, _described_unfinished(arguments[0]))
@@ -156,7 +156,7 @@ class LenientUnpickler(_Unpickler):  # type: ignore[misc]
         except BaseException as error:
             if self._states in self._failing:
                 self._bury(tombstones.lost_on_load(with_article(thing), _reason(error)))
-            else:  # it may need what comes later
+            else:  # it may need later objects
                 self._unset.append((self._states, thing, state))
 
     dispatch[pickle.BUILD[0]] = load_build
@@ -169,7 +169,7 @@ class LenientUnpickler(_Unpickler):  # type: ignore[misc]
             self.stack = outer_stack
 
     def set_states(self) -> set[int]:
-        """Those that failed when their turn came, now that all else is there; what fails again is returned."""
+        """Retry failed states now that everything is loaded; the numbers of those that fail again."""
         failed = set()
         for number, thing, state in self._unset:
             try:
@@ -179,7 +179,7 @@ class LenientUnpickler(_Unpickler):  # type: ignore[misc]
         return failed
 
     def _bury(self, stone: Any) -> None:
-        """The thing on top of the stack is only half made."""
+        """Replace the unfinished object on top of the stack by a tombstone."""
         half = self.stack[-1]
         for stack in (self.stack, *self.metastack):
             stack[:] = [stone if thing is half else thing for thing in stack]
@@ -245,7 +245,7 @@ class LenientUnpickler(_Unpickler):  # type: ignore[misc]
             self._later.append((task, what))
 
     def load_frozenset(self) -> None:
-        items = self.pop_mark()  # first: it puts another stack in place
+        items = self.pop_mark()  # first, since it replaces the stack
         self.stack.append(self._make(frozenset, items))
 
     dispatch[pickle.FROZENSET[0]] = load_frozenset

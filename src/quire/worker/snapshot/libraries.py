@@ -1,4 +1,4 @@
-"""Arrays, frames and clients of libraries, touched only where a cell has loaded the library."""
+"""Arrays, frames and clients of libraries, if cells have loaded the library."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from quire.worker.snapshot.reducers import (
 )
 
 _PickleBuffer = pickle.PickleBuffer
-_SMALL = 16 * 1024  # bytes below which an array owns its memory again
+_SMALL = 16 * 1024  # smaller arrays own their memory after loading
 
 
 def _numpy() -> Any:
@@ -31,7 +31,7 @@ def _numpy() -> Any:
 @reduces_named("numpy.ndarray", "numpy.memmap", "numpy.matrix", "numpy.recarray", "numpy.rec.recarray", derived=True)
 @reduces_named("patsy.design_info.DesignMatrix")
 def reduce_array(context: Context, array: Any) -> Any:
-    """The memory goes with the array that owns it; what shows a part of it is made as a view again."""
+    """Memory is stored with the array that owns it; other arrays become views again."""
     np = _numpy()
     if array.dtype.kind == "T" or (array.dtype.hasobject and array.dtype.kind != "O") or array.dtype.itemsize == 0:
         return reduce_itself(context, array)
@@ -50,7 +50,7 @@ def reduce_array(context: Context, array: Any) -> Any:
 def _root(array: Any, np: Any) -> Any:
     while True:
         base = array.base
-        if type(base).__name__ == "DummyArray":  # as_strided puts it in between
+        if type(base).__name__ == "DummyArray":  # inserted by as_strided
             base = base.base
         if not isinstance(base, np.ndarray):
             return array
@@ -58,7 +58,7 @@ def _root(array: Any, np: Any) -> Any:
 
 
 def _memory_of(root: Any) -> Any:
-    """An object of the user's in whose memory the array lies, such as a bytearray."""
+    """The object that owns the memory of the array, such as a bytearray."""
     base = root.base
     shown = base.obj if type(base) is memoryview else base
     if type(shown).__module__ not in ("array", "builtins") or type(shown) in (bytes, type(None)):
@@ -135,7 +135,7 @@ def make_array_view(root: Any, dtype: Any, shape: Any, strides: Any, start: int,
     if kind is not np.ndarray:
         array = array.view(kind)
     if isinstance(array, np.memmap) and isinstance(root, np.memmap):
-        array.__dict__.update(root.__dict__)  # which file it is a part of
+        array.__dict__.update(root.__dict__)  # attributes of the mapped file
     if not writeable:
         array.flags.writeable = False
     return array
@@ -201,7 +201,7 @@ def open_map(path: str, dtype: Any, mode: str, offset: int, shape: Any, order: s
 
 @reduces_named("numpy.ma.MaskedArray", "numpy.ma.core.MaskedArray")
 def reduce_masked(context: Context, array: Any) -> Any:
-    """Over the memory it shows, which may be another array's, with its mask as it is."""
+    """As a view of its data, which another array may own, with its mask."""
     np = _numpy()
     if isinstance(_root(array, np), np.ma.MaskedArray) or array.dtype.hasobject:
         return reduce_itself(context, array)
@@ -234,7 +234,7 @@ def open_archive(path: str, size: int, allow_pickle: bool) -> Any:
 
 @reduces_named("numpy.ufunc")
 def reduce_ufunc(context: Context, ufunc: Any) -> Any:
-    """One that `frompyfunc` made holds the function it was made of."""
+    """Ufuncs from `frompyfunc` refer to their function."""
     made_of = [referent for referent in gc.get_referents(ufunc) if callable(referent)]
     if len(made_of) != 1 or not ufunc.__name__.endswith(" (vectorized)"):
         return reduce_itself(context, ufunc)
@@ -249,7 +249,7 @@ def make_ufunc(function: Any, takes: int, gives: int, identity: Any) -> Any:
 
 @reduces_named("matplotlib.cbook.CallbackRegistry")
 def reduce_callbacks(context: Context, registry: Any) -> Any:
-    """With what artists and the notebook asked to be told, which matplotlib would leave out."""
+    """With callbacks of artists and the notebook, which matplotlib leaves out."""
     reduced = reduce_itself(context, registry)
     if type(reduced[2]) is not dict or type(reduced[2].get("callbacks")) is not dict:
         return reduced
@@ -262,7 +262,7 @@ def reduce_callbacks(context: Context, registry: Any) -> Any:
 
 
 def _is_wanted(function: Any) -> bool:
-    """Not what a window, a canvas or pyplot asked for: those are made anew, and ask again."""
+    """False for callbacks of windows, canvases and pyplot, which register again."""
     owner = getattr(function, "__self__", None)
     home = str(getattr(function if owner is None else type(owner), "__module__", ""))
     if owner is None:
@@ -270,7 +270,7 @@ def _is_wanted(function: Any) -> bool:
     return not home.startswith(("matplotlib.backend", "matplotlib.pyplot", "matplotlib._pylab"))
 
 
-# pandas: frames that share memory until one is written know of each other by `refs`; without it both would change
+# pandas: `refs` connects frames that share memory with copy-on-write
 
 
 @reduces_named("pandas._libs.internals.Block", "pandas._libs.internals.NumpyBlock", derived=True)
@@ -330,7 +330,7 @@ def fill_index(index: Any, refs: Any) -> None:
     refs.add_index_reference(index)
 
 
-# Clients of HTTP services, made anew
+# HTTP clients, created again
 
 
 @reduces_named("httpx.Client", "httpx.AsyncClient", "httpx2.Client", "httpx2.AsyncClient")

@@ -1,4 +1,4 @@
-"""From segments back to a namespace, by pickle's own loader; what both loaders have in common."""
+"""Load segments into a namespace with pickle's loader; common parts of both loaders."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ from quire.worker.snapshot.reducers import (
 QUIRE_PREFIX = "quire.worker."
 _PACKAGE = "quire.worker.snapshot"
 _KNOWN = f"{_PACKAGE}.known"
-MOVED: dict[str, str] = {}  # names that were renamed since format 1: old -> new, "module.name" under the house
+MOVED: dict[str, str] = {}  # rebuild functions renamed since format 1: old -> new full name
 
 
 @dataclass(frozen=True)
 class Lost:
-    """Something that is not in the stream, or did not come back from it."""
+    """An object that was not saved or could not be loaded."""
 
     name: str  # the variable it is in
     what: str  # "a suspended generator", "a socket"
-    why: str  # one short clause: why it cannot be kept
+    why: str  # the reason, a short clause
 
 
 def load_strictly(segments: list[tuple[str, bytes]], memory: list[memoryview], namespace: dict[str, Any]) -> list[Lost]:
-    """Raises whatever the first thing raises that cannot be made."""
+    """Load strictly. Raises the error of the first object that cannot be created."""
     return _Load(segments, memory, namespace).run()
 
 
 @contextlib.contextmanager
 def no_gc_or_warnings() -> Iterator[None]:
-    """No collection, which would find nothing and, in a fork, copy every page; and no warnings of what is outdated."""
+    """Disable garbage collection, which would copy pages of a fork, and warnings."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -63,11 +63,11 @@ def no_gc_or_warnings() -> Iterator[None]:
             gc.enable()
 
 
-RESTORED_MEMORY: set[tuple[int, int]] = set()  # id and size of the memory that arrays of an earlier load lie in
+RESTORED_MEMORY: set[tuple[int, int]] = set()  # id and size of memory of arrays from an earlier load
 
 
 def known_objects(namespace: dict[str, Any]) -> dict[str, Any]:
-    """What both sides have before the first segment; the order is part of the format."""
+    """Objects that dump and load both know. The order is part of the format."""
     return {
         "namespace": namespace,
         "builtins": builtins.__dict__,
@@ -83,12 +83,12 @@ def known_objects(namespace: dict[str, Any]) -> dict[str, Any]:
 
 
 def _process_stream(stream: Any) -> Any:
-    """None where a cell put a buffer of its own there."""
+    """The stream, or None if a cell replaced it with a buffer."""
     return None if isinstance(stream, io.StringIO) else stream
 
 
 def preamble() -> list[bytes]:
-    """Puts what is known into the memo of a loader, each under its number."""
+    """Pickles that put the known objects into the memo, in order."""
     return [b"\x80\x05" + _text(_KNOWN) + _text(name) + b"\x93\x94." for name in known_objects({})]
 
 
@@ -103,7 +103,7 @@ def find_in_quire(module: str, name: str, namespace: dict[str, Any]) -> Any:
     known_as = MOVED.get(full, full)
     if known_as in REBUILDS:
         return REBUILDS[known_as]
-    value: Any = sys.modules.get(module)  # not by an import: the package `quire` is not there while cells run
+    value: Any = sys.modules.get(module)  # no import, since `quire` is not importable while cells run
     if value is None:
         raise ImportError(f"this version of Quire has no {full}")
     for part in name.split("."):
@@ -112,13 +112,13 @@ def find_in_quire(module: str, name: str, namespace: dict[str, Any]) -> Any:
 
 
 class SegmentReader:
-    """What the loader reads from: one segment after the other."""
+    """The file object of the loader, for one segment at a time."""
 
     def __init__(self) -> None:
         self.play(b"")
 
     def play(self, segment: bytes) -> None:
-        self._data = bytes(segment)  # a view of memory is not what every opcode takes
+        self._data = bytes(segment)  # some opcodes do not accept a memoryview
         self._at = 0
 
     def read(self, size: int = -1) -> bytes:
@@ -185,7 +185,7 @@ def bind(namespace: dict[str, Any], name: str, value: Any) -> None:
 
 
 def take_losses(name: str, value: Any) -> list[Lost]:
-    """What was lost since the last call, said of the variable it is in."""
+    """Losses since the last call, with the name of the variable."""
     stones = tombstones.take_losses()
     for stone in stones:
         tombstones.set_location(stone, name if stone is value else f"A part of {name}")
@@ -194,12 +194,12 @@ def take_losses(name: str, value: Any) -> list[Lost]:
 
 @rebuilds
 def gone(what: str, why: str, name: str = "", cell: str = "") -> Any:
-    """What was not kept when the stream was written; that was reported then."""
+    """An object that was not saved, as reported by the dump."""
     return tombstones.make_tombstone(what, why, name, cell)
 
 
 @reduces(tombstones.Tombstone)
 def reduce_tombstone(context: Context, stone: Any) -> Any:
     what, why, *_ = tombstones.fields(stone)
-    context.report(stone, what, why)  # as long as it is there it is missed
+    context.report(stone, what, why)  # reported again in each snapshot
     return (gone, tombstones.fields(stone))

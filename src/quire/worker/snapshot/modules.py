@@ -1,4 +1,4 @@
-"""Which modules a new process would find again, and what those of libraries hold by name."""
+"""Which modules a new process can import, and the attributes of library modules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _found_specs: dict[str, tuple[Any, bool]] = {}  # package -> its spec, and wheth
 
 
 def importable(module: Any) -> bool:
-    """Not a module made by hand, nor one loaded from a place that no import looks at: no new process would have it."""
+    """Whether a new process can import the module: not if it was created or loaded by hand."""
     name = getattr(module, "__name__", None)
     if type(name) is not str or name in _MAIN_MODULES:
         return False
@@ -38,10 +38,10 @@ def _is_found_again(package: str) -> bool:
 
 
 def _search(package: str, spec: Any) -> bool:
-    """As an import would, had it not been imported yet."""
+    """Search for the package as a first import would."""
     for finder in list(sys.meta_path):
         again = None
-        with contextlib.suppress(BaseException):  # a finder of anyone's
+        with contextlib.suppress(BaseException):  # finders may raise anything
             again = finder.find_spec(package, None)
         if again is not None:
             return _is_same(again.origin, getattr(spec, "origin", None))
@@ -58,7 +58,7 @@ def _is_same(here: Any, there: Any) -> bool:
 
 
 def is_library(module: Any) -> bool:
-    """Installed, or part of Python: not a file of the user's own."""
+    """Whether it is installed or part of Python, not a file of the user."""
     if type(module) is not types.ModuleType and not isinstance(module, types.ModuleType):
         return False
     origin = getattr(getattr(module, "__spec__", None), "origin", None)
@@ -68,7 +68,7 @@ def is_library(module: Any) -> bool:
 
 
 def library_modules(name: Any) -> list[tuple[str, types.ModuleType]]:
-    """The module of that name and the packages it is in, of a library that can be imported again."""
+    """The module and its packages, if they are importable libraries."""
     found: list[tuple[str, types.ModuleType]] = []
     while type(name) is str and name and name not in _MAIN_MODULES:
         module = sys.modules.get(name)
@@ -79,7 +79,7 @@ def library_modules(name: Any) -> list[tuple[str, types.ModuleType]]:
 
 
 def attributes_by_type(module: types.ModuleType) -> dict[int, dict[int, str]]:
-    """Of each type, by its id, the objects that the module has: their ids, and their names, public ones first."""
+    """The attributes of a module: by id of their type, the id of each object with its name, preferably public."""
     index: dict[int, dict[int, str]] = {}
     for name, value in list(vars(module).items()):
         names = index.setdefault(id(type(value)), {})
@@ -89,7 +89,7 @@ def attributes_by_type(module: types.ModuleType) -> dict[int, dict[int, str]]:
 
 
 def sentinel_objects() -> dict[int, tuple[str, str]]:
-    """Every bare object that some module has: its id, and where it is."""
+    """All `object()` sentinels in modules: id, module and name."""
     return {
         id(value): (module_name, name)
         for module_name, module in list(sys.modules.items())
@@ -100,7 +100,7 @@ def sentinel_objects() -> dict[int, tuple[str, str]]:
 
 
 def is_rebound(module: str, name: str) -> bool:
-    """By a function of the module: what a new process has there may be another object, or None yet."""
+    """Whether a function of the module assigns the name, so that its value may differ in a new process."""
     own = vars(sys.modules[module])
     for value in list(own.values()):
         if type(value) is types.FunctionType and value.__globals__ is own and name in value.__code__.co_names:
@@ -112,7 +112,7 @@ def is_rebound(module: str, name: str) -> bool:
 
 
 def module_with(name: str, value: Any) -> str:
-    """Some module that has this very object under this name; "" where there is none."""
+    """A module with this object under this name, or ""."""
     for module_name, module in list(sys.modules.items()):
         if type(module) is types.ModuleType and vars(module).get(name) is value and importable(module):
             return module_name

@@ -1,6 +1,6 @@
-"""Numbers that are not a number: such a one is found in a list by being the same object, which pickle does not keep.
+"""Preserve the identity of NaNs, which pickle does not, but by which they are found in lists and dicts.
 
-To look at every object costs time, so it is done only where a stream that was written without has such numbers.
+Checking every object is slow, so it is done only if a stream turns out to have NaNs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from quire.worker.snapshot.modules import importable
 
-_PICKLED_NANS = (b"G\x7f\xf8\0\0\0\0\0\0", b"G\xff\xf8\0\0\0\0\0\0")  # by pickle: the opcode, and the usual two of them
+_PICKLED_NANS = (b"G\x7f\xf8\0\0\0\0\0\0", b"G\xff\xf8\0\0\0\0\0\0")  # opcode and value of the usual two, as pickled
 
 
 def has_nans(segments: Iterable[tuple[str, bytes]]) -> bool:
@@ -22,7 +22,7 @@ def has_nans(segments: Iterable[tuple[str, bytes]]) -> bool:
 
 
 class NanWriter:
-    """What stands for each in a stream: where a module has it, or a number of its own."""
+    """Assigns each NaN its place in a module, or a number."""
 
     def __init__(self) -> None:
         self._places: dict[int, Any] = {}
@@ -35,7 +35,7 @@ class NanWriter:
                         self._held.append(value)
 
     def place(self, thing: Any) -> Any:
-        """As the pickler's `persistent_id`: None for all else."""
+        """The `persistent_id`; None for other objects."""
         if type(thing) is not float or thing == thing:
             return None
         if id(thing) not in self._places:
@@ -49,7 +49,7 @@ class NanReader:
         self._made: dict[Any, float] = {}
 
     def number(self, place: Any) -> float:
-        """As the loader's `persistent_load`."""
+        """The `persistent_load`."""
         if place not in self._made:
             self._made[place] = _module_nan(place) if type(place) is str else struct.unpack(">d", place[1])[0]
         return self._made[place]

@@ -1,4 +1,4 @@
-"""Options and random states of libraries that are loaded, as plain data and back; none is loaded by looking."""
+"""Save and restore options and random states of loaded libraries as plain data. Imports no library."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _BACKENDS = ("backend", "backend_fallback")  # of matplotlib, set by the kernel
 
 
 class NotPlainData(Exception):
-    """A value that is more than data."""
+    """The value is not plain data."""
 
 
 def plain_data(value: Any) -> Any:
-    """The same in plain types only, whose pickle runs no code."""
+    """The value in plain types only, whose pickle runs no code. Raises NotPlainData."""
     if value is None or type(value) in (bool, int, float, complex, bytes, str):
         return value
     if isinstance(value, str):  # an enum of text
@@ -26,12 +26,12 @@ def plain_data(value: Any) -> Any:
     if type(value) is dict:
         return {plain_data(key): plain_data(item) for key, item in value.items()}
     if type(value).__name__ == "Cycler" and type(value).__module__ == "cycler":
-        return repr(value)  # which matplotlib reads
+        return repr(value)  # matplotlib parses it
     raise NotPlainData(type(value).__name__)
 
 
 def plain_items(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Those entries that are plain, as such."""
+    """The entries that are plain data."""
     found = {}
     for name, value in items:
         try:
@@ -42,9 +42,9 @@ def plain_items(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def numpy_state() -> dict[str, Any] | None:
-    """Print options, what floating-point errors do, and the state of the old global generator."""
+    """Print options, error handling, and the state of the legacy global generator."""
     numpy = sys.modules.get("numpy")
-    if not hasattr(numpy, "get_printoptions"):  # not there, or being imported
+    if not hasattr(numpy, "get_printoptions"):  # not loaded, or being imported
         return None
     assert numpy is not None
     taken = {"print": plain_items(numpy.get_printoptions().items()), "errors": dict(numpy.geterr())}
@@ -78,7 +78,7 @@ def _with_arrays(state: Any, numpy: Any) -> Any:
 
 
 def pandas_options() -> dict[str, Any] | None:
-    """Those that are not at their defaults."""
+    """Options that differ from their defaults."""
     config = sys.modules.get("pandas._config.config")
     if config is None:
         return None
@@ -95,17 +95,17 @@ def pandas_options() -> dict[str, Any] | None:
 def put_pandas(taken: dict[str, Any]) -> list[str]:
     pandas = _library("pandas")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of options that are on their way out
+        warnings.simplefilter("ignore")  # for deprecated options
         return _set_options("pandas", taken, pandas.set_option)
 
 
 def matplotlib_settings() -> dict[str, Any] | None:
-    """Those of rcParams that are not as they were when matplotlib was loaded."""
+    """Entries of rcParams that changed since matplotlib was loaded."""
     matplotlib = sys.modules.get("matplotlib")
     now, start = getattr(matplotlib, "rcParams", None), getattr(matplotlib, "rcParamsOrig", None)
     if now is None or start is None:
         return None
-    before = dict(dict.items(start))  # by dict's own items: asking by name would choose a backend
+    before = dict(dict.items(start))  # by dict.items, since a lookup could select a backend
     items = [(name, value, before.get(name)) for name, value in dict.items(now) if name not in _BACKENDS]
     return _changed_options(items)
 
@@ -115,7 +115,7 @@ def put_matplotlib(taken: dict[str, Any]) -> list[str]:
 
 
 def matplotlib_bars() -> int | None:
-    """How finely the one rectangle that all bars share is drawn: bars of a polar plot change it."""
+    """Interpolation steps of the rectangle shared by all bars, which polar plots change."""
     shared = getattr(getattr(sys.modules.get("matplotlib.path"), "Path", None), "_unit_rectangle", None)
     steps = getattr(shared, "_interpolation_steps", 1)
     return steps if type(steps) is int and steps != 1 else None
@@ -127,7 +127,7 @@ def put_bars(steps: int) -> list[str]:
 
 
 def mpmath_precision() -> dict[str, Any] | None:
-    """Of its own context, which is the library's, as it is not when it was loaded."""
+    """The global context of mpmath, if it was changed."""
     own = getattr(sys.modules.get("mpmath"), "mp", None)
     if own is None:
         return None
@@ -144,7 +144,7 @@ def put_mpmath(taken: dict[str, Any]) -> list[str]:
 
 
 def _changed_options(options: list[tuple[str, Any, Any]]) -> dict[str, Any] | None:
-    """Name to value, of (name, value, value at the start); what is no plain data is named under ''."""
+    """Changed options by name, from (name, value, initial value). Names of code are under ''."""
     found: dict[str, Any] = {}
     for name, value, start in options:
         try:

@@ -1,8 +1,8 @@
-"""Which parts of a large array were written since it was last looked at, as the system knows it.
+"""Which parts of large arrays were written since the last copy, from the page tables of the kernel.
 
-After a fork both processes share a page until one writes to it. A page that this process has to itself was written
-since the newest copy that still sleeps was taken, or no copy shares it any more: then nothing is known, and it counts
-as written. Writes are looked for before every fork, since a fork hides those that came before it.
+After a fork both processes share a page until one of them writes to it. A page that is exclusive to this process was
+written since the last copy, or no copy shares it any more; it counts as written. Writes are collected before each fork,
+since the fork makes them invisible.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Any
 from quire.snapshot_format.chunks import MAX_CHUNK_BYTES
 from quire.worker.processes import process_tree
 
-_MIN_WATCHED_BYTES = 1 << 20  # bytes: smaller ones are hashed in no time
-_MAX_WATCHED_BYTES = 8 << 30  # bytes watched in all: to look at more would take the next cell's time
+_MIN_WATCHED_BYTES = 1 << 20  # smaller arrays are hashed quickly
+_MAX_WATCHED_BYTES = 8 << 30  # in total, since looking takes time of the next cell
 _PAGE_BYTES = mmap.PAGESIZE
 _PRESENT, _SWAPPED, _FILE, _EXCLUSIVE = 0x80, 0x40, 0x20, 0x01  # in the highest byte of an entry of /proc/self/pagemap
-# 0 where the page is here, shared with a copy, and nobody's file; 1 else
+# 0: present, shared with a copy, and not a file; 1: otherwise
 _IS_WRITTEN = bytes(0 if byte & (_PRESENT | _SWAPPED | _FILE | _EXCLUSIVE) == _PRESENT else 1 for byte in range(256))
-_MAX_HISTORY = 64  # copies that a history reaches back
+_MAX_HISTORY = 64  # copies in a history
 
 
 @dataclass
@@ -34,7 +34,7 @@ class _Watched:
     address: int
     length: int
     since: set[int] = field(default_factory=set)  # chunks written since the last copy was taken
-    history: dict[str, set[int]] = field(default_factory=dict)  # by copy: chunks written between the one before and it
+    history: dict[str, set[int]] = field(default_factory=dict)  # by copy: chunks written before it
 
     def current(self) -> bool:
         owner = self.owner()
@@ -45,11 +45,11 @@ class _Watched:
 
 
 class PageWatch:
-    """The large arrays of one namespace. `before_copy` is called right before each copy is taken."""
+    """Watches the large arrays of a namespace. `before_copy` is called before each copy."""
 
     def __init__(self) -> None:
         self._watched: dict[int, _Watched] = {}
-        self._looked = False  # for the fork that comes next
+        self._looked = False  # before the next fork
         os.register_at_fork(before=self._before_fork)
 
     def _before_fork(self) -> None:
@@ -63,10 +63,10 @@ class PageWatch:
                 watched.look()
 
     def before_copy(self, name: str, namespace: dict[str, Any]) -> None:
-        """The fork that follows makes this copy."""
+        """Called before the fork that creates this copy."""
         self._look()
         self._looked = True
-        hidden = bool(process_tree.children(os.getpid())) if self._watched else False  # one may share what was written
+        hidden = bool(process_tree.children(os.getpid())) if self._watched else False  # a child may share written pages
         found: dict[int, Any] = {}
         room = _MAX_WATCHED_BYTES
         for owner in _owners(namespace):
@@ -79,21 +79,21 @@ class PageWatch:
         for key, owner in found.items():
             address, length = _address_and_size(owner)
             watched = self._watched.setdefault(key, _Watched(weakref.ref(owner), address, length))
-            if hidden or name in watched.history:  # one that is taken again is not the one that was written down
+            if hidden or name in watched.history:  # a copy taken again replaces the recorded one
                 watched.history.clear()
             watched.history[name], watched.since = watched.since, set()
             while len(watched.history) > _MAX_HISTORY:
                 del watched.history[next(iter(watched.history))]
 
     def key(self, owner: Any, data: memoryview) -> str:
-        """What an array is known by to this process and its copies; "" where it is not watched."""
+        """A key of the array in this process and its copies, or "" if it is not watched."""
         watched = self._watched.get(id(owner))
         if watched is None or watched.owner() is not owner or watched.length != data.nbytes:
             return ""
         return f"{id(owner):x} {watched.address:x} {watched.length:x}"
 
     def changed(self, owner: Any, base: str) -> Callable[[int], bool] | None:
-        """Whether a chunk was written since the copy `base`; None where that is not known."""
+        """A function that tells whether a chunk was written since the copy `base`; None if unknown."""
         history = self._watched[id(owner)].history
         if base not in history:
             return None
@@ -103,7 +103,7 @@ class PageWatch:
 
 
 def written_chunks(address: int, length: int) -> set[int]:
-    """The chunks of this memory that have a page written since it was last shared."""
+    """The chunks of this memory with a page written since it was last shared."""
     first = address // _PAGE_BYTES
     count = (address + length - 1) // _PAGE_BYTES - first + 1
     try:
@@ -126,7 +126,7 @@ def written_chunks(address: int, length: int) -> set[int]:
 
 
 def _owners(namespace: dict[str, Any]) -> list[Any]:
-    """The arrays that own the memory of large variables: plain ones, and the blocks of data frames."""
+    """The arrays that own the memory of large arrays and data frames."""
     numpy: Any = sys.modules.get("numpy")
     if numpy is None:
         return []

@@ -1,4 +1,4 @@
-"""Settings of the process and of standard modules, as plain data and back. What is code is named."""
+"""Save and restore settings of the process as plain data. Notes name settings that are code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 _KERNEL_SIGNALS = {signal.SIGINT, signal.SIGXCPU, signal.SIGCHLD, signal.SIGKILL, signal.SIGSTOP}  # set by Quire
-_LIMITS = ("NOFILE", "CORE", "FSIZE", "STACK")  # the kernel itself limits memory and processor time
+_LIMITS = ("NOFILE", "CORE", "FSIZE", "STACK")  # memory and processor time are limited by Quire
 _FIELDS = ("delimiter", "quotechar", "doublequote", "escapechar", "lineterminator", "quoting")
 _DIALECT = (*_FIELDS, "skipinitialspace", "strict")
 _STANDARD = {
@@ -19,11 +19,11 @@ _STANDARD = {
     "excel-tab": ("\t", '"', True, None, "\r\n", 0, False, False),
     "unix": (",", '"', True, None, "\n", 1, False, False),
 }
-_FIELD_LIMIT = 131_072  # characters of a field of csv, unless it is set
+_FIELD_LIMIT = 131_072  # default limit of csv fields, in characters
 
 
 def collector() -> list[Any]:
-    """The garbage collector: whether it is on, its thresholds, its debugging flags."""
+    """Whether the garbage collector is on, its thresholds and debugging flags."""
     return [gc.isenabled(), list(gc.get_threshold()), gc.get_debug()]
 
 
@@ -35,7 +35,7 @@ def put_collector(taken: list[Any]) -> None:
 
 
 def switch_interval() -> float:
-    """In seconds, in whole microseconds: Python cuts off the rest, so that each restart would take one away."""
+    """In seconds, rounded to microseconds, since Python truncates and each restart would lose one."""
     return round(sys.getswitchinterval(), 6)
 
 
@@ -50,7 +50,7 @@ def umask() -> int:
 
 
 def csv_dialects() -> dict[str, Any] | None:
-    """Those that are not the module's own, those of its own that are gone, and the longest field."""
+    """Added, changed and removed dialects, and the limit of fields."""
     csv = sys.modules.get("csv")
     if not hasattr(csv, "unix_dialect"):  # not there, or being imported
         return None
@@ -73,7 +73,7 @@ def put_csv_dialects(taken: dict[str, Any]) -> None:
 
 
 def socket_timeout() -> float | None:
-    """Of new sockets."""
+    """The default timeout of sockets."""
     timeout = getattr(sys.modules.get("socket"), "getdefaulttimeout", lambda: None)()
     return timeout if type(timeout) is float else None
 
@@ -83,7 +83,7 @@ def put_socket_timeout(seconds: float) -> None:
 
 
 def signal_handlers() -> dict[int, str]:
-    """What is done about each signal: SIG_DFL, SIG_IGN, or some code."""
+    """The handler of each signal: SIG_DFL, SIG_IGN or "code"."""
     found = {}
     for number in signal.valid_signals() - _KERNEL_SIGNALS:
         handler = signal.getsignal(number)
@@ -92,7 +92,7 @@ def signal_handlers() -> dict[int, str]:
 
 
 def signal_handlers_since(began: dict[int, str], now: dict[int, str]) -> dict[int, str] | None:
-    """A handler that is code is always a cell's: the kernel has none beside its own."""
+    """Changed handlers. Those that are code were set by cells."""
     return {number: how for number, how in now.items() if began.get(number) != how} or None
 
 
@@ -108,7 +108,7 @@ def put_signal_handlers(changed: dict[int, str]) -> list[str]:
 
 
 def sqlite_functions() -> list[str] | None:
-    """Types and names that have an adapter or a converter of the user's in sqlite3."""
+    """Adapters and converters that cells registered in sqlite3."""
     sqlite = sys.modules.get("sqlite3")
     adapters, converters = getattr(sqlite, "adapters", {}), getattr(sqlite, "converters", {})
     found = [f"adapter for {kind.__name__}" for (kind, _), function in adapters.items() if _is_users(function)]

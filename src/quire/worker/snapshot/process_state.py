@@ -1,4 +1,4 @@
-"""What surrounds a namespace: the process's own state, as plain data, and back, each part on its own."""
+"""Save and restore the state of the process around a namespace, as plain data, each part separately."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from quire.worker.snapshot import hooks, options
 from quire.worker.snapshot import process_settings as settings
 from quire.worker.snapshot import standard_modules as modules
 
-_MAX_ERROR_CHARS = 200  # of what an error says
+_MAX_ERROR_CHARS = 200  # of an error
 _LIMITS = "limits of the process"
-_versions: dict[str, str] = {}  # of packages that do not say it themselves: looking it up is slow
+_versions: dict[str, str] = {}  # cache, since looking up versions is slow
 
 
 @dataclass(frozen=True)
 class _Part:
-    """`take` says how it is now, `put` puts that back and says what it could not. None is nothing to be kept."""
+    """`take` returns the state or None, `put` restores it and returns notes."""
 
     take: Callable[[], Any]
     put: Callable[[Any], list[str]]
     since: Callable[[Any, Any], Any] = lambda began, now: now if now != began else None
-    from_start: bool = True  # what counts is what changed since the process began
+    from_start: bool = True  # only changes since the start of the process are saved
 
 
 @dataclass
@@ -47,7 +47,7 @@ _initial_state: _InitialState | None = None
 
 
 def remember_initial_state() -> None:
-    """Remember how things are before any user code runs, in a process that has just begun."""
+    """Remember the state of a new process before user code runs."""
     global _initial_state
     parts = {}
     for name, part in {**_BEFORE, **_AFTER}.items():
@@ -57,8 +57,7 @@ def remember_initial_state() -> None:
 
 
 def remember_entered_state() -> None:
-    """A kernel that began elsewhere is where it works now: how folder, path, environment and limits are now is how they
-    began."""
+    """Treat the current folder, path, environment and limits as initial, when the kernel is set up."""
     if _initial_state is None:
         remember_initial_state()
         return
@@ -67,10 +66,10 @@ def remember_entered_state() -> None:
 
 
 def capture(namespace: dict[str, Any] | None = None) -> dict[str, Any]:
-    """How things are now, where that is not as they began; `namespace` says what was imported, by default __main__'s.
+    """The state that differs from the initial one, and modules imported in `namespace`, by default that of __main__.
 
-    Environment variables that cells set are part of it by design, so are secrets among them: whoever may read a
-    snapshot may read those.
+    It includes environment variables that cells set, so secrets among them can be read by anyone who can read the
+    snapshot.
     """
     if _initial_state is None:
         remember_initial_state()
@@ -96,12 +95,12 @@ def capture(namespace: dict[str, Any] | None = None) -> dict[str, Any]:
 
 
 def restore(captured: dict[str, Any]) -> list[str]:
-    """Put all of it back; a sentence for each thing that could not be, or is different now."""
+    """Restore all; notes on parts that could not be restored or differ now."""
     return restore_before_load(captured) + restore_after_load(captured)
 
 
 def restore_before_load(captured: dict[str, Any]) -> list[str]:
-    """What must be there before objects are loaded: environment, paths, the current folder, imports."""
+    """Restore what loading needs: environment, paths, current folder, imports."""
     notes = list(captured["notes"]) + _restore_parts(_BEFORE, captured)
     was, now = captured["python"], sys.version_info
     if was[:2] != list(now[:2]):
@@ -115,7 +114,7 @@ def restore_before_load(captured: dict[str, Any]) -> list[str]:
 
 
 def restore_after_load(captured: dict[str, Any]) -> list[str]:
-    """What loading objects may disturb, or what needs them: random states, options, filters, levels."""
+    """Restore what loading may change: random states, options, filters, levels."""
     return _restore_parts(_AFTER, captured)
 
 
@@ -133,7 +132,7 @@ def _restore_parts(parts: dict[str, _Part], captured: dict[str, Any]) -> list[st
 def _error_text(error: BaseException) -> str:
     try:
         return f"{type(error).__name__}: {str(error).partition(chr(10))[0][:_MAX_ERROR_CHARS]}"
-    except Exception:  # it is the user's own, and cannot say
+    except Exception:  # an error of the user whose str() raises
         return type(error).__name__
 
 
@@ -141,8 +140,8 @@ def _error_text(error: BaseException) -> str:
 
 
 def _imported(namespace: dict[str, Any], before: frozenset[str]) -> list[str]:
-    """Modules the namespace names; what was loaded of the packages among them, since `import a.b` names only a; and
-    the packages its values come from. What those load by themselves is not listed."""
+    """Modules in the namespace, loaded submodules of its packages (`import a.b` binds only a), and packages of its
+    values. Modules that those import are not listed."""
     loaded = dict(sys.modules)
     known = {id(module): name for name, module in loaded.items() if name != "__main__"}
     values = list(namespace.values())
@@ -154,17 +153,17 @@ def _imported(namespace: dict[str, Any], before: frozenset[str]) -> list[str]:
 
 
 def _home(value: Any) -> str:
-    """The module of a function, of a class, or of a value's class, asked without running its code."""
+    """The module of a function, class or value's class, without running its code."""
     if type(value) in (types.FunctionType, types.BuiltinFunctionType):
         home = value.__module__
     else:
         cls = value if issubclass(type(value), type) else type(value)
-        home = type.__dict__["__dict__"].__get__(cls).get("__module__")  # past a metaclass of the user's
+        home = type.__dict__["__dict__"].__get__(cls).get("__module__")  # ignores metaclasses of the user
     return home if type(home) is str else ""
 
 
 def _has_spec(module: Any) -> bool:
-    """Made by the import system, not put there by hand."""
+    """Whether it was imported, not created by hand."""
     return issubclass(type(module), types.ModuleType) and vars(module).get("__spec__") is not None
 
 
@@ -173,9 +172,9 @@ def _import(name: str) -> list[str]:
         return []
     try:
         importlib.import_module(name)
-    except KeyboardInterrupt:  # whoever waits has had enough
+    except KeyboardInterrupt:  # the user interrupted
         raise
-    except BaseException as error:  # a module may do anything while it loads, sys.exit() too
+    except BaseException as error:  # modules may raise anything, also SystemExit
         return [f"The module {name} could not be imported ({_error_text(error)})."]
     return []
 
@@ -197,7 +196,7 @@ def _looked_up(name: str) -> str:
         metadata = importlib.import_module("importlib.metadata")
         try:
             _versions[name] = str(metadata.version(name))
-        except Exception:  # a module of the workspace, or of a package with another name
+        except Exception:  # a workspace module, or a package with another name
             _versions[name] = ""
     return _versions[name]
 
@@ -221,7 +220,7 @@ def _put_environment(changed: dict[str, Any]) -> list[str]:
 
 
 def _path_since(began: list[str], now: list[str]) -> Any:
-    """As what was added and removed: where libraries lie may be another place after a restart."""
+    """Added and removed entries, since the paths of libraries may change with a restart."""
     first = next((place for place, path in enumerate(now) if path in began), len(now))
     front, back = now[:first], [path for path in now[first:] if path not in began]
     removed = [path for path in began if path not in now]
@@ -279,7 +278,7 @@ def _put_filters(wanted: list[Any]) -> list[str]:
             made.append((action, _pattern(message), category, _pattern(module), line))
         else:
             notes.append(f"A warnings filter for {home}.{name} was not put back: there is no such category now.")
-    warnings.resetwarnings()  # which makes every module look at the filters again
+    warnings.resetwarnings()  # invalidates the caches of modules
     warnings.filters[:] = made  # type: ignore[index]
     return notes
 

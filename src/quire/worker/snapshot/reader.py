@@ -1,4 +1,4 @@
-"""Loading a snapshot into a fresh kernel: every chunk is checked by its name before anything is made of it."""
+"""Load a snapshot into a new kernel, after verifying every chunk."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class LoadedSnapshot:
 
 
 def load(descriptors: list[int], namespace: dict[str, Any]) -> LoadedSnapshot:
-    """Descriptors: the recipe and its packs. Raises BadSnapshot, with nothing touched, where a piece is damaged."""
+    """Descriptors: recipe and packs. Raises BadSnapshot before anything is changed."""
     begun = time.perf_counter()
     manifest, wholes = read_snapshot(descriptors[0], descriptors[1:])
     segments = list(split_segments(manifest, wholes[0]))
-    private = pickle.loads(segments[0][1])  # noqa: S301 - signed by the store, and our own
+    private = pickle.loads(segments[0][1])  # noqa: S301 - written by Quire and signed by the store
     notes = process_state.restore_before_load(private["surroundings"])
     for name, text in private["sources"].items():
         linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
@@ -48,7 +48,7 @@ def load(descriptors: list[int], namespace: dict[str, Any]) -> LoadedSnapshot:
 
 
 def _reorder(namespace: dict[str, Any], order: list[str]) -> None:
-    """Names in the order they had."""
+    """Restore the order of names."""
     for name in order:
         if name in namespace:
             namespace[name] = namespace.pop(name)

@@ -1,4 +1,4 @@
-"""Which rule reduces which kind of object, and the checks around what an object says of itself."""
+"""Rules that reduce objects for pickle, and checks of objects' own reductions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DICT_ITERATOR: type = type(iter({}.items()))
 
 
 class NotSerializable(Exception):
-    """This object cannot be kept: a tombstone takes its place."""
+    """The object cannot be saved; a tombstone replaces it."""
 
     def __init__(self, what: str, why: str) -> None:
         super().__init__(what, why)
@@ -38,24 +38,24 @@ class NotSerializable(Exception):
 
 
 class Context:
-    """What rules know of the dump they are part of."""
+    """The dump that a rule is part of."""
 
     def __init__(self, namespace: dict[str, Any], on_main: Callable[[Callable[[], Any]], Any]) -> None:
         self.namespace = namespace
-        self.on_main = on_main  # runs in the thread the user's objects were made in
-        self.owners: dict[int, Any] = {}  # id of what a buffer is taken from -> the array that owns the memory
-        self.facts: dict[int, Any] = {}  # id of a type -> what is true of its instances
-        self.kept: dict[Any, Any] = {}  # what rules want to find again: one object for one thing
-        self.dynamic: dict[int, types.ModuleType] = {}  # id of a module's dict -> the module, for modules made by hand
-        self.report: Callable[[Any, str, str], None] = lambda thing, what, why: None  # a loss that is no tombstone
+        self.on_main = on_main  # runs a function in the main thread
+        self.owners: dict[int, Any] = {}  # id of a buffer's source -> array that owns the memory
+        self.facts: dict[int, Any] = {}  # id of a type -> _ClassFacts
+        self.kept: dict[Any, Any] = {}  # cache of rules
+        self.dynamic: dict[int, types.ModuleType] = {}  # id of its dict -> module, for modules created by hand
+        self.report: Callable[[Any, str, str], None] = lambda thing, what, why: None  # reports a loss without tombstone
 
 
-EXACT: dict[int, Rule] = {}  # id of a type -> its rule: a metaclass may hash and compare as it likes
-DERIVED: dict[int, Rule] = {}  # for the type and what derives from it, unless that reduces itself in its own way
-NAMED: dict[str, Rule] = {}  # "module.Name" of a library's type: it is not imported here
+EXACT: dict[int, Rule] = {}  # by id of a type, since metaclasses may override hash and ==
+DERIVED: dict[int, Rule] = {}  # for a type and subclasses without own reduction
+NAMED: dict[str, Rule] = {}  # by "module.Name", for types of libraries that are not imported here
 NAMED_DERIVED: dict[str, Rule] = {}
 REBUILDS: dict[str, Callable[..., Any]] = {}
-_keep_alive: list[Any] = []  # so that ids stay theirs
+_keep_alive: list[Any] = []  # so that ids are not reused
 SAFE = {
     id(kind)
     for kind in (
@@ -63,7 +63,7 @@ SAFE = {
         *(decimal.Decimal, fractions.Fraction, complex, range, uuid.UUID),
         *(collections.deque, collections.OrderedDict, collections.defaultdict, collections.Counter),
     )
-}  # they reduce themselves, and never raise
+}  # reduce themselves and never raise
 
 
 def reduces(*kinds: type, derived: bool = False) -> Callable[[_F], _F]:
@@ -90,7 +90,7 @@ def reduces_named(*names: str, derived: bool = False) -> Callable[[_F], _F]:
 
 
 def rebuilds(function: _F) -> _F:
-    """The stream names this function: its name and parameters are part of the format."""
+    """Register a function that streams refer to: its name and parameters are part of the format."""
     REBUILDS[f"{function.__module__}.{function.__name__}"] = function
     return function
 
@@ -100,11 +100,11 @@ class _AfterLoad:
 
 
 def after_load(task: Callable[[], None]) -> None:
-    """Once everything is loaded: what a load that is begun again must not have done twice, nor undo by dropping it."""
+    """Run `task` after the load, since a repeated load must not have its side effects twice."""
     _AfterLoad.tasks.append(task)
 
 
-trial_loads: list[bool] = []  # what is loaded is thrown away: nothing of it may reach a file
+trial_loads: list[bool] = []  # if not empty, loaded objects are discarded and must not write to files
 
 
 def begin_load() -> None:
@@ -130,13 +130,13 @@ def qualified_type_name(kind: type) -> str:
 
 
 def with_article(thing: Any) -> str:
-    """ "a DataFrame", "an int": never runs the user's code."""
+    """ "a DataFrame", "an int", without running user code."""
     name = name_of(type(thing))
     return f"an {name}" if name[:1].lower() in "aeiou" else f"a {name}"
 
 
 def rule_for(kind: type) -> Rule | None:
-    """None where pickle's own way is right and cannot raise."""
+    """The rule for a type, or None if pickle's default is right and cannot raise."""
     rule = EXACT.get(id(kind)) or NAMED.get(qualified_type_name(kind))
     if rule is not None:
         return rule
@@ -147,14 +147,14 @@ def rule_for(kind: type) -> Rule | None:
         if rule is not None:
             return rule
         if "__reduce__" in own_dict_of(base) or "__reduce_ex__" in own_dict_of(base):
-            break  # its own word counts
+            break  # it has its own reduction
     if _is_plain(kind):
         return None if not _defines(mro_of(kind), "__new__") or is_global(kind) else reduce_plainly
     return reduce_plainly if _is_unsupported(kind) else reduce_itself
 
 
 def _is_unsupported(kind: type) -> bool:
-    """It refuses only because its library, patsy, has not written it yet."""
+    """Whether it refuses only since patsy has not implemented pickling."""
     refusal = getattr(sys.modules.get("patsy.util"), "no_pickling", None)
     if refusal is None or not _has_dict_only(kind):
         return False
@@ -165,10 +165,10 @@ _CUSTOM_REDUCTION = ("__reduce_ex__", "__reduce__", "__getstate__", "__getattrib
 
 
 def _is_plain(kind: type) -> bool:
-    """An ordinary class written in Python: `object` alone decides how its instances are reduced."""
+    """Whether it is a Python class that inherits its reduction from `object`."""
     classes = mro_of(kind)
     if _defines(mro_of(type(kind))[:-2], "__hash__", "__eq__"):
-        return False  # pickle would ask the metaclass
+        return False  # pickle would call the metaclass
     if classes[-1] is not object or _defines(classes, "__getattr__", "__getnewargs__", "__getnewargs_ex__"):
         return False
     if _defines(classes, "__new__") and (_needs_arguments(kind) if is_global(kind) else not _has_dict_only(kind)):
@@ -180,7 +180,7 @@ def _is_plain(kind: type) -> bool:
 
 
 def _has_dict_only(kind: type) -> bool:
-    """Its instances are what is in their `__dict__`."""
+    """Whether the state of its instances is their `__dict__`."""
     classes = mro_of(kind)[:-1]
     return builtin_base(kind) is object and kind.__dictoffset__ != 0 and not _defines(classes, "__slots__")
 
@@ -201,7 +201,7 @@ def _in_dispatch(kind: type) -> bool:
 
 
 def reduce_itself(context: Context, thing: Any) -> Any:
-    """What the object says of itself, checked, since pickle gives up the whole stream over a wrong word."""
+    """The object's own reduction, checked, since pickle fails the whole stream for an invalid one."""
     kind = type(thing)
     facts = context.facts.get(id(kind))
     if facts is None:
@@ -225,7 +225,7 @@ def reduce_itself(context: Context, thing: Any) -> Any:
 
 
 def reduce_plainly(context: Context, thing: Any) -> Any:
-    """An instance that is what is in its `__dict__`, and whose `__new__` ran when it was made."""
+    """Reduce an instance to its `__dict__`, without calling `__new__` again."""
     return (_new, (type(thing),), thing.__dict__ or None)
 
 
@@ -234,10 +234,10 @@ _INVALID_REDUCTION = "what its __reduce__ returns is no reduction"
 
 
 class _ClassFacts:
-    """What is true of all instances of a class, found once."""
+    """Facts about a class, computed once."""
 
     def __init__(self, kind: type) -> None:
-        self.kind = kind  # held, so that its id stays its own
+        self.kind = kind  # so that its id is not reused
         self.registered = _dispatch[kind] if _in_dispatch(kind) else None
         self.guesses = _answers_any_attribute(kind)
         self.remade_by: Any = None
@@ -258,7 +258,7 @@ def _check_new(thing: Any, function: Any, arguments: tuple[Any, ...]) -> None:
 
 
 def _checked_items(items: Any, thing: Any, pairs: bool = False) -> Iterator[Any] | None:
-    """An iterator that cannot raise half way."""
+    """An iterator that cannot raise during the dump."""
     if items is None or type(items) is (_DICT_ITERATOR if pairs else _LIST_ITERATOR):
         return cast("Iterator[Any] | None", items)
     whole = list(items)
@@ -268,14 +268,14 @@ def _checked_items(items: Any, thing: Any, pairs: bool = False) -> Iterator[Any]
 
 
 def _runs_python_new(kind: type) -> bool:
-    """Its `__new__` is written in Python, and it does not say what that takes: it ran when the object was made."""
+    """Whether it has a Python `__new__` with unknown arguments, which must not run again."""
     if type(_first_new(kind)) is not staticmethod or _has_getnewargs(kind):
         return False
     return hasattr(builtin_base(kind), "__getnewargs__") or _needs_arguments(kind) or not is_global(kind)
 
 
 def _has_getnewargs(kind: type) -> bool:
-    """Not by what a type of the interpreter says, such as `str`."""
+    """Whether a Python class defines `__getnewargs__`; those of types like `str` do not count."""
     own = tuple(base for base in mro_of(kind) if base.__flags__ & (1 << 9))
     return _defines(own, "__getnewargs__", "__getnewargs_ex__")
 
@@ -300,19 +300,19 @@ def builtin_base(kind: type) -> Any:
 
 @rebuilds
 def bare(cls: type, *content: Any) -> Any:
-    """An instance, without running the `__new__` of its class."""
+    """Create an instance without running the `__new__` of its class."""
     return builtin_base(cls).__new__(cls, *content)
 
 
 def _answers_any_attribute(kind: type) -> bool:
-    """It answers to any attribute, `__setstate__` too, before it has a state to answer from."""
+    """Whether it answers any attribute, also `__setstate__`, before its state is set."""
     classes = mro_of(kind)
     return _defines(classes, "__getattr__", "__getattribute__") and not _defines(classes, "__setstate__")
 
 
 @rebuilds
 def set_state(thing: Any, state: Any) -> None:
-    """As pickle does without a `__setstate__`, and without asking for one."""
+    """Set the state as pickle does without `__setstate__`."""
     attributes, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
     if attributes:
         object.__getattribute__(thing, "__dict__").update(attributes)
@@ -321,7 +321,7 @@ def set_state(thing: Any, state: Any) -> None:
 
 
 def by_name(thing: Any, qualname: str) -> Any:
-    """A reference to a global of a module that gives this very object."""
+    """A reference to the global that is this object. Raises NotSerializable."""
     module = getattr(thing, "__module__", None)
     if type(module) is str and find_global(module, qualname) is thing:
         return (named, (module, qualname))
@@ -332,7 +332,7 @@ def by_name(thing: Any, qualname: str) -> Any:
 
 
 class Reference:
-    """Stands in the stream for what a module has under a name."""
+    """A reference to a global of a module."""
 
     def __init__(self, module: str, name: str) -> None:
         self.module = module
@@ -357,7 +357,7 @@ _MISSING = object()
 
 
 def find_global(module: Any, qualname: Any) -> Any:
-    """The object of that name in a module that can be imported again, or a mark that is no object of anyone."""
+    """The global of an importable module, or `_MISSING`."""
     if type(module) is not str or type(qualname) is not str or module in ("__main__", "__mp_main__"):
         return _MISSING
     value: Any = sys.modules.get(module)
@@ -372,7 +372,7 @@ def find_global(module: Any, qualname: Any) -> Any:
 
 
 def is_global(thing: Any) -> bool:
-    """Its own module and name lead to this very object."""
+    """Whether its module and name lead to this object."""
     try:
         return find_global(thing.__module__, thing.__qualname__) is thing
     except BaseException:

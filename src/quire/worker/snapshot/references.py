@@ -1,4 +1,4 @@
-"""What a library has by name is the library's own: it goes by reference, and comes back as no copy."""
+"""Objects that are attributes of library modules are saved by reference, not copied."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from quire.worker.snapshot.reducers import (
 
 
 def find_rule(context: Context, kind: type) -> Rule | None:
-    """The rule, behind a look at what the library of this kind has by name."""
+    """The rule for a type, which first checks for attributes of its library."""
     rule = rule_for(kind)
     if (rule is None and id(kind) not in SAFE) or rule is reduce_itself:
         references = _references(context, kind)
@@ -31,7 +31,7 @@ def find_rule(context: Context, kind: type) -> Rule | None:
 
 
 def _references(context: Context, kind: type) -> dict[int, tuple[str, str]]:
-    """The objects of this kind that its library has by name: they are the library's, and no copies of them."""
+    """Objects of this type that are attributes of its library: id -> module and name."""
     found: dict[int, tuple[str, str]] = {}
     if module_of(kind) == "builtins" or issubclass(kind, type):
         return found
@@ -57,7 +57,7 @@ class _ReferenceRule:
 
 @reduces(object)
 def reduce_mark(context: Context, mark: object) -> Any:
-    """A bare object means something by being itself only: a module's own mark is that of the module."""
+    """An `object()`: a sentinel of a module is saved by reference."""
     marks = context.kept.get("marks")
     if marks is None:
         marks = context.kept["marks"] = modules.sentinel_objects()
@@ -66,7 +66,7 @@ def reduce_mark(context: Context, mark: object) -> Any:
 
 @rebuilds
 def held(module: str, name: str, kind: str) -> Any:
-    """What a module has by that name, if it is of that kind here too."""
+    """An attribute of a module. Raises TypeError if it has another type now."""
     thing = named(module, name)
     if qualified_type_name(type(thing)) != kind:
         raise TypeError(f"{module}.{name} is {with_article(thing)} here")

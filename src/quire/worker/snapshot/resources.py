@@ -1,4 +1,4 @@
-"""Databases, mapped memory, loggers, processes, sockets: what reaches outside, as far as it can be had again."""
+"""Databases, mapped memory, loggers, processes and sockets, as far as they can be restored."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from quire.worker.snapshot.reducers import (
     refuse_with,
 )
 
-# SQLite, which is only imported where a cell did
+# SQLite, only if a cell imported it
 
 
 @reduces_named("sqlite3.Connection")
@@ -123,7 +123,7 @@ def reduce_map(context: Context, memory: mmap.mmap) -> Any:
 
 
 def _mapping(memory: mmap.mmap) -> tuple[int, int, int, str]:
-    """How it is mapped, from where in which file, and the file's path: "" where there is none."""
+    """Access mode, offset, inode and path ("" without file) of a mapping."""
     address = _address(memory)
     with open("/proc/self/maps") as lines:
         for line in lines:
@@ -140,8 +140,8 @@ def _mapping(memory: mmap.mmap) -> tuple[int, int, int, str]:
 
 
 def _address(memory: mmap.mmap) -> int:
-    """Where it begins; read-only memory too."""
-    room = (ctypes.c_void_p * 16)()  # a Py_buffer, whose first field it is
+    """The address, also of read-only memory."""
+    room = (ctypes.c_void_p * 16)()  # a Py_buffer, whose first field is the address
     ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(memory), room, 0)
     try:
         return int(room[0] or 0)
@@ -175,7 +175,7 @@ def make_map(content: bytes, position: int) -> Any:
     return memory
 
 
-# Loggers: by name, with what was set on them
+# Loggers: by name, with their settings
 
 
 @reduces(logging.Logger, logging.RootLogger, derived=True)
@@ -210,7 +210,7 @@ def last_resort() -> Any:
     return logging.lastResort
 
 
-# Processes, sockets and what hangs on them
+# Processes and sockets
 
 
 @reduces(subprocess.Popen)

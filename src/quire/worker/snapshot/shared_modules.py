@@ -1,7 +1,6 @@
 """Objects that variables share with modules of the user: `from settings import OPTIONS`, then `settings.OPTIONS`.
 
-A new process imports the module again, which makes its objects anew. They are replaced by those of the namespace, which
-are as they were.
+A new process imports the module again, which creates new objects. They are replaced by those of the namespace.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from typing import Any
 from quire.worker.snapshot import tombstones
 from quire.worker.snapshot.modules import importable, is_library
 
-SEGMENT = "<shared with modules>"  # no variable is called so
+SEGMENT = "<shared with modules>"  # not a valid variable name
 _IGNORED_TYPES = (int, float, complex, bool, str, bytes, type(None), type, types.ModuleType, types.FunctionType)
 _IGNORED_MODULES = ("__main__", "__mp_main__", "quire")
 
 
 class SharedObjects:
-    """What modules of the user have when a dump begins. Made before it: what is counted then is compared after it."""
+    """Objects in modules of the user, with their reference counts before a dump."""
 
     def __init__(self) -> None:
         self._found = [
@@ -36,7 +35,7 @@ class SharedObjects:
         return [sys.getrefcount(entry[2]) for entry in self._found]
 
     def written(self) -> list[tuple[str, str, Any]]:
-        """Those that the pickler has met since, whose memo refers to them: the module, the name, and the object."""
+        """(module, name, object) of those that the pickler's memo refers to by now."""
         counts = zip(self._found, self._before, self._references(), strict=True)
         return [entry for entry, before, after in counts if after > before]
 
@@ -53,7 +52,7 @@ def _modules() -> list[tuple[str, types.ModuleType]]:
 
 
 def restore_shared(found: list[tuple[str, str, Any]]) -> None:
-    """A module that cannot be imported any more has nothing to share."""
+    """Set the objects in their modules, as far as those can be imported."""
     for module_name, name, value in found if type(found) is list else ():
         if not tombstones.is_tombstone(value):
             with contextlib.suppress(Exception, SystemExit):

@@ -1,4 +1,4 @@
-"""Values of the standard library that pickle refuses or gets wrong: enumerations, exceptions, typing, functools."""
+"""Objects of the standard library that pickle refuses or gets wrong: enums, exceptions, typing, functools."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def reduce_system_random(context: Context, thing: Any) -> Any:
     return (type(thing), (), thing.__dict__, None, None, set_state)
 
 
-# Enumerations: a class of the notebook has its members as they are, and none is looked up by its value
+# Enums: members of notebook classes are saved by value
 
 
 @reduces(enum.Enum, derived=True)
@@ -87,7 +87,7 @@ def reduce_member(context: Context, member: enum.Enum) -> Any:
     return (bare, (type(member), *content), member.__dict__, None, None, set_state)
 
 
-# Exceptions: type, arguments, attributes, notes, cause and context; where they were raised is not kept
+# Exceptions: with notes, cause and context, without traceback
 
 
 @reduces(BaseException, derived=True)
@@ -106,7 +106,7 @@ def _python_part(kind: type) -> list[type]:
 
 
 def _fields(error: BaseException) -> dict[str, Any]:
-    """What exceptions of the language hold beside their arguments: a file's name, a line, a missing name."""
+    """Attributes of built-in exceptions besides args: filename, line, name."""
     fields: dict[str, Any] = {}
     for base in mro_of(type(error)):
         if base.__module__ != "builtins" or base in (BaseException, BaseExceptionGroup, object):
@@ -138,7 +138,7 @@ def fill_exception(error: Any, state: dict[str, Any]) -> None:
         try:
             setattr(error, name, value)
         except (AttributeError, TypeError):
-            continue  # the arguments set it already
+            continue  # already set by the arguments
     for name in ("cause", "context"):
         if not tombstones.is_tombstone(state[name]):
             setattr(error, f"__{name}__", state[name])
@@ -149,7 +149,7 @@ reduces(types.TracebackType)(refuse_with("a traceback", "where code stood cannot
 reduces(types.FrameType)(refuse_with("a frame", "where code stood cannot be saved"))
 
 
-# Mappings that show another one
+# Views of other objects
 
 
 @reduces(types.MappingProxyType)
@@ -221,7 +221,7 @@ def reduce_cached(context: Context, cached: Any) -> Any:
 
 @rebuilds
 def make_cached(maxsize: Any, typed: bool, function: Any) -> Any:
-    """The cache is empty again; what it holds can be computed."""
+    """A function with an empty cache."""
     return function if tombstones.is_tombstone(function) else functools.lru_cache(maxsize, typed)(function)
 
 
@@ -255,7 +255,7 @@ def reduce_struct(context: Context, layout: struct.Struct) -> Any:
     return (struct.Struct, (layout.format,))
 
 
-# argparse knows one text by its identity
+# argparse compares SUPPRESS by identity
 
 
 @reduces_named("argparse.Action", "argparse.ArgumentParser", derived=True)
@@ -269,7 +269,7 @@ def reduce_parser(context: Context, part: Any) -> Any:
     return (*reduced[:2], state, *reduced[3:])
 
 
-# typing: what the notebook named is made again, for no module has it
+# typing: variables and aliases of the notebook by value
 
 
 @reduces(typing.TypeVar, typing.ParamSpec, typing.NewType, *([typing.TypeVarTuple]))

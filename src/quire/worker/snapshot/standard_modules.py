@@ -1,6 +1,6 @@
-"""Settings of modules of the standard library, as plain data and back. None is nothing to be kept.
+"""Save and restore settings of standard library modules as plain data. None: nothing to save.
 
-A module that is not loaded is not loaded by looking.
+Imports no module.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _STANDARD: dict[str, Any] = {
     "traps": ["DivisionByZero", "InvalidOperation", "Overflow"],
     "flags": [],
 }
-_types: dict[str, Any] = {}  # of mimetypes, before anything was added
+_types: dict[str, Any] = {}  # initial types of mimetypes
 
 
 def loggers() -> dict[str, Any]:
@@ -41,7 +41,7 @@ def put_loggers(changed: dict[str, Any]) -> list[str]:
 
 
 def level_names() -> dict[str, Any]:
-    """The levels that names stand for, and the names that are shown."""
+    """Levels by name, and displayed names by level."""
     levels = logging.getLevelNamesMapping()
     return {"levels": levels, "shown": {level: logging.getLevelName(level) for level in levels.values()}}
 
@@ -54,7 +54,7 @@ def level_names_since(began: dict[str, Any], now: dict[str, Any]) -> dict[str, A
 def put_level_names(changed: dict[str, Any]) -> None:
     for name, level in changed["levels"].items():
         logging.addLevelName(level, name)
-    for level, name in changed["shown"].items():  # the last one that is added is shown
+    for level, name in changed["shown"].items():  # the last added name is displayed
         logging.addLevelName(level, name)
 
 
@@ -63,13 +63,13 @@ def captures_warnings() -> bool:
 
 
 def decimal_context() -> dict[str, Any] | None:
-    """Of this thread."""
+    """The context of this thread."""
     decimal = sys.modules.get("decimal")
     return _context(decimal.getcontext()) if decimal is not None else None
 
 
 def default_decimal_context() -> dict[str, Any] | None:
-    """Of new threads."""
+    """The context of new threads."""
     decimal = sys.modules.get("decimal")
     return _context(decimal.DefaultContext) if decimal is not None else None
 
@@ -87,7 +87,7 @@ def put_decimal_context(taken: dict[str, Any] | None) -> None:
 
 def put_default_decimal_context(taken: dict[str, Any] | None) -> None:
     decimal = importlib.import_module("decimal")
-    decimal.getcontext()  # this thread's own is made first, and is not one of the new ones
+    decimal.getcontext()  # creates this thread's own context first
     _set_context(decimal.DefaultContext, taken)
 
 
@@ -101,7 +101,7 @@ def _set_context(context: Any, taken: dict[str, Any] | None) -> None:
 
 
 def mime_types() -> dict[str, dict[str, str]] | None:
-    """The types of endings that were added: official ones, and others."""
+    """Added types by file extension: official and other ones."""
     mimetypes = sys.modules.get("mimetypes")
     if not getattr(mimetypes, "inited", False):
         return None
@@ -124,7 +124,7 @@ def put_mime_types(added: dict[str, dict[str, str]]) -> None:
 
 
 def traced_frames() -> int:
-    """How many frames tracemalloc keeps of an allocation; 0 where it is off."""
+    """Frames that tracemalloc stores; 0 if it is off."""
     tracemalloc = sys.modules.get("tracemalloc")
     return tracemalloc.get_traceback_limit() if tracemalloc is not None and tracemalloc.is_tracing() else 0
 

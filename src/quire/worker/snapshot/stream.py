@@ -1,4 +1,4 @@
-"""A namespace as one pickle stream with one memo, cut into a segment per variable; buffers stay outside."""
+"""Dump and load a namespace as one pickle stream with a segment for each variable and separate buffers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from quire.worker.snapshot import (
-    classes,  # noqa: F401 - these for their rules
+    classes,  # noqa: F401 - imported for their rules
     concurrency,  # noqa: F401
     files,  # noqa: F401
     functions,
@@ -42,17 +42,17 @@ from quire.worker.snapshot.references import find_rule, held
 
 __all__ = ["Dumped", "Lost", "dump", "load"]
 
-_MIN_BUFFER_BYTES = 16 * 1024  # bytes from which a buffer is not copied into the stream
-_SAFE_RECURSION_DEPTH = 2_000  # calls deep that the stack of any thread can bear
+_MIN_BUFFER_BYTES = 16 * 1024  # smaller buffers are copied into the stream
+_SAFE_RECURSION_DEPTH = 2_000  # safe in any thread
 _MAX_RECURSION_DEPTH = 2_000_000
-_RECENT_LOSSES = 5  # losses among which one is not said again
+_RECENT_LOSSES = 5  # among which duplicates are dropped
 _STACK_SIZES = (1 << 30, 256 << 20, 64 << 20)
 _start_thread = _thread.start_new_thread
 
 
 @dataclass(frozen=True)
 class Dumped:
-    """What `load` needs, and what is not in it."""
+    """The data for `load`, and the losses."""
 
     segments: list[tuple[str, bytes]]
     buffers: list[memoryview]
@@ -68,7 +68,7 @@ def dump(
     limit: int,
     progress: Callable[[str], None],
 ) -> Dumped:
-    """Write each variable; what cannot be written is a tombstone, and a variable that fails costs itself only."""
+    """Dump all variables. Objects that cannot be saved, or whole variables that fail, become tombstones."""
     graves = {name: _Unserializable(with_article(values[name]), why) for name, why in refused.items() if name in values}
     deep = keeps_nans = False
     with _importable_quire(), no_gc_or_warnings():
@@ -94,8 +94,8 @@ def load(
     *,
     sources: Callable[[str], str | None],
 ) -> list[Lost]:
-    """Fill the namespace; whatever is not what it was is a tombstone, and in the answer."""
-    parts = segments if isinstance(segments, list) else list(segments)  # it is gone through as it is loaded
+    """Fill the namespace. Returns the losses, which are tombstones in the namespace."""
+    parts = segments if isinstance(segments, list) else list(segments)  # a list may report which segment is loaded
     memory = [memoryview(buffer) for buffer in buffers]
     RESTORED_MEMORY.update((id(view.obj), view.nbytes) for view in memory)
     functions.read_sources(sources)
@@ -109,7 +109,7 @@ def load(
 
 
 def _memo_of(things: dict[str, Any]) -> dict[int, tuple[int, Any]]:
-    """A memo that knows each under its number; what is there twice leaves a number without an object."""
+    """A memo with the objects in order. Duplicates leave a number without object."""
     memo: dict[int, tuple[int, Any]] = {}
     for at, thing in enumerate(things.values()):
         object_ = object() if thing is None or id(thing) in memo else thing
@@ -119,7 +119,7 @@ def _memo_of(things: dict[str, Any]) -> dict[int, tuple[int, Any]]:
 
 @contextlib.contextmanager
 def _importable_quire() -> Iterator[None]:
-    """Pickle imports what it names, and the package `quire` is not there while cells run."""
+    """Provide the module `quire`, which pickle imports, but which is hidden from cells."""
     if "quire" in sys.modules:
         yield
         return
@@ -138,7 +138,7 @@ class _Unserializable:
 
 @dataclass
 class _DumpAttempt:
-    """One way through the namespace. A variable that fails spoils the memo, so a further attempt leaves it out."""
+    """One dump of the namespace. A variable that fails corrupts the memo, so the next attempt leaves it out."""
 
     values: dict[str, Any]
     namespace: dict[str, Any]
@@ -153,8 +153,8 @@ class _DumpAttempt:
     too_deep: bool = False
     written: int = 0
     nans: nans.NanWriter | None = None
-    shares: bool = True  # what modules of the user have of it is written, too
-    owned: dict[int, Any] = field(default_factory=dict)  # id of a variable's `__dict__` -> the variable's value
+    shares: bool = True  # save objects shared with modules of the user
+    owned: dict[int, Any] = field(default_factory=dict)  # id of the `__dict__` of a variable -> its value
 
     def run(self, *, deep: bool) -> None:
         errands: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -223,7 +223,7 @@ class _DumpAttempt:
 
 
 class _SegmentBuffer:
-    """What the pickler writes to; beyond what may be kept it only counts."""
+    """The file object of the pickler; beyond a limit it only counts bytes."""
 
     def __init__(self) -> None:
         self.begin(keep=0)
@@ -245,7 +245,7 @@ class _SegmentBuffer:
 
 
 class _NamespacePickler(pickle.Pickler):
-    """Pickle's own pickler, with a rule for what it cannot do and a tombstone for what nobody can."""
+    """A pickler with rules for more objects, and tombstones for others."""
 
     def __init__(self, tape: _SegmentBuffer, attempt: _DumpAttempt, context: Context, *, deep: bool) -> None:
         super().__init__(tape, 5, buffer_callback=self._take)
@@ -253,7 +253,7 @@ class _NamespacePickler(pickle.Pickler):
         self._attempt = attempt
         self._context = context
         self._rules: dict[int, Any] = {}
-        self._held: list[Any] = []  # the types whose ids are known
+        self._held: list[Any] = []  # types, so that their ids are not reused
         self._name = ""
         self._value: Any = None
         context.report = self._report
@@ -291,7 +291,7 @@ class _NamespacePickler(pickle.Pickler):
         return rule
 
     def _bury(self, thing: Any, what: str, why: str) -> Any:
-        """A tombstone; or where a module has it under the variable's name, the module's."""
+        """A tombstone, or a reference if a module has the object under the name of the variable."""
         module = modules.module_with(self._name, thing) if thing is self._value else ""
         if module:
             return (held, (module, self._name, qualified_type_name(type(thing))))
@@ -304,7 +304,7 @@ class _NamespacePickler(pickle.Pickler):
             self._attempt.lost.append(lost)
 
     def _take(self, buffer: pickle.PickleBuffer) -> bool:
-        """Whether it goes into the stream; a large one is kept as it lies in memory."""
+        """Whether to copy the buffer into the stream; large ones are stored separately."""
         flat = buffer.raw()
         if flat.nbytes < _MIN_BUFFER_BYTES:
             return True
@@ -319,7 +319,7 @@ class _NanPreservingPickler(_NamespacePickler):
 
 
 def _owners_of_dicts(values: dict[str, Any]) -> dict[int, Any]:
-    """Variables whose attributes are a variable too: `d = vars(thing)`."""
+    """Variables whose `__dict__` is a variable too: `d = vars(thing)`."""
     dicts = {id(value) for value in values.values() if type(value) is dict}
     owned: dict[int, Any] = {}
     for value in values.values() if dicts else ():
@@ -333,7 +333,7 @@ def _owners_of_dicts(values: dict[str, Any]) -> dict[int, Any]:
 
 
 def _by_module(value: dict[str, Any]) -> Any:
-    """A variable that is a module's own dict goes by the module."""
+    """A reference to the module, if the dict is that of a module."""
     module = sys.modules.get(value.get("__name__", "")) if type(value.get("__name__")) is str else None
     return functions.Scope(module) if module is not None and vars(module) is value else value
 
@@ -346,7 +346,7 @@ def _error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-# Deep structures: a thread with a large stack writes them, and this one does what must be done in it
+# Deep structures are dumped by a thread with a large stack; this thread runs its errands
 
 
 def _stack_depth() -> int:
@@ -370,7 +370,7 @@ def _run_with_large_stack(work: Callable[[], None], errands: queue.SimpleQueue[A
         try:
             _start_thread(body, ())
             return
-        except RuntimeError:  # no room for such a stack
+        except RuntimeError:  # not enough memory for the stack
             continue
         finally:
             threading.stack_size(before)

@@ -1,4 +1,4 @@
-"""What stands where something could not be kept: it says what it was, why it is gone and which cell makes it again."""
+"""Placeholders for objects that could not be saved: what it was, why, and which cell creates it again."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _set = object.__setattr__
 
 
 class GoneError(RuntimeError):
-    """Something that was not kept is used."""
+    """An object that was not saved is used."""
 
     __module__ = "builtins"
 
 
 class Tombstone:
-    """Nearly any use raises the one sentence; it can be looked at, compared by identity, hashed and pickled."""
+    """Raises GoneError on use, except for repr, identity, hash and pickle."""
 
     __slots__ = ("__quire_cell__", "__quire_name__", "__quire_what__", "__quire_why__", "__weakref__")
     __module__ = "builtins"
@@ -25,7 +25,7 @@ class Tombstone:
         if name.startswith("__") and name.endswith("__"):
             return _get(self, name)
         if name.startswith(("_repr_", "_ipython_")):
-            raise AttributeError(name)  # a display asks for these and must be able to show us
+            raise AttributeError(name)  # displays probe for these
         raise GoneError(sentence(self))
 
     def __repr__(self) -> str:
@@ -58,13 +58,13 @@ def make_tombstone(what: str, why: str, name: str = "", cell: str = "") -> Any:
 
 
 def set_location(tombstone: Any, variable: str, cell: str = "") -> None:
-    """Put in the variable it is in and the cell that makes it again ("cell 3")."""
+    """Set the variable it is in and the cell that creates it again ("cell 3")."""
     _set(tombstone, "__quire_name__", variable)
     _set(tombstone, "__quire_cell__", cell)
 
 
 def set_what(tombstone: Any, what: str) -> None:
-    """It was a part of something, and stands for all of it."""
+    """Change the description, if it replaces the whole of something."""
     _set(tombstone, "__quire_what__", what)
 
 
@@ -105,7 +105,7 @@ for _use in _USES.split():
     setattr(Tombstone, f"__{_use}__", _raise)
 
 
-# A user's own pickle must find this by a name without dots: the package `quire` is not importable from a cell.
+# Pickles of users refer to this by a module without dots, since `quire` is not importable from cells.
 def _user_made(what: str, why: str, name: str = "", cell: str = "") -> Any:
     return make_tombstone(what, why, name, cell)
 
@@ -115,17 +115,17 @@ _user_made.__qualname__ = "_user_made"
 sys.modules.setdefault("_quire_tombstones", sys.modules[__name__])
 
 
-# What a load finds to be gone
+# Losses during a load
 
 
 class _CollectedLosses:
-    """The tombstones laid while one stream is loaded."""
+    """Tombstones created while a stream is loaded."""
 
     stones: list[Any] | None = None
 
 
 def lost_on_load(what: str, why: str) -> Any:
-    """A tombstone for what was kept and does not come back; the load reports it."""
+    """A tombstone for an object that was saved but cannot be loaded; reported as a loss."""
     stone = make_tombstone(what, why)
     if _CollectedLosses.stones is not None:
         _CollectedLosses.stones.append(stone)
@@ -137,6 +137,6 @@ def collect_losses(stones: list[Any] | None) -> None:
 
 
 def take_losses() -> list[Any]:
-    """Those laid since the last call."""
+    """Tombstones created since the last call."""
     stones, _CollectedLosses.stones = _CollectedLosses.stones or [], []
     return stones

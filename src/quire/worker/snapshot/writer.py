@@ -1,8 +1,8 @@
-"""Writing a snapshot: what a fork of a sleeping checkpoint does, once, before it ends.
+"""Write a snapshot: done once by a fork of a sleeping checkpoint.
 
-The cell's own code runs in here (`__reduce__`, `__getstate__`) and may raise, hang, fork or crash. Whoever ordered the
-snapshot watches from outside: the spot says which variable is being written, so that the next try can leave it out.
-What was written is loaded on trial, in a fork of its own, before it is handed over.
+Code of cells runs here (`__reduce__`, `__getstate__`) and may raise, hang, fork or crash. The server watches the spot
+file, which names the variable being written, so that the next try can leave it out. Before it is sent, the dump is
+loaded on trial in another fork.
 """
 
 from __future__ import annotations
@@ -34,38 +34,38 @@ from quire.worker.snapshot import process_state, reducers, stream, tombstones
 from quire.worker.snapshot.pages import PageWatch
 from quire.worker.snapshot.stream import Dumped, Lost
 
-POSITION_BYTES = 1024  # bytes of the file that says where the writer is
-_NICENESS = 5  # how far it stands back behind the next cell
-_STALL_SECONDS = 20.0  # seconds one variable may take to be loaded on trial
+POSITION_BYTES = 1024  # size of the spot file
+_NICENESS = 5  # so that the next cell has priority
+_STALL_SECONDS = 20.0  # for one variable in the trial
 _MAX_TRIES = 10
 MODULE_NAMES = frozenset(("__builtins__", "__name__", "__doc__", "__package__", "__loader__", "__spec__"))
-_MAX_NAMED_LOSSES = 100  # things lost that are named
+_MAX_NAMED_LOSSES = 100  # losses in the manifest
 _MAX_FUNCTIONS = 500
 _MAX_SOURCE_CHARS = 20_000  # characters
-_MAX_VALUE_BYTES = 1 << 20  # bytes of values that JSON can say
+_MAX_VALUE_BYTES = 1 << 20  # of values as JSON
 
-_dumps, _pwrite, _exit, _fork = pickle.dumps, os.pwrite, os._exit, os.fork  # bound before any cell ran
-_starting_trial: list[bool] = []  # the next fork is ours
+_dumps, _pwrite, _exit, _fork = pickle.dumps, os.pwrite, os._exit, os.fork  # bound before cells can replace them
+_starting_trial: list[bool] = []  # not empty: the next fork is the trial
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What is written."""
+    """The content of the snapshot."""
 
     namespace: dict[str, Any]
     makers: BindingTracker
-    cells: dict[str, str]  # by run, what its cell is called
+    cells: dict[str, str]  # names of cells by run
     watch: PageWatch
 
 
 def write(subject: Subject, order: dict[str, Any], descriptors: list[int]) -> NoReturn:
-    """`order`: the copy this process is of, that of the base, how many bytes at the most, what to leave out.
-    Descriptors: where to answer, the draft, the spot, and the base where there is one."""
+    """`order` has the copy that was forked, the base, the limit in bytes, and variables to leave out.
+    Descriptors: socket for the answer, draft, spot, and optionally the base."""
     code = 1
     try:
         answer = packets.socket_from_descriptor(descriptors[0])
         try:
-            state = process_state.capture()  # before this process is made a quiet one
+            state = process_state.capture()  # before `_quiet_process` changes it
             _quiet_process()
             draft = _DraftWriter(subject, state, order, *descriptors[1:])
             packets.send(answer, {"written": draft.write()})
@@ -79,7 +79,7 @@ def write(subject: Subject, order: dict[str, Any], descriptors: list[int]) -> No
 
 
 def _quiet_process() -> None:
-    """A quiet process, whose forks end at once: a `__reduce__` that forks must not make a second writer."""
+    """Reset signals and make forks end at once: a `__reduce__` that forks must not create a second writer."""
     os.register_at_fork(after_in_child=_end_unexpected_fork)
     gc.disable()
     for number in (signal.SIGINT, signal.SIGALRM, signal.SIGTERM, signal.SIGUSR1):
@@ -101,7 +101,7 @@ class _TrialFailed(Exception):
 
 
 class _ReportedSegments(list[tuple[str, bytes]]):
-    """Segments that tell which of them is being loaded."""
+    """Segments that report which one is being loaded."""
 
     show: Callable[[str], None]
 
@@ -120,7 +120,7 @@ class _DraftWriter:
         self._order = order
         self._file = file
         self._spot = spot
-        self._earlier: dict[str, list[bytes]] = {}  # names of the chunks of the base's buffers
+        self._earlier: dict[str, list[bytes]] = {}  # names of chunks of buffers in the base, by key
         self._known: set[bytes] = set()
         if base >= 0:
             manifest, names = chunks.parse_recipe_names(read_and_close(base))
@@ -154,7 +154,7 @@ class _DraftWriter:
         return cutter.finish(manifest)
 
     def _dumped(self) -> tuple[Dumped, list[Lost], float]:
-        """All that loads again; what the trial gets stuck at is left out."""
+        """Dump all variables that can be loaded again; leaves out those that fail the trial."""
         values = self._values()
         refused = {
             name: why
@@ -179,7 +179,7 @@ class _DraftWriter:
         raise RuntimeError("too many variables cannot be loaded again")
 
     def _values(self) -> dict[str, Any]:
-        """Those bound last come last: what lies before them in the stream stays as it was."""
+        """Values in order of their last binding, so that the beginning of the stream stays the same."""
         space = self._subject.namespace
         names = [*(name for name in space if name not in self._subject.makers.makers), *self._subject.makers.makers]
         return {name: space[name] for name in names if type(name) is str and name in space and _is_kept(name)}
@@ -198,7 +198,7 @@ class _DraftWriter:
     # The trial
 
     def _tried(self, dumped: Dumped, values: dict[str, Any]) -> tuple[list[Lost], float]:
-        """What does not come back, and how long loading took; raises _Stuck where it crashes or hangs."""
+        """Losses and duration of a trial load. Raises _TrialFailed if it crashes or hangs."""
         reader, writer = os.pipe2(os.O_CLOEXEC)
         _starting_trial.append(True)
         try:
@@ -209,7 +209,7 @@ class _DraftWriter:
             try:
                 begun = time.perf_counter()
                 reducers.trial_loads.append(True)
-                space: dict[str, Any] = {}  # until the end: what is freed may flush, close or delete something
+                space: dict[str, Any] = {}  # kept, since freeing objects may flush, close or delete
                 segments = _ReportedSegments(dumped.segments)
                 segments.show = lambda name: self._at(name, values)
                 lost = stream.load(segments, dumped.buffers, space, sources=lambda name: None)
@@ -247,7 +247,7 @@ class _DraftWriter:
             raise _TrialFailed(_name_at(os.pread(self._spot, POSITION_BYTES, 0)), "loading it again crashed")
         return json.loads(data)
 
-    # For people
+    # Shown to people
 
     def _about(self) -> dict[str, Any]:
         space = self._subject.namespace
@@ -258,7 +258,7 @@ class _DraftWriter:
         return {"variables": variables, "functions": functions[:_MAX_FUNCTIONS], "values": self._said(variables)}
 
     def _said(self, variables: dict[str, str]) -> dict[str, Any]:
-        """Values that JSON can say, until there are too many."""
+        """Values that are JSON, up to a limit."""
         if not self._order["values"]:
             return {}
         values: dict[str, Any] = {}
@@ -276,7 +276,7 @@ class _DraftWriter:
 
 
 def _earlier_losses(values: dict[str, Any]) -> Iterator[Lost]:
-    """What an earlier snapshot could not keep, and nobody has made again."""
+    """Tombstones from an earlier snapshot that still exist."""
     for name, value in values.items():
         if tombstones.is_tombstone(value):
             what, why, _, _ = tombstones.fields(value)
