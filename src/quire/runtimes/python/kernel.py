@@ -33,7 +33,7 @@ _MAX_NOTE_CHARS = 300  # of a note after a restore
 _MAX_LOSSES = 100  # things not restored from a snapshot
 _LOAD_TIMEOUT_S = 300.0
 _MAX_DENIED_HOSTS = 20  # named in the output of one run
-_PROCESS_CHECK_INTERVAL_S = 0.5  # between checks of the process limit
+_CHECK_INTERVAL_S = 0.5  # between checks of the process limit
 
 
 class PythonKernel:
@@ -123,9 +123,7 @@ class PythonKernel:
             async with asyncio.timeout(_VENV_TIMEOUT_S if request.venv else _ENTER_TIMEOUT_S):
                 await self._worker.enter(request, mounts)
         except TimeoutError:
-            raise OperationFailed(
-                "A kernel could not start: it did not enter its workspace in time. Call again."
-            ) from None
+            raise OperationFailed("A kernel did not enter its workspace in time. Call again.") from None
         finally:
             packets.close(mounts)
 
@@ -338,9 +336,7 @@ class PythonKernel:
 
     def _schedule_process_check(self) -> None:
         if self._spec is not None and self._spec.limits.processes:
-            self._process_check = asyncio.get_running_loop().call_later(
-                _PROCESS_CHECK_INTERVAL_S, self._check_processes
-            )
+            self._process_check = asyncio.get_running_loop().call_later(_CHECK_INTERVAL_S, self._check_processes)
 
     def _check_processes(self) -> None:
         assert self._spec is not None

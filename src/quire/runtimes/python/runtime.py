@@ -128,11 +128,8 @@ class PythonRuntime:
         """The interpreter to start outside the sandbox. It must not lie where a cell can write."""
         if spec.python in ("", VENV):
             return self._python
-        writable_paths = [
-            *self._workspaces,
-            Path(spec.workspace),
-            *(Path(mount.path) for mount in spec.mounts if mount.writable),
-        ]
+        mounts = [Path(mount.path) for mount in spec.mounts if mount.writable]
+        writable_paths = [*self._workspaces, Path(spec.workspace), *mounts]
         path = Path(spec.python).absolute()
         resolved = (path, path.resolve())  # a link could be changed later
         if self._sandbox != "off" and any(path.is_relative_to(place) for path in resolved for place in writable_paths):

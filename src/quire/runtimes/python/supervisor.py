@@ -76,12 +76,10 @@ class SupervisorClient:
             except TimeoutError as error:
                 if order["do"] != "write":  # a snapshot is not worth the kernel
                     self._kill()  # it does not answer, so its checkpoints cannot be used
-                raise OperationFailed("The kernel's supervisor process does not answer.") from error
+                raise OperationFailed("The kernel's supervisor does not answer.") from error
             except OSError as error:
                 self._kill()
-                raise OperationFailed(
-                    f"The kernel's supervisor process cannot be reached ({error.strerror})."
-                ) from error
+                raise OperationFailed(f"The kernel's supervisor cannot be reached ({error.strerror}).") from error
             finally:
                 self._pending_order = ""
 
@@ -200,7 +198,7 @@ class SupervisorClient:
         self._control.close()
         self.checkpoints.clear()
         if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(OperationFailed("The kernel's supervisor process ended."))
+            self._answer.set_exception(OperationFailed("The kernel's supervisor ended."))
             self._answer.exception()
         if self._measurement is not None and not self._measurement.done():
             self._measurement.set_result((0, {}))

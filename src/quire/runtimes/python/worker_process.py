@@ -86,17 +86,15 @@ class WorkerProcess:
     ) -> WorkerProcess:
         """Start or wake a process, and wait until it is ready. It gets the extra descriptors."""
         worker = cls(supervisor, handler)
-        limit_s = _START_TIMEOUT_S if order["do"] == "start" else _WAKE_TIMEOUT_S
+        limit = _START_TIMEOUT_S if order["do"] == "start" else _WAKE_TIMEOUT_S
         try:
-            async with asyncio.timeout(limit_s):
+            async with asyncio.timeout(limit):
                 await worker._launch(order, extra)
                 first = await worker.next_event()
         except TimeoutError:
             await worker.close()
             problem = "A kernel did not start" if order["do"] == "start" else "A checkpoint did not wake"
-            raise OperationFailed(
-                f"{problem} within {limit_s:g} s; the machine may be overloaded. Call again."
-            ) from None
+            raise OperationFailed(f"{problem} within {limit:g} s; the machine may be overloaded. Call again.") from None
         except BaseException:
             await worker.close()
             raise

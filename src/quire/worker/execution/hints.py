@@ -153,9 +153,8 @@ def _hint_for_module(error: ModuleNotFoundError) -> str:
         return ""  # a library raised it, with a message of its own
     package_name = name.partition(".")[0]
     if package_name != name and _is_importable(package_name):
-        nearest = _nearest(
-            name.rpartition(".")[2], _modules_in(getattr(sys.modules.get(_parent(name)), "__path__", ()))
-        )
+        path = getattr(sys.modules.get(_parent(name)), "__path__", ())
+        nearest = _nearest(name.rpartition(".")[2], _modules_in(path))
         return f"Did you mean: '{_parent(name)}.{nearest}'?" if nearest else ""
     if hasattr(builtins, package_name):
         return f"{package_name} needs no import: every cell has it."

@@ -143,9 +143,7 @@ def _unsafe_libraries() -> list[str]:
     for task in os.listdir("/proc/self/task"):
         with contextlib.suppress(OSError), open(f"/proc/self/task/{task}/comm") as file:
             name = file.read()
-            found.update(
-                {description: None for prefix, description in _UNSAFE_THREADS.items() if name.startswith(prefix)}
-            )
+            found.update({text: None for prefix, text in _UNSAFE_THREADS.items() if name.startswith(prefix)})
     return list(found)
 
 
