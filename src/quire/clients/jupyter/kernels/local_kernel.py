@@ -16,7 +16,7 @@ from tornado.web import HTTPError
 from quire.clients.jupyter.documents.local_contents import to_json
 from quire.clients.jupyter.kernels.executions import died_message
 from quire.clients.jupyter.kernels.messages import KernelMessage
-from quire.clients.jupyter.kernels.session import KernelSession, start_failed
+from quire.clients.jupyter.kernels.session import KernelSession
 from quire.clients.jupyter.ports import JupyterError, KernelDied, KernelInfo, Missing
 
 CHANNELS = ("iopub", "shell", "control", "stdin")
@@ -46,15 +46,7 @@ class LocalKernel(KernelSession):
         self._kernels.add_restart_callback(self._info.id, self._on_restart)
         self._kernels.add_restart_callback(self._info.id, self._on_death, "dead")
         self._task = asyncio.create_task(self._poll())
-        if self._info.state != "busy":  # a busy kernel answers when it is done
-            try:
-                await self._wait_ready()
-            except KernelDied:
-                await self.close()
-                raise start_failed(self._info) from None
-            except BaseException:
-                await self.close()
-                raise
+        await self._wait_started()
 
     async def interrupt(self) -> None:
         self._manager()

@@ -38,28 +38,14 @@ class LocalKernels(ServerKernels[LocalKernel]):
         try:
             if path:
                 server_path = normalize_path(path)
-                return models.to_kernel_info(
-                    await self._create_session(server_path, kernel_name=name), specs, [server_path]
-                )
+                return models.to_kernel_info(await self._start_session(server_path, spec=name), specs, [server_path])
             kernel = await ensure_async(self._kernels.start_kernel(kernel_name=name))
         except (HTTPError, OSError, RuntimeError, ValueError) as error:
             raise JupyterError(f"The kernel {name!r} could not be started: {error}") from None
         return models.to_kernel_info(self._kernels.kernel_model(kernel), specs)
 
-    async def assign(self, path: str, kernel: str) -> None:
-        server_path = normalize_path(path)
-        if await self._is_used_by(server_path, kernel):
-            return
-        self._kernel_model(kernel)
-        await self._create_session(server_path, kernel_id=kernel)
-
-    async def connect(self, kernel: str) -> LocalKernel:
-        model = self._kernel_model(kernel)
-        _, specs = await self.list_specs()
-        connection = LocalKernel(self._kernels, models.to_kernel_info(model, specs), self._connections.discard)
-        await connection.open()
-        self._connections.add(connection)
-        return connection
+    def _connection(self, info: KernelInfo) -> LocalKernel:
+        return LocalKernel(self._kernels, info, self._connections.discard)
 
     async def shut_down(self, kernel: str) -> None:
         if kernel in self._kernels:
@@ -72,7 +58,7 @@ class LocalKernels(ServerKernels[LocalKernel]):
     def _kernels(self) -> Any:
         return self._serverapp.kernel_manager
 
-    def _kernel_model(self, kernel: str) -> Any:
+    async def _kernel_model(self, kernel: str) -> Any:
         try:
             return self._kernels.kernel_model(kernel)
         except (KeyError, HTTPError):
@@ -81,11 +67,12 @@ class LocalKernels(ServerKernels[LocalKernel]):
     async def _sessions(self) -> Any:
         return await self._serverapp.session_manager.list_sessions()
 
-    async def _create_session(self, path: str, **options: str) -> Any:
-        """Create a session for a document without one. Returns its kernel."""
-        model = models.find_kernel(await self._sessions(), path)
-        if model is not None:
-            raise models.already_in_use(path, model["id"])
-        name = path.rpartition("/")[2]
-        session = await self._serverapp.session_manager.create_session(path=path, name=name, type="notebook", **options)
+    async def _create_session(self, path: str, *, spec: str = "", kernel_id: str = "") -> Any:
+        session = await self._serverapp.session_manager.create_session(
+            path=path,
+            name=path.rpartition("/")[2],
+            type="notebook",
+            kernel_name=spec or None,
+            kernel_id=kernel_id or None,
+        )
         return session["kernel"]

@@ -43,15 +43,7 @@ class RemoteKernel(KernelSession):
         self._set_socket(socket)
         self._task = asyncio.create_task(self._stay_connected(socket))
         self._watchers.add(asyncio.create_task(self._poll()))
-        if self._info.state != "busy":  # a busy kernel answers when it is done
-            try:
-                await self._wait_ready()
-            except KernelDied:
-                await self.close()
-                raise start_failed(self._info) from None
-            except BaseException:
-                await self.close()
-                raise
+        await self._wait_started()
 
     async def interrupt(self) -> None:
         await self._post("interrupt")

@@ -46,22 +46,10 @@ class RemoteKernels(ServerKernels[RemoteKernel]):
             model = await self._http.request_json("POST", "api/kernels", body={"name": name}, timeout=START_TIMEOUT_S)
             return models.to_kernel_info(model, specs)
         server_path = normalize_path(path)
-        return models.to_kernel_info(await self._create_session(server_path, spec=name), specs, [server_path])
+        return models.to_kernel_info(await self._start_session(server_path, spec=name), specs, [server_path])
 
-    async def assign(self, path: str, kernel: str) -> None:
-        server_path = normalize_path(path)
-        if await self._is_used_by(server_path, kernel):
-            return
-        await self._kernel_model(kernel)
-        await self._create_session(server_path, kernel_id=kernel)
-
-    async def connect(self, kernel: str) -> RemoteKernel:
-        model = await self._kernel_model(kernel)
-        _, specs = await self.list_specs()
-        connection = RemoteKernel(self._http, models.to_kernel_info(model, specs), self._connections.discard)
-        await connection.open()
-        self._connections.add(connection)
-        return connection
+    def _connection(self, info: KernelInfo) -> RemoteKernel:
+        return RemoteKernel(self._http, info, self._connections.discard)
 
     async def shut_down(self, kernel: str) -> None:
         status, text = await self._http.request("DELETE", f"api/kernels/{check_id(kernel)}", timeout=START_TIMEOUT_S)
@@ -76,10 +64,6 @@ class RemoteKernels(ServerKernels[RemoteKernel]):
         return await self._http.request_json("GET", "api/sessions")
 
     async def _create_session(self, path: str, *, spec: str = "", kernel_id: str = "") -> Any:
-        """Create a session for a document without one. Returns its kernel."""
-        found = models.find_kernel(await self._sessions(), path)
-        if found is not None:
-            raise models.already_in_use(path, found["id"])
         body = models.session_body(path, spec=spec, kernel_id=kernel_id)
         session = await self._http.request_json("POST", "api/sessions", body=body, timeout=START_TIMEOUT_S)
         model = session.get("kernel") if isinstance(session, dict) else None

@@ -37,6 +37,9 @@ class KernelSession:
         """Raises ConnectionLost if the message may have been sent, JupyterError if it was not."""
         raise NotImplementedError
 
+    async def close(self) -> None:
+        raise NotImplementedError
+
     async def _check_exists(self) -> None:
         """Set `_closed_error` if the kernel no longer exists."""
 
@@ -78,6 +81,19 @@ class KernelSession:
             await self._send(create_message("stdin", "input_reply", {"value": text}, self._session_id, question.header))
         except ConnectionLost:
             raise Unreachable(f"The connection to the kernel {self._info.id} broke; the answer may be lost.") from None
+
+    async def _wait_started(self) -> None:
+        """Wait until a new connection works, and close it if it does not. A busy kernel answers when it is done."""
+        if self._info.state == "busy":
+            return
+        try:
+            await self._wait_ready()
+        except KernelDied:
+            await self.close()
+            raise start_failed(self._info) from None
+        except BaseException:
+            await self.close()
+            raise
 
     async def _wait_ready(self) -> None:
         """Wait until the kernel answers on all channels."""
