@@ -14,12 +14,12 @@ from quire.notebook_format import ipynb, markdown, percent
 from quire.notebook_format.document import Document
 
 
-async def document(given: str, read: Callable[[str], Awaitable[str]]) -> Document:
-    """Parse `given` if it is a document's text; else it is a file name, and `read` reads the file."""
-    if "\n" in given or given.lstrip("\ufeff \t").startswith(("{", "[")):
-        name, text = "text.py" if percent.is_marked(given) else "", given
+async def document(path_or_text: str, read: Callable[[str], Awaitable[str]]) -> Document:
+    """Parse `path_or_text` if it is a document's text; else it is a file name, and `read` reads the file."""
+    if "\n" in path_or_text or path_or_text.lstrip("\ufeff \t").startswith(("{", "[")):
+        name, text = "text.py" if percent.is_marked(path_or_text) else "", path_or_text
     else:
-        name, text = given, await read(given)
+        name, text = path_or_text, await read(path_or_text)
     return await anyio.to_thread.run_sync(loads, name, text)  # slow for large documents
 
 

@@ -69,9 +69,9 @@ class Reader:
         more = len(notes) - _MAX_NOTES
         return notes if more <= 0 else [*notes[:_MAX_NOTES], f"and {more:,} more such things"]
 
-    def _note(self, what: str, names: list[str]) -> None:
+    def _note(self, description: str, names: list[str]) -> None:
         for name in names:
-            self._notes[f"{what}{name[:50]!r}"] += 1
+            self._notes[f"{description}{name[:50]!r}"] += 1
 
     def cell(self, number: int, raw: Any) -> NewCell:
         where = f"cell {number}"
@@ -192,9 +192,9 @@ def _read_stream(raw: dict[str, Any], where: str) -> Output:
     if not isinstance(name, str):
         raise invalid(f"the name of {where} is {_kind(name)}, not text")
     text = _read_text(raw.get("text", ""), f"the text of {where}")
-    ours = name if name in ("stdout", "stderr") else "stdout"
-    about = {"stream": name} if name != ours else {}
-    return Output(type=OutputType.STREAM, name=ours, bundle={"text/plain": text}, about=about)
+    stream = name if name in ("stdout", "stderr") else "stdout"
+    about = {"stream": name} if name != stream else {}
+    return Output(type=OutputType.STREAM, name=stream, bundle={"text/plain": text}, about=about)
 
 
 def _read_error(raw: dict[str, Any], where: str) -> Output:
@@ -257,20 +257,20 @@ def _read_count(value: Any, where: str) -> int | None:
     return value
 
 
-def _read_object(value: Any, what: str) -> dict[str, Any]:
+def _read_object(value: Any, description: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise invalid(f"{what} is {_kind(value)}, not an object")
+        raise invalid(f"{description} is {_kind(value)}, not an object")
     return dict(value)
 
 
-def _read_text(value: Any, what: str) -> str:
+def _read_text(value: Any, description: str) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, list) and all(isinstance(line, str) for line in value):
         return "".join(value)
-    raise invalid(f"{what} is {_kind(value)}, not text")
+    raise invalid(f"{description} is {_kind(value)}, not text")
 
 
 def _kind(value: Any) -> str:

@@ -33,8 +33,8 @@ class JupyterDirectory:
     async def connect(
         self, url: str, token: str, *, name: str = "", kernel_url: str = "", kernel_token: str = ""
     ) -> JupyterServer:
-        for given in filter(None, (url, kernel_url)):
-            _check_url(given)
+        for server_url in filter(None, (url, kernel_url)):
+            _check_url(server_url)
         address = Address.parse(url, token, kernel_url, kernel_token)
         name, url = name or self._name_for(address.url), address.url
         previous = {known.name: known for known in self._servers.list_all()}.get(name)

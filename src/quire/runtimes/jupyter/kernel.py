@@ -60,7 +60,7 @@ class JupyterKernel:
         return self._connection.info.id
 
     @property
-    def ours(self) -> bool:
+    def is_owned(self) -> bool:
         return self.id in self._server.owned_kernels
 
     @property
@@ -179,7 +179,7 @@ class JupyterKernel:
         if self._outcome is None or self._outcome.done():
             return
         has_begun = self._translator.has_begun
-        if has_begun and self.ours and not await self._has_other_users():
+        if has_begun and self.is_owned and not await self._has_other_users():
             self._outcome.set_result(Died(reason="It did not stop when told to; its kernel was restarted."))
             await self._restart()
             return

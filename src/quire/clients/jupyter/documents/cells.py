@@ -22,26 +22,26 @@ def complete_cell(cell: NbCell, taken: Collection[str]) -> NbCell:
     new_id = (
         cell_id if isinstance(cell_id, str) and CELL_ID.fullmatch(cell_id) and cell_id not in taken else str(uuid4())
     )
-    made: NbCell = {
+    completed: NbCell = {
         "cell_type": kind,
         "id": new_id,
         "metadata": dict(cell.get("metadata") or {}),
         "source": join_text(cell.get("source", "")),
     }
     if kind == "code":
-        made["outputs"] = [dict(output) for output in cell.get("outputs") or ()]
-        made["execution_count"] = cell.get("execution_count")
+        completed["outputs"] = [dict(output) for output in cell.get("outputs") or ()]
+        completed["execution_count"] = cell.get("execution_count")
     elif cell.get("attachments"):
-        made["attachments"] = cell["attachments"]
-    return made
+        completed["attachments"] = cell["attachments"]
+    return completed
 
 
 def complete_cells(cells: Sequence[NbCell], taken: Collection[str]) -> list[NbCell]:
-    used, made = set(taken), []
+    used, completed = set(taken), []
     for cell in cells:
-        made.append(complete_cell(cell, used))
-        used.add(made[-1]["id"])
-    return made
+        completed.append(complete_cell(cell, used))
+        used.add(completed[-1]["id"])
+    return completed
 
 
 def with_kind(cell: NbCell, kind: str) -> NbCell:

@@ -66,10 +66,10 @@ class FileDocument:
 
     async def insert(self, at: int, cells: Sequence[NbCell]) -> list[str]:
         def change(cells_now: list[NbCell]) -> list[str]:
-            made = complete_cells(cells, [cell["id"] for cell in cells_now])
+            completed = complete_cells(cells, [cell["id"] for cell in cells_now])
             index = clamp_index(at, len(cells_now))
-            cells_now[index:index] = made
-            return [cell["id"] for cell in made]
+            cells_now[index:index] = completed
+            return [cell["id"] for cell in completed]
 
         return await self._edit(change)
 
@@ -97,9 +97,9 @@ class FileDocument:
             target = find_cell(cells_now, cell)
             check_version(copy_cell(target), self.version(cell), expected)
             if kind is not None and kind != target["cell_type"]:
-                made = with_kind(target, kind)
+                converted = with_kind(target, kind)
                 target.clear()
-                target.update(made)
+                target.update(converted)
             if source is not None:
                 target["source"] = source
             if metadata is not None:
@@ -190,15 +190,15 @@ class FileDocument:
 
 def complete_file_cells(cells: list[Any]) -> list[NbCell]:
     """Complete cells. A cell without an id gets one from its index, which is the same at the next read."""
-    made, taken = [], set[str]()
+    completed, taken = [], set[str]()
     for index, cell in enumerate(cells):
         if not isinstance(cell, dict):
             raise JupyterError(f"Cell {index} of the file is no cell.")
-        made.append({**cell, **complete_cell({"id": f"cell-{index}", **cell}, taken)})
-        if made[-1]["cell_type"] == "code":
-            made[-1]["outputs"] = copy_outputs(made[-1]["outputs"])
-        taken.add(made[-1]["id"])
-    return made
+        completed.append({**cell, **complete_cell({"id": f"cell-{index}", **cell}, taken)})
+        if completed[-1]["cell_type"] == "code":
+            completed[-1]["outputs"] = copy_outputs(completed[-1]["outputs"])
+        taken.add(completed[-1]["id"])
+    return completed
 
 
 def find_cell(cells: list[NbCell], cell_id: str) -> NbCell:

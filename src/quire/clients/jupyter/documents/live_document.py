@@ -36,10 +36,10 @@ class LiveDocument:
 
     async def insert(self, at: int, cells: Sequence[NbCell]) -> list[str]:
         def change(shared: SharedNotebook) -> list[str]:
-            made = complete_cells(cells, shared.ids())
-            shared.insert(clamp_index(at, len(shared)), made)
-            ids = [cell["id"] for cell in made]
-            for cell in made:
+            completed = complete_cells(cells, shared.ids())
+            shared.insert(clamp_index(at, len(shared)), completed)
+            ids = [cell["id"] for cell in completed]
+            for cell in completed:
                 self._replica.own_changes.record_source(cell)
             self._replica.own_changes.inserted.update(ids)
             return ids

@@ -26,8 +26,8 @@ def inspect(namespace: dict[str, Any]) -> str:
                 signature = str(looking.signature(value))[:500]
             except Exception:
                 signature = "(...)"
-            said = value.__doc__ if type(value.__doc__) is str else ""
-            doc = said.strip().split("\n", 1)[0][:_CHARS]
+            docstring = value.__doc__ if type(value.__doc__) is str else ""
+            doc = docstring.strip().split("\n", 1)[0][:_CHARS]
             functions.append({"name": name[:_CHARS], "signature": signature, "docstring": doc})
         else:
             variables[name[:_CHARS]] = type_of(value)[:_CHARS]
@@ -57,9 +57,9 @@ def read(namespace: dict[str, Any], name: str) -> str:
         return json.dumps({"value": [], "what": "there is no variable of that name"})
     value = namespace[name]
     try:
-        said = json.dumps(value, allow_nan=False)
-        says_all = len(said) <= _JSON and type(value) in (*_SIZED, int, float, bool, type(None))
-        plain = [json.loads(said)] if says_all else []
+        text = json.dumps(value, allow_nan=False)
+        is_complete = len(text) <= _JSON and type(value) in (*_SIZED, int, float, bool, type(None))
+        plain = [json.loads(text)] if is_complete else []
     except (TypeError, ValueError, RecursionError, OverflowError):
         plain = []
     return json.dumps({"value": plain, "what": type_of(value)})
