@@ -44,7 +44,7 @@ async def _seconds_per_run(store: SqlStore, name: str, notebooks: int, runs: int
 
 async def _create(store: SqlStore, name: str) -> Notebook:
     book = Notebook(id=NotebookId(name), name=name, owner=LOCAL, runtime="python", created_at=time.time())
-    return await store.create_notebook(book)
+    return await store.notebooks.create_notebook(book)
 
 
 async def _record(store: SqlStore, notebook: Notebook, runs: int) -> None:
@@ -57,6 +57,6 @@ async def _record(store: SqlStore, notebook: Notebook, runs: int) -> None:
             author="bench",
             started_at=time.time(),
         )
-        cell = await store.begin_run(notebook.id, NewCell(source="1+1"), begun, limit=10_000)
+        cell = await store.runs.begin_run(notebook.id, NewCell(source="1+1"), begun, limit=10_000)
         assert cell.run is not None
-        await store.finish_run(notebook.id, replace(cell.run, state=CellState.SUCCESS, seconds=0.001))
+        await store.runs.finish_run(notebook.id, replace(cell.run, state=CellState.SUCCESS, seconds=0.001))

@@ -18,19 +18,19 @@ def open_call_log(settings: Settings, stack: AsyncExitStack) -> CallLog:
     audit: Audit = MemoryAudit()
     if settings.store.kind == "sql":
         path = settings.store.data_dir / _NAME
-        audit = file = FileAudit(path, most_bytes=settings.store.audit_file_bytes, files=settings.store.audit_files)
+        audit = file = FileAudit(path, max_bytes=settings.store.audit_file_bytes, max_files=settings.store.audit_files)
         stack.callback(file.close)
     return CallLog(audit, required=settings.store.audit_required)
 
 
 def disk(settings: Settings) -> Disk | None:
-    from quire.stores.disk import DataDirectory
+    from quire.stores.data_directory import DataDirectory
 
     return DataDirectory(settings.store.data_dir) if settings.store.kind == "sql" else None
 
 
 def open_files(settings: Settings) -> AuditFiles:
     """The files of the audit log, to read them."""
-    from quire.stores.audit import ReadFiles
+    from quire.stores.audit import AuditFileReader
 
-    return ReadFiles(settings.store.data_dir / _NAME)
+    return AuditFileReader(settings.store.data_dir / _NAME)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import ctypes
 import gc
 import logging
 import os
@@ -14,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quire import __version__, config_command, jupyter_mcp_server
+from quire import __version__, config_command, jupyter_mcp_server, platform_compat
 from quire.core.errors import QuireError
 from quire.frontends.terminal.usage import Parser
 from quire.settings import BadSetting, Settings, config_file, load
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 
     Serve = Callable[[App, FastMCP[Any]], Awaitable[None]]
     Ready = tuple[Serve, AuthProvider | None]  # and how the server authenticates callers
-
-_ARENA_MAX = -8  # M_ARENA_MAX of malloc.h
 
 
 _PEER = "Serve MCP with the options and variables of jupyter-mcp-server"
@@ -182,7 +179,7 @@ def _jupyter_mcp_server(parsed: argparse.Namespace) -> int:
 
 def _run_server(settings: Settings, ready: Callable[[], Ready]) -> int:
     """Open an App and serve it with what `ready` returns, until a signal or the end of stdin."""
-    _share_memory_among_threads()
+    platform_compat.use_one_memory_arena()
     logging.basicConfig(level=settings.server.log_level.upper(), stream=sys.stderr)
     gc.disable()  # modules stay loaded: collecting garbage among them takes a tenth of the time to load them
     # imported before anything is opened: until then a signal ends the process immediately
@@ -243,14 +240,6 @@ def _over_http(settings: Settings, access: HttpAccess | None = None) -> Ready:
         )
 
     return serve, access.auth
-
-
-def _share_memory_among_threads() -> None:
-    """Use one memory arena: by default each thread has its own, which keeps the memory of its largest request."""
-    if sys.platform == "linux":
-        libc = ctypes.CDLL(None)
-        if hasattr(libc, "mallopt"):  # musl has none
-            libc.mallopt(_ARENA_MAX, 1)
 
 
 def _demo(parsed: argparse.Namespace) -> int:

@@ -24,7 +24,6 @@ from quire.core.kernels.inspector import KernelInspector
 from quire.core.kernels.memory_pressure import MemoryWatcher
 from quire.core.kernels.runtimes import Runtimes
 from quire.core.kernels.services import KernelServices
-from quire.core.limits.caller_policy import UntrustedCallerPolicy
 from quire.core.limits.quotas import Quotas, RateLimiter
 from quire.core.limits.workspace_quota import WorkspaceQuota
 from quire.core.model import Cell, Notebook
@@ -41,19 +40,19 @@ from quire.core.notebooks.sharing import Sharing
 from quire.core.ops.audit import CallLog
 from quire.core.ops.change_bus import Feed
 from quire.core.ops.task_groups import background
-from quire.core.ports.capabilities import Backends, Installed
+from quire.core.ports.capabilities import Backends
 from quire.core.ports.files import Folders
 from quire.core.ports.jupyter import RUNTIME as JUPYTER
 from quire.core.ports.kernel import Relay, Runtime
-from quire.core.ports.snapshots import Snapshots
-from quire.core.ports.store import Blobs, Shares, Store, Tokens
+from quire.core.ports.store import Tokens
 from quire.core.runs.active_run import ActiveRuns
 from quire.core.runs.batch import Batches
 from quire.core.runs.queue import RunQueue, RunSlots
 from quire.core.runs.recorder import Recorder
 from quire.core.runs.service import Runs
-from quire.jupyter import Jupyter, build_jupyter, open_temporary
+from quire.jupyter import Jupyter, build_jupyter
 from quire.settings import Settings, load
+from quire.storage import open_snapshots, open_stores
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -63,6 +62,8 @@ if TYPE_CHECKING:
     from quire.clients.jupyter.server.registry import Clients
     from quire.frontends.http.serve import HttpAccess, HttpLimits
     from quire.frontends.python import Quire
+    from quire.stores.routing import RoutingStore
+    from quire.stores.sql import SqlStore
 
 
 RUNTIMES = ("python", "wasm-python", "wasm-javascript")  # of this machine
@@ -80,37 +81,31 @@ def runtimes(settings: Settings) -> list[str]:
 
 @asynccontextmanager
 async def app(settings: Settings, *, kernels: bool = True, clients: Clients | None = None) -> AsyncIterator[App]:
-    """Everything a frontend needs, started; leaving it ends every process and closes every file. Without `kernels`
-    nothing is started: it can read and edit but not run. `clients`: of Jupyter servers, by name."""
+    """Start what a frontend needs; without `kernels` no code can run. `clients`: of Jupyter servers, by name."""
     limits_from_settings.check(settings, kernels=kernels)
     async with AsyncExitStack() as stack:
-        (kept, blobs, installed, shares), feed = _stores(settings), Feed()
-        store = (jupyter := build_jupyter(settings, stack, kept, blobs, feed, clients)).store
-        await store.mark_unfinished()
+        (database, blobs), feed = open_stores(settings), Feed()
+        jupyter = build_jupyter(settings, stack, database, blobs, feed, clients)
+        store, run_store = jupyter.store.notebooks, jupyter.store.runs
         place, calls = limits_from_settings.workspace(settings), audit_setup.open_call_log(settings, stack)
         active, approvals = ActiveRuns(), Approvals(limits_from_settings.approvals(settings))
         limits, quotas = limits_from_settings.limits(settings), limits_from_settings.quotas(settings)
         notebooks = Notebooks(store, feed, limits, runtimes(settings), jupyter.directory.place)
-        outputs = Outputs(blobs)
-        cells = Cells(store, outputs, feed, limits)
-        sharing, caller_policy = Sharing(shares, notebooks), limits_from_settings.untrusted_callers(settings)
-        backends, capabilities, gateway = await _capabilities(
-            settings, stack, installed, active, approvals, caller_policy, sharing, calls
-        )
+        cells = Cells(store, run_store, outputs := Outputs(blobs), feed, limits)
+        sharing = Sharing(database.shares, notebooks)
+        backends, capabilities, gateway = await _gateway(settings, stack, database, active, approvals, sharing, calls)
         by_name = await _runtimes(settings, stack, gateway, jupyter, at_once=not clients) if kernels else {}
-        built = await _kernel_services(settings, stack, store, notebooks, cells, feed, installed, by_name)
-        slots, pool, restorer = built.slots, built.pool, built.restorer
-        folders, made = _folders(), settings.store.data_dir / "workspaces"
+        built = await _kernel_services(settings, stack, jupyter.store, database, notebooks, cells, feed, by_name)
+        slots, pool = built.slots, built.pool
+        session_files = SessionFiles(folders := _folders(), place, settings.store.data_dir / "workspaces")
         quota = WorkspaceQuota(folders, active, slots, built.recovery, place, limits_from_settings.space(settings))
         queue = RunQueue(RunSlots(quotas.runs, quotas.runs_per_user), store, feed, limits.max_cells)
-        recorder = Recorder(store, blobs, feed, limits.max_cells, calls.tally.run)
+        recorder = Recorder(run_store, blobs, feed, limits.max_cells, calls.tally.run)
         runs = Runs(pool, active, queue, quota, gateway, recorder, limits)
         documents = Documents(store, cells, outputs, feed, runs.live)
         mirrors = Mirrors(documents, store, feed, _mirrored, slots.add_notice)
         await stack.enter_async_context(mirrors.open(restore=kernels))  # before the runs: it writes how they ended
-        await stack.enter_async_context(runs.open())
-        group = await stack.enter_async_context(background())
-        _start_watching(group, built, quota, quotas)
+        group = await _start(stack, runs, built, quota, quotas)
         yield App(
             notebooks=notebooks,
             cells=cells,
@@ -120,21 +115,21 @@ async def app(settings: Settings, *, kernels: bool = True, clients: Clients | No
             batches=Batches(runs, slots, limits.call_wait_seconds, group.start_soon),
             documents=documents,
             files=Files(folders, quota, place, settings.limits.max_file_bytes),
-            sandboxes=SandboxSessions(notebooks, sharing, slots, active, restorer, SessionFiles(folders, place, made)),
+            sandboxes=SandboxSessions(notebooks, sharing, slots, active, built.restorer, session_files),
             mirrors=mirrors,
             timeline=Timeline(store, pool, built.checkpointer, built.recovery, built.resolver, feed, group.start_soon),
             checkpoints=built.checkpoints,
             branches=built.branches,
             saved_states=built.saved_states,
             snapshot_writer=built.writer,
-            restorer=restorer,
+            restorer=built.restorer,
             kernels=pool,
             backends=backends,
             capabilities=capabilities,
             gateway=gateway,
             approvals=approvals,
             sharing=sharing,
-            caller_policy=caller_policy,
+            caller_policy=limits_from_settings.untrusted_callers(settings),
             current=CurrentNotebooks(notebooks, sharing, slots, {*SESSION_RUNTIMES.values()} - {runtimes(settings)[0]}),
             jupyter=jupyter.directory,
             feed=feed,
@@ -232,40 +227,6 @@ def about(settings: Settings) -> dict[str, str]:
     }
 
 
-def _stores(settings: Settings) -> tuple[Store, Blobs, Installed, Shares]:
-    from quire.stores.blobs import FileBlobs
-
-    if settings.store.kind == "memory":
-        temporary = open_temporary()
-        return temporary, FileBlobs(temporary.folder / "blobs"), temporary.capabilities, temporary.shares
-    from quire.stores.sql import SqlStore
-
-    try:
-        settings.store.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        store = SqlStore(settings.store.data_dir)
-        return store, FileBlobs(settings.store.data_dir / "blobs"), store.capabilities, store.shares
-    except OSError as error:
-        raise _unusable(settings.store.data_dir, error) from error
-
-
-def _snapshots(settings: Settings, stack: AsyncExitStack) -> Snapshots | None:
-    if settings.store.kind == "memory":
-        return None
-    from quire.stores.snapshots.store import FileSnapshots
-
-    try:
-        snapshots = FileSnapshots(settings.store.data_dir / "snapshots")
-    except OSError as error:
-        raise _unusable(settings.store.data_dir, error) from error
-    stack.push_async_callback(snapshots.close)
-    return snapshots
-
-
-def _unusable(data_dir: Path, error: OSError) -> OperationFailed:
-    why = f"The data directory {data_dir} cannot be used: {error.strerror}."
-    return OperationFailed(f"{why} Set store.data_dir to another folder.")
-
-
 def _folders() -> Folders:
     from quire.stores.folders import DiskFolders
 
@@ -275,16 +236,26 @@ def _folders() -> Folders:
 async def _kernel_services(
     settings: Settings,
     stack: AsyncExitStack,
-    store: Store,
+    store: RoutingStore,
+    database: SqlStore,
     notebooks: Notebooks,
     cells: Cells,
     feed: Feed,
-    installed: Installed,
     by_name: dict[str, Runtime],
 ) -> KernelServices:
-    by_notebook, snapshots = Runtimes(by_name, limits_from_settings.spec(settings)), _snapshots(settings, stack)
+    await store.runs.mark_interrupted_runs()
+    by_notebook, snapshots = Runtimes(by_name, limits_from_settings.spec(settings)), open_snapshots(settings, stack)
     built = services.build(
-        store, notebooks, cells, feed, installed, by_notebook, snapshots, limits_from_settings.kernels(settings)
+        store.notebooks,
+        store.runs,
+        database.leases,
+        notebooks,
+        cells,
+        feed,
+        database.capabilities,
+        by_notebook,
+        snapshots,
+        limits_from_settings.kernels(settings),
     )
     stack.push_async_callback(built.slots.close)
     if built.autosaver is not None:
@@ -292,25 +263,22 @@ async def _kernel_services(
     return built
 
 
-async def _capabilities(
+async def _gateway(
     settings: Settings,
     stack: AsyncExitStack,
-    installed: Installed,
+    database: SqlStore,
     active: ActiveRuns,
     approvals: Approvals,
-    caller_policy: UntrustedCallerPolicy,
     sharing: Sharing,
     calls: CallLog,
 ) -> tuple[Backends, CapabilityRegistry, CapabilityGateway]:
     from quire.capabilities.connections import McpBackends
 
     backends = McpBackends(environ=os.environ, hosts=settings.capabilities.private_hosts)
-    capabilities = CapabilityRegistry(backends, installed, settings.capabilities.connect_timeout_seconds)
+    capabilities = CapabilityRegistry(backends, database.capabilities, settings.capabilities.connect_timeout_seconds)
     await stack.enter_async_context(capabilities.open())
-    limits = limits_from_settings.calls(settings)
-    gateway = CapabilityGateway(
-        capabilities, backends, approvals, active, calls, limits, caller_policy, sharing.code_caller
-    )
+    limits, policy = limits_from_settings.calls(settings), limits_from_settings.untrusted_callers(settings)
+    gateway = CapabilityGateway(capabilities, backends, approvals, active, calls, limits, policy, sharing.code_caller)
     return backends, capabilities, gateway
 
 
@@ -386,9 +354,15 @@ def _mirrored(notebook: Notebook, cells: list[Cell]) -> str:
     return files.dumps_mirror(notebook, cells)
 
 
-def _start_watching(group: TaskGroup, built: KernelServices, quota: WorkspaceQuota, quotas: Quotas) -> None:
+async def _start(
+    stack: AsyncExitStack, runs: Runs, built: KernelServices, quota: WorkspaceQuota, quotas: Quotas
+) -> TaskGroup:
+    """Accept runs, and watch workspaces, idle kernels and memory, until `stack` closes."""
     from quire.runtimes.machine import LinuxMachine
 
+    await stack.enter_async_context(runs.open())
+    group = await stack.enter_async_context(background())
     group.start_soon(quota.watch)
     group.start_soon(built.hibernator.watch)
     group.start_soon(MemoryWatcher(LinuxMachine(), built.slots, built.hibernator.hibernate, quotas).watch)
+    return group

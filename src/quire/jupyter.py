@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,18 +11,18 @@ from typing import TYPE_CHECKING
 from quire.clients.jupyter.client import JupyterClient
 from quire.clients.jupyter.server.address import Address
 from quire.clients.jupyter.server.registry import Clients, Server, ServerRegistry
-from quire.core.errors import OperationFailed
 from quire.core.ops.change_bus import Change, Feed
 from quire.core.ports.kernel import Relay
-from quire.core.ports.store import Blobs, Store
+from quire.core.ports.store import Blobs
 from quire.runtimes.jupyter.directory import JupyterDirectory
 from quire.runtimes.jupyter.runtime import NAME, JupyterRuntime, LiveKernels
 from quire.settings import Settings
-from quire.stores.documents import DocumentStore
-from quire.stores.placed import PlacedStore
+from quire.storage import open_temporary
+from quire.stores.documents import JupyterDocuments
+from quire.stores.routing import RoutingStore
 
 if TYPE_CHECKING:
-    from quire.stores.temporary import TemporaryStore
+    from quire.stores.sql import SqlStore
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +31,7 @@ class Jupyter:
 
     servers: ServerRegistry
     live: LiveKernels
-    store: PlacedStore
+    store: RoutingStore
     directory: JupyterDirectory
 
     def runtime(self, calls: Relay) -> JupyterRuntime:
@@ -40,18 +39,13 @@ class Jupyter:
 
 
 def build_jupyter(
-    settings: Settings, stack: AsyncExitStack, own_store: Store, blobs: Blobs, feed: Feed, clients: Clients | None
+    settings: Settings, stack: AsyncExitStack, database: SqlStore, blobs: Blobs, feed: Feed, clients: Clients | None
 ) -> Jupyter:
-    """`own_store` has all notebooks without a document; `stack` closes it last. `clients` come before the servers of
+    """`database` has all notebooks without a document; `stack` closes it last. `clients` come before the servers of
     the settings."""
     servers, live = ServerRegistry(_create_client), LiveKernels()
-    documents = DocumentStore(
-        servers,
-        blobs,
-        lambda notebook: feed.tell(Change(notebook=notebook)),
-        trust_outputs=settings.jupyter.trust_outputs,
-    )
-    store = PlacedStore(own_store, documents, open_temporary)
+    documents = JupyterDocuments(servers, lambda notebook: feed.tell(Change(notebook=notebook)))
+    store = RoutingStore(database, documents, blobs, open_temporary, trust_outputs=settings.jupyter.trust_outputs)
     stack.push_async_callback(store.close)
     for name, client in (clients or {}).items():
         servers.add(Server(name, client))
@@ -60,18 +54,6 @@ def build_jupyter(
     stack.push_async_callback(servers.close)
     directory = JupyterDirectory(servers, live, settings.jupyter.document or "")
     return Jupyter(servers=servers, live=live, store=store, directory=directory)
-
-
-def open_temporary() -> TemporaryStore:
-    from quire.stores.temporary import TemporaryStore
-
-    try:
-        return TemporaryStore()
-    except OSError as error:
-        folder = tempfile.gettempdir()
-        raise OperationFailed(
-            f"The temporary folder {folder} cannot be used: {error.strerror}. Set TMPDIR to another."
-        ) from error
 
 
 def _create_client(url: str, token: str) -> JupyterClient:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 import threading
@@ -15,6 +16,7 @@ _NO_NAME = frozenset('<>:"/\\|?*')
 _PORTS = (f"{port}{number}" for port in ("COM", "LPT") for number in "0123456789¹²³")
 _DEVICES = {"CON", "CONIN$", "CONOUT$", "PRN", "AUX", "NUL", *_PORTS}
 _LOCK_POLL_S = 0.01
+_MALLOC_ARENA_MAX = -8  # M_ARENA_MAX of malloc.h
 _DEFAULT_MEMORY_BYTES = 8 << 30  # where the system does not report it
 
 
@@ -100,3 +102,11 @@ def memory() -> int:
     if hasattr(os, "sysconf"):
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return _DEFAULT_MEMORY_BYTES
+
+
+def use_one_memory_arena() -> None:
+    """Use one memory arena: by default each thread has its own, which keeps the memory of its largest request."""
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None)
+        if hasattr(libc, "mallopt"):  # musl has none
+            libc.mallopt(_MALLOC_ARENA_MAX, 1)

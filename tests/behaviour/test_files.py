@@ -170,12 +170,12 @@ async def test_an_absolute_path_inside_is_taken_as_cells_print_it(files: Client[
         ("read_file", {"path": "x", "start": 5}, "nothing from 5 on"),
         ("read_file", {"path": "f"}, "is a folder"),
         ("list_files", {"path": "nothing"}, "There is no 'nothing'"),
-        ("list_files", {"path": "x"}, "is no folder"),
+        ("list_files", {"path": "x"}, "is not a folder"),
         ("write_file", {"path": "x"}, "either text or base64"),
         ("write_file", {"path": "x", "text": "a", "base64": "YQ=="}, "either text or base64"),
         ("write_file", {"path": "x", "base64": "not base64!"}, "not valid base64"),
         ("write_file", {"path": "f", "text": "a"}, "is a folder"),
-        ("write_file", {"path": "x/y", "text": "a"}, "no folder"),
+        ("write_file", {"path": "x/y", "text": "a"}, "not a folder"),
     ],
 )
 async def test_what_cannot_be_done_is_said_and_changes_nothing(

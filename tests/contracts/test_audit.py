@@ -17,7 +17,7 @@ import pytest
 from quire.core.model import LOCAL
 from quire.core.ops import audit
 from quire.core.ops.audit import Audit, AuditFilter, Record
-from quire.stores.audit import FileAudit, MemoryAudit, ReadFiles
+from quire.stores.audit import AuditFileReader, FileAudit, MemoryAudit
 from tests.support.waiting import wait_until
 
 
@@ -47,18 +47,18 @@ def a_call(tool: str = "execute", **more: Any) -> Record:
 
 def read(folder: Path) -> list[dict[str, Any]]:
     """All there is, the oldest first."""
-    files = ReadFiles(folder / "audit.jsonl")
+    files = AuditFileReader(folder / "audit.jsonl")
     return list(files.newest(files.end(), 0))[::-1]
 
 
-def test_each_call_is_a_record_in_their_order(log: Log) -> None:
+def test_records_are_in_order_of_calls(log: Log) -> None:
     for n in range(5):
         log.audit.record(a_call(f"m{n}", cell=n))
     assert [(each["tool"], each["cell"]) for each in log.lines()] == [(f"m{n}", n) for n in range(5)]
     assert (log.audit.trouble, log.audit.lost) == ("", 0)
 
 
-def test_a_line_says_when_who_what_and_how_it_ended(log: Log) -> None:
+def test_line_has_time_caller_call_and_outcome(log: Log) -> None:
     log.audit.record(a_call(notebook="main", digest="0" * 16, received=3, sent=4, client="c/1", era="2026-07-28"))
     assert log.lines() == [
         {
@@ -83,7 +83,7 @@ def test_a_line_says_when_who_what_and_how_it_ended(log: Log) -> None:
 
 
 @pytest.mark.parametrize("odd", ["line\nbreak", "ünï 𝄞", '"quoted"', "x" * 100_000, "\u2028", '{"at":"', "\r"])
-def test_odd_names_stay_one_record(log: Log, odd: str) -> None:
+def test_odd_names_are_one_record(log: Log, odd: str) -> None:
     log.audit.record(a_call(odd, notebook=odd, cell=None))
     log.audit.record(a_call())
     first, second = log.lines()
@@ -91,7 +91,7 @@ def test_odd_names_stay_one_record(log: Log, odd: str) -> None:
     assert audit.parse_line(audit.format_line(a_call(odd))) == json.loads(audit.format_line(a_call(odd)))
 
 
-def test_a_text_that_no_file_can_hold_costs_no_record(log: Log) -> None:
+def test_text_that_cannot_be_encoded_loses_no_record(log: Log) -> None:
     log.audit.record(a_call("lone \ud800 half"))
     log.audit.record(a_call())
     assert [each["who"] for each in log.lines()] == ["local", "local"]
@@ -100,10 +100,10 @@ def test_a_text_that_no_file_can_hold_costs_no_record(log: Log) -> None:
 # Files
 
 
-def test_the_files_are_the_owners_alone_and_grow_over_restarts(tmp_path: Path) -> None:
+def test_files_are_private_and_grow_over_restarts(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     for _ in range(3):
-        one = FileAudit(path, most_bytes=500)
+        one = FileAudit(path, max_bytes=500)
         one.record(a_call())
         one.close()
         one.close()
@@ -116,7 +116,7 @@ import sys
 from pathlib import Path
 from quire.core.ops.audit import Record
 from quire.stores.audit import FileAudit
-audit = FileAudit(Path(sys.argv[1]), most_bytes=int(sys.argv[2]), files=10_000)
+audit = FileAudit(Path(sys.argv[1]), max_bytes=int(sys.argv[2]), max_files=10_000)
 print("begun", flush=True)
 for n in range(int(sys.argv[4])):
     audit.record(Record(at=n / 1000, kind="call", who=sys.argv[3], via="stdio", tool="execute", outcome="ok", ms=1.0,
@@ -131,9 +131,7 @@ def writer(path: Path, most_bytes: int, who: str, calls: int = 2_000) -> subproc
 
 
 @pytest.mark.parametrize("most_bytes", [1 << 30, 20_000])
-def test_no_line_of_several_servers_is_lost_mixed_or_twice_while_files_are_put_beside(
-    tmp_path: Path, most_bytes: int
-) -> None:
+def test_rotation_by_several_servers_keeps_each_line_once(tmp_path: Path, most_bytes: int) -> None:
     path = tmp_path / "audit.jsonl"
     several = [writer(path, most_bytes, who) for who in "abc"]
     assert [each.wait(60) for each in several] == [0, 0, 0]
@@ -148,8 +146,8 @@ def test_no_line_of_several_servers_is_lost_mixed_or_twice_while_files_are_put_b
         each.stdout.close()
 
 
-def test_the_oldest_file_goes_when_there_are_too_many(tmp_path: Path) -> None:
-    one = FileAudit(tmp_path / "audit.jsonl", most_bytes=1_000, files=3)
+def test_oldest_file_is_deleted_when_there_are_too_many(tmp_path: Path) -> None:
+    one = FileAudit(tmp_path / "audit.jsonl", max_bytes=1_000, max_files=3)
     for n in range(100):
         one.record(a_call(cell=n))
     cells = [each["cell"] for each in read(tmp_path)]
@@ -157,7 +155,7 @@ def test_the_oldest_file_goes_when_there_are_too_many(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("n", range(5))
-def test_a_server_that_is_killed_while_it_writes_costs_no_line_of_another(tmp_path: Path, n: int) -> None:
+def test_killed_server_loses_no_line_of_another(tmp_path: Path, n: int) -> None:
     path = tmp_path / "audit.jsonl"
     killed, other = writer(path, 5_000, "killed", 10_000_000), writer(path, 5_000, "other")
     assert killed.stdout is not None and other.stdout is not None
@@ -175,7 +173,7 @@ def test_a_server_that_is_killed_while_it_writes_costs_no_line_of_another(tmp_pa
     other.stdout.close()
 
 
-def test_a_line_that_was_cut_off_costs_itself_only(tmp_path: Path) -> None:
+def test_incomplete_line_loses_no_other(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     one = FileAudit(path)
     one.record(a_call("first"))
@@ -187,9 +185,7 @@ def test_a_line_that_was_cut_off_costs_itself_only(tmp_path: Path) -> None:
     assert [each["tool"] for each in read(tmp_path)] == ["first", "next"]
 
 
-def test_where_the_disk_takes_no_more_the_loss_is_counted_and_said_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_lost_records_on_a_full_disk_are_counted_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     one = FileAudit(tmp_path / "nowhere" / "audit.jsonl")
     for _ in range(3):
         one.record(a_call())
@@ -201,9 +197,9 @@ def test_where_the_disk_takes_no_more_the_loss_is_counted_and_said_once(
     assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
 
 
-def test_a_server_that_has_a_file_open_which_is_put_beside_goes_on_in_the_new_one(tmp_path: Path) -> None:
+def test_server_follows_a_rotation_by_another(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
-    long_running, starting = FileAudit(path, most_bytes=600), FileAudit(path, most_bytes=600)
+    long_running, starting = FileAudit(path, max_bytes=600), FileAudit(path, max_bytes=600)
     long_running.record(a_call("first"))
     starting.record(a_call("second"))
     starting.record(a_call("third"))  # does not fit
@@ -215,11 +211,11 @@ def test_a_server_that_has_a_file_open_which_is_put_beside_goes_on_in_the_new_on
 # Reading
 
 
-def test_what_comes_after_the_mark_is_read_once_wherever_it_lies(tmp_path: Path) -> None:
-    one = FileAudit(tmp_path / "audit.jsonl", most_bytes=1_000, files=100)
+def test_entries_after_the_mark_are_read_once(tmp_path: Path) -> None:
+    one = FileAudit(tmp_path / "audit.jsonl", max_bytes=1_000, max_files=100)
     for n in range(7):
         one.record(a_call(cell=n))
-    files = ReadFiles(tmp_path / "audit.jsonl")
+    files = AuditFileReader(tmp_path / "audit.jsonl")
     mark = files.end()
     coming, came = files.follow(mark), list[int]()
     for n in range(7, 30):
@@ -233,13 +229,13 @@ def test_what_comes_after_the_mark_is_read_once_wherever_it_lies(tmp_path: Path)
     assert [each["cell"] for each in files.newest(mark, 0)][::-1] == list(range(7))
 
 
-def test_files_older_than_what_is_asked_for_are_not_read(tmp_path: Path) -> None:
-    one = FileAudit(tmp_path / "audit.jsonl", most_bytes=600)
+def test_files_older_than_requested_are_not_read(tmp_path: Path) -> None:
+    one = FileAudit(tmp_path / "audit.jsonl", max_bytes=600)
     for n in range(6):
         one.record(a_call(cell=n))
     oldest = sorted(tmp_path.glob("audit-*.jsonl"))[0]
     os.utime(oldest, (1_000, 1_000))
-    files = ReadFiles(tmp_path / "audit.jsonl")
+    files = AuditFileReader(tmp_path / "audit.jsonl")
     assert [each["cell"] for each in files.newest(files.end(), 2_000)] == [5, 4, 3, 2]
 
 
@@ -259,12 +255,12 @@ def test_files_older_than_what_is_asked_for_are_not_read(tmp_path: Path) -> None
         (AuditFilter(since=100.0), True),
     ],
 )
-def test_entries_are_chosen_by_all_that_is_asked(wanted: AuditFilter, fits: bool) -> None:
+def test_entries_are_filtered_by_all_criteria(wanted: AuditFilter, fits: bool) -> None:
     record = a_call("files.read", at=100.0, who="ada", notebook="main", kind="capability")
     assert wanted.matches(json.loads(audit.format_line(record))) is fits
 
 
-def test_the_size_of_what_is_nested_deeply_is_known() -> None:
+def test_size_of_deeply_nested_values_is_known() -> None:
     deep: Any = "ab"
     for _ in range(100_000):
         deep = [deep]

@@ -50,7 +50,7 @@ def nothing_is_left_open() -> Iterator[None]:
     assert len(set(os.listdir("/proc/self/fd"))) <= len(before) + 3  # the event loop's own
 
 
-async def test_what_is_written_is_read_and_listed(disk: DiskFolders, home: Path) -> None:
+async def test_written_file_is_read_and_listed(disk: DiskFolders, home: Path) -> None:
     data = bytes(range(256)) * 10
     assert await disk.write(str(home), ("a", "b.bin"), data, append=False) == 2560
     assert (await disk.read(str(home), ("a", "b.bin"), 0, 10_000)).data == data
@@ -64,9 +64,7 @@ async def test_what_is_written_is_read_and_listed(disk: DiskFolders, home: Path)
     assert await disk.write(str(home), ("new",), b"x", append=True) == 1
 
 
-async def test_a_workspace_nothing_ran_in_is_empty_and_is_made_when_written_to(
-    disk: DiskFolders, tmp_path: Path
-) -> None:
+async def test_missing_workspace_is_empty_and_created_by_a_write(disk: DiskFolders, tmp_path: Path) -> None:
     root = str(tmp_path / "w" / "1")
     assert (await disk.list(root, (), 10)).entries == () and (await disk.measure(root)).files == 0
     with pytest.raises(NotFound):
@@ -76,7 +74,7 @@ async def test_a_workspace_nothing_ran_in_is_empty_and_is_made_when_written_to(
     assert await disk.write(root, ("x",), b"1", append=False) == 1
 
 
-async def test_mode_and_owner_stay_when_a_file_is_replaced(disk: DiskFolders, home: Path) -> None:
+async def test_replaced_file_keeps_mode_and_owner(disk: DiskFolders, home: Path) -> None:
     (home / "run").write_text("old")
     (home / "run").chmod(0o4750)
     await disk.write(str(home), ("run",), b"new", append=False)
@@ -88,7 +86,7 @@ async def test_mode_and_owner_stay_when_a_file_is_replaced(disk: DiskFolders, ho
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-async def test_what_is_made_belongs_to_whom_the_folder_does(disk: DiskFolders, home: Path) -> None:
+async def test_new_files_get_the_owner_of_their_folder(disk: DiskFolders, home: Path) -> None:
     if isinstance(disk._walker, PathWalker):
         pytest.skip("where files are reached by names, no file is its owner's by a number")
     os.chown(home, 12345, 12345)
@@ -139,7 +137,7 @@ TRICKS += ["device"] if os.geteuid() == 0 else []
 
 
 @pytest.mark.parametrize("trick", TRICKS)
-async def test_what_is_not_a_plain_file_of_one_name_is_neither_read_nor_written(
+async def test_only_plain_files_with_one_name_are_opened(
     disk: DiskFolders, home: Path, outside: Path, trick: str
 ) -> None:
     steps = plant(home, outside, trick)
@@ -151,7 +149,7 @@ async def test_what_is_not_a_plain_file_of_one_name_is_neither_read_nor_written(
     assert (outside / "secret").read_text() == "secret" and os.listdir(outside) == ["secret"]
 
 
-async def test_a_workspace_exchanged_for_a_link_is_not_entered(disk: DiskFolders, home: Path, outside: Path) -> None:
+async def test_workspace_replaced_by_a_link_is_not_opened(disk: DiskFolders, home: Path, outside: Path) -> None:
     home.rmdir()
     home.symlink_to(outside)
     for attempt in (
@@ -165,7 +163,7 @@ async def test_a_workspace_exchanged_for_a_link_is_not_entered(disk: DiskFolders
 
 
 @pytest.mark.parametrize("what", ["read", "list", "write"])
-async def test_a_folder_exchanged_for_a_link_again_and_again_never_leads_out(
+async def test_folder_replaced_by_a_link_again_and_again_is_safe(
     disk: DiskFolders, home: Path, outside: Path, what: str
 ) -> None:
     if isinstance(disk._walker, PathWalker):
@@ -204,7 +202,7 @@ async def test_a_folder_exchanged_for_a_link_again_and_again_never_leads_out(
 
 
 @pytest.mark.parametrize("name", ["a:b", "C:", "a\\b", "..\\up", "nul", "COM1.txt", "a.", "a ", "x*", "a\nb", "a?"])
-async def test_names_that_mean_something_else_on_windows_are_refused_by_names(home: Path, name: str) -> None:
+async def test_names_with_other_meaning_on_windows_are_refused(home: Path, name: str) -> None:
     disk = DiskFolders(PathWalker())
     for steps in ((name,), (name, "x"), ("x", name)):
         with pytest.raises(InvalidRequest, match="cannot be a name of a file on this system"):
@@ -214,7 +212,7 @@ async def test_names_that_mean_something_else_on_windows_are_refused_by_names(ho
     assert [each.name for each in home.rglob("*")] in ([], ["x"])
 
 
-async def test_hostile_names_are_listed_as_they_are(disk: DiskFolders, home: Path) -> None:
+async def test_hostile_names_are_listed_unchanged(disk: DiskFolders, home: Path) -> None:
     names = [b"a\nb", b"\x1b[31mred", b"\xff\xfe", "\u202e.txt".encode(), b" ", b"-rf", b"x" * 255]
     for name in names:
         Path(os.fsdecode(os.fsencode(home) + b"/" + name)).touch()
@@ -222,14 +220,14 @@ async def test_hostile_names_are_listed_as_they_are(disk: DiskFolders, home: Pat
     assert sorted(os.fsencode(each.name) for each in found.entries) == sorted(names)
 
 
-async def test_a_long_list_is_cut_and_the_rest_counted(disk: DiskFolders, home: Path) -> None:
+async def test_long_list_is_cut_and_the_rest_counted(disk: DiskFolders, home: Path) -> None:
     for number in range(30):
         (home / f"{number:02}").touch()
     found = await disk.list(str(home), (), 10)
     assert [each.name for each in found.entries] == [f"{number:02}" for number in range(10)] and found.more == 20
 
 
-async def test_a_folder_is_counted_by_its_blocks_and_each_file_once(disk: DiskFolders, home: Path) -> None:
+async def test_folder_usage_counts_blocks_and_each_file_once(disk: DiskFolders, home: Path) -> None:
     (home / "a").mkdir()
     (home / "a" / "x").write_bytes(b"x" * 100_000)
     (home / "y").hardlink_to(home / "a" / "x")
@@ -240,7 +238,7 @@ async def test_a_folder_is_counted_by_its_blocks_and_each_file_once(disk: DiskFo
     assert 100_000 <= use.bytes < 200_000 and use.files == 4 and use.whole and not use.deep
 
 
-async def test_folders_nested_deeper_than_a_path_can_say_are_noticed(disk: DiskFolders, home: Path) -> None:
+async def test_folders_nested_deeper_than_a_path_are_noticed(disk: DiskFolders, home: Path) -> None:
     here = os.open(home, os.O_RDONLY)
     for _ in range(30):
         os.mkdir("d" * 200, dir_fd=here)
@@ -252,7 +250,7 @@ async def test_folders_nested_deeper_than_a_path_can_say_are_noticed(disk: DiskF
     assert (await disk.measure(str(home))).deep is not stepwise  # step by step there is no path to be too long
 
 
-async def test_a_file_that_vanishes_while_it_is_listed_hides_no_other(
+async def test_file_deleted_during_listing_hides_no_other(
     disk: DiskFolders, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in "abc":
@@ -273,13 +271,13 @@ async def test_a_file_that_vanishes_while_it_is_listed_hides_no_other(
         def __exit__(self, *_: object) -> None: ...
 
     monkeypatch.setattr(os, "scandir", Vanishing)
-    assert disk.glance(str(home)) is None  # then it is looked at again, with more time
+    assert disk.stat_files_inline(str(home)) is None  # then it is looked at again, with more time
     (home / "a").write_text("a")
-    assert set(await disk.seen(str(home), 10)) == {"b", "c"}
-    assert len(await disk.seen(str(home), 1)) == 1
+    assert set(await disk.stat_files(str(home), 10)) == {"b", "c"}
+    assert len(await disk.stat_files(str(home), 1)) == 1
 
 
-async def test_a_path_of_many_folders_takes_few_descriptors(disk: DiskFolders, home: Path) -> None:
+async def test_path_of_many_folders_needs_few_descriptors(disk: DiskFolders, home: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 40, hard))
     try:
@@ -289,9 +287,7 @@ async def test_a_path_of_many_folders_takes_few_descriptors(disk: DiskFolders, h
     assert (await disk.read(str(home), ("d",) * 300 + ("x",), 0, 10)).data == b"deep"
 
 
-async def test_what_a_killed_server_left_is_removed_when_counted_and_nothing_newer(
-    disk: DiskFolders, home: Path
-) -> None:
+async def test_measuring_deletes_old_unfinished_files_only(disk: DiskFolders, home: Path) -> None:
     for name in (".0.quire-new", ".1.quire-new", "mine.quire-new"):
         (home / name).touch()
     for name in (".0.quire-new", "mine.quire-new"):
@@ -300,7 +296,7 @@ async def test_what_a_killed_server_left_is_removed_when_counted_and_nothing_new
     assert sorted(os.listdir(home)) == [".1.quire-new", "mine.quire-new"]
 
 
-async def test_a_write_that_fails_leaves_what_was_there_and_nothing_beside_it(
+async def test_failed_write_keeps_the_old_file_and_adds_none(
     disk: DiskFolders, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (home / "x").write_text("old")

@@ -415,8 +415,8 @@ class Session:
     async def recorded(self) -> list[tuple[Run, str]]:
         store, blobs = SqlStore(self.folder), FileBlobs(self.folder / "blobs")
         try:
-            notebook = await store.find_notebook(LOCAL, "main")
-            runs = await store.list_runs(notebook.id) if notebook is not None else []
+            notebook = await store.notebooks.find_notebook(LOCAL, "main")
+            runs = await store.runs.list_runs(notebook.id) if notebook is not None else []
             return [(run, await printed(blobs, run)) for run in runs]
         finally:
             await store.close()

@@ -146,9 +146,9 @@ async def test_server_killed_right_after_an_answer_has_recorded_it(data_dir: Pat
 async def recorded(data_dir: Path) -> tuple[list[Run], str]:
     """The journal as it is on disk, and what its last run printed."""
     store, blobs = SqlStore(data_dir), FileBlobs(data_dir / "blobs")
-    notebook = await store.find_notebook(LOCAL, "main")
+    notebook = await store.notebooks.find_notebook(LOCAL, "main")
     assert notebook is not None
-    journal = await store.list_runs(notebook.id)
+    journal = await store.runs.list_runs(notebook.id)
     await store.close()
     texts = [output.bundle["text/plain"] for output in journal[-1].outputs if output.type is OutputType.STREAM]
     printed = [(await blobs.get(text)).decode() if isinstance(text, Blob) else str(text) for text in texts]

@@ -23,8 +23,8 @@ from quire.core.model import Snapshot
 from quire.core.ports.snapshots import Snapshots, Written
 from quire.snapshot_format import chunks
 from quire.snapshot_format.chunks import BadSnapshot, Whole
-from quire.stores.snapshots.packs import unpacked
-from quire.stores.snapshots.seal import signature
+from quire.stores.snapshots.packs import decompress
+from quire.stores.snapshots.signing import signature
 from quire.stores.snapshots.store import FileSnapshots
 from tests.support import snapshot_drafts
 from tests.support.disks import with_mount
@@ -55,22 +55,20 @@ def change(folder: Path, query: str, *values: object) -> None:
 # A disk that is damaged
 
 
-async def test_any_byte_of_a_pack_that_changed_is_noticed(store: FileSnapshots, tmp_path: Path) -> None:
+async def test_changed_byte_of_a_pack_is_noticed(store: FileSnapshots, tmp_path: Path) -> None:
     kept = await keep(store, SMALL)
     pack, choose = pack_in(tmp_path), random.Random(2)
     whole = pack.read_bytes()
     for _ in range(40):
         at = choose.randrange(len(whole))
         pack.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << choose.randrange(8)]) + whole[at + 1 :])
-        with pytest.raises((OperationFailed, BadSnapshot)):  # by the store, or by the loader
+        with pytest.raises((OperationFailed, BadSnapshot)):  # by the store, or by whoever loads it
             await load(store, kept)
     pack.write_bytes(whole)
     assert await load(store, kept) == SMALL
 
 
-async def test_any_byte_of_a_manifest_or_its_signature_that_changed_is_noticed(
-    store: FileSnapshots, tmp_path: Path
-) -> None:
+async def test_changed_byte_of_a_signed_manifest_is_noticed(store: FileSnapshots, tmp_path: Path) -> None:
     kept = await keep(store, SMALL)
     choose = random.Random(3)
     for column in ("manifest", "signature"):
@@ -82,33 +80,35 @@ async def test_any_byte_of_a_manifest_or_its_signature_that_changed_is_noticed(
             with pytest.raises(
                 OperationFailed, match=rf"{kept.id} (is not signed by this|cannot be loaded: its manifest)"
             ):
-                await store.open(kept)
+                await store.open_recipe(kept)
         change(tmp_path, f"UPDATE snapshots SET {column} = ?", whole)
     assert await load(store, kept) == SMALL
 
 
 @pytest.mark.parametrize("column", ["id", "notebook", "run"])
-async def test_a_snapshot_given_to_another_is_not_loaded(store: FileSnapshots, tmp_path: Path, column: str) -> None:
+async def test_snapshot_moved_to_another_notebook_is_not_loaded(
+    store: FileSnapshots, tmp_path: Path, column: str
+) -> None:
     kept = await keep(store, SMALL, run="r1")
     change(tmp_path, f"UPDATE snapshots SET {column} = 'another'")
     given = replace(kept, id="another") if column == "id" else kept  # type: ignore[arg-type]
     with pytest.raises(OperationFailed, match=r"altered, or copied from elsewhere\. It was not loaded"):
-        await store.open(given)
+        await store.open_recipe(given)
 
 
-async def test_a_snapshot_under_a_foreign_key_is_not_loaded(store: FileSnapshots, tmp_path: Path) -> None:
+async def test_snapshot_with_a_foreign_signature_is_not_loaded(store: FileSnapshots, tmp_path: Path) -> None:
     kept = await keep(store, SMALL)
     (tmp_path / "key").unlink()
     other = FileSnapshots(tmp_path)
     with pytest.raises(OperationFailed, match="is not signed by this data directory"):
-        await other.open(kept)
+        await other.open_recipe(kept)
     draft = await other.begin(BOOK, kept)
     assert draft.base == -1
     assert await load(other, await keep(other, SMALL)) == SMALL
     await other.close()
 
 
-def test_a_damaged_key_is_said(tmp_path: Path) -> None:
+def test_damaged_key_is_reported(tmp_path: Path) -> None:
     (tmp_path / "key").write_bytes(b"short")
     with pytest.raises(OperationFailed, match="key of the snapshots is damaged"):
         FileSnapshots(tmp_path)
@@ -127,7 +127,7 @@ def empty(pack: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [remove, cut, empty])
-async def test_an_incomplete_pack_is_said_and_is_no_base(
+async def test_incomplete_pack_is_reported_and_is_no_base(
     store: FileSnapshots, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     kept = await keep(store, SMALL)
@@ -135,7 +135,7 @@ async def test_an_incomplete_pack_is_said_and_is_no_base(
     assert warm.base >= 0
     damage(pack_in(tmp_path))
     with pytest.raises(OperationFailed, match=rf"{kept.id} is damaged: \d+ of its chunks are missing"):
-        await store.open(kept)
+        await store.open_recipe(kept)
     draft = await store.begin(BOOK, kept)
     assert draft.base == -1
     again = await keep(store, SMALL, base=kept)
@@ -145,18 +145,16 @@ async def test_an_incomplete_pack_is_said_and_is_no_base(
     assert await load(store, again) == SMALL
 
 
-async def test_what_a_cut_pack_lacks_stays_missing_whatever_is_written_next(
-    store: FileSnapshots, tmp_path: Path
-) -> None:
+async def test_chunks_cut_off_a_pack_stay_missing_after_new_writes(store: FileSnapshots, tmp_path: Path) -> None:
     kept = await keep(store, SMALL)
     cut(pack_in(tmp_path))
     other = await keep(store, [noise(50, 100_000)])
     with pytest.raises(OperationFailed, match="chunks are missing"):
-        await store.open(kept)
+        await store.open_recipe(kept)
     assert await load(store, other) == [noise(50, 100_000)]
 
 
-async def test_what_a_crash_left_behind_is_written_over_or_swept(store: FileSnapshots, tmp_path: Path) -> None:
+async def test_leftovers_of_a_crash_are_overwritten_or_swept(store: FileSnapshots, tmp_path: Path) -> None:
     first = await keep(store, SMALL)
     with pack_in(tmp_path).open("ab") as pack:
         pack.write(noise(51, 50_000))  # appended and never written down
@@ -168,14 +166,14 @@ async def test_what_a_crash_left_behind_is_written_over_or_swept(store: FileSnap
     assert await load(store, second) == [noise(52, 10_000)]
 
 
-async def test_a_missing_pack_is_named(store: FileSnapshots, tmp_path: Path) -> None:
+async def test_missing_pack_is_named(store: FileSnapshots, tmp_path: Path) -> None:
     kept = await keep(store, SMALL)
     pack_in(tmp_path).unlink()
     with pytest.raises(OperationFailed, match=r"\(the pack \w+\.pack is gone\)\. It was not loaded"):
-        await store.open(kept)
+        await store.open_recipe(kept)
 
 
-async def test_a_sweep_of_a_damaged_store_leaves_what_is_whole(store: FileSnapshots, tmp_path: Path) -> None:
+async def test_sweep_of_a_damaged_store_keeps_complete_snapshots(store: FileSnapshots, tmp_path: Path) -> None:
     lost = await keep(store, [noise(5, MIB)])
     first = pack_in(tmp_path)
     first.unlink()
@@ -186,28 +184,26 @@ async def test_a_sweep_of_a_damaged_store_leaves_what_is_whole(store: FileSnapsh
     assert swept.freed >= 3 * MIB and await load(store, kept) == [noise(6, MIB)]
     for each in (lost, gone):
         with pytest.raises(OperationFailed):
-            await store.open(each)
+            await store.open_recipe(each)
 
 
-async def test_a_damaged_chunk_is_not_copied_by_a_sweep_and_is_stored_again(
-    store: FileSnapshots, tmp_path: Path
-) -> None:
+async def test_sweep_drops_a_damaged_chunk_and_it_is_stored_again(store: FileSnapshots, tmp_path: Path) -> None:
     kept = await keep(store, [noise(8, MIB)])
     gone = await keep(store, [noise(9, 3 * MIB)])
     assert (await store.begin(BOOK, kept)).base >= 0  # and remembered
     with pack_in(tmp_path).open("r+b") as pack:
         pack.seek(100)
         pack.write(b"rotten")
-    await store.drop([gone.id])
+    await store.delete([gone.id])
     assert (await store.sweep()).freed >= 3 * MIB
     with pytest.raises(OperationFailed, match="1 of its chunks are missing"):
-        await store.open(kept)
+        await store.open_recipe(kept)
     assert (await store.begin(BOOK, kept)).base == -1
     assert await load(store, await keep(store, [noise(8, MIB)], base=kept)) == [noise(8, MIB)]
     assert await load(store, kept) == [noise(8, MIB)]
 
 
-async def test_a_newer_format_asks_for_an_upgrade_and_is_not_swept(store: FileSnapshots, tmp_path: Path) -> None:
+async def test_newer_format_asks_for_an_upgrade_and_is_not_swept(store: FileSnapshots, tmp_path: Path) -> None:
     kept = await keep(store, SMALL)
     newer = json.dumps({"format": chunks.FORMAT + 1, "whatever": []}).encode()
     signed = signature((tmp_path / "key").read_bytes(), kept.id, BOOK, None, newer)
@@ -217,13 +213,13 @@ async def test_a_newer_format_asks_for_an_upgrade_and_is_not_swept(store: FileSn
         *(zlib.compress(newer), signed, chunks.FORMAT + 1),
     )
     with pytest.raises(OperationFailed, match=r"newer Quire .*upgrade"):
-        await store.open(kept)
+        await store.open_recipe(kept)
     with pytest.raises(OperationFailed, match=r"newer Quire .* Upgrade"):
         await store.sweep()
     assert (await store.begin(BOOK, kept)).base == -1
 
 
-def test_an_index_of_a_newer_quire_is_refused(tmp_path: Path) -> None:
+def test_index_of_a_newer_quire_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "index.db") as database:
         database.execute("PRAGMA user_version = 999")
     with pytest.raises(OperationFailed, match="newer Quire"):
@@ -265,13 +261,13 @@ def huge_length(writing: Writing) -> None:
 
 
 def huge_stored(writing: Writing) -> None:
-    writing.entries[0] = replace(writing.entries[0], stored=chunks.MAX_CHUNK_BYTES)
+    writing.entries[0] = replace(writing.entries[0], stored=chunks.SIZE)
 
 
 def bomb(writing: Writing) -> None:
     """64 MB of nothing in less than a chunk's bytes."""
-    packed = zlib.compress(bytes(64 * MIB), 9)[: chunks.MAX_CHUNK_BYTES]
-    writing.raw(chunks.chunk_name(bytes(64 * MIB)), chunks.MAX_CHUNK_BYTES, packed, True)
+    packed = zlib.compress(bytes(64 * MIB), 9)[: chunks.SIZE]
+    writing.raw(chunks.chunk_name(bytes(64 * MIB)), chunks.SIZE, packed, True)
 
 
 def cut_compressed(writing: Writing) -> None:
@@ -297,13 +293,13 @@ def missing_chunk(writing: Writing) -> None:
     writing.wholes.append(Whole(30, (node,)))
 
 
-def node_that_is_malformed(writing: Writing) -> None:
+def node_that_is_none(writing: Writing) -> None:
     writing.wholes.append(Whole(3, (writing.chunk(b"not a list of names"),)))
 
 
 def node_of_too_many(writing: Writing) -> None:
     leaf = writing.chunk(b"x")
-    writing.wholes.append(Whole(chunks.NODE_NAMES + 1, (writing.chunk(leaf * (chunks.NODE_NAMES + 1)),)))
+    writing.wholes.append(Whole(chunks.FANOUT + 1, (writing.chunk(leaf * (chunks.FANOUT + 1)),)))
 
 
 def node_of_nodes(writing: Writing) -> None:
@@ -323,8 +319,8 @@ def whole_too_short(writing: Writing) -> None:
 def too_many_parts(writing: Writing) -> None:
     """A list that names another's thousand chunks a thousand times, and that a thousand times."""
     leaf = writing.chunk(b"x")
-    node = writing.chunk(leaf * chunks.NODE_NAMES)
-    writing.wholes.append(Whole(chunks.NODE_NAMES * 5000, (node,) * 5000))
+    node = writing.chunk(leaf * chunks.FANOUT)
+    writing.wholes.append(Whole(chunks.FANOUT * 5000, (node,) * 5000))
 
 
 def not_text(writing: Writing) -> None:
@@ -362,32 +358,32 @@ def deep(writing: Writing) -> None:
 LIES: list[Callable[[Writing], None]] = [
     *(wrong_name, swapped, other_bytes, longer_than_it_is, wrong_length, no_length, huge_length, huge_stored),
     *(bomb, cut_compressed, more_behind_compressed, not_compressed),
-    *(missing_node, missing_chunk, node_that_is_malformed, node_of_too_many, node_of_nodes),
+    *(missing_node, missing_chunk, node_that_is_none, node_of_too_many, node_of_nodes),
     *(whole_too_long, whole_too_short, too_many_parts),
     *(not_text, functions_of_nothing, lost_of_numbers, endless, no_number, newer, nonsense, deep),
 ]
 
 
-def test_a_bomb_is_not_unpacked() -> None:
+def test_decompression_bomb_is_refused() -> None:
     packed = zlib.compress(bytes(32 * MIB), 9)
-    assert len(packed) < chunks.MAX_CHUNK_BYTES
+    assert len(packed) < chunks.SIZE
     tracemalloc.start()
     try:
         with pytest.raises(BadSnapshot, match="another length"):
-            unpacked(packed, chunks.MAX_CHUNK_BYTES)
+            decompress(packed, chunks.SIZE)
         assert tracemalloc.get_traced_memory()[1] < MIB
     finally:
         tracemalloc.stop()
 
 
 async def unchanged(store: Snapshots, folder: Path, kept: Snapshot, size: int) -> None:
-    assert await store.of(BOOK) == [kept]
+    assert await store.list_for_notebook(BOOK) == [kept]
     assert await load(store, kept) == SMALL
     assert pack_in(folder).stat().st_size == size
 
 
 @pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.__name__)
-async def test_a_draft_that_lies_is_refused_and_nothing_of_it_is_kept(
+async def test_inconsistent_draft_is_refused_completely(
     store: FileSnapshots, tmp_path: Path, lie: Callable[[Writing], None]
 ) -> None:
     kept = await keep(store, SMALL)
@@ -414,7 +410,7 @@ async def test_a_draft_that_lies_is_refused_and_nothing_of_it_is_kept(
     ],
     ids=str,
 )
-async def test_sizes_that_are_not_the_files_are_refused(store: FileSnapshots, tmp_path: Path, written: Written) -> None:
+async def test_wrong_sizes_of_a_draft_are_refused(store: FileSnapshots, tmp_path: Path, written: Written) -> None:
     kept = await keep(store, SMALL)
     size = pack_in(tmp_path).stat().st_size
     with pytest.raises(OperationFailed, match="The snapshot was not kept"):
@@ -422,7 +418,7 @@ async def test_sizes_that_are_not_the_files_are_refused(store: FileSnapshots, tm
     await unchanged(store, tmp_path, kept, size)
 
 
-async def test_a_draft_spoiled_anywhere_is_refused_or_means_the_same(store: FileSnapshots, tmp_path: Path) -> None:
+async def test_changed_byte_of_a_draft_is_refused_or_harmless(store: FileSnapshots, tmp_path: Path) -> None:
     kept = await keep(store, SMALL)
     wholes = [noise(30, 500), b"z" * 100_000]
     file = os.memfd_create("a draft")
@@ -442,14 +438,14 @@ async def test_a_draft_spoiled_anywhere_is_refused_or_means_the_same(store: File
             refused += 1
         else:  # a letter of a type's name, or the like
             assert await load(store, taken) == wholes
-            await store.drop([taken.id])
+            await store.delete([taken.id])
             await store.sweep()
         finally:
             store.abandon(draft)
-    assert refused > 200 and await store.of(BOOK) == [kept] and await load(store, kept) == SMALL
+    assert refused > 200 and await store.list_for_notebook(BOOK) == [kept] and await load(store, kept) == SMALL
 
 
-async def test_what_a_manifest_says_for_people_is_capped_and_can_be_said_on(store: FileSnapshots) -> None:
+async def test_manifest_texts_for_people_are_limited_and_encodable(store: FileSnapshots) -> None:
     writing = snapshot_drafts.of([b"x"])
     writing.about = {
         "variables": {f"v{n}\ud800": "t" * 500 for n in range(3000)},
@@ -458,13 +454,13 @@ async def test_what_a_manifest_says_for_people_is_capped_and_can_be_said_on(stor
         "seconds": 1,
     }
     kept = await offer(store, writing)
-    assert [kept] == await store.of(BOOK)
+    assert [kept] == await store.list_for_notebook(BOOK)
     assert len(kept.variables) == 2000 and kept.variables["v0?"] == "t" * 200
     assert len(kept.functions) == 500 and len(kept.functions[0]["source"]) == 20_000
     assert len(kept.lost) == 100 and len(kept.lost[0].name) == len(kept.lost[0].why) == 300
 
 
-async def test_a_draft_that_is_cut_while_it_is_read_is_refused(store: FileSnapshots) -> None:
+async def test_draft_cut_during_reading_is_refused(store: FileSnapshots) -> None:
     """The kernel has the file still."""
     draft = await store.begin(BOOK, None)
     written = snapshot_drafts.of([noise(40, MIB)]).write(draft.file)
@@ -486,7 +482,7 @@ from tests.support.snapshot_drafts import keep, noise
 
 async def main(folder, seed):
     store = FileSnapshots(Path(folder), pack_bytes=1 << 20)
-    old = (await store.of("book"))[-1:]
+    old = (await store.list_for_notebook("book"))[-1:]
     print("ready", flush=True)
     while True:
         seed += 1
@@ -494,7 +490,7 @@ async def main(folder, seed):
         kept = await keep(store, wholes, base=old[0] if old else None, run=str(seed), name="n" if seed % 3 else "")
         print(seed, kept.id, flush=True)
         if seed % 4 == 0:
-            await store.drop([each.id for each in (await store.of("book"))[:-3]])
+            await store.delete([each.id for each in (await store.list_for_notebook("book"))[:-3]])
             await store.sweep()
         old = [kept]
 
@@ -502,7 +498,7 @@ asyncio.run(main(sys.argv[1], int(sys.argv[2])))
 """
 
 
-async def test_after_a_kill_at_any_moment_all_that_was_published_is_whole(tmp_path: Path) -> None:
+async def test_kill_at_any_moment_keeps_published_snapshots(tmp_path: Path) -> None:
     choose, seed = random.Random(), 0
     for _ in range(12):
         command = [sys.executable, "-c", CHILD, str(tmp_path), str(seed)]
@@ -517,7 +513,7 @@ async def test_after_a_kill_at_any_moment_all_that_was_published_is_whole(tmp_pa
         child.wait(DEADLINE)
         child.stdout.close()
         store = FileSnapshots(tmp_path, pack_bytes=MIB)
-        there = await store.of(BOOK)
+        there = await store.list_for_notebook(BOOK)
         for kept in there:
             number = int(kept.run or 0)
             assert await load(store, kept) == [b"%d" % number, noise(number, 900_000), noise(0, 400_000)]
@@ -529,7 +525,7 @@ async def test_after_a_kill_at_any_moment_all_that_was_published_is_whole(tmp_pa
         assert await load(store, new) == wholes
         await store.close()
     store = FileSnapshots(tmp_path, pack_bytes=MIB)
-    await store.drop([each.id for each in await store.of(BOOK)])
+    await store.delete([each.id for each in await store.list_for_notebook(BOOK)])
     assert (await store.sweep()).kept == 0 and list((tmp_path / "packs").iterdir()) == []
     assert {each.name for each in tmp_path.iterdir()} >= {"index.db", "key", "packs"}
     assert [each.name for each in tmp_path.iterdir() if each.name.startswith("tmp")] == []
@@ -570,16 +566,16 @@ def die_at(step):
 
 async def change(folder, run):
     store = FileSnapshots(folder, pack_bytes=300_000)
-    old = await store.of("book")
+    old = await store.list_for_notebook("book")
     new = await keep(store, wholes(run), base=old[-1] if old else None, run=str(run))
     os.write(said, b"!")
-    await store.drop([each.id for each in (await store.of("book"))[:-2]])
+    await store.delete([each.id for each in (await store.list_for_notebook("book"))[:-2]])
     await store.sweep()
     await store.close()
 
 async def check(folder, run, published):
     store = FileSnapshots(folder, pack_bytes=300_000)
-    there = await store.of("book")
+    there = await store.list_for_notebook("book")
     for each in there:
         assert await load(store, each) == wholes(int(each.run)), (run, each)
     assert [each.run for each in there if int(each.run) < run][-1:] == ([str(run - 1)] if run else [])
@@ -615,7 +611,7 @@ print(run)
 """
 
 
-def test_a_server_killed_before_any_of_its_steps_has_lost_nothing(tmp_path: Path) -> None:
+def test_kill_before_each_step_loses_nothing(tmp_path: Path) -> None:
     """A step is a call that changes a file, or the beginning or end of a transaction."""
     done = subprocess.run(
         [sys.executable, "-c", STEPS, str(tmp_path)],
@@ -639,7 +635,7 @@ from quire.stores.snapshots.store import FileSnapshots
 from tests.support.snapshot_drafts import BOOK, Writing, keep, known_to, load, noise, of
 from quire.stores.snapshots import packs
 
-packs.Packs.make_room = lambda self, wanted: None  # the disk itself says when it is full
+packs.Packs.check_space = lambda self, size: None  # the disk itself says when it is full
 
 
 async def main(folder):
@@ -661,12 +657,12 @@ async def main(folder):
         except OperationFailed as error:
             print(error)
         assert sum(each.stat().st_size for each in (folder / "packs").iterdir()) == before
-        assert await store.of(BOOK) == [first] and await load(store, first) == [noise(1, 300_000)]
+        assert await store.list_for_notebook(BOOK) == [first] and await load(store, first) == [noise(1, 300_000)]
     os.truncate(folder / "fill", 0)
     second = await store.publish(draft, written, run=None, name="")
     store.abandon(draft)
     assert await load(store, second) == [noise(2, 1_000_000)]
-    await store.drop([first.id, second.id])
+    await store.delete([first.id, second.id])
     print((await store.sweep()).kept)
     await store.close()
 
@@ -674,7 +670,7 @@ asyncio.run(main(Path(sys.argv[1])))
 """
 
 
-def test_on_a_full_disk_nothing_is_kept_of_a_snapshot_and_with_space_it_is(namespaces: None, tmp_path: Path) -> None:
+def test_full_disk_stores_nothing_until_there_is_space(namespaces: None, tmp_path: Path) -> None:
     folder = tmp_path / "tiny"
     folder.mkdir()
     command = with_mount(
@@ -707,12 +703,12 @@ async def main(folder):
         except (OperationFailed, OSError) as error:
             print(error)
             break
-    assert await store.of(BOOK) == kept
+    assert await store.list_for_notebook(BOOK) == kept
     for seed, each in enumerate(kept):
         assert await load(store, each) == [noise(seed, 5_000)]
     print(len(kept))
     (folder / "fill").unlink()
-    await store.drop([each.id for each in kept[1:]])
+    await store.delete([each.id for each in kept[1:]])
     await store.sweep()
     assert await load(store, kept[0]) == [noise(0, 5_000)]
     assert await load(store, await keep(store, [noise(1, 5_000)])) == [noise(1, 5_000)]
@@ -721,7 +717,7 @@ asyncio.run(main(Path(sys.argv[1])))
 """
 
 
-def test_acknowledged_snapshots_stay_when_small_ones_fill_the_disk(namespaces: None, tmp_path: Path) -> None:
+def test_published_snapshots_stay_when_small_ones_fill_the_disk(namespaces: None, tmp_path: Path) -> None:
     folder = tmp_path / "tiny"
     folder.mkdir()
     command = with_mount(
@@ -736,7 +732,7 @@ def test_acknowledged_snapshots_stay_when_small_ones_fill_the_disk(namespaces: N
     assert 5 < int(kept) < 500
 
 
-async def test_a_folder_that_is_moved_whole_is_loaded_there(tmp_path: Path) -> None:
+async def test_moved_folder_loads(tmp_path: Path) -> None:
     store = FileSnapshots(tmp_path / "here")
     kept = await keep(store, SMALL)
     await store.close()

@@ -23,7 +23,7 @@ from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 
 from quire.snapshot_format import chunks
-from quire.stores.snapshots.seal import signature
+from quire.stores.snapshots.signing import signature
 from tests.support import preloaded
 from tests.support.disks import with_mount
 from tests.support.notebooks import Book, good, indented, info, made, new_book, notice, waits_for

@@ -112,7 +112,7 @@ def known_to(base: int) -> set[bytes]:
 
 async def load(store: Snapshots, snapshot: Snapshot) -> list[bytes]:
     """Its wholes, read and checked as a worker does."""
-    recipe = await store.open(snapshot)
+    recipe = await store.open_recipe(snapshot)
     try:
         return read_back(recipe)
     finally:

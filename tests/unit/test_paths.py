@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from quire.core.errors import InvalidRequest
 from quire.core.notebooks.files import as_text
 from quire.core.notebooks.paths import display_path, path_parts, quoted
-from quire.core.ports.files import Piece
+from quire.core.ports.files import FileSlice
 
 HOME = "/data/workspaces/1"
 
@@ -113,7 +113,7 @@ def test_text_read_in_parts_is_complete(text: str, limit: int) -> None:
     whole = text.replace("\x00", "").encode("utf-8", "ignore")
     place, read = 0, ""
     while place < len(whole):
-        found = as_text(Piece(data=whole[place : place + max(4, limit)], start=place, total=len(whole)))
+        found = as_text(FileSlice(data=whole[place : place + max(4, limit)], start=place, total=len(whole)))
         assert found is not None
         read, place = read + found[0], found[1]
     assert read == whole.decode("utf-8")
@@ -121,4 +121,4 @@ def test_text_read_in_parts_is_complete(text: str, limit: int) -> None:
 
 @pytest.mark.parametrize("data", [b"\x89PNG\r\n\x1a\n\x00", b"a\x00b", b"\xff\xfe", b"ab\x80cd", b"caf\xc3"])
 def test_binary_data_is_not_text(data: bytes) -> None:
-    assert as_text(Piece(data=data, start=0, total=len(data))) is None
+    assert as_text(FileSlice(data=data, start=0, total=len(data))) is None

@@ -6,7 +6,7 @@ import pytest
 
 from quire.core.limits.workspace_quota import WorkspaceLimits
 from quire.core.model import CellState, Died
-from quire.core.ports.files import Use
+from quire.core.ports.files import FolderUsage
 from quire.core.runs.active_run import StopReason
 from quire.core.runs.outcome import outcome
 from quire.settings import DEFAULT_TOOLSETS, TOOLSETS, BadSetting, load
@@ -18,23 +18,26 @@ RULES = WorkspaceLimits(bytes=10 * 2**30, files=1_000)
 @pytest.mark.parametrize(
     ("use", "says"),
     [
-        (Use(), ""),
-        (Use(bytes=10 * 2**30, files=1_000), ""),
-        (Use(bytes=10 * 2**30, files=1_000, whole=False), ""),
-        (Use(bytes=11 * 2**30), "holds 11.0 GiB, over its quota of 10.0 GiB (setting limits.max_workspace_bytes)"),
-        (Use(bytes=11 * 2**30, whole=False), "holds at least 11.0 GiB"),
-        (Use(files=1_001), "holds 1,001 files, over its quota of 1,000 (setting limits.max_workspace_files)"),
-        (Use(deep=True), "nested too deeply"),
+        (FolderUsage(), ""),
+        (FolderUsage(bytes=10 * 2**30, files=1_000), ""),
+        (FolderUsage(bytes=10 * 2**30, files=1_000, whole=False), ""),
+        (
+            FolderUsage(bytes=11 * 2**30),
+            "holds 11.0 GiB, over its quota of 10.0 GiB (setting limits.max_workspace_bytes)",
+        ),
+        (FolderUsage(bytes=11 * 2**30, whole=False), "holds at least 11.0 GiB"),
+        (FolderUsage(files=1_001), "holds 1,001 files, over its quota of 1,000 (setting limits.max_workspace_files)"),
+        (FolderUsage(deep=True), "nested too deeply"),
     ],
 )
-def test_excess_says_what_to_delete(use: Use, says: str) -> None:
+def test_excess_says_what_to_delete(use: FolderUsage, says: str) -> None:
     found = RULES.excess(use)
     assert (says in found) if says else not found
     assert not found or "Delete" in found
 
 
 def test_zero_is_no_limit() -> None:
-    assert not WorkspaceLimits(bytes=0, files=0).excess(Use(bytes=2**60, files=2**40))
+    assert not WorkspaceLimits(bytes=0, files=0).excess(FolderUsage(bytes=2**60, files=2**40))
 
 
 @pytest.mark.parametrize("how", ["interrupted", "error"])

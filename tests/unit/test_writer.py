@@ -83,7 +83,7 @@ def stored(path: Path) -> list[int]:
     return found
 
 
-async def test_log_of_large_changes_is_checkpointed_before_it_is_large_itself(tmp_path: Path) -> None:
+async def test_log_of_large_changes_is_checkpointed_in_time(tmp_path: Path) -> None:
     path = tmp_path / "quire.db"
     writer = SqliteWriter(path)
     try:
@@ -95,7 +95,7 @@ async def test_log_of_large_changes_is_checkpointed_before_it_is_large_itself(tm
         await writer.close()
 
 
-async def test_work_that_waits_at_the_same_moment_shares_one_commit(tmp_path: Path) -> None:
+async def test_waiting_work_shares_one_commit(tmp_path: Path) -> None:
     disk, path = Disk(), tmp_path / "quire.db"
     async with numbers(path, disk) as writer:
         disk.goes_on.clear()
@@ -109,7 +109,7 @@ async def test_work_that_waits_at_the_same_moment_shares_one_commit(tmp_path: Pa
         assert disk.commits == 2 and stored(path) == list(range(20))
 
 
-async def test_work_that_fails_leaves_the_rest_of_its_group(tmp_path: Path) -> None:
+async def test_failed_work_keeps_the_rest_of_its_group(tmp_path: Path) -> None:
     disk, path = Disk(), tmp_path / "quire.db"
 
     def fail(db: sqlite3.Connection) -> None:
@@ -141,7 +141,7 @@ async def test_work_of_a_cancelled_caller_is_done(tmp_path: Path) -> None:
     assert stored(path) == [1, 2]
 
 
-async def test_after_a_failed_sync_the_whole_log_is_in_the_database_before_more_is_acknowledged(tmp_path: Path) -> None:
+async def test_log_is_copied_after_a_failed_sync(tmp_path: Path) -> None:
     """The unsynced commit before it may be a hole in the log, behind which recovery after a power failure stops."""
     disk, path = Disk(), tmp_path / "quire.db"
     async with numbers(path, disk) as writer:
@@ -203,7 +203,7 @@ asyncio.run(main(Path(sys.argv[1])))
 
 
 @pytest.mark.skipif(bool(seccomp.unavailable_reason()), reason="needs seccomp filters")
-def test_durable_work_fails_where_the_disk_cannot_sync_and_other_work_survives_a_kill(tmp_path: Path) -> None:
+def test_durable_work_fails_if_the_disk_cannot_sync(tmp_path: Path) -> None:
     path = tmp_path / "quire.db"
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_SYNC, str(path)], capture_output=True, text=True, timeout=DEADLINE
@@ -212,7 +212,7 @@ def test_durable_work_fails_where_the_disk_cannot_sync_and_other_work_survives_a
     assert 1 in stored(path)  # the refused change may be there too: SQLite wrote it to the log before the sync failed
 
 
-def test_a_connection_syncs_its_commits(tmp_path: Path) -> None:
+def test_connection_syncs_its_commits(tmp_path: Path) -> None:
     database = connect(tmp_path / "quire.db")
     full = 2
     assert database.execute("PRAGMA synchronous").fetchone() == (full,)

@@ -196,6 +196,17 @@ class NewCell:
     attachments: Attachments = field(default_factory=dict)
     id: CellId = CellId("")
 
+    def to_cell(self, id_: CellId, number: int, run: Run | None) -> Cell:
+        return Cell(
+            id=id_,
+            number=number,
+            kind=self.kind,
+            source=self.source,
+            run=run,
+            metadata=self.metadata,
+            attachments=self.attachments,
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Edit:

@@ -17,7 +17,7 @@ from pathlib import Path
 from quire import platform_compat
 
 
-class NoName(OSError):
+class InvalidFileName(OSError):
     """On this system this is not a name of a file, but of a device, a drive or a stream."""
 
 
@@ -106,7 +106,7 @@ class PathFolder:
 
 def _check_name(step: str) -> None:
     if not platform_compat.is_name(step):
-        raise NoName(errno.EINVAL, os.strerror(errno.EINVAL), step)
+        raise InvalidFileName(errno.EINVAL, os.strerror(errno.EINVAL), step)
 
 
 def _check_folder(there: os.stat_result, path: str) -> None:

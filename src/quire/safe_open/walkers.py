@@ -1,4 +1,4 @@
-"""Which walker this system has."""
+"""Choose the walker for this system."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Ways to keep state; each implements the core's Store or Blobs."""
+"""Implementations of the ports that keep state: `core/ports/store.py`, `snapshots.py`, `files.py` and others."""

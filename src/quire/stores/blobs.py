@@ -1,4 +1,4 @@
-"""Blobs as files named by the SHA-256 of their content, written whole or not at all."""
+"""The port Blobs: files named by the SHA-256 of their content, written completely or not at all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import anyio.to_thread
 from quire import platform_compat
 from quire.core.errors import NotFound, OperationFailed
 from quire.core.model import Blob
-from quire.stores import wording
+from quire.stores import refusals
 
 
 class FileBlobs:
@@ -32,9 +32,11 @@ class FileBlobs:
         if not path.exists():
             try:
                 path.parent.mkdir(exist_ok=True)
-                write_whole(path, data)
+                write_atomically(path, data)
             except OSError as error:
-                if isinstance(error, platform_compat.IN_USE) and path.exists():  # meanwhile, and somebody reads it
+                if (
+                    isinstance(error, platform_compat.IN_USE) and path.exists()
+                ):  # written meanwhile, and open in another process
                     return Blob(digest=digest, size=len(data))
                 raise OperationFailed(
                     f"An output of {len(data):,} bytes could not be kept: {error.strerror}. "
@@ -46,17 +48,17 @@ class FileBlobs:
         try:
             data = self._path(blob.digest).read_bytes()
         except OSError:
-            raise NotFound(wording.blob_gone(blob.digest)) from None
+            raise NotFound(refusals.blob_gone(blob.digest)) from None
         if hashlib.sha256(data).hexdigest() != blob.digest:
-            raise NotFound(wording.blob_gone(blob.digest))
+            raise NotFound(refusals.blob_gone(blob.digest))
         return data
 
     def _path(self, digest: str) -> Path:
         return self._folder / digest[:2] / digest[2:]
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Beside its place, synced, then renamed into it: a crash leaves no half file under the name."""
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a new file, sync it, then rename it, so that a crash leaves no incomplete file under the name."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
     try:
         with os.fdopen(handle, "wb") as file:

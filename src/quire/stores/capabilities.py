@@ -1,4 +1,4 @@
-"""Which capabilities are installed, in SQLite."""
+"""The port CapabilityStore in SQLite."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from quire.stores.writer import SqliteWriter
 
 
 class SqlCapabilities:
-    """In the store's database, with its writer and its reader. `changes` is a file that grows with each change."""
+    """`changes` is a file that grows with each change, so that other servers notice it."""
 
     def __init__(self, writer: SqliteWriter, reader: SqliteReader, changes: Path) -> None:
         self._writer = writer
         self._reader = reader
         self._changes = str(changes)
 
-    def stamp(self) -> int:
+    def version(self) -> int:
         try:
-            return os.stat(self._changes).st_size  # noqa: PTH116 - looked at before every run
+            return os.stat(self._changes).st_size  # noqa: PTH116 - called before each run
         except OSError:
             return 0
 
-    async def keep(self, capability: Capability) -> None:
+    async def save(self, capability: Capability) -> None:
         row = (
             capability.owner,
             capability.name,
@@ -42,25 +42,28 @@ class SqlCapabilities:
         await self._writer.run_durable(
             lambda db: db.execute("INSERT OR REPLACE INTO capabilities VALUES (?,?,?,?,?,?)", row)
         )
-        self._changed()
+        self._note_change()
 
-    async def renew(self, capability: Capability) -> None:
+    async def update_offered(self, capability: Capability) -> None:
         row = (json.dumps(asdict(capability.offered)), capability.owner, capability.name, capability.installed_at)
         query = "UPDATE capabilities SET offered = ? WHERE owner = ? AND name = ? AND installed_at = ?"
         await self._writer.run_durable(lambda db: db.execute(query, row))
 
-    async def of(self, owner: Principal) -> list[Capability]:
+    async def list_for_owner(self, owner: Principal) -> list[Capability]:
         query = "SELECT * FROM capabilities WHERE owner = ? ORDER BY installed_at, name"
         return [_capability(row) for row in await self._reader.rows(query, owner)]
 
-    async def drop(self, owner: Principal, name: str) -> None:
+    async def delete(self, owner: Principal, name: str) -> None:
         await self._writer.run_durable(
             lambda db: db.execute("DELETE FROM capabilities WHERE owner=? AND name=?", (owner, name))
         )
-        self._changed()
+        self._note_change()
 
-    def _changed(self) -> None:
-        with contextlib.suppress(OSError), Path(self._changes).open("ab") as file:  # on a full disk others see it later
+    def _note_change(self) -> None:
+        with (
+            contextlib.suppress(OSError),
+            Path(self._changes).open("ab") as file,
+        ):  # full disk: other servers notice it later
             file.write(b".")
 
 

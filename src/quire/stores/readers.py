@@ -1,4 +1,4 @@
-"""Reads from SQLite, each on a connection beside the writer's: WAL lets them read while it writes."""
+"""Readers of SQLite, with connections of their own. In WAL mode they read while the writer writes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class SqliteReader:
-    """A thread that reads, for queries of any size."""
+    """Reads on a thread of its own, for queries of any size."""
 
     def __init__(self, path: Path) -> None:
         self._database = connect(path)

@@ -1,4 +1,4 @@
-"""A database's schema: numbered migrations, brought up to date by one process at a time."""
+"""Migrations of a database: numbered SQL files, applied in order by one process at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MIGRATIONS = Path(__file__).parent / "migrations"
 
 
 def migrate(path: Path, migrations: Path = _MIGRATIONS) -> None:
-    """Bring the database to today's schema; a newer one than we know is refused, not guessed at."""
+    """Apply the migrations that are missing. Raises OperationFailed if the database is damaged or of a newer Quire."""
     steps = sorted(migrations.glob("*.sql"))
     try:
         db = connect(path)
@@ -40,15 +40,15 @@ def migrate(path: Path, migrations: Path = _MIGRATIONS) -> None:
 
 
 @contextlib.contextmanager
-def alone(path: Path) -> Iterator[None]:
-    """One store at a time: SQLite does not wait for another that turns a new database to WAL, or closes it."""
+def open_alone(path: Path) -> Iterator[None]:
+    """Lock out other processes: SQLite does not wait while another one opens a new database or closes it, it fails."""
     with path.open("wb") as lock:
         platform_compat.lock(lock.fileno())
         yield
 
 
 def _statements(script: str) -> list[str]:
-    # not executescript: it would commit the transaction the migration runs in
+    # executescript would commit the transaction of the migration
     statements, rest = [], ""
     for line in script.splitlines(keepends=True):
         rest += line

@@ -1,4 +1,4 @@
-"""Which notebooks are shared with whom, in SQLite."""
+"""The port Shares in SQLite."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sqlite3
 
 from quire.core.model import Notebook, NotebookId, Principal
 from quire.core.notebooks.access import Access
-from quire.stores import as_rows
+from quire.stores import row_mapping
 from quire.stores.readers import SqliteReader
 from quire.stores.writer import SqliteWriter
 
@@ -20,25 +20,23 @@ _WITH = """
 
 
 class SqlShares:
-    """In the store's database, with its writer and its reader."""
-
     def __init__(self, writer: SqliteWriter, reader: SqliteReader) -> None:
         self._writer = writer
         self._reader = reader
 
-    async def put(self, notebook: NotebookId, whom: Principal, access: Access | None) -> None:
+    async def set_access(self, notebook: NotebookId, principal: Principal, access: Access | None) -> None:
         def job(db: sqlite3.Connection) -> None:
             if access is None:
-                db.execute(_DROP, (notebook, whom))
+                db.execute(_DROP, (notebook, principal))
             else:
-                db.execute(_PUT, (notebook, whom, access))
+                db.execute(_PUT, (notebook, principal, access))
 
         await self._writer.run_durable(job)
 
-    async def of(self, notebook: NotebookId) -> dict[Principal, Access]:
+    async def list_access(self, notebook: NotebookId) -> dict[Principal, Access]:
         found = await self._reader.rows(_OF, notebook)
         return {Principal(row["principal"]): Access(row["access"]) for row in found}
 
-    async def shared_with(self, whom: Principal) -> list[tuple[Notebook, Access]]:
-        found = await self._reader.rows(_WITH, whom)
-        return [(as_rows.notebook(row), Access(row["access"])) for row in found]
+    async def list_shared_with(self, principal: Principal) -> list[tuple[Notebook, Access]]:
+        found = await self._reader.rows(_WITH, principal)
+        return [(row_mapping.notebook_from_row(row), Access(row["access"])) for row in found]

@@ -13,7 +13,7 @@ from quire import platform_compat
 from quire.stores.sql import SqlStore
 
 _PREFIX = "quire-memory-"
-_LOCK, _DATA = "lock", "data"  # the names in the folder; nothing else is in it
+_LOCK, _DATA = "lock", "data"  # all names in the folder
 
 
 class TemporaryFolder:
@@ -50,7 +50,7 @@ class TemporaryStore(SqlStore):
 
 
 def remove_abandoned_folders(parent: Path) -> None:
-    """Delete the folders of this user's processes that were killed: nobody holds their lock any more."""
+    """Delete folders of this user whose processes were killed, so that their locks are free."""
     with contextlib.suppress(OSError):
         for folder in parent.glob(f"{_PREFIX}*"):
             if _is_ours(folder):
@@ -58,7 +58,7 @@ def remove_abandoned_folders(parent: Path) -> None:
 
 
 def _create_locked_folder() -> tuple[Path, int]:
-    while True:  # again where another process took the new folder for an abandoned one, before it was locked
+    while True:  # again if another process deleted the new folder before it was locked
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
         with contextlib.suppress(FileNotFoundError):
             lock = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR | platform_compat.BYTES, 0o600)
@@ -80,7 +80,7 @@ def _remove_if_abandoned(folder: Path) -> None:
         lock = os.open(folder / _LOCK, os.O_RDWR | platform_compat.BYTES)
     except OSError:
         with contextlib.suppress(OSError):
-            folder.rmdir()  # its process was killed before it made the lock; fails where there is more in it
+            folder.rmdir()  # its process was killed before it created the lock; fails if the folder is not empty
         return
     if platform_compat.try_lock(lock):
         _remove(folder, lock)
@@ -89,7 +89,7 @@ def _remove_if_abandoned(folder: Path) -> None:
 
 
 def _remove(folder: Path, lock: int) -> None:
-    """The lock goes last: a process that is killed half way leaves the rest to the next one."""
+    """The lock is deleted last, so that the next process deletes the rest if this one is killed."""
     shutil.rmtree(folder / _DATA, ignore_errors=True)
     os.close(lock)  # Windows does not delete an open file
     with contextlib.suppress(OSError):

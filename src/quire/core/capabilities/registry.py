@@ -20,7 +20,7 @@ from quire.core.errors import InvalidRequest, NotInstalled, OperationFailed, Qui
 from quire.core.model import Principal
 from quire.core.ops.task_groups import background
 from quire.core.phrases import suggestion
-from quire.core.ports.capabilities import Backends, Connection, Installed
+from quire.core.ports.capabilities import Backends, CapabilityStore, Connection
 
 log = logging.getLogger(__name__)
 _MAX_CAPABILITIES = 200  # capabilities of one principal
@@ -39,7 +39,7 @@ class _OwnerCapabilities:
 
 
 class CapabilityRegistry:
-    def __init__(self, backends: Backends, installed: Installed, connect_timeout: float) -> None:
+    def __init__(self, backends: Backends, installed: CapabilityStore, connect_timeout: float) -> None:
         self._backends = backends
         self._installed = installed
         self._connect_timeout = connect_timeout
@@ -84,7 +84,7 @@ class CapabilityRegistry:
             await link.connection()
             link.check_approve()
             async with owned.turn:
-                await self._installed.keep(link.capability)
+                await self._installed.save(link.capability)
                 owned.backends[name] = link
                 self._update_catalog(owned)
         except BaseException as error:
@@ -102,7 +102,7 @@ class CapabilityRegistry:
         owned = await self.refresh(owner)
         async with owned.turn:
             link = self._find(owned, name)
-            await self._installed.drop(owner, name)
+            await self._installed.delete(owner, name)
             del owned.backends[name]
             self._update_catalog(owned)
         with anyio.CancelScope(shield=True):
@@ -115,8 +115,8 @@ class CapabilityRegistry:
             owned = _OwnerCapabilities(backends={}, catalog=Catalog(version=0, entries=[]), turn=anyio.Lock())
             owned = self._by_owner.setdefault(owner, owned)
         async with owned.turn:
-            owned.stamp = self._installed.stamp()
-            stored = {capability.name: capability for capability in await self._installed.of(owner)}
+            owned.stamp = self._installed.version()
+            stored = {capability.name: capability for capability in await self._installed.list_for_owner(owner)}
             removed = [name for name, link in owned.backends.items() if not _is_same(link.capability, stored.get(name))]
             closing = [owned.backends.pop(name) for name in removed]
             added = [name for name in stored if name not in owned.backends and name not in owned.connecting]
@@ -131,7 +131,7 @@ class CapabilityRegistry:
     async def catalog(self, owner: Principal) -> Catalog:
         """The catalog for kernels, reread if the stored capabilities changed."""
         owned = self._by_owner.get(owner)
-        if owned is None or owned.stamp != self._installed.stamp():
+        if owned is None or owned.stamp != self._installed.version():
             owned = await self.refresh(owner)
         return owned.catalog
 
@@ -175,7 +175,7 @@ class CapabilityRegistry:
 
     async def _save(self, link: ReconnectingBackend) -> None:
         try:
-            await self._installed.renew(link.capability)
+            await self._installed.update_offered(link.capability)
         except QuireError as error:  # a full disk; the next connection lists it again
             log.warning("what %s offers now could not be kept: %s", link.capability.name, error)
 

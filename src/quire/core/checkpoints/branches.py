@@ -74,7 +74,7 @@ class Branches:
             await self._notebooks.add(new)
             cells = await self._cells.list_cells(slot.notebook)
             await self._cells.add_all(new, copied_cells(cells, slot.lineage, run))
-            self._kernels.slots.reserve(new)
+            await self._kernels.slots.reserve(new)
             self._kernels.slots.get(new).adopt(branched, report)
         except BaseException:
             await branched.close()

@@ -11,7 +11,7 @@ from quire.core.kernels.lineage import RunLineage
 from quire.core.kernels.slots import KernelSlots
 from quire.core.model import Cell, ForkReport, Notebook, RunId, Snapshot
 from quire.core.ports.kernel import START, Kernel
-from quire.core.ports.store import Store
+from quire.core.ports.store import NotebookStore, RunStore
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,9 +40,15 @@ class Protection:
 
 class CheckpointList:
     def __init__(
-        self, store: Store, slots: KernelSlots, checkpointer: Checkpointer, restorer: SnapshotRestorer | None
+        self,
+        store: NotebookStore,
+        run_store: RunStore,
+        slots: KernelSlots,
+        checkpointer: Checkpointer,
+        restorer: SnapshotRestorer | None,
     ) -> None:
         self._store = store
+        self._run_store = run_store
         self._slots = slots
         self._checkpointer = checkpointer
         self._restorer = restorer
@@ -91,7 +97,7 @@ class CheckpointList:
     async def _saved(
         self, notebook: Notebook, run_id: RunId | None, snapshots: list[Snapshot], *, is_current: bool
     ) -> Checkpoint:
-        run = await self._store.find_run(notebook.id, run_id) if run_id is not None else None
+        run = await self._run_store.find_run(notebook.id, run_id) if run_id is not None else None
         return Checkpoint(
             run=run_id,
             count=run.count if run is not None else 0,

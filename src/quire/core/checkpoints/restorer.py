@@ -11,7 +11,7 @@ from quire.core.kernels.lineage import RunLineage, Step
 from quire.core.model import Cell, CellState, Loss, Notebook, Run, RunId, Snapshot
 from quire.core.ports.kernel import Kernel
 from quire.core.ports.snapshots import Snapshots
-from quire.core.ports.store import Store
+from quire.core.ports.store import NotebookStore, RunStore
 
 _MAX_ATTEMPTS = 3  # snapshots that are tried, newest first
 
@@ -42,19 +42,20 @@ class SnapshotNotLoaded(OperationFailed):
 
 
 class SnapshotRestorer:
-    def __init__(self, snapshots: Snapshots, store: Store) -> None:
+    def __init__(self, snapshots: Snapshots, store: NotebookStore, run_store: RunStore) -> None:
         self._snapshots = snapshots
         self._store = store
+        self._run_store = run_store
 
     async def list_snapshots(self, notebook: Notebook) -> list[Snapshot]:
         """Oldest first."""
-        return await self._snapshots.of(notebook.id)
+        return await self._snapshots.list_for_notebook(notebook.id)
 
     async def find_latest(self, notebook: Notebook) -> Snapshot | None:
         """The snapshot of the latest state that is not stale: the one that the next kernel starts with."""
         found: tuple[int, Snapshot] | None = None
         for snapshot in await self.list_snapshots(notebook):
-            run = await self._store.find_run(notebook.id, snapshot.run) if snapshot.run is not None else None
+            run = await self._run_store.find_run(notebook.id, snapshot.run) if snapshot.run is not None else None
             if snapshot.run is None or (run is not None and not run.stale):
                 count = run.count if run is not None else 0
                 found = (count, snapshot) if found is None or count >= found[0] else found
@@ -63,7 +64,7 @@ class SnapshotRestorer:
     async def restore_latest(self, notebook: Notebook, kernel: Kernel) -> tuple[RestoredState | None, list[str]]:
         """Load the latest state into a new kernel and mark the runs after it stale. Returns also the errors of newer
         snapshots."""
-        runs = {run.id: run for run in await self._store.outline(notebook.id)}
+        runs = {run.id: run for run in await self._run_store.list_run_summaries(notebook.id)}
         damaged: list[str] = []
         valid = [
             snapshot
@@ -83,14 +84,14 @@ class SnapshotRestorer:
         if state is not None:
             with contextlib.suppress(OperationFailed):  # a full disk: the answer names the cells all the same
                 marks = {cell.run.id: True for cell in state.after if cell.run is not None}
-                await self._store.mark_stale(notebook.id, marks)
+                await self._run_store.mark_stale(notebook.id, marks)
         return state, damaged
 
     async def load(
         self, notebook: Notebook, kernel: Kernel, snapshot: Snapshot, *, damaged: tuple[str, ...] = ()
     ) -> RestoredState:
         """Load a snapshot. Raises OperationFailed; if it is SnapshotNotLoaded, the kernel has lost its former state."""
-        recipe = await self._snapshots.open(snapshot)
+        recipe = await self._snapshots.open_recipe(snapshot)
         try:
             restored = await kernel.load(recipe)
         except OperationFailed as error:
@@ -98,7 +99,7 @@ class SnapshotRestorer:
         finally:
             for descriptor in (recipe.file, *recipe.packs):
                 os.close(descriptor)
-        runs = {run.id: run for run in await self._store.outline(notebook.id)}
+        runs = {run.id: run for run in await self._run_store.list_run_summaries(notebook.id)}
         lost = {loss.name: loss for loss in (*snapshot.lost, *restored.lost)}
         after = [await self._cell_of(notebook, runs, run) for run in _runs_after(runs, notebook, snapshot)]
         return RestoredState(
@@ -116,15 +117,15 @@ class SnapshotRestorer:
     async def discard_state(self, notebook: Notebook) -> None:
         """Let the next kernel start empty: drop snapshots without a name, and mark the runs stale."""
         snapshots = await self.list_snapshots(notebook)
-        runs = await self._store.outline(notebook.id)
+        runs = await self._run_store.list_run_summaries(notebook.id)
         continued = {run.parent for run in runs} | {snapshot.run for snapshot in snapshots}
         marks = {run.id: True for run in runs if run.parent is not None or run.id in continued}  # not those of an ipynb
-        await self._store.mark_stale(notebook.id, marks)
-        await self._snapshots.drop([snapshot.id for snapshot in snapshots if not snapshot.name])
+        await self._run_store.mark_stale(notebook.id, marks)
+        await self._snapshots.delete([snapshot.id for snapshot in snapshots if not snapshot.name])
 
     async def drop_all(self, notebook: Notebook) -> None:
         """Drop all snapshots of the notebook."""
-        await self._snapshots.drop([snapshot.id for snapshot in await self.list_snapshots(notebook)])
+        await self._snapshots.delete([snapshot.id for snapshot in await self.list_snapshots(notebook)])
 
     async def find_newest(self, notebook: Notebook, runs: list[RunId]) -> Snapshot | None:
         """The snapshot of the last of these runs that has one."""
@@ -133,7 +134,7 @@ class SnapshotRestorer:
 
     async def list_steps(self, notebook: Notebook, to: RunId | None) -> dict[RunId, Step]:
         """The runs that led to this one."""
-        return _steps({run.id: run for run in await self._store.outline(notebook.id)}, to)
+        return _steps({run.id: run for run in await self._run_store.list_run_summaries(notebook.id)}, to)
 
     async def _cell_of(self, notebook: Notebook, runs: dict[RunId, Run], run: RunId | None) -> Cell | None:
         return await self._store.find_cell(notebook.id, runs[run].cell) if run is not None and run in runs else None

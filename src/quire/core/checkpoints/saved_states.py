@@ -8,20 +8,25 @@ from quire.core.errors import InvalidRequest, OperationFailed
 from quire.core.kernels.pool import KernelPool
 from quire.core.limits.validation import check_name, check_states
 from quire.core.model import LOCAL, Notebook, Snapshot
-from quire.core.ports.capabilities import Installed
+from quire.core.ports.capabilities import CapabilityStore
 from quire.core.ports.snapshots import Snapshots
-from quire.core.ports.store import Store
+from quire.core.ports.store import RunStore
 
 
 class SavedStates:
     def __init__(
-        self, snapshots: Snapshots, writer: SnapshotWriter, kernels: KernelPool, store: Store, installed: Installed
+        self,
+        snapshots: Snapshots,
+        writer: SnapshotWriter,
+        kernels: KernelPool,
+        run_store: RunStore,
+        capabilities: CapabilityStore,
     ) -> None:
         self._snapshots = snapshots
         self._writer = writer
         self._kernels = kernels
-        self._store = store
-        self._installed = installed
+        self._run_store = run_store
+        self._capabilities = capabilities
 
     async def save(self, notebook: Notebook, name: str) -> tuple[Snapshot, str]:
         """Save the current state, replacing a state of the same name. Returns the snapshot and the path of the readable
@@ -40,8 +45,8 @@ class SavedStates:
                 break
         if snapshot is None:
             raise OperationFailed("The kernel ended before its state was saved. Call again.")
-        runs = await self._store.list_runs(notebook.id)
-        capabilities = await self._installed.of(notebook.owner)
-        text = state_file.to_json(notebook, snapshot, runs, await self._snapshots.values(snapshot), capabilities)
+        runs = await self._run_store.list_runs(notebook.id)
+        capabilities = await self._capabilities.list_for_owner(notebook.owner)
+        text = state_file.to_json(notebook, snapshot, runs, await self._snapshots.load_values(snapshot), capabilities)
         title = notebook.name if notebook.owner == LOCAL else f"{notebook.owner}/{notebook.name}"
-        return snapshot, await self._snapshots.write_out(title, name, text)
+        return snapshot, await self._snapshots.write_copy(title, name, text)

@@ -81,7 +81,7 @@ class SnapshotWriter:
         times = self.times(notebook)
         async with times.lock:
             lineage = self._slots.lineage(notebook)
-            for snapshot in await self._snapshots.of(notebook.id):
+            for snapshot in await self._snapshots.list_for_notebook(notebook.id):
                 if not name and lineage is not None and snapshot.run == lineage.head:
                     return snapshot
             times.started_at = anyio.current_time()
@@ -105,7 +105,7 @@ class SnapshotWriter:
         finally:
             source.drop_if_temporary()
         if self._slots.get(notebook).reset_count != resets and not name:
-            await self._snapshots.drop([snapshot.id])
+            await self._snapshots.delete([snapshot.id])
             return None
         await self._drop_old(notebook)
         return snapshot
@@ -126,12 +126,12 @@ class SnapshotWriter:
         """The snapshot that differs least: the one of the nearest ancestor."""
         lineage = self._slots.lineage(notebook)
         ancestors = [*(lineage.ancestors(head) if lineage is not None else ()), None]
-        found = {snapshot.run: snapshot for snapshot in await self._snapshots.of(notebook.id)}
+        found = {snapshot.run: snapshot for snapshot in await self._snapshots.list_for_notebook(notebook.id)}
         return next((found[run] for run in ancestors if run in found), None)
 
     async def _drop_old(self, notebook: Notebook) -> None:
         """Drop the oldest snapshots without a name while there are too many, or all take too many bytes."""
-        snapshots = await self._snapshots.of(notebook.id)
+        snapshots = await self._snapshots.list_for_notebook(notebook.id)
         unnamed = [snapshot for snapshot in snapshots if not snapshot.name]
         size = sum(snapshot.added for snapshot in snapshots)
         dropped: list[SnapshotId] = []
@@ -141,7 +141,7 @@ class SnapshotWriter:
                 size -= snapshot.added
                 self._dropped_bytes += snapshot.added
         if dropped:
-            await self._snapshots.drop(dropped)
+            await self._snapshots.delete(dropped)
         if self._dropped_bytes > _SWEEP_BYTES:
             await self.sweep_quietly()
 

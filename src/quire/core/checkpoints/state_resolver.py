@@ -12,7 +12,7 @@ from quire.core.kernels.slot import KernelSlot
 from quire.core.model import Cell, Notebook, RunId, Snapshot
 from quire.core.notebooks.cells import Cells
 from quire.core.ports.kernel import START, Kernel
-from quire.core.ports.store import Store
+from quire.core.ports.store import NotebookStore, RunStore
 
 _BEFORE = "before "
 _CELL = "cell "
@@ -20,8 +20,11 @@ _MAX_SHOWN_CHARS = 100  # of an unknown name
 
 
 class StateResolver:
-    def __init__(self, store: Store, cells: Cells, restorer: SnapshotRestorer | None) -> None:
+    def __init__(
+        self, store: NotebookStore, run_store: RunStore, cells: Cells, restorer: SnapshotRestorer | None
+    ) -> None:
         self._store = store
+        self._run_store = run_store
         self._cells = cells
         self._restorer = restorer
 
@@ -73,7 +76,7 @@ class StateResolver:
             raise NotFound(_unknown_state(text, names)) from error
 
     async def _state_not_kept(self, notebook: Notebook, states: Collection[str | None], cell: Cell) -> str:
-        runs = [await self._store.find_run(notebook.id, RunId(state)) for state in states if state is not None]
+        runs = [await self._run_store.find_run(notebook.id, RunId(state)) for state in states if state is not None]
         cells = [await self._store.find_cell(notebook.id, run.cell) for run in runs if run is not None]
         numbers = sorted({cell.number for cell in cells if cell is not None})
         existing = f"There are checkpoints after cells {', '.join(map(str, numbers))}" if numbers else "There is none"

@@ -19,7 +19,7 @@ from quire.core.ops.change_bus import Change, Feed
 from quire.core.ops.task_groups import background
 from quire.core.phrases import existing
 from quire.core.ports.kernel import START, Kernel
-from quire.core.ports.store import Store
+from quire.core.ports.store import NotebookStore
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class RollbackResult:
 class Timeline:
     def __init__(
         self,
-        store: Store,
+        store: NotebookStore,
         kernels: KernelPool,
         checkpointer: Checkpointer,
         recovery: KernelRecovery,
@@ -120,7 +120,7 @@ class Timeline:
 
     async def _mark(self, notebook: Notebook, marks: dict[RunId, bool], failed: list[QuireError]) -> None:
         try:
-            await self._store.mark_stale(notebook.id, marks)
+            await self._recovery.mark_stale(notebook, marks)
         except QuireError as error:
             failed.append(error)
 

@@ -205,7 +205,7 @@ class KernelPool:
 
     async def _start(self, slot: KernelSlot, *, restore: bool) -> tuple[RestoredState | None, list[str]]:
         """Start a kernel and load its latest snapshot. Returns what was restored, and damaged snapshots."""
-        if not self.slots.reserve(slot.notebook):
+        if not await self.slots.reserve(slot.notebook):
             raise NotebookLocked(slot.notebook.name)
         try:
             async with self._admission.reserve(slot.notebook):

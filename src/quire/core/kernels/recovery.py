@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 
 from quire.core.checkpoints.restorer import RestoredState, SnapshotNotLoaded, SnapshotRestorer
 from quire.core.errors import OperationFailed
@@ -10,15 +11,22 @@ from quire.core.kernels.slot import KernelSlot, NextKernel, RecoveryResult
 from quire.core.kernels.slots import KernelSlots
 from quire.core.model import Notebook, RunId, Snapshot
 from quire.core.ports.kernel import START, Kernel
-from quire.core.ports.store import Store
+from quire.core.ports.store import NotebookStore, RunStore
 from quire.core.runs.outcome import describe_revived
 
 
 class KernelRecovery:
-    def __init__(self, slots: KernelSlots, store: Store, restorer: SnapshotRestorer | None) -> None:
+    def __init__(
+        self, slots: KernelSlots, store: NotebookStore, run_store: RunStore, restorer: SnapshotRestorer | None
+    ) -> None:
         self._slots = slots
         self._store = store
+        self._run_store = run_store
         self._restorer = restorer
+
+    async def mark_stale(self, notebook: Notebook, marks: Mapping[RunId, bool]) -> None:
+        """Record for each of these runs whether the namespace was rolled back to a state before it."""
+        await self._run_store.mark_stale(notebook.id, marks)
 
     async def revive(self, slot: KernelSlot) -> RecoveryResult | None:
         """Restore the slot's kernel if its process ended, or close it. None if it lives or there is none."""
@@ -85,7 +93,7 @@ class KernelRecovery:
         if not lost:
             return ()
         with contextlib.suppress(OperationFailed):  # a full disk: the answer names the cells all the same
-            await self._store.mark_stale(notebook.id, dict.fromkeys(lost, True))
+            await self._run_store.mark_stale(notebook.id, dict.fromkeys(lost, True))
         if notebook.document is not None and not notebook.document.path:  # code without cells
             return ()
         cells = [await self._store.find_cell(notebook.id, slot.lineage.steps[run].cell) for run in lost]
@@ -96,7 +104,7 @@ class KernelRecovery:
         try:
             await kernel.restore(checkpoint)
         except OperationFailed as error:
-            await self._store.mark_stale(slot.notebook.id, slot.lineage.stale_marks(slot.lineage.head or START))
+            await self._run_store.mark_stale(slot.notebook.id, slot.lineage.stale_marks(slot.lineage.head or START))
             recovered = await self.revive(slot)
             slot.notice = ""
             if recovered is not None and not recovered.restored:

@@ -22,9 +22,9 @@ from quire.core.limits.quotas import Quotas
 from quire.core.notebooks.cells import Cells
 from quire.core.notebooks.service import Notebooks
 from quire.core.ops.change_bus import Feed
-from quire.core.ports.capabilities import Installed
+from quire.core.ports.capabilities import CapabilityStore
 from quire.core.ports.snapshots import Snapshots
-from quire.core.ports.store import Store
+from quire.core.ports.store import Leases, NotebookStore, RunStore
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,25 +52,27 @@ class KernelServices:
 
 
 def build(
-    store: Store,
+    store: NotebookStore,
+    run_store: RunStore,
+    leases: Leases,
     notebooks: Notebooks,
     cells: Cells,
     feed: Feed,
-    installed: Installed,
+    capability_store: CapabilityStore,
     runtimes: Runtimes,
     snapshots: Snapshots | None,
     config: KernelConfig,
 ) -> KernelServices:
-    slots = KernelSlots(store)
-    restorer = SnapshotRestorer(snapshots, store) if snapshots is not None else None
-    recovery = KernelRecovery(slots, store, restorer)
+    slots = KernelSlots(leases)
+    restorer = SnapshotRestorer(snapshots, store, run_store) if snapshots is not None else None
+    recovery = KernelRecovery(slots, store, run_store, restorer)
     checkpointer = Checkpointer(slots, runtimes, recovery)
     max_bytes = config.autosave.max_bytes
     writer = SnapshotWriter(snapshots, slots, checkpointer, max_bytes) if snapshots is not None else None
     hibernator = Hibernator(slots, writer, config.idle)
     admission = KernelAdmission(slots, hibernator.hibernate, config.quotas)
     pool = KernelPool(slots, runtimes, checkpointer, recovery, restorer, admission, config.rules)
-    resolver = StateResolver(store, cells, restorer)
+    resolver = StateResolver(store, run_store, cells, restorer)
     return KernelServices(
         slots=slots,
         recovery=recovery,
@@ -78,10 +80,12 @@ def build(
         restorer=restorer,
         writer=writer,
         autosaver=Autosaver(writer, slots, feed, config.autosave) if writer is not None else None,
-        saved_states=SavedStates(snapshots, writer, pool, store, installed) if snapshots and writer else None,
+        saved_states=SavedStates(snapshots, writer, pool, run_store, capability_store)
+        if snapshots and writer
+        else None,
         hibernator=hibernator,
         pool=pool,
         resolver=resolver,
-        checkpoints=CheckpointList(store, slots, checkpointer, restorer),
+        checkpoints=CheckpointList(store, run_store, slots, checkpointer, restorer),
         branches=Branches(notebooks, cells, pool, checkpointer, admission, resolver, feed),
     )

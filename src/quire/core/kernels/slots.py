@@ -13,7 +13,7 @@ from quire.core.kernels.lineage import RunLineage
 from quire.core.kernels.slot import KernelSlot
 from quire.core.model import Notebook, NotebookId, RunId
 from quire.core.ports.kernel import Kernel
-from quire.core.ports.store import Store
+from quire.core.ports.store import Leases
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +29,8 @@ class KernelStatus:
 
 
 class KernelSlots:
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, leases: Leases) -> None:
+        self._leases = leases
         self._slots: dict[NotebookId, KernelSlot] = {}
 
     def get(self, notebook: Notebook) -> KernelSlot:
@@ -59,9 +59,9 @@ class KernelSlots:
         finally:
             slot.request_count -= is_request
 
-    def reserve(self, notebook: Notebook) -> bool:
+    async def reserve(self, notebook: Notebook) -> bool:
         """Reserve the notebook for this process. Returns whether it is; another process may have it."""
-        return self._store.hold(notebook.id)
+        return await self._leases.hold(notebook.id) is not None
 
     def is_busy(self, notebook: Notebook) -> bool:
         slot = self._slots.get(notebook.id)
@@ -109,7 +109,8 @@ class KernelSlots:
         if kernel is not None:
             with anyio.CancelScope(shield=True):
                 await kernel.close()
-        self._store.release(slot.notebook.id)
+        with anyio.CancelScope(shield=True):
+            await self._leases.release(slot.notebook.id)
 
     async def close_if_idle(self, notebook: Notebook, head: RunId | None, reason: str) -> None:
         """End the kernel, unless it is in use or its last run is not `head` any more."""

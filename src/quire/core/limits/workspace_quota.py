@@ -19,7 +19,7 @@ from quire.core.kernels.recovery import KernelRecovery
 from quire.core.kernels.slots import KernelSlots
 from quire.core.model import Notebook
 from quire.core.ops.task_groups import background
-from quire.core.ports.files import Folders, Use
+from quire.core.ports.files import Folders, FolderUsage
 from quire.core.runs.active_run import ActiveRun, ActiveRuns, StopReason
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class WorkspaceLimits:
     bytes: int
     files: int
 
-    def excess(self, use: Use) -> str:
+    def excess(self, use: FolderUsage) -> str:
         """Why the usage is over the quota and what to do, as a sentence; "" if it is not."""
         least = "" if use.whole else "at least "
         if self.bytes and use.bytes > self.bytes:
@@ -61,13 +61,13 @@ class _WatchedFolder:
     """A workspace in which something runs or ran."""
 
     path: str
-    use: Use | None = None  # None until it is counted
+    use: FolderUsage | None = None  # None until it is counted
     counted_at: float = 0.0
     count_seconds: float = 0.0  # seconds
     interval: float = 0.0  # seconds until the next count
     count_lock: anyio.Lock = field(default_factory=anyio.Lock)
     is_over: bool = False  # over its quota
-    began_over: dict[ActiveRun, Use] = field(default_factory=dict)  # runs that began while it was over
+    began_over: dict[ActiveRun, FolderUsage] = field(default_factory=dict)  # runs that began while it was over
 
 
 class WorkspaceQuota:
@@ -127,9 +127,9 @@ class WorkspaceQuota:
             raise InvalidRequest(f"Nothing was written: {excess}, then call again.")
         if excess := self._excess_with(use, more):
             raise InvalidRequest(f"Nothing was written: with {more:,} more bytes {excess}, then call again.")
-        folder.use = Use(bytes=use.bytes + more, files=use.files + 1, whole=use.whole)
+        folder.use = FolderUsage(bytes=use.bytes + more, files=use.files + 1, whole=use.whole)
 
-    async def _recent(self, folder: _WatchedFolder, seconds: float) -> Use | None:
+    async def _recent(self, folder: _WatchedFolder, seconds: float) -> FolderUsage | None:
         """The usage, at most `seconds` old, or older if counting takes long; None if it cannot be counted."""
         old = anyio.current_time() - folder.counted_at > (
             seconds if folder.count_seconds < _FAST_COUNT_S else _min_interval(folder)
@@ -153,8 +153,10 @@ class WorkspaceQuota:
     def _limited(self) -> bool:
         return bool(self._rules.bytes or self._rules.files)
 
-    def _excess_with(self, use: Use, more: int) -> str:
-        return self._rules.excess(Use(bytes=use.bytes + more, files=use.files + 1, whole=use.whole, deep=use.deep))
+    def _excess_with(self, use: FolderUsage, more: int) -> str:
+        return self._rules.excess(
+            FolderUsage(bytes=use.bytes + more, files=use.files + 1, whole=use.whole, deep=use.deep)
+        )
 
     def _folder(self, notebook: Notebook) -> _WatchedFolder:
         path = self._workspace(notebook)
@@ -188,7 +190,7 @@ class WorkspaceQuota:
             folder.interval = _MAX_INTERVAL_S
             log.warning("counting the workspace %s: %s", folder.path, error)
 
-    async def _count(self, folder: _WatchedFolder) -> Use:
+    async def _count(self, folder: _WatchedFolder) -> FolderUsage:
         async with folder.count_lock:
             began = anyio.current_time()
             use = await self._folders.measure(folder.path)
@@ -197,13 +199,15 @@ class WorkspaceQuota:
             folder.use, folder.is_over = use, bool(self._rules.excess(use))
             return use
 
-    def _set_interval(self, folder: _WatchedFolder, before: Use | None, *, busy: bool) -> None:
+    def _set_interval(self, folder: _WatchedFolder, before: FolderUsage | None, *, busy: bool) -> None:
         """Set when it is counted again: earlier if it changed since the last count."""
         floor = _min_interval(folder)
         longest = max(floor, _BUSY_INTERVAL_S if busy else _MAX_INTERVAL_S)
         folder.interval = min(longest, max(floor, folder.interval * 2)) if before == folder.use else floor
 
-    def _stop(self, folder: _WatchedFolder, use: Use, excess: str, runs: list[ActiveRun], counted: float) -> None:
+    def _stop(
+        self, folder: _WatchedFolder, use: FolderUsage, excess: str, runs: list[ActiveRun], counted: float
+    ) -> None:
         """Stop the runs that fill the workspace: those that ran at the last count, when it was not over its quota, and
         those that have added to what they found."""
         for run in runs:
@@ -228,7 +232,7 @@ def _min_interval(folder: _WatchedFolder) -> float:
     return min(_MAX_INTERVAL_S, max(_MIN_INTERVAL_S, _INTERVAL_FACTOR * folder.count_seconds))
 
 
-def _has_grown(before: Use, now: Use, bytes: int = 0, files: int = 0) -> bool:
+def _has_grown(before: FolderUsage, now: FolderUsage, bytes: int = 0, files: int = 0) -> bool:
     return now.bytes > before.bytes + bytes or now.files > before.files + files
 
 

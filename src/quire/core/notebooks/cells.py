@@ -9,15 +9,16 @@ from quire.core.limits.validation import Limits
 from quire.core.model import Cell, CellId, CellKind, CellState, Edit, NewCell, Notebook, RunId
 from quire.core.notebooks.outputs import Outputs
 from quire.core.ops.change_bus import Change, Feed
-from quire.core.ports.store import Store
+from quire.core.ports.store import NotebookStore, RunStore
 from quire.core.runs.active_run import STOP_IT
 
 _NUMBER = re.compile(r"\s*-?\d+\s*")
 
 
 class Cells:
-    def __init__(self, store: Store, outputs: Outputs, feed: Feed, limits: Limits) -> None:
+    def __init__(self, store: NotebookStore, run_store: RunStore, outputs: Outputs, feed: Feed, limits: Limits) -> None:
         self._store = store
+        self._run_store = run_store
         self._outputs = outputs
         self._feed = feed
         self._limits = limits
@@ -45,7 +46,7 @@ class Cells:
 
     async def find_by_run(self, notebook: Notebook, run: RunId) -> Cell | None:
         """The cell of a run; None if it was deleted since."""
-        found = await self._store.find_run(notebook.id, run)
+        found = await self._run_store.find_run(notebook.id, run)
         return await self._store.find_cell(notebook.id, found.cell) if found is not None else None
 
     async def list_cells(self, notebook: Notebook, start: int = 0, limit: int | None = None) -> list[Cell]:
@@ -97,14 +98,14 @@ class Cells:
         self._feed.tell(Change(notebook=notebook))
 
     async def clear_outputs(self, notebook: Notebook, cell: Cell) -> None:
-        await self._store.clear_outputs(notebook.id, cell.id)
+        await self._run_store.clear_outputs(notebook.id, cell.id)
         self._feed.tell(Change(notebook=notebook, cell=cell.id, number=cell.number))
 
     async def list_definitions(self, notebook: Notebook) -> tuple[list[str], list[str]]:
         """Import statements and function definitions of all runs, each once, in order."""
         imports: dict[str, None] = {}
         functions: dict[str, None] = {}
-        for run in await self._store.list_runs(notebook.id):
+        for run in await self._run_store.list_runs(notebook.id):
             imports.update(dict.fromkeys(run.imports))
             functions.update(dict.fromkeys(run.functions))
         return list(imports), list(functions)

@@ -180,7 +180,7 @@ class CurrentNotebooks:
         while True:
             name = MAIN if number == 1 else f"{MAIN}-{number}"
             notebook = await self._notebooks.get_or_create(client.principal, name)
-            if self._slots.reserve(notebook):
+            if await self._slots.reserve(notebook):
                 if number > 1:
                     self.set(client, notebook)
                 return notebook

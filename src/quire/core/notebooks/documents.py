@@ -14,12 +14,12 @@ from quire.core.model import Cell, NewCell, Notebook
 from quire.core.notebooks.cells import Cells
 from quire.core.notebooks.outputs import Outputs
 from quire.core.ops.change_bus import Change, Feed
-from quire.core.ports.store import Store
+from quire.core.ports.store import NotebookStore
 
 
 class Documents:
     def __init__(
-        self, store: Store, cells: Cells, outputs: Outputs, feed: Feed, live: Callable[[Notebook, Cell], Cell]
+        self, store: NotebookStore, cells: Cells, outputs: Outputs, feed: Feed, live: Callable[[Notebook, Cell], Cell]
     ) -> None:
         """`live` returns a cell as it is now, with the output so far if it runs."""
         self._store = store

@@ -11,7 +11,7 @@ from quire.core.errors import InvalidRequest
 from quire.core.limits.workspace_quota import WorkspaceQuota
 from quire.core.model import Notebook
 from quire.core.notebooks import paths
-from quire.core.ports.files import Folders, Listing, Piece
+from quire.core.ports.files import FileSlice, Folders, Listing
 
 MAX_LISTED = 200  # names in one answer
 _CONTINUATION_BYTES = range(0x80, 0xC0)  # bytes that continue a UTF-8 character
@@ -31,7 +31,7 @@ class Files:
         root = self._workspace(notebook)
         return await self._folders.list(root, paths.path_parts(root, path), MAX_LISTED)
 
-    async def read(self, notebook: Notebook, path: str, start: int = 0, limit: int | None = None) -> Piece:
+    async def read(self, notebook: Notebook, path: str, start: int = 0, limit: int | None = None) -> FileSlice:
         """The file's bytes from `start`, all or at most `limit`."""
         if start < 0 or (limit is not None and not 0 < limit <= self.max_bytes):
             raise InvalidRequest(
@@ -82,7 +82,7 @@ class Files:
         return root, steps
 
 
-def as_text(piece: Piece) -> tuple[str, int] | None:
+def as_text(piece: FileSlice) -> tuple[str, int] | None:
     """The text of a piece and the offset after its last whole character; None if it is not text."""
     data = piece.data
     begin = 0

@@ -23,7 +23,7 @@ from quire.core.notebooks import safe_files
 from quire.core.notebooks.documents import Documents
 from quire.core.ops.change_bus import Change, Feed
 from quire.core.ops.task_groups import background
-from quire.core.ports.store import Store
+from quire.core.ports.store import NotebookStore
 
 log = logging.getLogger(__name__)
 _QUIET_S = 0.3  # without a change before a write
@@ -54,7 +54,7 @@ class Mirrors:
     def __init__(
         self,
         documents: Documents,
-        store: Store,
+        store: NotebookStore,
         feed: Feed,
         dumps: Callable[[Notebook, list[Cell]], str],
         add_notice: Callable[[Notebook, str], None] = lambda notebook, sentence: None,

@@ -20,7 +20,7 @@ from quire.core.notebooks.current import Client
 from quire.core.notebooks.service import Notebooks
 from quire.core.notebooks.sharing import Sharing
 from quire.core.phrases import existing
-from quire.core.ports.files import Folders, Use
+from quire.core.ports.files import Folders, FolderUsage
 from quire.core.runs.active_run import ActiveRuns, StopReason
 
 RUNTIMES = {"python": "wasm-python", "javascript": "wasm-javascript"}
@@ -42,10 +42,10 @@ class SessionFiles:
         self._workspace = workspace
         self._own_root = str(own_root)
 
-    async def usage(self, session: Notebook) -> tuple[Use, tuple[str, ...]]:
+    async def usage(self, session: Notebook) -> tuple[FolderUsage, tuple[str, ...]]:
         """The bytes and files of the workspace, and its largest files with their sizes."""
         path = self._workspace(session)
-        states = await self._folders.seen(path, _MAX_COMPARED_FILES)
+        states = await self._folders.stat_files(path, _MAX_COMPARED_FILES)
         largest = sorted(states, key=lambda name: -states[name][0])[:_MAX_LARGEST_FILES]
         return await self._folders.measure(path), tuple(f"{name} ({states[name][0]:,} bytes)" for name in largest)
 
@@ -53,8 +53,8 @@ class SessionFiles:
         """The files of the workspace, for `changed_since`."""
         path = self._workspace(session)
         # without a thread if there are few files, on the disk of our own data
-        states = self._folders.glance(path) if self._is_own(path) else None
-        return await self._folders.seen(path, _MAX_COMPARED_FILES) if states is None else states
+        states = self._folders.stat_files_inline(path) if self._is_own(path) else None
+        return await self._folders.stat_files(path, _MAX_COMPARED_FILES) if states is None else states
 
     async def changed_since(self, session: Notebook, before: FileStates) -> list[str]:
         """Files that were added, changed or deleted since."""

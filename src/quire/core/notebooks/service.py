@@ -15,7 +15,7 @@ from quire.core.model import DocumentLocation, Notebook, NotebookId, Policy, Pri
 from quire.core.ops.change_bus import Change, Feed
 from quire.core.phrases import existing
 from quire.core.ports.jupyter import RUNTIME
-from quire.core.ports.store import Store
+from quire.core.ports.store import NotebookStore
 
 CreateDocument = Callable[[str, str], Awaitable[DocumentLocation]]
 
@@ -26,7 +26,7 @@ MAIN = "main"
 class Notebooks:
     def __init__(
         self,
-        store: Store,
+        store: NotebookStore,
         feed: Feed,
         limits: Limits,
         runtimes: list[str],

@@ -33,7 +33,9 @@ class Sharing:
             return await self._notebooks.get(caller.principal, own)
         found = await self._notebooks.find(owner, own)
         has = (
-            effective_access(caller, owner, (await self._shares.of(found.id)).get(caller.principal)) if found else None
+            effective_access(caller, owner, (await self._shares.list_access(found.id)).get(caller.principal))
+            if found
+            else None
         )
         if found is None or has is None:
             raise await no_such_notebook(name, [found.title for found, _ in await self.list_accessible(caller)])
@@ -44,13 +46,13 @@ class Sharing:
     async def list_accessible(self, caller: Caller) -> list[tuple[Notebook, Access]]:
         """The caller's own notebooks, then those shared with the caller, each with the access."""
         own = [(notebook, Access.OWN) for notebook in await self._notebooks.list_notebooks(caller.principal)]
-        shared = await self._shares.shared_with(caller.principal)
+        shared = await self._shares.list_shared_with(caller.principal)
         return own + [(replace(other, seen_as=f"{other.owner}/{other.name}"), has) for other, has in shared]
 
     async def has_access(self, caller: Caller, notebook: Notebook, needed: Access) -> bool:
         if caller.is_trusted or caller.principal == notebook.owner:
             return True
-        has = (await self._shares.of(notebook.id)).get(caller.principal)
+        has = (await self._shares.list_access(notebook.id)).get(caller.principal)
         return has is not None and has.covers(needed)
 
     async def share(self, notebook: Notebook, user: str, access: Access | None) -> dict[Principal, Access]:
@@ -60,15 +62,15 @@ class Sharing:
             raise InvalidRequest(f"{notebook.title} belongs to {user!r} already. Nothing was changed.")
         if access is Access.OWN:
             raise InvalidRequest("A notebook has one owner: share it to read or to write.")
-        await self._shares.put(notebook.id, principal, access)
+        await self._shares.set_access(notebook.id, principal, access)
         return await self.list_shares(notebook)
 
     async def list_shares(self, notebook: Notebook) -> dict[Principal, Access]:
-        return await self._shares.of(notebook.id)
+        return await self._shares.list_access(notebook.id)
 
     async def code_caller(self, notebook: NotebookId, owner: Principal) -> Caller:
         """The caller that requests of a notebook's code count as: its owner. It is the trusted local user only if no
         other user may write the code."""
-        if owner == LOCAL and Access.WRITE not in (await self._shares.of(notebook)).values():
+        if owner == LOCAL and Access.WRITE not in (await self._shares.list_access(notebook)).values():
             return LOCAL_CALLER
         return Caller(principal=owner)

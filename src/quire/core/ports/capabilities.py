@@ -85,21 +85,21 @@ class Backends(Protocol):
         ...
 
 
-class Installed(Protocol):
-    """The capabilities that are installed. When a method returns, its change is on disk."""
+class CapabilityStore(Protocol):
+    """Installed capabilities. When a method returns, its change is on disk."""
 
-    def stamp(self) -> int:
-        """Another number where somebody, in whichever process, changed something since; to be looked at often."""
+    def version(self) -> int:
+        """Return a number that changes when any process changes a capability. Fast."""
         ...
 
-    async def keep(self, capability: Capability) -> None:
-        """In place of the one of that name, if there is one."""
+    async def save(self, capability: Capability) -> None:
+        """Replace the capability of that name, if there is one."""
 
-    async def renew(self, capability: Capability) -> None:
-        """What it offers now, where it is still the one that was installed."""
+    async def update_offered(self, capability: Capability) -> None:
+        """Save what it offers now, unless it was replaced meanwhile."""
 
-    async def of(self, owner: Principal) -> list[Capability]:
-        """The owner's, oldest first."""
+    async def list_for_owner(self, owner: Principal) -> list[Capability]:
+        """Return the owner's capabilities, oldest first."""
         ...
 
-    async def drop(self, owner: Principal, name: str) -> None: ...
+    async def delete(self, owner: Principal, name: str) -> None: ...

@@ -1,4 +1,4 @@
-"""What the core needs of the folders that code works in. What lies there may be hostile: the code put it there."""
+"""Folders in which the code of cells works, and the disk. Files there may be hostile, because code wrote them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Protocol
 class Entry:
     """A name in a folder."""
 
-    name: str  # bytes that are not UTF-8 are lone surrogates in it, as os.fsdecode has them
+    name: str  # as of os.fsdecode: bytes that are not UTF-8 are lone surrogates
     kind: str  # file, folder, link, or other: a pipe, a socket, a device
     size: int  # bytes, of a file
     modified: float  # seconds since the epoch
@@ -18,80 +18,80 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Listing:
-    """What a folder holds, by name, as far as it was looked at."""
+    """Entries of a folder in the order of their names."""
 
     entries: tuple[Entry, ...]
-    more: int = 0  # names that are left out
-    whole: bool = True  # all were counted
+    more: int = 0  # entries that are left out
+    whole: bool = True  # all entries were counted
 
 
 @dataclass(frozen=True, kw_only=True)
-class Piece:
-    """Bytes of a file, from `start` on."""
+class FileSlice:
+    """Bytes of a file from `start` on."""
 
     data: bytes
     start: int
-    total: int  # bytes the file has
-    head: bytes = b""  # how the file begins, where the piece does not
+    total: int  # bytes of the file
+    head: bytes = b""  # first bytes of the file, if the slice begins later
 
 
 @dataclass(frozen=True, kw_only=True)
-class Use:
-    """What a folder takes on disk."""
+class FolderUsage:
+    """Space that a folder takes on disk."""
 
     bytes: int = 0
-    files: int = 0  # folders and links among them
-    whole: bool = True  # all of it was counted; else it is at least so much
-    deep: bool = False  # it has folders nested deeper than any path can say
+    files: int = 0  # with folders and links
+    whole: bool = True  # False: at least this, because it was not counted to the end
+    deep: bool = False  # it has folders nested deeper than the longest path
 
 
 class Folders(Protocol):
-    """Files below a folder, `root`, by the names that lead there. Nothing outside it is ever reached: no link is
-    followed, no mount crossed, and only plain files with one name are opened. Whoever changes things there meanwhile
-    changes nothing about that.
+    """Files below a folder, `root`, by the names on the way. Nothing outside it is reached, even if code changes the
+    folder meanwhile: links are not followed, mounts are not crossed, and only plain files with one name are opened.
 
-    Raises NotFound, Refused where it is not such a file, or Failed where the disk is full.
+    Methods raise NotFound, InvalidRequest if it is not such a file, or OperationFailed if the disk is full.
     """
 
     async def list(self, root: str, steps: tuple[str, ...], limit: int) -> Listing:
-        """The first `limit` names of a folder."""
+        """Return the first `limit` entries of a folder."""
         ...
 
-    async def read(self, root: str, steps: tuple[str, ...], start: int, limit: int) -> Piece: ...
+    async def read(self, root: str, steps: tuple[str, ...], start: int, limit: int) -> FileSlice: ...
 
     async def write(self, root: str, steps: tuple[str, ...], data: bytes, *, append: bool) -> int:
-        """Put these bytes into a file, in place of what it holds, or after that; folders on the way are made. All of
-        it or nothing, on disk when it returns. The bytes the file has then."""
+        """Replace the content of a file or append to it, completely or not at all. Missing folders are created.
+
+        Returns the size of the file. It is on disk then.
+        """
         ...
 
-    async def seen(self, root: str, limit: int) -> dict[str, tuple[int, int]]:
-        """The files below it, `limit` at the most: of each its bytes and when it was last changed, in nanoseconds."""
+    async def stat_files(self, root: str, limit: int) -> dict[str, tuple[int, int]]:
+        """Return the size and the modification time in nanoseconds of at most `limit` files below the folder."""
         ...
 
-    def glance(self, root: str) -> dict[str, tuple[int, int]] | None:
-        """The same, looked at in place, which only a disk that is known to answer may be asked for; None where there is
-        so much that somebody else would wait for it."""
+    def stat_files_inline(self, root: str) -> dict[str, tuple[int, int]] | None:
+        """The same for a few files on the caller's thread, which a slow disk would block. None if there are more."""
         ...
 
     async def remove(self, root: str) -> None:
-        """The folder is gone, with all that is in it; nothing outside it is touched."""
+        """Delete the folder with all that is in it."""
 
-    async def measure(self, root: str) -> Use:
-        """What it takes on disk, as far as that can be counted in a while."""
+    async def measure(self, root: str) -> FolderUsage:
+        """Count what it takes on disk, for a limited time."""
         ...
 
 
 class Disk(Protocol):
-    """The disk that state is kept on. Each looks at it: in a thread, and not too often."""
+    """The disk that has the data directory. Methods block: call them in a thread, and not often."""
 
-    def taken(self) -> dict[str, int]:
-        """Bytes, by what they are taken for."""
+    def used_bytes(self) -> dict[str, int]:
+        """Return used bytes by purpose."""
         ...
 
-    def free(self) -> int:
-        """Bytes that are left."""
+    def free_bytes(self) -> int:
+        """Return free bytes."""
         ...
 
-    def trouble(self) -> str:
-        """Why nothing can be kept there now, as a sentence; empty where it can."""
+    def write_error(self) -> str:
+        """Return a sentence that says why it cannot be written, "" if it can."""
         ...

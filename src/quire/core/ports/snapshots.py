@@ -1,4 +1,4 @@
-"""Where snapshots of namespaces are kept."""
+"""Snapshots of namespaces on disk."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from quire.core.model import (
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """A snapshot being written: files for the kernel to read and write, as descriptors. See `quire.snapshot_format`."""
+    """A snapshot that a kernel writes: descriptors of its files. See `quire.snapshot_format`."""
 
     notebook: NotebookId
-    file: int  # to be written
-    base: int  # a recipe of the snapshot it differs little from; -1 where there is none
+    file: int  # the kernel writes it
+    base: int  # recipe of a similar snapshot that the kernel reads; -1: none
 
 
 @dataclass(frozen=True, kw_only=True)
 class Written:
-    """A draft that is done: how many bytes of chunks, entries and manifest it holds."""
+    """The sizes in bytes of the parts of a finished draft."""
 
     chunks: int
     entries: int
@@ -34,48 +34,49 @@ class Written:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """A snapshot to be loaded: descriptors of its recipe and of the packs that names. Whoever has it closes them."""
+    """A snapshot that a kernel loads: descriptors of its recipe and of packs. The caller closes them."""
 
     file: int
     packs: tuple[int, ...]
 
 
 class Snapshots(Protocol):
-    """Namespaces written down, each chunk of them once. When a method returns, its change is on disk; whatever
-    happens meanwhile, what was published before stays whole."""
+    """When a method returns, its change is on disk. Published snapshots stay complete if it fails or is cancelled."""
 
     async def begin(self, notebook: NotebookId, base: Snapshot | None) -> Draft:
-        """A place to write one. Raises Failed where the disk is full."""
+        """Open the files of a new draft. Raises OperationFailed if the disk is full."""
         ...
 
     async def publish(self, draft: Draft, written: Written, *, run: RunId | None, name: str) -> Snapshot:
-        """Check what was written, keep what is new, sign it. A name replaces the notebook's snapshot of that name.
-        Raises Failed, and keeps nothing of it, where it is not whole or the disk is full."""
+        """Check a draft, store its new chunks, and sign it. It replaces the notebook's snapshot of that name.
+
+        Raises OperationFailed and stores nothing if it is incomplete or the disk is full.
+        """
         ...
 
     def abandon(self, draft: Draft) -> None:
-        """Close its files; to be called after publishing, too."""
+        """Close its files. Also called after `publish`."""
 
-    async def of(self, notebook: NotebookId) -> list[Snapshot]:
-        """A notebook's, oldest first."""
+    async def list_for_notebook(self, notebook: NotebookId) -> list[Snapshot]:
+        """Return the notebook's snapshots, oldest first."""
         ...
 
-    async def open(self, snapshot: Snapshot) -> Recipe:
-        """Raises Failed where it is damaged, lacks a piece, is not signed by this store, or is a newer Quire's."""
+    async def open_recipe(self, snapshot: Snapshot) -> Recipe:
+        """Raises OperationFailed if it is damaged, incomplete, not signed by this store or of a newer Quire."""
         ...
 
-    async def values(self, snapshot: Snapshot) -> dict[str, Any]:
-        """Those that JSON can say, by name, where they were asked for when it was written."""
+    async def load_values(self, snapshot: Snapshot) -> dict[str, Any]:
+        """Return the variables that JSON can represent, by name, if the snapshot was written with them."""
         ...
 
-    async def write_out(self, notebook: str, name: str, text: str) -> str:
-        """Keep a copy for people to read; where it lies."""
+    async def write_copy(self, notebook: str, name: str, text: str) -> str:
+        """Write a copy for people, and return its path."""
         ...
 
-    async def drop(self, snapshots: list[SnapshotId]) -> None: ...
+    async def delete(self, snapshots: list[SnapshotId]) -> None: ...
 
     async def sweep(self, *, dry: bool = False) -> Swept:
-        """Let go of chunks that no snapshot names; with `dry` only say how much that would free."""
+        """Delete chunks that no snapshot uses. With `dry` only return how much that would free."""
         ...
 
     async def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Where notebooks, runs, shares, tokens and blobs are kept."""
+"""Where notebooks, runs, leases, shares, tokens and blobs are kept."""
 
 from __future__ import annotations
 
@@ -22,40 +22,42 @@ from quire.core.model import (
 from quire.core.notebooks.access import Access, Caller
 
 
-class Store(Protocol):
-    """Notebooks, cells and the journal of runs. When a method returns, its change is on disk.
+class NotebookStore(Protocol):
+    """Notebooks and their cells. When a method returns, its change is on disk.
 
-    Cells are numbered from 0 without gaps. A full disk raises Failed and changes nothing.
+    Cells are numbered from 0 without gaps. If the disk is full, a method raises OperationFailed and changes nothing.
     """
 
     async def create_notebook(self, notebook: Notebook, *, limit: int = 0) -> Notebook:
-        """Raises Refused where the owner has one of that name, OverLimit where it has `limit`; 0 is none."""
+        """Raises InvalidRequest if the owner has a notebook of that name, OverLimit if the owner has `limit` notebooks
+        (0: no limit)."""
         ...
 
     async def find_notebook(self, owner: Principal, name: str) -> Notebook | None: ...
 
     async def list_notebooks(self, owner: Principal) -> list[Notebook]:
-        """The owner's notebooks, oldest first."""
+        """Return the owner's notebooks, oldest first."""
+        ...
+
+    async def list_mirrored(self) -> list[Notebook]:
+        """Return the notebooks of all owners that have a mirror."""
         ...
 
     async def update_notebook(self, notebook: Notebook) -> None:
-        """Keep its metadata, its mirror and where its document is as they are here."""
-
-    async def list_mirrored(self) -> list[Notebook]:
-        """Those of all owners that have a mirror."""
-        ...
+        """Save its metadata, its mirror and the location of its document."""
 
     async def clear_notebook(self, notebook: NotebookId) -> None:
-        """Drop its cells and its journal."""
+        """Delete its cells and runs."""
 
     async def delete_notebook(self, notebook: NotebookId) -> None:
-        """It is gone, with its cells, its journal and who it was shared with. Whoever holds it lets go of it."""
+        """Delete it with its cells, runs and shares, and release its lease. Nothing happens if there is none."""
 
     async def add_cells(self, notebook: NotebookId, cells: list[NewCell], *, at: int | None, limit: int) -> list[Cell]:
-        """Insert before cell `at`, or append; all or none. Raises Refused past `limit` cells, or past the end.
+        """Insert all or none before cell `at`, or append them. Cells after an inserted code cell are marked `behind`.
 
-        A run a cell comes with is journaled, but is none of this notebook's: it does not count. An id a cell comes
-        with is its id, unless the notebook has it already. Cells after an inserted one fall behind.
+        A run that a new cell has is recorded, but the notebook does not count it. The id that a new cell has is used
+        unless the notebook has it already. Raises InvalidRequest if there would be more than `limit` cells, or if `at`
+        is past the end.
         """
         ...
 
@@ -64,115 +66,128 @@ class Store(Protocol):
     async def list_cells(self, notebook: NotebookId, start: int, limit: int | None) -> list[Cell]: ...
 
     async def edit_cell(self, notebook: NotebookId, cell: CellId, edit: Edit, expected: int | None) -> Cell:
-        """Change it. Raises Stale, naming the newer source, where `expected` is not its version. Where the source of
-        code is another, it and those after it that have run fall behind, as they do when a cell is moved or deleted,
-        until they run again."""
+        """Change a cell.
+
+        If the source of code changes, the cell and those after it that have run are marked `behind` until they run
+        again, as after a move or a deletion. Raises VersionConflict with the newer source if `expected` is not the
+        cell's version.
+        """
         ...
 
     async def move_cell(self, notebook: NotebookId, cell: CellId, to: int) -> Cell: ...
 
     async def delete_cell(self, notebook: NotebookId, cell: CellId) -> None: ...
 
-    async def clear_outputs(self, notebook: NotebookId, cell: CellId) -> None:
-        """What its last run, which is over, showed is gone."""
+
+class RunStore(Protocol):
+    """The runs of each notebook. When a method returns, its change is committed; `begin_run` and `save_outputs` are
+    safe from the end of a process then, and from a power failure once a later change has returned. All others are on
+    disk. If the disk is full, a method raises OperationFailed and changes nothing."""
 
     async def begin_run(self, notebook: NotebookId, cell: Cell | NewCell, run: Run, *, limit: int) -> Cell:
-        """Journal the start of a run of `cell`, appending it first where it is new, and count it.
+        """Record the start of a run and count it. A new cell is appended first.
 
-        The returned cell carries the run with its count. `run.count` and `run.cell` are the store's to fill.
+        Returns the cell with the run. The store sets `run.count` and `run.cell`.
         """
         ...
 
-    async def keep_outputs(
+    async def save_outputs(
         self, notebook: NotebookId, run: RunId, outputs: Mapping[int, Output], dropped: range
     ) -> None:
-        """Journal what a run under way has shown since: by its place among all, each in place of what was there, and
-        the places of what is no longer kept. Seen once the run is found unfinished; nobody waits for it.
+        """Save outputs of a run that is not over, by their number, and delete those that are `dropped`.
 
-        Safe from the end of any process at once, from a power failure when anything after it is on disk. A run that
-        has ended, or is gone, stays as it is.
+        They are read if the server ends before the run does. Nothing happens if the run has ended or is gone.
         """
 
     async def finish_run(self, notebook: NotebookId, run: Run) -> None:
-        """Journal how the run ended, with its outputs. A run whose cell is gone is kept in the journal."""
+        """Record the end of a run with its outputs, also if its cell was deleted."""
+
+    async def clear_outputs(self, notebook: NotebookId, cell: CellId) -> None:
+        """Delete the outputs of the cell's last run, which is over."""
 
     async def mark_stale(self, notebook: NotebookId, marks: Mapping[RunId, bool]) -> None:
-        """Say of each of these runs whether the namespace was rolled back to before it."""
+        """Set for each of these runs whether the namespace was rolled back to a state before it."""
 
     async def find_run(self, notebook: NotebookId, run: RunId) -> Run | None:
-        """Of the journal, without what it printed."""
+        """Return a run without its source, value and outputs."""
         ...
 
-    async def outline(self, notebook: NotebookId) -> list[Run]:
-        """The journal, oldest first, without sources, values and outputs."""
+    async def list_run_summaries(self, notebook: NotebookId) -> list[Run]:
+        """Return the runs without their sources, values and outputs, oldest first."""
         ...
 
     async def list_runs(self, notebook: NotebookId) -> list[Run]:
-        """The journal, oldest first."""
+        """Return the runs, oldest first."""
         ...
 
-    async def find_displayed(self, notebook: NotebookId, display_id: str) -> list[Run]:
-        """Ended runs that have shown something under this display id."""
+    async def find_runs_by_display_id(self, notebook: NotebookId, display_id: str) -> list[Run]:
+        """Return the ended runs that have an output with this display id."""
         ...
 
-    async def mark_unfinished(self) -> int:
-        """Runs that no living server is running become INTERRUPTED; how many there were."""
+    async def mark_interrupted_runs(self) -> int:
+        """Mark the runs that no live server runs as INTERRUPTED, and return their number."""
         ...
 
-    def hold(self, notebook: NotebookId) -> bool:
-        """Reserve the notebook's kernel for this process; False where another process has it."""
+
+class Leases(Protocol):
+    """Which server runs which notebook. The lease of a server that ends, however it ends, is released."""
+
+    async def hold(self, notebook: NotebookId) -> int | None:
+        """Take the lease of a notebook for this server, and return its epoch; None if another server has the lease.
+
+        The epoch is kept on disk and grows each time the lease is taken. It stays the same while this server has it.
+        """
         ...
 
-    def release(self, notebook: NotebookId) -> None: ...
-
-    async def close(self) -> None: ...
+    async def release(self, notebook: NotebookId) -> None:
+        """Nothing happens if this server does not have the lease. A cancelled caller releases it, too."""
 
 
 class Shares(Protocol):
-    """Which notebooks are shared with whom. When a method returns, its change is on disk."""
+    """Which notebooks are shared with which users. When a method returns, its change is on disk."""
 
-    async def put(self, notebook: NotebookId, whom: Principal, access: Access | None) -> None:
-        """In place of what they could do before; None: nothing any more."""
+    async def set_access(self, notebook: NotebookId, principal: Principal, access: Access | None) -> None:
+        """Replace the access of a user; None ends it."""
 
-    async def of(self, notebook: NotebookId) -> dict[Principal, Access]:
-        """With whom, in the order of their names."""
+    async def list_access(self, notebook: NotebookId) -> dict[Principal, Access]:
+        """Return the users that have access, in the order of their names."""
         ...
 
-    async def shared_with(self, whom: Principal) -> list[tuple[Notebook, Access]]:
-        """Oldest notebook first."""
+    async def list_shared_with(self, principal: Principal) -> list[tuple[Notebook, Access]]:
+        """Return the notebooks that others share with a user, oldest first."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenInfo:
-    """A token, without what proves it."""
+    """A token without its secret."""
 
     caller: Caller
     created_at: float  # seconds since the epoch
 
 
 class Tokens(Protocol):
-    """Secrets that prove who a caller is. Only their digests are kept; what another process changes counts at once."""
+    """Secrets that identify callers. Only their digests are kept. Changes of other processes take effect at once."""
 
     def add(self, name: Principal, *, admin: bool) -> str:
-        """A new one, told this once. Raises Refused where the name has one."""
+        """Return a new token, which cannot be read again. Raises InvalidRequest if the name has one."""
         ...
 
     def remove(self, name: Principal) -> None:
         """Raises NotFound."""
 
-    def all(self) -> list[TokenInfo]:
-        """In the order of their names."""
+    def list_tokens(self) -> list[TokenInfo]:
+        """Return all tokens in the order of their names."""
         ...
 
-    def whose(self, token: str) -> Caller | None: ...
+    def find_caller(self, token: str) -> Caller | None: ...
 
 
 class Blobs(Protocol):
-    """Bytes by content: the same bytes are kept once. When `put` returns they are on disk."""
+    """Bytes by content: equal bytes are kept once. When `put` returns they are on disk."""
 
     async def put(self, data: bytes) -> Blob: ...
 
     async def get(self, blob: Blob) -> bytes:
-        """Raises NotFound where they are gone or no longer what their name says."""
+        """Raises NotFound if they are gone or damaged."""
         ...

@@ -10,7 +10,7 @@ from quire.core.errors import OperationFailed
 from quire.core.model import NewCell, Principal
 from quire.core.ops.change_bus import Change, Feed
 from quire.core.phrases import count
-from quire.core.ports.store import Store
+from quire.core.ports.store import NotebookStore
 from quire.core.runs.active_run import RunState
 
 
@@ -83,7 +83,7 @@ class RunSlots:
 class RunQueue:
     """Runs wait here for a slot. A waiting run is a cell of the notebook, and its timeout does not count yet."""
 
-    def __init__(self, slots: RunSlots, store: Store, feed: Feed, max_cells: int) -> None:
+    def __init__(self, slots: RunSlots, store: NotebookStore, feed: Feed, max_cells: int) -> None:
         self._slots = slots
         self._store = store
         self._feed = feed

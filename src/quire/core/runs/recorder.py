@@ -12,7 +12,7 @@ from quire.core.errors import OperationFailed, QuireError
 from quire.core.model import CellId, Data, NotebookId, Output, OutputType, Run
 from quire.core.notebooks.outputs import Outputs
 from quire.core.ops.change_bus import Change, Feed
-from quire.core.ports.store import Blobs, Store
+from quire.core.ports.store import Blobs, RunStore
 from quire.core.runs import transcript as transcripts
 from quire.core.runs.active_run import RunState
 
@@ -35,10 +35,15 @@ class _WriteState:
 
 class Recorder:
     def __init__(
-        self, store: Store, blobs: Blobs, feed: Feed, max_cells: int, on_end: Callable[[Run], None] = lambda run: None
+        self,
+        run_store: RunStore,
+        blobs: Blobs,
+        feed: Feed,
+        max_cells: int,
+        on_end: Callable[[Run], None] = lambda run: None,
     ) -> None:
         """`on_end` is called with each run that ended. It returns at once and never raises."""
-        self._store = store
+        self._run_store = run_store
         self._blobs = blobs
         self._outputs = Outputs(blobs)
         self._feed = feed
@@ -52,7 +57,7 @@ class Recorder:
     async def begin(self, state: RunState, run: Run) -> Run:
         """Record that the run begins. Returns it with its cell and number."""
         await self._flush_unrecorded()
-        cell = await self._store.begin_run(state.notebook.id, state.target, run, limit=self._max_cells)
+        cell = await self._run_store.begin_run(state.notebook.id, state.target, run, limit=self._max_cells)
         assert cell.run is not None
         state.begin(cell)
         self.publish(state)
@@ -97,7 +102,7 @@ class Recorder:
         ended = replace(ended, outputs=tuple(stored))
         state.set_outcome(ended)
         try:
-            await self._store.finish_run(state.notebook.id, ended)
+            await self._run_store.finish_run(state.notebook.id, ended)
         except QuireError as error:
             not_recorded = OperationFailed(f"The cell has run ({ended.state}), and that is not recorded. {error}")
             state.error = state.error or not_recorded  # the first error says most
@@ -114,10 +119,10 @@ class Recorder:
         changed: dict[CellId, None] = {}
         for display_id, event in state.transcript.updates.items():
             shown = await self._outputs.store(transcripts.display_output(event))
-            for run in await self._store.find_displayed(state.notebook.id, display_id):
+            for run in await self._run_store.find_runs_by_display_id(state.notebook.id, display_id):
                 if state.cell is None or state.cell.run is None or run.id != state.cell.run.id:
                     outputs = tuple(_updated(output, shown) for output in run.outputs)
-                    await self._store.finish_run(state.notebook.id, replace(run, outputs=outputs))
+                    await self._run_store.finish_run(state.notebook.id, replace(run, outputs=outputs))
                     changed[run.cell] = None
         for cell in changed:
             self._feed.tell(Change(notebook=state.notebook, cell=cell))
@@ -127,7 +132,7 @@ class Recorder:
         unrecorded, self._unrecorded = self._unrecorded, []  # at once: another notebook may flush meanwhile
         for place, (notebook, run) in enumerate(unrecorded):
             try:
-                await self._store.finish_run(notebook, run)
+                await self._run_store.finish_run(notebook, run)
             except QuireError:
                 self._unrecorded += unrecorded[place:]
                 raise
@@ -145,7 +150,7 @@ class Recorder:
         news, dropped = state.transcript.take_new()
         try:
             stored = {place: await self._store_early(output, written) for place, output in news.items()}
-            await self._store.keep_outputs(state.notebook.id, state.cell.run.id, stored, dropped)
+            await self._run_store.save_outputs(state.notebook.id, state.cell.run.id, stored, dropped)
             share = _MAX_TIME_SHARE_LIVE if state.notebook.document is not None else _MAX_TIME_SHARE
             pause = min((anyio.current_time() - begun) / share, _MAX_INTERVAL_S)
         except QuireError:  # a full disk: if it still is when the run ends, the answer says so

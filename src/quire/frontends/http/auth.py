@@ -38,7 +38,7 @@ class TokenFileVerifier(TokenVerifier):
         self._known: dict[Caller, VerifiedToken] = {}  # made once, since every request is verified
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        caller = self._tokens.whose(token)
+        caller = self._tokens.find_caller(token)
         if caller is None:
             return None
         known = self._known.get(caller)
@@ -49,7 +49,7 @@ class TokenFileVerifier(TokenVerifier):
         return known
 
     def is_valid(self, token: VerifiedToken) -> bool:
-        return self._tokens.whose(token.token) is not None
+        return self._tokens.find_caller(token.token) is not None
 
 
 class SharedTokenVerifier(TokenVerifier):

@@ -94,7 +94,7 @@ def _gauges(app: App, store_bytes: dict[str, int]) -> Iterator[tuple[str, dict[L
     yield "quire_runs_waiting", {(): waiting}
     if app.disk is not None:
         yield "quire_store_bytes", {(("part", part),): size for part, size in store_bytes.items()}
-        yield "quire_store_free_bytes", {(): app.disk.free()}
+        yield "quire_store_free_bytes", {(): app.disk.free_bytes()}
 
 
 def _process() -> Iterator[tuple[str, dict[Labels, float]]]:

@@ -62,7 +62,7 @@ class Probes:
 
     async def _check(self) -> dict[str, str]:
         app, problems = self._app, dict[str, str]()
-        if app.disk is not None and (why := await anyio.to_thread.run_sync(app.disk.trouble)):
+        if app.disk is not None and (why := await anyio.to_thread.run_sync(app.disk.write_error)):
             problems["store"] = why
         for part, check in (
             ("store", lambda: app.notebooks.list_notebooks(LOCAL)),
@@ -83,5 +83,5 @@ class Probes:
         disk, now = self._app.disk, anyio.current_time()
         if disk is not None and now - self._measured_at >= _DISK_CACHE_S:
             self._measured_at = now
-            self._store_bytes = await anyio.to_thread.run_sync(disk.taken)
+            self._store_bytes = await anyio.to_thread.run_sync(disk.used_bytes)
         return Response(metrics.text(self._app, self._store_bytes), media_type=metrics.MEDIA_TYPE)

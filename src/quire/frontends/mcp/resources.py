@@ -14,7 +14,7 @@ from quire.core.errors import NotFound, QuireError
 from quire.core.model import Notebook
 from quire.core.notebooks.access import Access
 from quire.core.notebooks.files import as_text
-from quire.core.ports.files import Piece
+from quire.core.ports.files import FileSlice
 from quire.frontends.mcp import fastmcp_internals, render
 from quire.frontends.mcp.audit_middleware import AuditedRequest
 from quire.frontends.mcp.callers import caller_of, client_of
@@ -48,7 +48,7 @@ def _files(book: Book, offer: Offer) -> None:
     async def file(ctx: ToolContext, path: str, name: str = CURRENT) -> ResourceResult:
         """A file of the workspace, whole: text as text, anything else binary."""
         found = await ctx.app.files.read_whole(await book(ctx, name), path)
-        text = as_text(Piece(data=found, start=0, total=len(found)))
+        text = as_text(FileSlice(data=found, start=0, total=len(found)))
         mime = mime_of(path, text is not None)
         return ResourceResult([ResourceContent(text[0] if text else found, mime_type=mime)])
 

@@ -39,7 +39,7 @@ def add(tokens: Tokens, name: Principal, *, admin: bool) -> None:
 
 
 def show(tokens: Tokens) -> None:
-    found = tokens.all()
+    found = tokens.list_tokens()
     if not found:
         print("There are no tokens. `quire token add NAME` adds one.")
         return

@@ -1,1 +1,1 @@
-"""Snapshots in a folder: an index, chunks in packs, a key that signs; `store` is the way in."""
+"""Snapshots in a folder: an index, packs of chunks, and a key that signs. `store.py` implements the port."""

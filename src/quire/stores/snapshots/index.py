@@ -1,24 +1,27 @@
-"""The index of the snapshots, in a database of its own: which there are, their chunks, and the packs these lie in."""
+"""The index of the snapshots in SQLite: which there are, their chunks, and the packs that have the chunks."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from quire.core.model import Loss, NotebookId, RunId, Snapshot, SnapshotId
 from quire.stores.readers import SqliteReader
-from quire.stores.schema import alone, migrate
-from quire.stores.snapshots.packs import Pack, Row
+from quire.stores.schema import migrate, open_alone
+from quire.stores.snapshots.packs import ChunkRow, Pack
 from quire.stores.writer import SqliteWriter
 
+T = TypeVar("T")
 _MIGRATIONS = Path(__file__).parent / "migrations"
-_TOGETHER = 1000  # rows that are read or written at once: others wait so long
+_BATCH_ROWS = 1000  # read or written in one transaction, which others wait for
 _FIND = "SELECT name, pack, offset, length, stored, compressed FROM chunks WHERE name IN (?*)"
+_FIND_SUMS = "SELECT name, sums FROM chunks WHERE sums IS NOT NULL AND name IN (?*)"
+_INSERT_CHUNK = "INSERT OR REPLACE INTO chunks (name, pack, offset, length, stored, compressed) VALUES (?,?,?,?,?,?)"
 _LIST = """
     SELECT id, notebook, run, name, created_at, python, size, added, seconds, variables, functions, lost
     FROM snapshots WHERE notebook = ? ORDER BY seq
@@ -30,9 +33,7 @@ _PUBLISH = """
 """
 
 
-class Sealed(NamedTuple):
-    """A manifest as it is kept."""
-
+class SignedManifest(NamedTuple):
     id: str
     notebook: str
     run: str | None
@@ -41,109 +42,110 @@ class Sealed(NamedTuple):
     manifest: bytes  # compressed
 
 
-class Index:
-    def __init__(self, folder: Path) -> None:
-        path = folder / "index.db"
-        with alone(folder / "opening"):
-            migrate(path, _MIGRATIONS)
-            self._writer = SqliteWriter(path)
-            self._reader = SqliteReader(path)
+def open_index(folder: Path) -> tuple[SqliteWriter, SqliteReader]:
+    path = folder / "index.db"
+    with open_alone(folder / "opening"):
+        migrate(path, _MIGRATIONS)
+        return SqliteWriter(path), SqliteReader(path)
 
-    async def snapshots(self, notebook: NotebookId) -> list[Snapshot]:
-        return [_snapshot(row) for row in await self._reader.rows(_LIST, notebook)]
 
-    async def ids(self) -> list[str]:
-        """Of all there are, oldest first."""
-        found = await self._read("SELECT id FROM snapshots ORDER BY seq")
-        return [row[0] for row in found]
+class SnapshotIndex:
+    def __init__(self, writer: SqliteWriter, reader: SqliteReader) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    async def list_for_notebook(self, notebook: NotebookId) -> list[Snapshot]:
+        return [_snapshot_from_row(row) for row in await self._reader.rows(_LIST, notebook)]
+
+    async def list_ids(self) -> list[str]:
+        """Return the ids of all snapshots, oldest first."""
+        return [row["id"] for row in await self._reader.rows("SELECT id FROM snapshots ORDER BY seq")]
 
     async def newest_format(self) -> int:
-        found = await self._read("SELECT coalesce(max(format), 0) FROM snapshots")
-        return int(found[0][0])
+        found = await self._reader.rows("SELECT coalesce(max(format), 0) AS format FROM snapshots")
+        return int(found[0]["format"])
 
-    async def sealed(self, snapshot: str) -> Sealed | None:
-        found = await self._read(
-            "SELECT id, notebook, run, format, signature, manifest FROM snapshots WHERE id = ?", snapshot
-        )
-        return Sealed(*found[0]) if found else None
+    async def find_manifest(self, snapshot: str) -> SignedManifest | None:
+        query = "SELECT id, notebook, run, format, signature, manifest FROM snapshots WHERE id = ?"
+        found = await self._reader.rows(query, snapshot)
+        return SignedManifest(*found[0]) if found else None
 
-    async def drop(self, snapshots: Sequence[SnapshotId]) -> None:
-        values = [(each,) for each in snapshots]
-        await self._writer.run_durable(lambda db: db.executemany("DELETE FROM snapshots WHERE id = ?", values))
+    async def publish(
+        self, snapshot: Snapshot, signed: SignedManifest, chunks: Sequence[ChunkRow], sums: dict[bytes, int]
+    ) -> None:
+        """Add a snapshot with the last of its chunks, and the sums of its nodes that were checked."""
 
-    async def find(self, names: Iterable[bytes]) -> dict[bytes, Row]:
-        """Where chunks lie, of those that are known."""
-        found: dict[bytes, Row] = {}
-        wanted = iter(names)
-        while some := sorted(islice(wanted, _TOGETHER)):  # in the order of the tree they lie in
-            for row in await self._read(_for_each(_FIND, some), *some):
-                found[row[0]] = Row._make(row)
-        return found
-
-    async def sums(self, nodes: Iterable[bytes]) -> dict[bytes, int]:
-        """How many bytes nodes list, of those that were checked before."""
-        found: dict[bytes, int] = {}
-        wanted = iter(nodes)
-        while some := list(islice(wanted, _TOGETHER)):
-            query = "SELECT name, sums FROM chunks WHERE sums IS NOT NULL AND name IN (?*)"
-            found.update(await self._read(_for_each(query, some), *some))
-        return found
-
-    async def distrust(self) -> None:
-        """Have every node checked again: chunks are gone that some of them list."""
-        await self._writer.run_durable(lambda db: db.execute("UPDATE chunks SET sums = NULL WHERE sums IS NOT NULL"))
-
-    async def after(self, name: bytes) -> list[tuple[bytes, int, int, int]]:
-        """The next chunks in the order of their names: name, pack, bytes there, whether it is a checked node."""
-        return await self._read(
-            "SELECT name, pack, stored, sums IS NOT NULL FROM chunks WHERE name > ? ORDER BY name LIMIT 5000", name
-        )
-
-    async def within(self, pack: int) -> list[Row]:
-        found = await self._read(
-            "SELECT name, pack, offset, length, stored, compressed FROM chunks WHERE pack = ? ORDER BY offset", pack
-        )
-        return [Row._make(row) for row in found]
-
-    async def keep(self, chunks: Sequence[Row]) -> Sequence[Row]:
-        """Write down where they lie, but for the last few, which are handed back to go with the snapshot."""
-        at = 0
-        while len(chunks) - at > _TOGETHER:
-            some = chunks[at : at + _TOGETHER]
-            await self._writer.run_durable(lambda db, some=some: _keep(db, some))  # type: ignore[misc]  # bound now
-            at += _TOGETHER
-        return chunks[at:]
-
-    async def publish(self, snapshot: Snapshot, sealed: Sealed, chunks: Sequence[Row], sums: dict[bytes, int]) -> None:
         def job(db: sqlite3.Connection) -> None:
-            _keep(db, chunks)
+            _insert_chunks(db, chunks)
             db.executemany("UPDATE chunks SET sums = ? WHERE name = ?", [(total, name) for name, total in sums.items()])
             if snapshot.name:
                 db.execute("DELETE FROM snapshots WHERE notebook = ? AND name = ?", (snapshot.notebook, snapshot.name))
-            db.execute(_PUBLISH, (*_values(snapshot), sealed.format, sealed.signature, sealed.manifest))
+            db.execute(_PUBLISH, (*_snapshot_to_row(snapshot), signed.format, signed.signature, signed.manifest))
 
         await self._writer.run_durable(job)
 
-    async def forget(self, chunks: Sequence[bytes]) -> None:
-        wanted = iter(chunks)
-        while some := [(name,) for name in islice(wanted, _TOGETHER)]:
-            await self._writer.run_durable(
-                lambda db, some=some: db.executemany("DELETE FROM chunks WHERE name = ?", some)  # type: ignore[misc]
-            )
+    async def delete(self, snapshots: Sequence[SnapshotId]) -> None:
+        values = [(snapshot,) for snapshot in snapshots]
+        await self._writer.run_durable(lambda db: db.executemany("DELETE FROM snapshots WHERE id = ?", values))
 
-    async def move(self, chunks: Sequence[tuple[Row, Row]]) -> None:
-        """From where each was to where it is, unless it was moved or dropped meanwhile."""
-        wanted = iter(chunks)
+
+class ChunkIndex:
+    """Chunks and packs. The `sums` of a node is the number of bytes that its chunks have; it is set when the node and
+    its chunks were checked."""
+
+    def __init__(self, writer: SqliteWriter, reader: SqliteReader) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    async def find(self, names: Iterable[bytes]) -> dict[bytes, ChunkRow]:
+        """Return where chunks are, without those that the index does not have."""
+        found: dict[bytes, ChunkRow] = {}
+        for batch in _batches(names):
+            rows = await self._read(_with_marks(_FIND, batch), *sorted(batch))  # sorted: faster
+            found.update((row[0], ChunkRow._make(row)) for row in rows)
+        return found
+
+    async def find_sums(self, nodes: Iterable[bytes]) -> dict[bytes, int]:
+        """Return the sums of nodes that were checked."""
+        found: dict[bytes, int] = {}
+        for batch in _batches(nodes):
+            found.update(await self._read(_with_marks(_FIND_SUMS, batch), *batch))
+        return found
+
+    async def clear_sums(self) -> None:
+        """Have each node checked again, because chunks of some are gone."""
+        await self._writer.run_durable(lambda db: db.execute("UPDATE chunks SET sums = NULL WHERE sums IS NOT NULL"))
+
+    async def list_after(self, name: bytes) -> list[tuple[bytes, int, int, int]]:
+        """Return the next chunks by name: their names, packs, stored bytes, and whether they are checked nodes."""
+        query = "SELECT name, pack, stored, sums IS NOT NULL FROM chunks WHERE name > ? ORDER BY name LIMIT 5000"
+        return await self._read(query, name)
+
+    async def list_in_pack(self, pack: int) -> list[ChunkRow]:
+        query = "SELECT name, pack, offset, length, stored, compressed FROM chunks WHERE pack = ? ORDER BY offset"
+        return [ChunkRow._make(row) for row in await self._read(query, pack)]
+
+    async def add(self, chunks: Sequence[ChunkRow]) -> Sequence[ChunkRow]:
+        """Add chunks, except for the last few: these are returned, to be added with the snapshot."""
+        at = 0
+        while len(chunks) - at > _BATCH_ROWS:
+            batch = chunks[at : at + _BATCH_ROWS]
+            await self._writer.run_durable(lambda db, batch=batch: _insert_chunks(db, batch))  # type: ignore[misc]
+            at += _BATCH_ROWS
+        return chunks[at:]
+
+    async def delete(self, chunks: Sequence[bytes]) -> None:
+        await self._write_all("DELETE FROM chunks WHERE name = ?", ((name,) for name in chunks))
+
+    async def move(self, chunks: Sequence[tuple[ChunkRow, ChunkRow]]) -> None:
+        """Change where chunks are, from old to new, unless they were moved or deleted meanwhile."""
         query = "UPDATE chunks SET pack = ?, offset = ? WHERE name = ? AND pack = ? AND offset = ?"
-        while some := [
-            (new.pack, new.offset, old.name, old.pack, old.offset) for old, new in islice(wanted, _TOGETHER)
-        ]:
-            await self._writer.run_durable(lambda db, some=some: db.executemany(query, some))  # type: ignore[misc]
+        await self._write_all(query, ((new.pack, new.offset, old.name, old.pack, old.offset) for old, new in chunks))
 
-    async def packs(self) -> list[Pack]:
+    async def list_packs(self) -> list[Pack]:
         return [Pack._make(row) for row in await self._read("SELECT id, file, notebook, bytes, full FROM packs")]
 
-    async def begin_pack(self, notebook: str, file: str) -> int:
+    async def add_pack(self, notebook: str, file: str) -> int:
         def job(db: sqlite3.Connection) -> int:
             cursor = db.execute("INSERT INTO packs (notebook, file) VALUES (?, ?)", (notebook, file))
             assert cursor.lastrowid is not None
@@ -151,37 +153,40 @@ class Index:
 
         return await self._writer.run_durable(job)
 
-    async def mark_packs(self, marks: Iterable[tuple[int, int, bool]]) -> None:
-        """Say of packs how many bytes count, and whether they are full."""
-        values = [(length, full, pack) for pack, length, full in marks]
-        await self._writer.run_durable(
-            lambda db: db.executemany("UPDATE packs SET bytes = ?, full = ? WHERE id = ?", values)
-        )
+    async def update_packs(self, packs: Iterable[tuple[int, int, bool]]) -> None:
+        """Set of each pack, by its id, how many bytes are in use and whether it is full."""
+        values = [(length, full, pack) for pack, length, full in packs]
+        query = "UPDATE packs SET bytes = ?, full = ? WHERE id = ?"
+        await self._writer.run_durable(lambda db: db.executemany(query, values))
 
-    async def drop_packs(self, packs: Iterable[int]) -> None:
-        values = [(each,) for each in packs]
+    async def delete_packs(self, packs: Iterable[int]) -> None:
+        values = [(pack,) for pack in packs]
         await self._writer.run_durable(lambda db: db.executemany("DELETE FROM packs WHERE id = ?", values))
 
-    async def close(self) -> None:
-        await self._reader.close()
-        await self._writer.close()
+    async def _write_all(self, query: str, values: Iterable[tuple[Any, ...]]) -> None:
+        for batch in _batches(values):
+            await self._writer.run_durable(lambda db, batch=batch: db.executemany(query, batch))  # type: ignore[misc]
 
     async def _read(self, query: str, *values: Any) -> list[Any]:
         return await self._reader.run(lambda db: db.execute(query, values).fetchall())
 
 
-def _keep(db: sqlite3.Connection, chunks: Sequence[Row]) -> None:
-    # a row that is there was just written by another, or lies in a pack that is damaged: ours is as good or better
-    db.executemany(
-        "INSERT OR REPLACE INTO chunks (name, pack, offset, length, stored, compressed) VALUES (?,?,?,?,?,?)", chunks
-    )
+def _insert_chunks(db: sqlite3.Connection, chunks: Sequence[ChunkRow]) -> None:
+    # a row that is there was written by another server just now, or its pack is damaged
+    db.executemany(_INSERT_CHUNK, chunks)
 
 
-def _for_each(query: str, values: Sequence[Any]) -> str:
+def _batches(values: Iterable[T]) -> Iterator[list[T]]:
+    rest = iter(values)
+    while batch := list(islice(rest, _BATCH_ROWS)):
+        yield batch
+
+
+def _with_marks(query: str, values: Sequence[Any]) -> str:
     return query.replace("?*", ",".join("?" * len(values)))
 
 
-def _values(snapshot: Snapshot) -> tuple[Any, ...]:
+def _snapshot_to_row(snapshot: Snapshot) -> tuple[Any, ...]:
     return (
         snapshot.id,
         snapshot.notebook,
@@ -194,11 +199,11 @@ def _values(snapshot: Snapshot) -> tuple[Any, ...]:
         snapshot.seconds,
         json.dumps(snapshot.variables),
         json.dumps(snapshot.functions),
-        json.dumps([asdict(each) for each in snapshot.lost]),
+        json.dumps([asdict(loss) for loss in snapshot.lost]),
     )
 
 
-def _snapshot(row: sqlite3.Row) -> Snapshot:
+def _snapshot_from_row(row: sqlite3.Row) -> Snapshot:
     return Snapshot(
         id=SnapshotId(row["id"]),
         notebook=NotebookId(row["notebook"]),
@@ -211,5 +216,5 @@ def _snapshot(row: sqlite3.Row) -> Snapshot:
         seconds=row["seconds"],
         variables=json.loads(row["variables"]),
         functions=tuple(json.loads(row["functions"])),
-        lost=tuple(Loss(**each) for each in json.loads(row["lost"])),
+        lost=tuple(Loss(**loss) for loss in json.loads(row["lost"])),
     )

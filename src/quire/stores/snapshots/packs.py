@@ -1,7 +1,4 @@
-"""Packs: files that chunks are appended to, and turns between those who write them and who sweeps them.
-
-Everything here blocks, for a thread, but for `turn`.
-"""
+"""Packs: files that chunks are appended to. Everything here blocks, so it runs in a thread."""
 
 from __future__ import annotations
 
@@ -11,21 +8,17 @@ import os
 import shutil
 import tempfile
 import zlib
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
 
-import anyio
-
 from quire import platform_compat
-from quire.core.errors import OperationFailed
 from quire.snapshot_format.chunks import BadSnapshot, chunk_name
 
-_PAUSE = 0.01  # seconds between two looks whether it is our turn
-_PATIENCE = 60.0  # seconds to wait for it
-_COPIED = 1 << 20  # bytes at once
+_COPY_BYTES = 1 << 20
+_RESERVED_BYTES = 8 << 20  # of the disk, left for cells; of a small disk a tenth
 _WRITE, _READ = os.O_RDWR | platform_compat.BYTES, os.O_RDONLY | platform_compat.BYTES
 
 
@@ -33,15 +26,12 @@ class Pack(NamedTuple):
     id: int
     file: str
     notebook: str
-    bytes: int  # that count
+    bytes: int  # that are in use; what follows was left by a crash
     full: int
 
 
-_SPARE = 8 << 20  # bytes of disk that are left free, of a small one a tenth
-
-
-class Row(NamedTuple):
-    """Where a chunk lies."""
+class ChunkRow(NamedTuple):
+    """Where a chunk is."""
 
     name: bytes
     pack: int
@@ -51,8 +41,8 @@ class Row(NamedTuple):
     compressed: int
 
 
-class Tail:
-    """The end of a pack, with nobody else there."""
+class PackWriter:
+    """Appends to a pack that is locked for this process."""
 
     def __init__(self, file: str, handle: int) -> None:
         self.id = 0
@@ -61,7 +51,7 @@ class Tail:
         self._handle = handle
 
     def start(self, pack: int, length: int) -> bool:
-        """Go on behind what counts; False where not even that is there."""
+        """Append after the first `length` bytes and cut off what follows. False if the file is shorter."""
         size = os.fstat(self._handle).st_size
         if size < length:
             return False
@@ -73,15 +63,15 @@ class Tail:
     def append(self, data: bytes | memoryview) -> None:
         view = memoryview(data)
         while view:
-            done = platform_compat.pwrite(self._handle, view, self.end)
-            self.end += done
-            view = view[done:]
+            written = platform_compat.pwrite(self._handle, view, self.end)
+            self.end += written
+            view = view[written:]
 
     def sync(self) -> None:
         os.fsync(self._handle)
 
-    def cut(self) -> None:
-        """As it was before."""
+    def undo(self) -> None:
+        """Cut off what was appended."""
         if self.end > self.begin:
             os.ftruncate(self._handle, self.begin)
             self.end = self.begin
@@ -95,89 +85,85 @@ class Packs:
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
-    def make_room(self, wanted: int) -> None:
-        """Raises OSError where that many bytes would fill the disk: the last ones are for cells."""
+    def check_space(self, size: int) -> None:
+        """Raises OSError if `size` bytes more would nearly fill the disk."""
         disk = shutil.disk_usage(self._folder)
-        if wanted and disk.free < wanted + min(_SPARE, disk.total // 10):
+        if size and disk.free < size + min(_RESERVED_BYTES, disk.total // 10):
             raise OSError(errno.ENOSPC, "the disk is nearly full")
 
-    def create(self) -> Tail:
+    def create(self) -> PackWriter:
         file = f"{uuid4().hex}.pack"
         handle = os.open(self._folder / file, _WRITE | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            platform_compat.try_lock(handle)  # nobody else knows its name yet
+            platform_compat.try_lock(handle)  # succeeds: no other process knows the name yet
             platform_compat.sync_folder(self._folder)
         except BaseException:
             os.close(handle)
             raise
-        return Tail(file, handle)
+        return PackWriter(file, handle)
 
-    def tail(self, file: str) -> Tail | None:
-        """None where it is gone, or another process writes there: then take another."""
+    def open_writer(self, file: str) -> PackWriter | None:
+        """None if the file is gone or another process writes to it."""
         try:
             handle = os.open(self._folder / file, _WRITE)
         except FileNotFoundError:
             return None
-        ours = False
+        is_locked = False
         try:
-            ours = platform_compat.try_lock(handle)
+            is_locked = platform_compat.try_lock(handle)
         finally:
-            if not ours:
+            if not is_locked:
                 os.close(handle)
-        return Tail(file, handle) if ours else None
+        return PackWriter(file, handle) if is_locked else None
 
     def sizes(self, packs: Iterable[Pack]) -> dict[int, int]:
-        """How large they really are; one that is gone is not there."""
-        found = {}
+        """Return the sizes of the files, without those that are gone."""
+        sizes = {}
         for pack in packs:
             with contextlib.suppress(FileNotFoundError):
-                found[pack.id] = (self._folder / pack.file).stat().st_size
-        return found
+                sizes[pack.id] = (self._folder / pack.file).stat().st_size
+        return sizes
 
     def open(self, file: str) -> int:
         return os.open(self._folder / file, _READ)
 
-    def excerpt(self, pack: int, rows: Iterable[Row], files: dict[int, str]) -> tuple[int, list[Row]]:
-        """A file without a name that holds these chunks and nothing else, and where they lie in it, as of `pack`."""
-        with tempfile.TemporaryFile(dir=self._folder) as made:
-            copy = os.dup(made.fileno())
-        placed, end = [], 0
+    def copy_chunks(self, pack: int, rows: Iterable[ChunkRow], files: dict[int, str]) -> tuple[int, list[ChunkRow]]:
+        """Copy chunks to a new file without a name. Return it, and where they are in it, as of a pack `pack`."""
+        with tempfile.TemporaryFile(dir=self._folder) as file:
+            copy = os.dup(file.fileno())
+        copied, end = [], 0
         try:
-            for source, some in groupby(sorted(rows, key=lambda row: (row.pack, row.offset)), key=lambda row: row.pack):
+            in_order = sorted(rows, key=lambda row: (row.pack, row.offset))
+            for source, group in groupby(in_order, key=lambda row: row.pack):
                 handle = self.open(files[source])
                 try:
-                    for row in some:
-                        _copy(handle, row.offset, copy, end, row.stored)
-                        placed.append(row._replace(pack=pack, offset=end))
+                    for row in group:
+                        _copy_bytes(handle, row.offset, copy, end, row.stored)
+                        copied.append(row._replace(pack=pack, offset=end))
                         end += row.stored
                 finally:
                     os.close(handle)
         except BaseException:
             os.close(copy)
             raise
-        return copy, placed
+        return copy, copied
 
-    def contents(self, rows: Iterable[Row], files: dict[int, str]) -> Iterator[tuple[Row, bytes | None]]:
-        """The bytes of chunks, checked; None for one that is damaged or not there."""
-        return ((row, both and both[0]) for row, both in self._read(rows, files))
-
-    def stored(self, rows: Iterable[Row], files: dict[int, str]) -> Iterator[tuple[Row, bytes | None]]:
-        """The same, as they lie there."""
-        return ((row, both and both[1]) for row, both in self._read(rows, files))
-
-    def _read(self, rows: Iterable[Row], files: dict[int, str]) -> Iterator[tuple[Row, tuple[bytes, bytes] | None]]:
+    def read(
+        self, rows: Iterable[ChunkRow], files: dict[int, str]
+    ) -> Iterator[tuple[ChunkRow, tuple[bytes, bytes] | None]]:
+        """Yield the content of each chunk and its stored bytes, None if it is damaged or gone."""
         with contextlib.ExitStack() as stack:
             handles: dict[int, int | None] = {}
             for row in rows:
                 if row.pack not in handles:
-                    handles[row.pack] = self._open_within(stack, files.get(row.pack))
+                    handles[row.pack] = self._open_until_exit(stack, files.get(row.pack))
                 handle = handles[row.pack]
                 try:
-                    yield row, None if handle is None else _content(handle, row)
+                    yield row, None if handle is None else _read_chunk(handle, row)
                 except BadSnapshot:
                     yield row, None
 
-    def _open_within(self, stack: contextlib.ExitStack, file: str | None) -> int | None:
+    def _open_until_exit(self, stack: contextlib.ExitStack, file: str | None) -> int | None:
         with contextlib.suppress(FileNotFoundError):
             if file is not None:
                 handle = self.open(file)
@@ -186,84 +172,60 @@ class Packs:
         return None
 
     def remove(self, files: Iterable[str]) -> int:
-        """How many bytes that freed."""
+        """Delete files and return how many bytes they had."""
         freed = 0
         for file in files:
             path = self._folder / file
-            with contextlib.suppress(FileNotFoundError, *platform_compat.IN_USE):  # a later sweep finds it
+            with contextlib.suppress(FileNotFoundError, *platform_compat.IN_USE):  # in use: a later sweep deletes it
                 size = path.stat().st_size
                 path.unlink()
                 freed += size
         platform_compat.sync_folder(self._folder)
         return freed
 
-    def files(self) -> set[str]:
-        return {each.name for each in self._folder.glob("*.pack")}
+    def list_files(self) -> set[str]:
+        return {path.name for path in self._folder.glob("*.pack")}
 
 
 def read_exactly(handle: int, length: int, offset: int) -> bytes:
+    """Raises BadSnapshot if the file ends before."""
     data = platform_compat.pread(handle, length, offset)
     if len(data) == length:
         return data
-    pieces = [data]
-    while data and (missing := length - sum(map(len, pieces))):
+    parts = [data]
+    while data and (missing := length - sum(map(len, parts))):
         data = platform_compat.pread(handle, missing, offset + length - missing)
-        pieces.append(data)
-    whole = b"".join(pieces)
+        parts.append(data)
+    whole = b"".join(parts)
     if len(whole) != length:
         raise BadSnapshot("a part of it is cut off")
     return whole
 
 
-def unpacked(data: bytes | memoryview, length: int) -> bytes:
-    """What was compressed; never more than it says, however much there would be."""
-    opened = zlib.decompressobj()
+def decompress(data: bytes | memoryview, length: int) -> bytes:
+    """Return `length` bytes; raises BadSnapshot if there are more or fewer. Never makes more than one byte too many."""
+    decompressor = zlib.decompressobj()
     try:
-        content = opened.decompress(data, length + 1)
+        content = decompressor.decompress(data, length + 1)
     except zlib.error as error:
         raise BadSnapshot("a chunk of it cannot be decompressed") from error
-    if len(content) != length or not opened.eof or opened.unused_data:
+    if len(content) != length or not decompressor.eof or decompressor.unused_data:
         raise BadSnapshot("a chunk of it has another length than it says")
     return content
 
 
-def _content(handle: int, row: Row) -> tuple[bytes, bytes]:
-    """A chunk's bytes, and how they are stored."""
+def _read_chunk(handle: int, row: ChunkRow) -> tuple[bytes, bytes]:
+    """Return the content of a chunk and its stored bytes."""
     data = read_exactly(handle, row.stored, row.offset)
-    content = unpacked(data, row.length) if row.compressed else data
+    content = decompress(data, row.length) if row.compressed else data
     if chunk_name(content) != row.name:
         raise BadSnapshot("a chunk of it is damaged")
     return content, data
 
 
-@contextlib.asynccontextmanager
-async def turn(path: Path, *, alone: bool) -> AsyncIterator[None]:
-    """Many may have a turn at once, or one `alone`, whichever process they are in."""
-    try:
-        lock = os.open(path, _WRITE | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise full(error) from error
-    try:
-        with anyio.move_on_after(_PATIENCE) as waited:
-            while not platform_compat.try_lock(lock, shared=not alone):  # noqa: ASYNC110  # nobody would tell us
-                await anyio.sleep(_PAUSE)
-        if waited.cancelled_caught:
-            raise OperationFailed("The snapshots are busy in this or another server: nothing was changed. Call again.")
-        yield
-    finally:
-        os.close(lock)
-
-
-def full(error: OSError) -> OperationFailed:
-    advice = "Free some space; the next snapshot is tried anew." if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
-    return OperationFailed(
-        f"The snapshot could not be kept: {error.strerror}. The last snapshot stands. {advice}".rstrip()
-    )
-
-
-def _copy(source: int, offset: int, target: int, at: int, length: int) -> None:
+def _copy_bytes(source: int, offset: int, target: int, at: int, length: int) -> None:
     while length:
-        data = platform_compat.pread(source, min(length, _COPIED), offset)
+        data = platform_compat.pread(source, min(length, _COPY_BYTES), offset)
         if not data:
             raise OSError(errno.EIO, "a pack ends too early")
         at += platform_compat.pwrite(target, data, at)

@@ -1,7 +1,7 @@
-"""From a draft to a snapshot: checked, appended, synced, and only then written down.
+"""From a draft to a snapshot: checked, appended to packs, synced, then added to the index.
 
-Nothing is written down before all of it is on disk. What is appended and not written down is cut off again: now, or
-when the pack is next written to.
+Rows are added when all of their data is on disk. Data without rows is cut off again: at once, or when the pack is next
+written to.
 """
 
 from __future__ import annotations
@@ -21,125 +21,129 @@ from quire.core.ports.snapshots import Draft, Written
 from quire.snapshot_format import chunks
 from quire.snapshot_format.chunks import BadSnapshot, Whole
 from quire.stores.snapshots import drafts, recipes
-from quire.stores.snapshots.drafts import Drafted, Piece
-from quire.stores.snapshots.index import Sealed
-from quire.stores.snapshots.packs import Row, Tail
-from quire.stores.snapshots.seal import signature
-from quire.stores.snapshots.shelf import Shelf
+from quire.stores.snapshots.drafts import ChunkGroup, ParsedDraft
+from quire.stores.snapshots.index import SignedManifest
+from quire.stores.snapshots.packs import ChunkRow, PackWriter
+from quire.stores.snapshots.repository import SnapshotRepository
+from quire.stores.snapshots.signing import signature
 
-_TURN = 16 << 20  # bytes copied before a cancelled caller is heard
+_MAX_STEP_BYTES = 16 << 20  # copied before a cancellation has an effect
 
 
-async def publish(shelf: Shelf, draft: Draft, written: Written, run: RunId | None, name: str) -> Snapshot:
+async def publish(
+    repository: SnapshotRepository, draft: Draft, written: Written, run: RunId | None, name: str
+) -> Snapshot:
     """Raises BadSnapshot, OSError or OperationFailed."""
-    async with shelf.with_others():
-        drafted = await anyio.to_thread.run_sync(drafts.read, draft.file, written)
-        known = (await shelf.find(each.name for each in drafted.entries)).rows
-        async with _appending(shelf, draft.notebook) as added:
-            turns = await anyio.to_thread.run_sync(_turns, drafted, known)
-            await anyio.to_thread.run_sync(shelf.packs.make_room, sum(each.length for some in turns for each in some))
-            for pieces in turns:
-                await added.copy(draft.file, pieces)
-            sums = await _checked(shelf, drafted.manifest.wholes, added)
+    async with repository.lock_shared():
+        parsed = await anyio.to_thread.run_sync(drafts.parse_draft, draft.file, written)
+        known = (await repository.find_chunks(entry.name for entry in parsed.entries)).rows
+        async with _appending(repository, draft.notebook) as added:
+            steps = await anyio.to_thread.run_sync(_copy_steps, parsed, known)
+            size = sum(group.length for step in steps for group in step)
+            await anyio.to_thread.run_sync(repository.packs.check_space, size)
+            for groups in steps:
+                await added.copy(draft.file, groups)
+            sums = await _check_wholes(repository, parsed.manifest.wholes, added)
             await added.sync()
-            snapshot = _snapshot(drafted, draft.notebook, run, name, added.bytes)
-            sealed = await anyio.to_thread.run_sync(_sealed, shelf.key, snapshot, drafted)
-            with anyio.CancelScope(shield=True):  # a row that is still to be written may not outlive our turn
-                await added.mark()
-                rest = await shelf.index.keep(list(added.rows.values()))
-                await shelf.index.publish(snapshot, sealed, rest, sums)
+            snapshot = _new_snapshot(parsed, draft.notebook, run, name, added.bytes)
+            signed = await anyio.to_thread.run_sync(_sign, repository.key, snapshot, parsed)
+            with anyio.CancelScope(shield=True):  # all rows are written while the lock is held
+                await added.update_packs()
+                rest = await repository.chunks.add(list(added.rows.values()))
+                await repository.snapshots.publish(snapshot, signed, rest, sums)
     return snapshot
 
 
-def _turns(drafted: Drafted, known: dict[bytes, Row]) -> list[list[Piece]]:
-    turns: list[list[Piece]] = []
-    room = 0
-    for piece in drafts.pieces(drafted.entries, known):
-        if room <= 0:
-            turns.append([])
-            room = _TURN
-        turns[-1].append(piece)
-        room -= piece.length
-    return turns
+def _copy_steps(parsed: ParsedDraft, known: dict[bytes, ChunkRow]) -> list[list[ChunkGroup]]:
+    steps: list[list[ChunkGroup]] = []
+    left = 0
+    for group in drafts.group_new_chunks(parsed.entries, known):
+        if left <= 0:
+            steps.append([])
+            left = _MAX_STEP_BYTES
+        steps[-1].append(group)
+        left -= group.length
+    return steps
 
 
-class _Appended:
-    """The chunks a snapshot adds, and the packs they are appended to."""
+class _AppendedChunks:
+    """The chunks a snapshot adds, and the packs that they are appended to."""
 
-    def __init__(self, shelf: Shelf, notebook: NotebookId) -> None:
-        self._shelf = shelf
+    def __init__(self, repository: SnapshotRepository, notebook: NotebookId) -> None:
+        self._repository = repository
         self._notebook = notebook
-        self._written_down = False
-        self.rows: dict[bytes, Row] = {}
-        self.tails: dict[int, Tail] = {}
-        self._tail: Tail | None = None
+        self._has_rows = False
+        self._current: PackWriter | None = None
+        self.rows: dict[bytes, ChunkRow] = {}
+        self.packs: dict[int, PackWriter] = {}
 
     @property
     def bytes(self) -> int:
-        return sum(tail.end - tail.begin for tail in self.tails.values())
+        return sum(pack.end - pack.begin for pack in self.packs.values())
 
-    async def copy(self, file: int, pieces: list[Piece]) -> None:
-        if self._tail is None or self._tail.end >= self._shelf.full:
-            self._tail = await self._next()
-        tail = self._tail
-        rows = await anyio.to_thread.run_sync(lambda: [row for each in pieces for row in drafts.copy(file, each, tail)])
+    async def copy(self, file: int, groups: list[ChunkGroup]) -> None:
+        if self._current is None or self._current.end >= self._repository.pack_bytes:
+            self._current = await self._find_pack()
+        pack = self._current
+        rows = await anyio.to_thread.run_sync(
+            lambda: [row for group in groups for row in drafts.copy_group(file, group, pack)]
+        )
         self.rows.update((row.name, row) for row in rows)
 
-    async def _next(self) -> Tail:
-        """The notebook's pack that is not full; a new one where there is none, or another server writes to it."""
-        for pack in await self._shelf.index.packs():
-            if pack.full or pack.notebook != self._notebook or pack.id in self.tails:
+    async def _find_pack(self) -> PackWriter:
+        """Open a pack of the notebook that is not full and that no other server writes to, or a new one."""
+        for pack in await self._repository.chunks.list_packs():
+            if pack.full or pack.notebook != self._notebook or pack.id in self.packs:
                 continue
-            tail = await anyio.to_thread.run_sync(self._shelf.packs.tail, pack.file)
-            if tail is None:
+            writer = await anyio.to_thread.run_sync(self._repository.packs.open_writer, pack.file)
+            if writer is None:
                 continue
-            if await self._started(tail, pack.id):
-                return self._took(tail)
-            tail.close()
-        tail = await anyio.to_thread.run_sync(self._shelf.packs.create)
+            if await self._start(writer, pack.id):
+                return self._add_pack(writer)
+            writer.close()
+        writer = await anyio.to_thread.run_sync(self._repository.packs.create)
         try:
-            tail.id = await self._shelf.index.begin_pack(self._notebook, tail.file)
+            writer.start(await self._repository.chunks.add_pack(self._notebook, writer.file), 0)
         except BaseException:
-            tail.close()
+            writer.close()
             raise
-        return self._took(tail)
+        return self._add_pack(writer)
 
-    async def _started(self, tail: Tail, pack: int) -> bool:
+    async def _start(self, writer: PackWriter, pack_id: int) -> bool:
         try:
-            now = next(
-                each for each in await self._shelf.index.packs() if each.id == pack
-            )  # as it is since we are alone
-            return not now.full and await anyio.to_thread.run_sync(tail.start, pack, now.bytes)
+            packs = await self._repository.chunks.list_packs()  # again, now that the pack is locked
+            pack = next(pack for pack in packs if pack.id == pack_id)
+            return not pack.full and await anyio.to_thread.run_sync(writer.start, pack_id, pack.bytes)
         except BaseException:
-            tail.close()
+            writer.close()
             raise
 
-    def _took(self, tail: Tail) -> Tail:
-        self.tails[tail.id] = tail
-        return tail
+    def _add_pack(self, writer: PackWriter) -> PackWriter:
+        self.packs[writer.id] = writer
+        return writer
 
     async def sync(self) -> None:
-        for tail in self.tails.values():
-            await anyio.to_thread.run_sync(tail.sync)
+        for pack in self.packs.values():
+            await anyio.to_thread.run_sync(pack.sync)
 
-    async def mark(self) -> None:
-        if self.tails:
-            await self._shelf.index.mark_packs(
-                (tail.id, tail.end, tail.end >= self._shelf.full) for tail in self.tails.values()
-            )
-        self._written_down = True  # whatever comes: rows may count on it now
+    async def update_packs(self) -> None:
+        full = self._repository.pack_bytes
+        if self.packs:
+            packs = [(pack.id, pack.end, pack.end >= full) for pack in self.packs.values()]
+            await self._repository.chunks.update_packs(packs)
+        self._has_rows = True
 
     def close(self) -> None:
-        for tail in self.tails.values():
-            if not self._written_down:
-                with contextlib.suppress(OSError):  # it is cut off the next time
-                    tail.cut()
-            tail.close()
+        for pack in self.packs.values():
+            if not self._has_rows:
+                with contextlib.suppress(OSError):  # the next writer cuts it off
+                    pack.undo()
+            pack.close()
 
 
 @contextlib.asynccontextmanager
-async def _appending(shelf: Shelf, notebook: NotebookId) -> AsyncIterator[_Appended]:
-    added = _Appended(shelf, notebook)
+async def _appending(repository: SnapshotRepository, notebook: NotebookId) -> AsyncIterator[_AppendedChunks]:
+    added = _AppendedChunks(repository, notebook)
     try:
         yield added
     finally:
@@ -147,58 +151,69 @@ async def _appending(shelf: Shelf, notebook: NotebookId) -> AsyncIterator[_Appen
             await anyio.to_thread.run_sync(added.close)
 
 
-async def _checked(shelf: Shelf, wholes: tuple[Whole, ...], added: _Appended) -> dict[bytes, int]:
-    """That every node is there, lists chunks that are there, and wholes are as long as they say; raises BadSnapshot.
-    Returns what the nodes sum up to that were not checked before."""
+async def _check_wholes(
+    repository: SnapshotRepository, wholes: tuple[Whole, ...], added: _AppendedChunks
+) -> dict[bytes, int]:
+    """Check that each node is there and lists chunks that are there, and the lengths of the wholes.
+
+    Returns the sums of the nodes that were not checked before. Raises BadSnapshot.
+    """
     nodes = set(chain.from_iterable(whole.nodes for whole in wholes))
-    found = await shelf.find(nodes - added.rows.keys())
-    there = found.rows | {name: added.rows[name] for name in nodes & added.rows.keys()}
-    if len(there) < len(nodes):
+    found = await repository.find_chunks(nodes - added.rows.keys())
+    rows = found.rows | {name: added.rows[name] for name in nodes & added.rows.keys()}
+    if len(rows) < len(nodes):
         raise BadSnapshot("it names a list of chunks that is not there")
-    if sum(there[node].length for whole in wholes for node in whole.nodes) > drafts.PLACES * chunks.DIGEST_BYTES:
+    if sum(rows[node].length for whole in wholes for node in whole.nodes) > drafts.MAX_REFERENCES * chunks.DIGEST_BYTES:
         raise BadSnapshot("it has too many parts")
-    before = {} if found.files.damaged else await shelf.index.sums(nodes - added.rows.keys())
-    new: dict[bytes, int] = {}
-    names = found.files.names | {tail.id: tail.file for tail in added.tails.values()}
-    for some in recipes.in_turn([there[node] for node in nodes - before.keys()]):
-        lists = await anyio.to_thread.run_sync(recipes.listed, shelf.packs, names, some)
-        if len(lists) < len(some):
-            raise BadSnapshot("a list of its chunks is none")
-        wanted = set(chain.from_iterable(lists.values()))
-        rows = (await shelf.find(wanted - added.rows.keys())).rows
-        rows.update((name, added.rows[name]) for name in wanted & added.rows.keys())
-        if len(rows) < len(wanted):
-            raise BadSnapshot("it names a chunk that is not there")
-        new.update((node, sum(rows[each].length for each in inside)) for node, inside in lists.items())
-    sums = before | new
+    checked = {} if found.files.damaged else await repository.chunks.find_sums(nodes - added.rows.keys())
+    files = found.files.names | {pack.id: pack.file for pack in added.packs.values()}
+    new = await _sum_nodes(repository, [rows[node] for node in nodes - checked.keys()], files, added)
+    sums = checked | new
     if any(whole.length != sum(sums[node] for node in whole.nodes) for whole in wholes):
         raise BadSnapshot("its chunks do not add up to what it says")
     return new
 
 
-def _snapshot(drafted: Drafted, notebook: NotebookId, run: RunId | None, name: str, added: int) -> Snapshot:
+async def _sum_nodes(
+    repository: SnapshotRepository, nodes: list[ChunkRow], files: dict[int, str], added: _AppendedChunks
+) -> dict[bytes, int]:
+    sums: dict[bytes, int] = {}
+    for batch in recipes.batches(nodes):
+        lists = await anyio.to_thread.run_sync(recipes.read_nodes, repository.packs, files, batch)
+        if len(lists) < len(batch):
+            raise BadSnapshot("a list of its chunks cannot be read")
+        names = set(chain.from_iterable(lists.values()))
+        rows = (await repository.find_chunks(names - added.rows.keys())).rows
+        rows.update((name, added.rows[name]) for name in names & added.rows.keys())
+        if len(rows) < len(names):
+            raise BadSnapshot("it names a chunk that is not there")
+        sums.update((node, sum(rows[name].length for name in listed)) for node, listed in lists.items())
+    return sums
+
+
+def _new_snapshot(parsed: ParsedDraft, notebook: NotebookId, run: RunId | None, name: str, added: int) -> Snapshot:
     return Snapshot(
         id=SnapshotId(uuid4().hex[:16]),
         notebook=notebook,
         run=run,
         name=name,
         created_at=time.time(),
-        python=drafted.manifest.python.encode("utf-8", "replace").decode(),
-        size=sum(whole.length for whole in drafted.manifest.wholes),
+        python=parsed.manifest.python.encode("utf-8", "replace").decode(),
+        size=sum(whole.length for whole in parsed.manifest.wholes),
         added=added,
-        seconds=drafted.about.seconds,
-        variables=drafted.about.variables,
-        functions=drafted.about.functions,
-        lost=drafted.about.lost,
+        seconds=parsed.info.seconds,
+        variables=parsed.info.variables,
+        functions=parsed.info.functions,
+        lost=parsed.info.lost,
     )
 
 
-def _sealed(key: bytes, snapshot: Snapshot, drafted: Drafted) -> Sealed:
-    return Sealed(
+def _sign(key: bytes, snapshot: Snapshot, parsed: ParsedDraft) -> SignedManifest:
+    return SignedManifest(
         id=snapshot.id,
         notebook=snapshot.notebook,
         run=snapshot.run,
-        format=drafted.manifest.format,
-        signature=signature(key, snapshot.id, snapshot.notebook, snapshot.run, drafted.said),
-        manifest=zlib.compress(drafted.said, 1),
+        format=parsed.manifest.format,
+        signature=signature(key, snapshot.id, snapshot.notebook, snapshot.run, parsed.manifest_bytes),
+        manifest=zlib.compress(parsed.manifest_bytes, 1),
     )

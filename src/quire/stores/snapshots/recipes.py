@@ -1,4 +1,4 @@
-"""From a snapshot to a recipe: its manifest checked, and every chunk of it found."""
+"""From a snapshot to a recipe: its manifest is checked, and each of its chunks is found."""
 
 from __future__ import annotations
 
@@ -19,158 +19,141 @@ from quire.core.ports.snapshots import Recipe
 from quire.snapshot_format import chunks
 from quire.snapshot_format.chunks import BadSnapshot, Manifest
 from quire.stores.snapshots import drafts
-from quire.stores.snapshots.index import Sealed
-from quire.stores.snapshots.packs import Packs, Row
-from quire.stores.snapshots.seal import is_ours
-from quire.stores.snapshots.shelf import Files, Found, Shelf
+from quire.stores.snapshots.index import SignedManifest
+from quire.stores.snapshots.packs import ChunkRow, Packs
+from quire.stores.snapshots.repository import FoundChunks, PackFiles, SnapshotRepository
+from quire.stores.snapshots.signing import is_signed
 
-_AT_ONCE = 64  # nodes
-_REMEMBERED = 32 << 20  # bytes of what bases list that are kept in memory
+_BATCH_NODES = 64
+_CACHE_BYTES = 32 << 20  # of the lists of base snapshots
+_COPIED_PACK = 0  # the id of the file with chunks that are in packs of other notebooks
 
 
 @dataclass(frozen=True, kw_only=True)
-class Opened:
-    said: bytes
+class CheckedManifest:
+    data: bytes
     manifest: Manifest
 
 
-async def said_in(shelf: Shelf, snapshot: Snapshot) -> Manifest:
-    """Its manifest. Raises OperationFailed."""
-    return (await _opened(shelf, snapshot)).manifest
+async def load_manifest(repository: SnapshotRepository, snapshot: Snapshot) -> Manifest:
+    """Raises OperationFailed."""
+    return (await _load(repository, snapshot)).manifest
 
 
-async def recipe(shelf: Shelf, snapshot: Snapshot) -> Recipe:
-    """To load it. Raises OperationFailed."""
-    async with shelf.with_others():
-        opened = await _opened(shelf, snapshot)
+async def build_recipe(repository: SnapshotRepository, snapshot: Snapshot) -> Recipe:
+    """Return what a kernel needs to load the snapshot. Raises OperationFailed."""
+    async with repository.lock_shared():
+        checked = await _load(repository, snapshot)
         try:
-            nodes = await _nodes(shelf, opened.manifest)
-            found = await shelf.find(chain.from_iterable(nodes.values()))
-            return await anyio.to_thread.run_sync(_bound, shelf.packs, opened, nodes, found, snapshot.notebook)
+            lists = await _read_lists(repository, checked.manifest)
+            found = await repository.find_chunks(chain.from_iterable(lists.values()))
+            return await anyio.to_thread.run_sync(
+                _open_recipe, repository.packs, checked, lists, found, snapshot.notebook
+            )
         except BadSnapshot as error:
             raise OperationFailed(f"Snapshot {snapshot.id} is damaged: {error}. It was not loaded.") from error
         except OSError as error:
             raise OperationFailed(f"Snapshot {snapshot.id} could not be loaded: {error.strerror}.") from error
 
 
-async def _opened(shelf: Shelf, snapshot: Snapshot) -> Opened:
-    sealed = await shelf.index.sealed(snapshot.id)
-    if sealed is None:
+async def _load(repository: SnapshotRepository, snapshot: Snapshot) -> CheckedManifest:
+    signed = await repository.snapshots.find_manifest(snapshot.id)
+    if signed is None:
         raise OperationFailed(f"Snapshot {snapshot.id} is no longer there.")
-    return await anyio.to_thread.run_sync(_unsealed, shelf.key, sealed)
+    return await anyio.to_thread.run_sync(_check, repository.key, signed)
 
 
-def _unsealed(key: bytes, sealed: Sealed) -> Opened:
+def _check(key: bytes, signed: SignedManifest) -> CheckedManifest:
     try:
-        said = manifest_of(sealed)
-        if not is_ours(key, sealed.id, sealed.notebook, sealed.run, said, sealed.signature):
+        data = decompress_manifest(signed)
+        if not is_signed(key, signed.id, signed.notebook, signed.run, data, signed.signature):
             raise OperationFailed(
-                f"Snapshot {sealed.id} is not signed by this data directory's key: it was altered, or copied from "
+                f"Snapshot {signed.id} is not signed by this data directory's key: it was altered, or copied from "
                 "elsewhere. It was not loaded."
             )
-        return Opened(said=said, manifest=chunks.parse_manifest(said))
+        return CheckedManifest(data=data, manifest=chunks.parse_manifest(data))
     except BadSnapshot as error:
-        raise OperationFailed(f"Snapshot {sealed.id} cannot be loaded: {error}.") from error
+        raise OperationFailed(f"Snapshot {signed.id} cannot be loaded: {error}.") from error
 
 
-def manifest_of(sealed: Sealed) -> bytes:
-    opened = zlib.decompressobj()
+def decompress_manifest(signed: SignedManifest) -> bytes:
+    """Raises BadSnapshot."""
+    decompressor = zlib.decompressobj()
     try:
-        said = opened.decompress(sealed.manifest, drafts.MANIFEST)
+        data = decompressor.decompress(signed.manifest, drafts.MAX_MANIFEST_BYTES)
     except zlib.error as error:
         raise BadSnapshot("its manifest is damaged") from error
-    if not opened.eof:
+    if not decompressor.eof:
         raise BadSnapshot("its manifest is damaged")
-    return said
+    return data
 
 
-async def _nodes(shelf: Shelf, manifest: Manifest) -> dict[bytes, list[bytes]]:
-    """What each node of a manifest lists."""
-    wanted = set(chain.from_iterable(whole.nodes for whole in manifest.wholes))
-    there = await shelf.find(wanted)
-    if len(there.rows) < len(wanted):
-        raise BadSnapshot(missing(len(wanted) - len(there.rows), there.files))
-    found = await anyio.to_thread.run_sync(listed, shelf.packs, there.files.names, there.rows.values())
-    if len(found) < len(wanted):
-        raise BadSnapshot(f"{len(wanted) - len(found)} of its lists of chunks cannot be read")
-    return found
+async def _read_lists(repository: SnapshotRepository, manifest: Manifest) -> dict[bytes, list[bytes]]:
+    """Return the names of chunks that each node lists. Raises BadSnapshot if one is missing."""
+    nodes = set(chain.from_iterable(whole.nodes for whole in manifest.wholes))
+    found = await repository.find_chunks(nodes)
+    if len(found.rows) < len(nodes):
+        raise BadSnapshot(_missing_chunks(len(nodes) - len(found.rows), found.files))
+    lists = await anyio.to_thread.run_sync(read_nodes, repository.packs, found.files.names, found.rows.values())
+    if len(lists) < len(nodes):
+        raise BadSnapshot(f"{len(nodes) - len(lists)} of its lists of chunks cannot be read")
+    return lists
 
 
-def in_turn(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
-    """Nodes, so many at a time as are well read at once."""
-    return (rows[at : at + _AT_ONCE] for at in range(0, len(rows), _AT_ONCE))
+def batches(nodes: Sequence[ChunkRow]) -> Iterator[Sequence[ChunkRow]]:
+    return (nodes[at : at + _BATCH_NODES] for at in range(0, len(nodes), _BATCH_NODES))
 
 
-def listed(packs: Packs, files: dict[int, str], nodes: Iterable[Row]) -> dict[bytes, list[bytes]]:
-    """What nodes list, of those that can be read."""
-    found = {}
-    for row, content in packs.contents(nodes, files):
+def read_nodes(packs: Packs, files: dict[int, str], nodes: Iterable[ChunkRow]) -> dict[bytes, list[bytes]]:
+    """Return the names of chunks that each node lists, without nodes that cannot be read."""
+    lists = {}
+    for row, chunk in packs.read(nodes, files):
         with contextlib.suppress(BadSnapshot):
-            if content is not None:
-                found[row.name] = chunks.parse_node(content)
-    return found
+            if chunk is not None:
+                lists[row.name] = chunks.parse_node(chunk[0])
+    return lists
 
 
-def missing(count: int, files: Files) -> str:
+def _missing_chunks(count: int, files: PackFiles) -> str:
     gone = sorted(name for pack, name in files.names.items() if pack not in files.sizes)
     where = f" (the pack {', '.join(gone)} is gone)" if gone else ""
     return f"{count:,} of its chunks are missing{where}"
 
 
-_FOREIGN = 0  # in place of the packs that are other notebooks'
-
-
-def _bound(packs: Packs, opened: Opened, nodes: dict[bytes, list[bytes]], found: Found, notebook: NotebookId) -> Recipe:
-    """The kernel gets the notebook's own packs as they are. Of another's, whose variables it must not see, it gets a
-    copy of the chunks the two have in common."""
-    rows, files = dict(found.rows), found.files
-    names = [name for whole in opened.manifest.wholes for node in whole.nodes for name in nodes[node]]
-    lost = {name for name in names if name not in rows}
-    if lost:
-        raise BadSnapshot(missing(len(lost), files))
-    foreign = [rows[name] for name in set(names) if files.notebooks.get(rows[name].pack) != notebook]
-    with contextlib.ExitStack() as undo:
-        copied = -1
-        if foreign:
-            copied, placed = packs.excerpt(_FOREIGN, foreign, files.names)
-            undo.callback(os.close, copied)
-            rows |= {row.name: row for row in placed}
-        recipe = _recipe(packs, opened, nodes, rows, files, names, copied)
-        undo.pop_all()
-    return recipe
-
-
-def _recipe(
-    packs: Packs,
-    opened: Opened,
-    nodes: dict[bytes, list[bytes]],
-    rows: dict[bytes, Row],
-    files: Files,
-    names: list[bytes],
-    copied: int,
+def _open_recipe(
+    packs: Packs, checked: CheckedManifest, lists: dict[bytes, list[bytes]], found: FoundChunks, notebook: NotebookId
 ) -> Recipe:
-    numbers = {pack: number for number, pack in enumerate(sorted({rows[name].pack for name in names}))}
-    places = chunks.dump_places(
-        (name, numbers[pack], offset, length, stored, compressed)
-        for name, pack, offset, length, stored, compressed in map(rows.__getitem__, names)
-    )
-    counts = [sum(len(nodes[node]) for node in whole.nodes) for whole in opened.manifest.wholes]
-    with contextlib.ExitStack() as undo:
-        handles = []
-        for pack in numbers:
-            if pack == _FOREIGN:
-                handles.append(copied)
-                continue
-            handles.append(packs.open(files.names[pack]))
-            undo.callback(os.close, handles[-1])
-        file = memory(chunks.dump_recipe(opened.said, counts, places))
-        undo.pop_all()
-    return Recipe(file=file, packs=tuple(handles))
+    """Open the packs of the notebook for the kernel. It must not see variables of other notebooks, so it gets a copy of
+    the chunks that are in their packs."""
+    rows, files = dict(found.rows), found.files
+    names = [name for whole in checked.manifest.wholes for node in whole.nodes for name in lists[node]]
+    missing = {name for name in names if name not in rows}
+    if missing:
+        raise BadSnapshot(_missing_chunks(len(missing), files))
+    foreign = [rows[name] for name in set(names) if files.notebooks.get(rows[name].pack) != notebook]
+    with contextlib.ExitStack() as on_error:
+        handles: dict[int, int] = {}
+        if foreign:
+            handles[_COPIED_PACK], copied = packs.copy_chunks(_COPIED_PACK, foreign, files.names)
+            on_error.callback(os.close, handles[_COPIED_PACK])
+            rows |= {row.name: row for row in copied}
+        numbers = {pack: number for number, pack in enumerate(sorted({rows[name].pack for name in names}))}
+        for pack in numbers.keys() - handles.keys():
+            handles[pack] = packs.open(files.names[pack])
+            on_error.callback(os.close, handles[pack])
+        places = chunks.dump_places(
+            (name, numbers[pack], offset, length, stored, compressed)
+            for name, pack, offset, length, stored, compressed in map(rows.__getitem__, names)
+        )
+        counts = [sum(len(lists[node]) for node in whole.nodes) for whole in checked.manifest.wholes]
+        file = _memory_file(chunks.dump_recipe(checked.data, counts, places))
+        on_error.pop_all()
+    return Recipe(file=file, packs=tuple(handles[pack] for pack in numbers))
 
 
-def memory(data: bytes) -> int:
-    """A file that is nowhere but in memory; where there is no such thing, one without a name."""
-    file = os.memfd_create("recipe") if hasattr(os, "memfd_create") else _nameless()
+def _memory_file(data: bytes) -> int:
+    """Return a file in memory. On systems without such files it is one on disk without a name."""
+    file = os.memfd_create("recipe") if hasattr(os, "memfd_create") else _unnamed_file()
     try:
         view = memoryview(data)
         while view:
@@ -182,45 +165,45 @@ def memory(data: bytes) -> int:
     return file
 
 
-def _nameless() -> int:
+def _unnamed_file() -> int:
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
 
 
-class Bases:
-    """Recipes of snapshots that others will differ little from: they say which chunks there are, not where.
+class BaseRecipes:
+    """Recipes of base snapshots: they name the chunks that the store has, not where these are.
 
-    What a node lists never changes, so it is remembered; that all of it is there the index says.
+    What a node lists never changes, so it is cached. The index knows whether its chunks are all there.
     """
 
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
-        self._known: OrderedDict[bytes, tuple[int, bytes]] = OrderedDict()
-        self._bytes = 0
+    def __init__(self, repository: SnapshotRepository) -> None:
+        self._repository = repository
+        self._cache: OrderedDict[bytes, tuple[int, bytes]] = OrderedDict()
+        self._cache_bytes = 0
 
-    async def recipe(self, snapshot: Snapshot) -> int:
-        """Its file. Raises OperationFailed, BadSnapshot or OSError where the snapshot is not whole."""
-        async with self._shelf.with_others():
-            opened = await _opened(self._shelf, snapshot)
-            files = await self._shelf.files()
-            wanted = list(chain.from_iterable(whole.nodes for whole in opened.manifest.wholes))
-            whole = {} if files.damaged else await self._shelf.index.sums(set(wanted))
-            known = {node: self._known[node] for node in whole if node in self._known}
-            there = await self._shelf.find(node for node in wanted if node not in known)
-            for some in in_turn(list(there.rows.values())):
-                known.update(await self._places(there.files, some))
-        if any(node not in known for node in wanted):
+    async def build(self, snapshot: Snapshot) -> int:
+        """Return the file of the recipe. Raises OperationFailed, BadSnapshot or OSError if a part is missing."""
+        async with self._repository.lock_shared():
+            checked = await _load(self._repository, snapshot)
+            files = await self._repository.pack_files()
+            nodes = list(chain.from_iterable(whole.nodes for whole in checked.manifest.wholes))
+            complete = {} if files.damaged else await self._repository.chunks.find_sums(set(nodes))
+            known = {node: self._cache[node] for node in complete if node in self._cache}
+            found = await self._repository.find_chunks(node for node in nodes if node not in known)
+            for batch in batches(list(found.rows.values())):
+                known.update(await self._read_complete(found.files, batch))
+        if any(node not in known for node in nodes):
             raise BadSnapshot("a list of its chunks is gone")
-        for node in wanted:
+        for node in nodes:
             self._remember(node, *known[node])
-        counts = [sum(known[node][0] for node in whole.nodes) for whole in opened.manifest.wholes]
-        places = b"".join(known[node][1] for node in wanted)
-        return await anyio.to_thread.run_sync(memory, chunks.dump_recipe(opened.said, counts, places))
+        counts = [sum(known[node][0] for node in whole.nodes) for whole in checked.manifest.wholes]
+        places = b"".join(known[node][1] for node in nodes)
+        return await anyio.to_thread.run_sync(_memory_file, chunks.dump_recipe(checked.data, counts, places))
 
-    async def _places(self, files: Files, nodes: Sequence[Row]) -> dict[bytes, tuple[int, bytes]]:
-        """How many chunks each node lists, and those; none for one that lacks any."""
-        lists = await anyio.to_thread.run_sync(listed, self._shelf.packs, files.names, nodes)
-        rows = (await self._shelf.find(chain.from_iterable(lists.values()))).rows
+    async def _read_complete(self, files: PackFiles, nodes: Sequence[ChunkRow]) -> dict[bytes, tuple[int, bytes]]:
+        """Return how many chunks each node lists and the list, without nodes that lack a chunk."""
+        lists = await anyio.to_thread.run_sync(read_nodes, self._repository.packs, files.names, nodes)
+        rows = (await self._repository.find_chunks(chain.from_iterable(lists.values()))).rows
         return {
             node: (len(names), chunks.dump_places((name, 0, 0, *rows[name][3:]) for name in names))
             for node, names in lists.items()
@@ -228,9 +211,9 @@ class Bases:
         }
 
     def _remember(self, node: bytes, count: int, places: bytes) -> None:
-        if node not in self._known:
-            self._bytes += len(places)
-        self._known[node] = (count, places)
-        self._known.move_to_end(node)
-        while self._bytes > _REMEMBERED:
-            self._bytes -= len(self._known.popitem(last=False)[1][1])
+        if node not in self._cache:
+            self._cache_bytes += len(places)
+        self._cache[node] = (count, places)
+        self._cache.move_to_end(node)
+        while self._cache_bytes > _CACHE_BYTES:
+            self._cache_bytes -= len(self._cache.popitem(last=False)[1][1])

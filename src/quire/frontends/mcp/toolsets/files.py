@@ -15,7 +15,7 @@ from quire.core.notebooks import paths
 from quire.core.notebooks.access import Access
 from quire.core.notebooks.files import as_text
 from quire.core.notebooks.images import FORMATS, dimensions
-from quire.core.ports.files import Entry, Listing, Piece
+from quire.core.ports.files import Entry, FileSlice, Listing
 from quire.frontends.mcp import render
 from quire.frontends.mcp.results import FileInfo, FileList, FilePart, FileWritten
 from quire.frontends.mcp.tool_context import ToolContext
@@ -124,7 +124,7 @@ def _data(text: str | None, base64: str | None) -> bytes:
         raise InvalidRequest("base64 is not valid base64. Nothing was written.") from None
 
 
-def _shown(book: Notebook, path: str, piece: Piece, limit: int) -> ToolResult:
+def _shown(book: Notebook, path: str, piece: FileSlice, limit: int) -> ToolResult:
     """A picture that is there whole, text, or bytes: in this order, what it can be shown as."""
     uri = render.file_uri(book, path)
     mime = mime_of(path, text=False)
@@ -144,12 +144,12 @@ def _shown(book: Notebook, path: str, piece: Piece, limit: int) -> ToolResult:
     return _answer(book, path, piece, "binary", mime, piece.start + len(piece.data), [blob])
 
 
-def _picture(piece: Piece, mime: str) -> list[ContentBlock]:
+def _picture(piece: FileSlice, mime: str) -> list[ContentBlock]:
     return [ImageContent(type="image", data=encoding.b64encode(piece.data).decode("ascii"), mime_type=mime)]
 
 
 def _answer(
-    book: Notebook, path: str, piece: Piece, kind: str, mime: str, end: int, content: list[ContentBlock]
+    book: Notebook, path: str, piece: FileSlice, kind: str, mime: str, end: int, content: list[ContentBlock]
 ) -> ToolResult:
     uri = render.file_uri(book, path)
     part: FilePart = {

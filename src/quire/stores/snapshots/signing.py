@@ -1,4 +1,4 @@
-"""The key of a data directory, and what is signed with it: a snapshot is code, only our own is loaded."""
+"""The key of a data directory, and signatures made with it. Loading a snapshot runs code, so only signed ones are."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from pathlib import Path
 from quire import platform_compat
 from quire.core.errors import OperationFailed
 
-_KEY = 32  # bytes
+_KEY_BYTES = 32
 
 
-def key_in(folder: Path) -> bytes:
-    """The folder's key; made, once, by whoever comes first."""
+def load_key(folder: Path) -> bytes:
+    """Return the key of the folder. The first server creates it."""
     path = folder / "key"
     if not path.exists():
-        _make(path)
+        _create_key(path)
     key = path.read_bytes()
-    if len(key) != _KEY:
-        raise OperationFailed(f"The key of the snapshots is damaged: {path} has {len(key)} bytes, not {_KEY}.")
+    if len(key) != _KEY_BYTES:
+        raise OperationFailed(f"The key of the snapshots is damaged: {path} has {len(key)} bytes, not {_KEY_BYTES}.")
     return key
 
 
-def _make(path: Path) -> None:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".key-")  # only its owner may read it
+def _create_key(path: Path) -> None:
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".key-")  # only its owner can read it
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(os.urandom(_KEY))
+            file.write(os.urandom(_KEY_BYTES))
             file.flush()
             os.fsync(file.fileno())
-        with contextlib.suppress(FileExistsError):  # another server was first: its key stands
+        with contextlib.suppress(FileExistsError):  # another server created it meanwhile
             os.link(name, path)
     finally:
         Path(name).unlink(missing_ok=True)
@@ -46,5 +46,5 @@ def signature(key: bytes, id_: str, notebook: str, run: str | None, manifest: by
     return hmac.new(key, len(head).to_bytes(8, "big") + head + manifest, hashlib.sha256).digest()
 
 
-def is_ours(key: bytes, id_: str, notebook: str, run: str | None, manifest: bytes, signed: bytes) -> bool:
+def is_signed(key: bytes, id_: str, notebook: str, run: str | None, manifest: bytes, signed: bytes) -> bool:
     return hmac.compare_digest(signature(key, id_, notebook, run, manifest), signed)

@@ -1,4 +1,4 @@
-"""The data directory as a place: what takes how much of it, and whether anything more can be kept."""
+"""The port Disk: the space that the data directory takes, and whether it can be written."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import tempfile
 from pathlib import Path
 
 _PARTS = {"database": "quire.db*", "blobs": "blobs/**/*", "snapshots": "snapshots/**/*", "audit": "audit*.jsonl"}
-_TRIAL = 64 << 10  # bytes: a disk that takes no more than this is full
+_TRIAL_BYTES = 64 << 10  # a disk that does not take these is full
 
 
 class DataDirectory:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def taken(self) -> dict[str, int]:
+    def used_bytes(self) -> dict[str, int]:
         return {part: sum(map(_size, self._path.glob(pattern))) for part, pattern in _PARTS.items()}
 
-    def free(self) -> int:
+    def free_bytes(self) -> int:
         return shutil.disk_usage(self._path).free
 
-    def trouble(self) -> str:
+    def write_error(self) -> str:
         try:
-            with tempfile.TemporaryFile(dir=self._path) as file:  # has no name: nothing of it stays
-                file.write(bytes(_TRIAL))
+            with tempfile.TemporaryFile(dir=self._path) as file:  # deleted when it is closed
+                file.write(bytes(_TRIAL_BYTES))
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
@@ -35,5 +35,5 @@ class DataDirectory:
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size if path.is_file() else 0
-    except OSError:  # gone meanwhile
+    except OSError:  # deleted meanwhile
         return 0
