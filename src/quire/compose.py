@@ -160,12 +160,12 @@ def mcp(running: App, settings: Settings, auth: AuthProvider | None = None) -> F
 
 
 def _toolsets(settings: Settings) -> tuple[str, ...]:
-    unasked = settings.auth.method != "none" and "toolsets" not in settings.server.model_fields_set
-    return (*settings.server.toolsets, "users") if unasked else settings.server.toolsets
+    adds_users = settings.auth.method != "none" and "toolsets" not in settings.server.model_fields_set
+    return (*settings.server.toolsets, "users") if adds_users else settings.server.toolsets
 
 
 def http_access(settings: Settings) -> HttpAccess:
-    """Who is let in over HTTP."""
+    """Who may connect over HTTP."""
     from quire.frontends.http.serve import HttpAccess
 
     named = urlsplit(settings.server.public_url or "").hostname
