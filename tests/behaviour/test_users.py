@@ -268,7 +268,7 @@ async def test_a_notebook_shared_to_read_is_looked_at_and_exported_and_no_more(
     before = (await call(alice, "export_notebook_as_ipynb", notebook="diary")).content[0].text
     for name in WRITES:
         answer = await call(bob, name, **arguments(tools[name], DIARY))
-        assert answer.is_error and f"{DIARY} is shared with you read-only" in text(answer), (name, text(answer))
+        assert answer.is_error and f"{DIARY} is shared with you read only" in text(answer), (name, text(answer))
     written = await call(bob, "export_notebook_as_ipynb", notebook=DIARY, path="out.ipynb")
     assert written.is_error and "read only" in text(written)
     for name in ("branch_notebook", "share_notebook"):

@@ -66,7 +66,7 @@ def check_access(notebook: Notebook, has: Access, needed: Access) -> None:
     if needed is Access.OWN:
         raise InvalidRequest(f"Only the owner of {notebook.title} can do that. Nothing was changed.")
     raise InvalidRequest(
-        f"{notebook.title} is shared with you read-only: you can read and export its cells. Nothing was "
+        f"{notebook.title} is shared with you read only: you can read and export its cells. Nothing was "
         "changed. Ask its owner for access to write, or work in a notebook of your own (create_notebook)."
     )
 
