@@ -211,10 +211,8 @@ class McpConnection:
     async def prompt(self, name: str, arguments: dict[str, str], *, timeout: float) -> dict[str, Any]:
         answer = await self._request("prompts/get", {"name": name, "arguments": arguments}, timeout=timeout)
         about = answer.get("description")
-        return {
-            "description": about if isinstance(about, str) else "",
-            "messages": parsing.parse_blocks(answer, "messages"),
-        }
+        description = about if isinstance(about, str) else ""
+        return {"description": description, "messages": parsing.parse_blocks(answer, "messages")}
 
     async def _list(self, method: str, key: str, *, timeout: float) -> list[Any]:
         with self._translated_errors():
@@ -227,9 +225,8 @@ class McpConnection:
 
     def _active_session(self) -> Session:
         if self._session is None or self._end_reason or self._closed:
-            raise ConnectionLost(
-                self._public_reason, why=self._end_reason or f"The connection to {self._backend.what} is closed."
-            )
+            why = self._end_reason or f"The connection to {self._backend.what} is closed."
+            raise ConnectionLost(self._public_reason, why=why)
         return self._session
 
     @contextlib.contextmanager
@@ -237,9 +234,8 @@ class McpConnection:
         try:
             yield
         except ConnectionLost as error:
-            raise ConnectionLost(
-                self._public_reason, why=self._secrets.redact(self._end_reason or error.why or str(error))
-            ) from None
+            why = self._secrets.redact(self._end_reason or error.why or str(error))
+            raise ConnectionLost(self._public_reason, why=why) from None
         except (CallTimeout, OperationFailed) as error:
             raise type(error)(self._secrets.redact(str(error))) from None
         except RecursionError:
@@ -293,10 +289,9 @@ class McpConnection:
     async def _by_url(self) -> str:
         from quire.capabilities import sessions, web
 
-        trouble = web.HttpFailure()
-        async with web.dispatcher(
-            self._backend.url, self._backend.headers, trouble, public_only=self._backend.public_only
-        ) as dispatcher:
+        trouble, backend = web.HttpFailure(), self._backend
+        connecting = web.dispatcher(backend.url, backend.headers, trouble, public_only=backend.public_only)
+        async with connecting as dispatcher:
             error = await self._serve(dispatcher, sessions.NEGOTIATIONS[0])
             if error is not None:
                 return web.failure(self._backend.what, error, trouble)
@@ -340,9 +335,9 @@ class McpConnection:
             await process.close(_EXIT_SECONDS if self._ready.done() else _UNANSWERED_EXIT_SECONDS)
         if isinstance(error, ConnectionLost):
             return failure_messages.exited(backend.what, process.status, *self._printed()), not self._ready.done()
-        return failure_messages.not_mcp(
-            backend.what, str(error), *self._printed()
-        ) if error else "The connection was closed.", False
+        if error is not None:
+            return failure_messages.not_mcp(backend.what, str(error), *self._printed()), False
+        return "The connection was closed.", False
 
     async def _serve(self, dispatcher: Dispatcher[Any], negotiation: Any) -> BaseException | None:
         """Serve until the connection is stopped; the error that ended it, if any."""

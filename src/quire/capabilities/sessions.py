@@ -26,10 +26,7 @@ _LIST_SECONDS = 30.0  # for a new list
 _MAX_ENTRIES = 5 * parsing.MAX_TOOLS  # read of one list
 _MAX_LIST_CHARS = 64 * 2**20  # of all pages of a list
 _LIST_INTERVAL_S = 0.2  # between two lists
-_RESUBSCRIBE_DELAYS_S = (
-    1.0,
-    60.0,
-)  # for reopening a broken stream of changes: first, maximum
+_RESUBSCRIBE_DELAYS_S = (1.0, 60.0)  # for a broken stream of changes: first, maximum
 _LOG_LEVEL: Literal["info"] = "info"  # of requested log messages
 
 _CLIENT_INFO = mcp_types.Implementation(name="quire", version=version("quire"))
@@ -99,12 +96,8 @@ class Session:
             opts["on_progress"] = progress
         data: dict[str, Any] = {"method": method, "params": params}
         self._session._stamp(data, opts)  # adds client data by protocol version; send_request validates too much
-        if (
-            self._header_arguments
-            and method == "tools/call"
-            and (header_arguments := self._header_arguments.get(params["name"]))
-        ):
-            opts.setdefault("headers", {}).update(mcp_param_headers(header_arguments, params["arguments"]))
+        if method == "tools/call" and (in_headers := self._header_arguments.get(params["name"])):
+            opts.setdefault("headers", {}).update(mcp_param_headers(in_headers, params["arguments"]))
         try:
             async with asyncio.timeout(timeout):
                 answer = await self._dispatcher.send_raw_request(method, data["params"], opts)

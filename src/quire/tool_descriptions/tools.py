@@ -10,15 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from quire.tool_descriptions import ranking, schemas
-from quire.tool_descriptions.schemas import (
-    DictShape,
-    ListShape,
-    LiteralShape,
-    ObjectShape,
-    PlainShape,
-    Shape,
-    UnionShape,
-)
+from quire.tool_descriptions.schemas import Shape
 
 RESERVED = frozenset(("describe", "resources", "read", "prompts", "prompt"))
 """Methods that every capability has. A tool with such a name gets a trailing underscore."""
@@ -118,17 +110,17 @@ def accepts_unknown_arguments(input_schema: Any) -> bool:
 def annotation(shape: Shape, named: bool = False) -> str:
     """A shape as annotation; with `named`, objects are named by their titles."""
     match shape:
-        case PlainShape(name):
+        case schemas.PlainShape(name):
             return name
-        case LiteralShape(values):
+        case schemas.LiteralShape(values):
             return f"Literal[{', '.join(map(repr, values))}]"
-        case ListShape(item):
+        case schemas.ListShape(item):
             return "list" if item == schemas.ANY else f"list[{annotation(item, named)}]"
-        case DictShape(value):
+        case schemas.DictShape(value):
             return "dict" if value == schemas.ANY else f"dict[str, {annotation(value, named)}]"
-        case UnionShape(options):
+        case schemas.UnionShape(options):
             return " | ".join(dict.fromkeys(annotation(option, named) for option in options))
-        case ObjectShape(title):
+        case schemas.ObjectShape(title):
             return title if named and title else "dict"
 
 
@@ -148,9 +140,9 @@ def result_shape(tool: Any) -> Shape | None:
         return None
     inner = schemas.properties(output, output)["result"] if is_wrapped(output) else output
     shape = schemas.shape(inner, output)
-    if isinstance(shape, ObjectShape):
+    if isinstance(shape, schemas.ObjectShape):
         own = schemas.camel_case(_text(tool.get("name"))[:_MAX_NAME_CHARS])
-        return ObjectShape(shape.title or f"{own or 'Tool'}Result", shape.fields)
+        return schemas.ObjectShape(shape.title or f"{own or 'Tool'}Result", shape.fields)
     return shape
 
 
@@ -261,8 +253,8 @@ def _parameter_documentation(parameter: Parameter, schema: Any) -> str:
     limits = [f"{word} {own[word]}" for word in _LIMIT_KEYWORDS if type(own.get(word)) in (int, float, str)]
     text += f" ({', '.join(limits)})" if limits else ""
     shape = schemas.shape(own, schema)
-    inner = shape.item if isinstance(shape, ListShape) else shape
-    if isinstance(inner, ObjectShape):
+    inner = shape.item if isinstance(shape, schemas.ListShape) else shape
+    if isinstance(inner, schemas.ObjectShape):
         keys = (f"{field.key!r}: {annotation(field.shape)}{'' if field.required else '?'}" for field in inner.fields)
         text += f" {{{', '.join(keys)}}}"
     if parameter.original != parameter.name:
@@ -279,12 +271,12 @@ def typed_dicts(shape: Shape) -> str:
 
     def put(shape_: Shape) -> None:
         match shape_:
-            case ListShape(inner) | DictShape(inner):
+            case schemas.ListShape(inner) | schemas.DictShape(inner):
                 put(inner)
-            case UnionShape(options):
+            case schemas.UnionShape(options):
                 for option in options:
                     put(option)
-            case ObjectShape(title, fields) if title not in classes:
+            case schemas.ObjectShape(title, fields) if title not in classes:
                 lines = [
                     f"    {field.key}: {annotation(field.shape, named=True)}{'' if field.required else '  # optional'}"
                     for field in fields

@@ -6,16 +6,8 @@ import functools
 import operator
 from typing import Any, Literal, NotRequired, TypedDict
 
-from quire.tool_descriptions.schemas import (
-    DictShape,
-    ListShape,
-    LiteralShape,
-    ObjectShape,
-    PlainShape,
-    Shape,
-    UnionShape,
-    camel_case,
-)
+from quire.tool_descriptions import schemas
+from quire.tool_descriptions.schemas import Shape
 
 _PLAIN: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool, "None": None, "Any": Any}
 
@@ -23,17 +15,17 @@ _PLAIN: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool, 
 def python_type(shape: Shape, name: str = "", named: bool = True) -> Any:
     """`name` is for TypedDicts without title; without `named` objects are plain dicts."""
     match shape:
-        case PlainShape(plain):
+        case schemas.PlainShape(plain):
             return _PLAIN[plain]
-        case LiteralShape(values):
+        case schemas.LiteralShape(values):
             return Literal[values]
-        case ListShape(item):
+        case schemas.ListShape(item):
             return list[python_type(item, f"{name}Item" if name else "", named)]  # type: ignore[misc]
-        case DictShape(value):
+        case schemas.DictShape(value):
             return dict[str, python_type(value, f"{name}Value" if name else "", named)]  # type: ignore[misc]
-        case UnionShape(options):
+        case schemas.UnionShape(options):
             return _union([python_type(option, name, named) for option in options])
-        case ObjectShape(title, fields):
+        case schemas.ObjectShape(title, fields):
             return _typed_dict(title or name, fields) if named and (title or name) else dict[str, Any]
 
 
@@ -47,7 +39,7 @@ def _union(kinds: list[Any]) -> Any:
 def _typed_dict(name: str, fields: Any) -> Any:
     content = {}
     for field in fields:
-        kind = python_type(field.shape, f"{name}{camel_case(field.key)}")
+        kind = python_type(field.shape, f"{name}{schemas.camel_case(field.key)}")
         content[field.key] = kind if field.required else NotRequired[kind]
     make: Any = TypedDict
     made = make(name, content)
