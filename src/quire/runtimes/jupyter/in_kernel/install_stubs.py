@@ -53,7 +53,7 @@ def arrive(sources: dict[str, str], mark: str) -> None:
             return str(shell().kernel.raw_input(mark + str(texts.dump(called))))
 
     relay.ask = ask
-    package.known = known.Known(interrupts.Interrupts(), shell().user_ns)
+    package.known = known.KernelCapabilities(interrupts.Interrupts(), shell().user_ns)
 
 
 def shell() -> Any:
