@@ -46,11 +46,13 @@ soak-sample: $(READY) ## run the fixed sample of the soak that CI runs, at most 
 	QUIRE_WASM_PYTHON=science $(BIN)/quire assets >/dev/null
 	$(PYTEST) --soak=sample --durations=20 --durations-min=10 $(ARGS)
 
-check: $(READY) ## lint, format, types and import directions
+check: $(READY) ## lint, format, types, import directions, sizes and prose
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	tools/check-prose
+	$(BIN)/python -m pytest -q tests/architecture
 
 bench: $(READY) ## run the benchmarks
 	$(BIN)/python -m bench $(ARGS)

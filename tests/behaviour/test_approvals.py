@@ -354,7 +354,7 @@ async def test_without_a_person_it_is_denied_with_how_to_allow_it(
         before = len(quick.calls("wipe"))
         found = (await call(client, "execute", code=WIPE, notebook="main")).structured_content
         assert (found["state"], found["error_type"]) == ("ERROR", "ApprovalDenied")
-        assert "nobody can be asked here" in found["error_message"]
+        assert "no person can be asked here" in found["error_message"]
         assert 'approve = {"quick.wipe" = "allow"}' in found["error_message"]
         assert len(quick.calls("wipe")) == before
 
@@ -508,7 +508,7 @@ async def test_a_run_that_outlasted_its_call_cannot_ask(tmp_path: Path, mode: st
 
         await until(over, "the cell is over")
         shown = text(await call(client, "get_cell", cell_id_or_number=0))
-        assert "ApprovalDenied" in shown and "nobody can be asked here" in shown
+        assert "ApprovalDenied" in shown and "no person can be asked here" in shown
         assert person.asked == [] and quick.calls("wipe") == []
         assert (await call(client, "execute", code=WIPE)).structured_content["return_value"] == "wiped /all"
 

@@ -85,7 +85,7 @@ async def test_without_a_client_that_can_ask_input_is_an_error_that_says_so(
             await call(client, "execute", code="x = 41\nx = input('Your name? ')", notebook=name)
         ).structured_content
         assert (found["state"], found["error_type"]) == ("ERROR", "InputNotAvailable")
-        assert "Your name? " in found["error_message"] and "nobody can be asked here" in found["error_message"]
+        assert "Your name? " in found["error_message"] and "no person can be asked here" in found["error_message"]
         assert (await call(client, "execute", code="x", notebook=name)).structured_content["return_value"] == 41
 
 

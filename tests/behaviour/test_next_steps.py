@@ -69,7 +69,7 @@ async def test_a_place_that_is_no_place_is_answered_with_what_is(client: Client[
         refused = await call(client, tool, **given)
         assert refused.is_error and "'yesterday' names no state of this notebook. Nothing was changed." in text(refused)
         assert '"before 3", "start"' in text(refused) and "list_checkpoints" in text(refused)
-        assert "there is none yet" in text(refused)
+        assert "nothing is saved yet" in text(refused)
     await call(client, "save_state", name="good")
     assert "a saved state ('good')" in text(await call(client, "rollback", to="yesterday"))
     assert "Numbers go" in text(await call(client, "rollback", to=99)) or "only number" in text(

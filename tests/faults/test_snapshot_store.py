@@ -62,7 +62,7 @@ async def test_changed_byte_of_a_pack_is_noticed(store: FileSnapshots, tmp_path:
     for _ in range(40):
         at = choose.randrange(len(whole))
         pack.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << choose.randrange(8)]) + whole[at + 1 :])
-        with pytest.raises((OperationFailed, BadSnapshot)):  # by the store, or by whoever loads it
+        with pytest.raises((OperationFailed, BadSnapshot)):  # by the store, or by the loader
             await load(store, kept)
     pack.write_bytes(whole)
     assert await load(store, kept) == SMALL
@@ -293,7 +293,7 @@ def missing_chunk(writing: Writing) -> None:
     writing.wholes.append(Whole(30, (node,)))
 
 
-def node_that_is_none(writing: Writing) -> None:
+def malformed_node(writing: Writing) -> None:
     writing.wholes.append(Whole(3, (writing.chunk(b"not a list of names"),)))
 
 
@@ -358,7 +358,7 @@ def deep(writing: Writing) -> None:
 LIES: list[Callable[[Writing], None]] = [
     *(wrong_name, swapped, other_bytes, longer_than_it_is, wrong_length, no_length, huge_length, huge_stored),
     *(bomb, cut_compressed, more_behind_compressed, not_compressed),
-    *(missing_node, missing_chunk, node_that_is_none, node_of_too_many, node_of_nodes),
+    *(missing_node, missing_chunk, malformed_node, node_of_too_many, node_of_nodes),
     *(whole_too_long, whole_too_short, too_many_parts),
     *(not_text, functions_of_nothing, lost_of_numbers, endless, no_number, newer, nonsense, deep),
 ]

@@ -188,6 +188,6 @@ async def test_without_the_sandbox_hosts_run_as_they_are(tmp_path: Path) -> None
 
 def test_a_wall_that_is_insisted_on_and_does_not_stand_is_a_refusal(tmp_path: Path) -> None:
     reach = Reach(sandbox="require:landlock,pid", workspaces=(tmp_path,))
-    reach.check({"landlock": "", "seccomp": "there is none"})  # what was not asked for, and what no host has
+    reach.check({"landlock": "", "seccomp": "it is missing"})  # what was not asked for, and what no host has
     with pytest.raises(InvalidRequest, match=r"landlock \(this system has no Landlock\)"):
         reach.check({"landlock": "this system has no Landlock"})

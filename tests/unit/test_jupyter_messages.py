@@ -192,9 +192,9 @@ def test_own_changes_are_reapplied_unless_others_changed_the_cell() -> None:
 def test_unanswered_input_is_the_error_if_the_kernel_reports_none() -> None:
     translator = EventTranslator("r1", python=False)
     assert isinstance(translator.event(Message(kind="input_request", content={"prompt": "Who? "})), Asked)
-    translator.unanswered = "nobody can be asked here"
+    translator.unanswered = "no person can be asked here"
     raised = translator.event(Message(kind="execute_reply", content={"status": "abort", "execution_count": 3}))
-    assert isinstance(raised, Raised) and (raised.name, raised.message) == ("EOFError", "nobody can be asked here")
+    assert isinstance(raised, Raised) and (raised.name, raised.message) == ("EOFError", "no person can be asked here")
     finished = translator.pending_event
     assert finished is not None and (finished.outcome, finished.count) == ("error", 3)
 

@@ -197,7 +197,7 @@ _TOKEN = re.compile(
 
 
 def matching_steps(pattern: str, length: int) -> int:
-    """At most so many steps are tried to match a text of that length; 0 if there is no telling.
+    """At most so many steps are tried to match a text of that length; 0 if the number is unknown.
 
     Each part that may match in several ways multiplies the number of tries. A repeated group could make it
     exponential, so a pattern with one is never used.

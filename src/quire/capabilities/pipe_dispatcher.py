@@ -117,7 +117,7 @@ class PipeDispatcher:
             return await answer
         except (asyncio.CancelledError, TimeoutError) as error:
             if opts.get("cancel_on_abandon", True) and self._lost is None:
-                why = {"requestId": number, "reason": "nobody waits for it any more"}
+                why = {"requestId": number, "reason": "the caller stopped waiting"}
                 self._write(_encode({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": why}))
             if isinstance(error, TimeoutError):
                 raise MCPError(REQUEST_TIMEOUT, str(error)) from None

@@ -79,7 +79,7 @@ class Reader:
             raise invalid(f"{where} is {_kind(raw)}, not an object")
         kind = self._kind(number, raw)
         if not isinstance(kind, str) or kind not in _KEYS_OF_KIND:
-            raise invalid(f"{where} has cell_type {str(kind)[:50]!r}, which is none of code, markdown and raw")
+            raise invalid(f"{where} has cell_type {str(kind)[:50]!r}, which is not code, markdown or raw")
         source = _read_text(raw.get("source", raw.get("input", "")), f"the source of {where}")
         document.check_source(KIND, number, source)
         return NewCell(

@@ -1,4 +1,4 @@
-"""A runtime that this machine cannot have: it says why, to whoever asks and to whoever would start a kernel."""
+"""A runtime that this machine cannot have: it says why, to queries and to kernel starts."""
 
 from __future__ import annotations
 

@@ -267,7 +267,7 @@ class Inspected:
 
 @dataclass(frozen=True, kw_only=True)
 class Value:
-    """One variable: [value] if it is JSON, else [] and a description, or why there is none."""
+    """One variable: [value] if it is JSON, else [] and a description, or why its value is missing."""
 
     value: list[Any] = checked_field(_is_json_list)
     what: str = checked_field(is_type(str))

@@ -71,8 +71,8 @@ class Approvals:
             if needed is Approve.ASK and self._rules.unasked:
                 return ""
             return (
-                f"{what} needs a person's approval, and nobody can be asked here: it was not called. The operator can "
-                f'allow it in quire.toml, below [capabilities]: approve = {{"{what}" = "allow"}}.'
+                f"{what} needs a person's approval, and no person can be asked here: it was not called. "
+                f'The operator can allow it in quire.toml, below [capabilities]: approve = {{"{what}" = "allow"}}.'
             )
         what, shown = _printable(what)[:_MAX_NAME_CHARS], _shown(arguments)
         question = Question(

@@ -78,7 +78,7 @@ class Checkpointer:
             await self.take(slot)
 
     async def require(self, slot: KernelSlot, kernel: Kernel) -> str:
-        """The checkpoint of the current state; taken if there is none. Raises OperationFailed if it cannot be."""
+        """The checkpoint of the current state; taken if missing. Raises OperationFailed if it cannot be."""
         head = slot.lineage.head
         if head is not None and head not in kernel.checkpoints:
             cost = await kernel.checkpoint(head)
@@ -88,7 +88,7 @@ class Checkpointer:
         return head or START
 
     async def snapshot_source(self, notebook: Notebook) -> SnapshotSource | None:
-        """The checkpoint of the current state to write a snapshot from; taken if there is none. None without a state.
+        """The checkpoint of the current state to write a snapshot from; taken if missing. None without a state.
 
         One that exists is used without the lock, even while the next cell runs. Raises OperationFailed if none can be
         taken.

@@ -57,7 +57,7 @@ class SnapshotWriter:
         return lineage is not None and (lineage.head is not None or notebook.origin is not None)
 
     async def ensure_saved(self, notebook: Notebook) -> Snapshot | None:
-        """A snapshot of the live kernel's current state; written if there is none."""
+        """A snapshot of the live kernel's current state; written if missing."""
         for _ in range(MAX_ATTEMPTS):
             if not await self.has_state(notebook):
                 return None

@@ -79,7 +79,9 @@ class StateResolver:
         runs = [await self._run_store.find_run(notebook.id, RunId(state)) for state in states if state is not None]
         cells = [await self._store.find_cell(notebook.id, run.cell) for run in runs if run is not None]
         numbers = sorted({cell.number for cell in cells if cell is not None})
-        existing = f"There are checkpoints after cells {', '.join(map(str, numbers))}" if numbers else "There is none"
+        existing = (
+            f"There are checkpoints after cells {', '.join(map(str, numbers))}" if numbers else "There is no other"
+        )
         return (
             f"That state of cell {cell.number} is not kept: old checkpoints are dropped when memory is needed, on disk "
             f"are the newest ten and those that have a name. {existing}, and `start`. Nothing was changed."
@@ -88,7 +90,7 @@ class StateResolver:
 
 def _unknown_state(text: str, names: list[str]) -> str:
     known = ", ".join(map(repr, dict.fromkeys(filter(None, names))))
-    saved = f"the name of a saved state ({known or 'there is none yet'})"
+    saved = f"the name of a saved state ({known or 'nothing is saved yet'})"
     return (
         f"{text[:_MAX_SHOWN_CHARS]!r} names no state of this notebook. Nothing was changed. Give a cell (its number or "
         f'id), "before" and a cell, as in "before 3", "start", a checkpoint that list_checkpoints shows, or {saved}.'

@@ -170,7 +170,7 @@ class KernelPool:
         return len(live), sum(len(kernel.checkpoints) for kernel in live), self.runtimes.spare_count
 
     async def ensure_with_history(self, slot: KernelSlot) -> Kernel:
-        """A live kernel that has an earlier state to go to. Raises InvalidRequest if there is none."""
+        """A live kernel that has an earlier state to go to. Raises InvalidRequest without an earlier state."""
         await self._checkpointer.prepare(slot)
         if slot.kernel is None and not (self._restorer and await self._restorer.list_snapshots(slot.notebook)):
             raise InvalidRequest(

@@ -29,7 +29,7 @@ class KernelRecovery:
         await self._run_store.mark_stale(notebook.id, marks)
 
     async def revive(self, slot: KernelSlot) -> RecoveryResult | None:
-        """Restore the slot's kernel if its process ended, or close it. None if it lives or there is none."""
+        """Restore the slot's kernel if its process ended, or close it. None if it lives or the slot is empty."""
         if slot.kernel is None or slot.kernel.alive:
             return None
         recovered = await self.recover(slot, slot.kernel)

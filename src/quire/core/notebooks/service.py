@@ -77,7 +77,7 @@ class Notebooks:
         return await self._store.create_notebook(notebook, limit=self._limits.max_notebooks)
 
     async def get(self, owner: Principal, name: str) -> Notebook:
-        """Raises NotFound if there is none."""
+        """Raises NotFound for an unknown name."""
         found = await self._store.find_notebook(owner, check_name(name, new=False))
         if found is None:
             raise await no_such_notebook(name, [notebook.name for notebook in await self.list_notebooks(owner)])

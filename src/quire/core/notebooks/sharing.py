@@ -27,7 +27,7 @@ class Sharing:
     async def find(self, caller: Caller, name: str, needed: Access = Access.WRITE) -> Notebook:
         """The caller's own notebook by `name`, another user's by `owner/name`.
 
-        Raises NotFound if there is none, and the same if the caller must not learn that it exists."""
+        Raises NotFound for an unknown name, and the same if the caller must not learn that it exists."""
         owner, own = parse_name(name)
         if owner is None or owner == caller.principal:
             return await self._notebooks.get(caller.principal, own)

@@ -50,7 +50,7 @@ class Jupyter(Protocol):
 
     @property
     def document(self) -> str:
-        """Path on the first server that is in use unless a client uses another; "" where there is none."""
+        """Path on the first server that is in use unless a client uses another; "" without servers."""
         ...
 
     def servers(self) -> list[JupyterServer]: ...

@@ -37,8 +37,7 @@ class Kernel(Protocol):
 
     @property
     def patience(self) -> float:
-        """Seconds it has beyond the usual ones to heed an interrupt before it is killed: some where that costs all its
-        variables."""
+        """More seconds to react to an interrupt before it is killed, for kernels that lose their variables then."""
         ...
 
     async def begin(self, run: messages.Run) -> None:
@@ -70,7 +69,7 @@ class Kernel(Protocol):
         ...
 
     async def checkpoint(self, name: str) -> float | str:
-        """Take one, between runs: the seconds of work it took, or a sentence's end: why there is none."""
+        """Take one, between runs: the seconds of work it took, or a sentence's end: why it was not taken."""
         ...
 
     async def thin_out(self, named: set[str]) -> None:
@@ -93,8 +92,7 @@ class Kernel(Protocol):
         ...
 
     async def load(self, recipe: Recipe) -> Restored:
-        """Begin anew with what a snapshot holds; checkpoints stay. Raises Failed, and is as it began, where it cannot
-        be loaded."""
+        """Start a fresh process and load a snapshot; checkpoints stay. If loading fails, the process is fresh."""
         ...
 
     async def branch(self, name: str, spec: KernelSpec) -> Kernel:
@@ -154,7 +152,7 @@ class Relay(Protocol):
     """What a runtime brings its kernels' calls to; it is the core's."""
 
     async def call(self, spec: KernelSpec, called: relay.Called) -> relay.Answer:
-        """What a kernel's code asks of a capability. Never raises; cancelled where nobody waits any more."""
+        """Answer a call of a capability. Never raises; cancelled if the caller stopped waiting."""
         ...
 
     def native(self, spec: KernelSpec, capabilities: list[dict[str, Any]]) -> None:

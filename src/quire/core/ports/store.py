@@ -50,7 +50,7 @@ class NotebookStore(Protocol):
         """Delete its cells and runs."""
 
     async def delete_notebook(self, notebook: NotebookId) -> None:
-        """Delete it with its cells, runs and shares, and release its lease. Nothing happens if there is none."""
+        """Delete it with its cells, runs and shares, and release its lease. Nothing happens if it does not exist."""
 
     async def add_cells(self, notebook: NotebookId, cells: list[NewCell], *, at: int | None, limit: int) -> list[Cell]:
         """Insert all or none before cell `at`, or append them. Cells after an inserted code cell are marked `behind`.

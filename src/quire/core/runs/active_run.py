@@ -42,7 +42,7 @@ class Question:
     why: str = "there was no answer in time. Put the value into the code instead."  # there is no answer
 
     def answer(self, line: str | None, why: str = "") -> None:
-        """Set the answer, or why there is none. The first call counts."""
+        """Set the answer, or the reason why it is missing. The first call counts."""
         if not self.answered.is_set():
             self.line, self.why = ([], why) if line is None else ([line], "")
             self.answered.set()

@@ -173,7 +173,7 @@ class RunDriver:
         """Ask a person for a line of input, if a caller waits that can do so."""
         question = Question(number=asked.question, prompt=transcripts.to_utf8_text(asked.prompt)[:_MAX_PROMPT_CHARS])
         if not state.questions.can_ask:
-            question.answer(None, "nobody can be asked here. Put the value into the code instead.")
+            question.answer(None, "no person can be asked here. Put the value into the code instead.")
         else:
             with state.questions.asking(question), anyio.move_on_after(_ANSWER_TIMEOUT_S):
                 await question.answered.wait()

@@ -273,7 +273,7 @@ def _character_boundary_after(data: bytearray, cut: int) -> int:
 
 
 def error_output(name: str, message: str, traceback: str = "") -> Output:
-    """An ERROR output; its text is the traceback, or the name and message if there is none."""
+    """An ERROR output; its text is the traceback, or the name and message without a traceback."""
     return Output(
         type=OutputType.ERROR,
         name=name,

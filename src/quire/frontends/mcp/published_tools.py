@@ -85,7 +85,7 @@ class PublishedTools(Middleware):
             self._notices.tools_changed(spec.owner)
 
     def of(self, principal: Principal) -> Mapping[str, PublishedTool]:
-        """By name; nobody else sees them."""
+        """By name; other principals do not see them."""
         return self._published.get(principal, {})
 
     async def on_list_tools(

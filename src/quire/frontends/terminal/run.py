@@ -149,7 +149,7 @@ def _conclude(done: NotebookRunner, total: int, job: Job, watching: progress.Wat
     """Print how the run ended. Returns the exit code."""
     if stopping.unwritable is not None and not isinstance(stopping.unwritable, BrokenPipeError):
         raise OperationFailed(f"Standard output cannot be written: {stopping.unwritable.strerror}.")
-    if stopping.told == READ_ENOUGH:  # whoever read it
+    if stopping.told == READ_ENOUGH:  # the reader closed the pipe
         return 128 + READ_ENOUGH
     where = f" What ran is in {job.output}." if job.output and saved.is_file(job.output) and done.ran else ""
     if stopping.told:

@@ -1,4 +1,4 @@
-"""Tables of commands: columns aligned, nothing cut, however wide the terminal is and where there is none."""
+"""Tables of commands: columns aligned, nothing cut, whatever the width of the terminal, and without one."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ class JupyterDirectory:
             await server.create_document(path, spec)
 
     async def _similar(self, server: Server, path: str) -> str:
-        """A sentence, after a space, that names the most similar notebook in the same folder; "" if there is none."""
+        """A sentence, after a space, that names the most similar notebook in the same folder; "" without one."""
         try:
             entries = await server.documents.list_folder(path.rpartition("/")[0])
         except JupyterError:  # the folder does not exist

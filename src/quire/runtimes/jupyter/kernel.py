@@ -148,7 +148,7 @@ class JupyterKernel:
             except JupyterError as error:
                 log.warning("answering a Jupyter kernel: %s", error)
             return
-        self._translator.unanswered = answer.why or "nobody answered"
+        self._translator.unanswered = answer.why or "no one answered"
         self._start_task(self._interrupt_question(self._message_count))
 
     def interrupt(self) -> None:

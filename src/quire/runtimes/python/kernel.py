@@ -209,7 +209,7 @@ class PythonKernel:
         return self._supervisor.checkpoints
 
     async def checkpoint(self, name: str) -> float | str:
-        """Take a checkpoint. Returns the processor seconds it took, or why there is none."""
+        """Take a checkpoint. Returns the processor seconds it took, or why it was not taken."""
         assert self._spec is not None
         if not checkpoint_budget.machine_memory().has_room_for_copy(checkpoint_budget.private_bytes(self._worker.pid)):
             self._supervisor.drop_checkpoints(list(self._supervisor.checkpoints))  # they would grow with every change

@@ -40,7 +40,7 @@ class Cgroup:
             folder.mkdir(exist_ok=True)
 
     def limit(self, *, memory: int, processes: int) -> None:
-        """Set the limits; 0 is none."""
+        """Set the limits; 0 is no limit."""
         for folder, kind in self.folders:
             memory_file, processes_file, _ = _FILES[kind]
             for name, value in (

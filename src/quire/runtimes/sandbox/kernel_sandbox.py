@@ -108,7 +108,7 @@ class KernelSandbox:
             "limits": {"CORE": 0, "NOFILE": _MAX_OPEN_FILES}
             | ({"FSIZE": spec.limits.file} if spec.limits.file else {}),
             "landlock": plan.landlock,
-            "internet": plan.has("net"),  # through the proxy; without a network namespace there is none
+            "internet": plan.has("net"),  # through the proxy of the network namespace
         }
 
     def unreachable_hosts(self, spec: KernelSpec, hosts: tuple[str, ...]) -> list[str]:

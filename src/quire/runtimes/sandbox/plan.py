@@ -21,7 +21,7 @@ class MachineFeatures:
     namespaces: str = ""
     uid: str = ""
     seccomp: str = ""
-    landlock: int = 0  # its version; 0 if there is none
+    landlock: int = 0  # its version; 0 if missing
 
     @classmethod
     def from_probe(cls, features: Mapping[str, Any], cgroup: str) -> MachineFeatures:

@@ -107,7 +107,7 @@ def _for_message(value: Any) -> Any:
 def _check_name(name: Any, taken: str) -> None:
     if not isinstance(name, str) or not name.isidentifier():
         proposal = f"; {tools.python_name(name)!r} would be one" if isinstance(name, str) and name else ""
-        raise ValueError(f"A capability's name is a Python name, and {name!r} is none{proposal}.")
+        raise ValueError(f"A capability's name is a Python name, and {name!r} is not{proposal}.")
     if keyword.iskeyword(name) or name.startswith("_"):
         raise ValueError(f"{name!r} cannot be a capability's name; {name.strip('_')}_cap could.")
     if taken:

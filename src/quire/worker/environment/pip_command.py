@@ -1,4 +1,4 @@
-"""The program behind `pip` in cells: the environment's own pip, or uv if there is none.
+"""The program behind `pip` in cells: the environment's own pip, or uv without one.
 
 The interpreter's own folder may be read-only. Then a folder of the notebook is a virtual environment on top of the
 interpreter's: pip changes only that folder, and sees what is installed below it. This program imports nothing of

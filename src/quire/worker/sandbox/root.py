@@ -38,7 +38,7 @@ class Tree:
 class Root:
     granted: list[Tree]  # the workspace and mounts
     home: str
-    private_bytes: int  # limit for each of /tmp, /dev/shm and the home folder; 0 is none
+    private_bytes: int  # limit for each of /tmp, /dev/shm and the home folder; 0 is no limit
 
 
 def interpreter_paths() -> list[str]:

@@ -22,7 +22,7 @@ _NEVER = "where it stands in its code cannot be saved"
 def reduce_generator(context: Context, generator: types.GeneratorType[Any, Any, Any]) -> Any:
     match inspect.getgeneratorstate(generator):
         case "GEN_CREATED":
-            return _anew(generator, generator.gi_frame, generator.gi_code, _GENERATOR)
+            return _recreate(generator, generator.gi_frame, generator.gi_code, _GENERATOR)
         case "GEN_CLOSED":
             return (finished_generator, (generator.__name__, generator.__qualname__))
     raise NotSerializable(_GENERATOR, "generators cannot be saved")
@@ -31,18 +31,18 @@ def reduce_generator(context: Context, generator: types.GeneratorType[Any, Any, 
 @reduces(types.CoroutineType)
 def reduce_coroutine(context: Context, coroutine: types.CoroutineType[Any, Any, Any]) -> Any:
     if inspect.getcoroutinestate(coroutine) == "CORO_CREATED":
-        return _anew(coroutine, coroutine.cr_frame, coroutine.cr_code, "a coroutine")
+        return _recreate(coroutine, coroutine.cr_frame, coroutine.cr_code, "a coroutine")
     raise NotSerializable("a coroutine", "it has begun, and " + _NEVER)
 
 
 @reduces(types.AsyncGeneratorType)
 def reduce_async_generator(context: Context, generator: types.AsyncGeneratorType[Any, Any]) -> Any:
     if sys.version_info >= (3, 12) and inspect.getasyncgenstate(generator) == "AGEN_CREATED":
-        return _anew(generator, generator.ag_frame, generator.ag_code, "an async generator")
+        return _recreate(generator, generator.ag_frame, generator.ag_code, "an async generator")
     raise NotSerializable("an async generator", "generators cannot be saved")
 
 
-def _anew(thing: Any, frame: Any, code: types.CodeType, what: str) -> Any:
+def _recreate(thing: Any, frame: Any, code: types.CodeType, what: str) -> Any:
     """A call of the function that created it, with the arguments in its frame."""
     functions = (found for found in gc.get_referents(thing) if type(found) is types.FunctionType)
     made_by = [function for function in functions if function.__code__ is code]

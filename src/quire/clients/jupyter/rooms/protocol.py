@@ -37,7 +37,7 @@ class Rooms(Protocol):
         ...
 
     async def connect_collaborators(self) -> RoomConnection:
-        """To the room of JupyterLab's list of collaborators. Raises JupyterError where there is none."""
+        """To the room of JupyterLab's list of collaborators. Raises JupyterError if it is missing."""
         ...
 
 

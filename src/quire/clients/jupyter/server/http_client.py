@@ -56,7 +56,7 @@ class HttpClient:
         query: dict[str, str] | None = None,
         timeout: float | None = None,
     ) -> tuple[int, str]:
-        """Status and text of any response. Raises Unreachable if there is none."""
+        """Status and text of any response. Raises Unreachable without a response."""
         import httpx2
 
         timeout_s = timeout or self.timeout

@@ -21,7 +21,7 @@ from quire.frontends.mcp.results import FileInfo, FileList, FilePart, FileWritte
 from quire.frontends.mcp.tool_context import ToolContext
 from quire.frontends.mcp.tool_registry import ToolRegistry
 
-_PICTURE_BYTES = 700_000  # of a picture that is shown though nobody said how many bytes
+_PICTURE_BYTES = 700_000  # of a picture that is shown if the call sets no limit
 
 
 def register(registry: ToolRegistry) -> None:

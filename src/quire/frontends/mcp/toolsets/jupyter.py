@@ -93,7 +93,7 @@ async def _below(ctx: ToolContext, server: str, path: str, depth: int) -> list[J
         if each.kind == "directory" and depth > 0:
             try:
                 found += await _below(ctx, server, each.path, depth - 1)
-            except QuireError as error:  # a folder that nobody may read costs that folder
+            except QuireError as error:  # an unreadable folder is left out
                 found.append(JupyterFile(path=each.path, kind="error", size=None, modified=f"Error: {error}"))
     return found
 

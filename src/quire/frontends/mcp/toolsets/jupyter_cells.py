@@ -47,7 +47,7 @@ class Books:
         return self._shown.get((ctx.client, book.id, cell.id), here) == here
 
     async def overwrite(self, ctx: ToolContext, book: Notebook, cell: Cell, source: str) -> None:
-        """Raises VersionConflict where somebody has changed what the client knows."""
+        """Raises VersionConflict if the cell has changed since the client read it."""
         if not self.knows(ctx, book, cell):
             self.shown(ctx, book, cell)
             raise VersionConflict(

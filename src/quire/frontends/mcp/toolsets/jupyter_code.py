@@ -50,7 +50,7 @@ async def hidden_notebook(
         if own is None:
             raise NotFound(_not_there(kernel))
         found, line = None, ctx.app.kernels.slots.lineage(own)
-        if line is not None:  # somebody shut it down meanwhile, which its connection need not know
+        if line is not None:  # another client shut it down; its connection may not know yet
             await ctx.app.kernels.slots.close_if_idle(own, line.head, "it was shut down on the Jupyter server")
     if own is not None and ctx.app.kernels.slots.live_kernel(own) is None:
         async with ctx.app.kernels.lease(own) as lease:  # starts it

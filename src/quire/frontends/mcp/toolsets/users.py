@@ -24,7 +24,7 @@ def register(registry: ToolRegistry) -> None:
             "called": f"{book.owner}/{book.name}",
             "shared_with": {str(whom): str(has) for whom, has in shares.items()},
         }
-        said = ", ".join(f"{whom} ({has})" for whom, has in shares.items()) or "nobody"
+        said = ", ".join(f"{whom} ({has})" for whom, has in shares.items()) or "no one"
         text = f"Notebook {book.title!r}, to others {shared['called']}, is shared with {said}."
         return ToolResult(content=text, structured_content=dict(shared))
 
