@@ -18,7 +18,7 @@ import anyio.to_thread
 
 from quire import platform_compat
 from quire.core.errors import InvalidRequest, NotFound, OperationFailed, QuireError
-from quire.core.notebooks.paths import quoted
+from quire.core.limits.workspace_paths import quoted
 from quire.core.ports.files import Entry, FileSlice, FolderUsage, Listing
 from quire.safe_open.by_descriptor import set_owner
 from quire.safe_open.by_name import InvalidFileName

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import anyio
 
 from quire.core.errors import InvalidRequest
+from quire.core.limits.workspace_paths import path_parts, quoted
 from quire.core.limits.workspace_quota import WorkspaceQuota
 from quire.core.model import Notebook
-from quire.core.notebooks import paths
 from quire.core.ports.files import FileSlice, Folders, Listing
 
 MAX_LISTED = 200  # names in one answer
@@ -29,7 +29,7 @@ class Files:
 
     async def list(self, notebook: Notebook, path: str = ".") -> Listing:
         root = self._workspace(notebook)
-        return await self._folders.list(root, paths.path_parts(root, path), MAX_LISTED)
+        return await self._folders.list(root, path_parts(root, path), MAX_LISTED)
 
     async def read(self, notebook: Notebook, path: str, start: int = 0, limit: int | None = None) -> FileSlice:
         """The file's bytes from `start`, all or at most `limit`."""
@@ -40,14 +40,14 @@ class Files:
         root, steps = self._file_path(notebook, path)
         piece = await self._folders.read(root, steps, start, self.max_bytes if limit is None else limit)
         if start > piece.total:
-            raise InvalidRequest(f"{paths.quoted(path)} has {piece.total:,} bytes; there is nothing from {start:,} on.")
+            raise InvalidRequest(f"{quoted(path)} has {piece.total:,} bytes; there is nothing from {start:,} on.")
         return piece
 
     async def read_whole(self, notebook: Notebook, path: str) -> bytes:
         piece = await self.read(notebook, path)
         if len(piece.data) < piece.total:
             raise InvalidRequest(
-                f"{paths.quoted(path)} has {piece.total:,} bytes, over the limit of {self.max_bytes:,} at once "
+                f"{quoted(path)} has {piece.total:,} bytes, over the limit of {self.max_bytes:,} at once "
                 "(setting limits.max_file_bytes). Read it in parts, with start and limit."
             )
         return piece.data
@@ -68,7 +68,7 @@ class Files:
 
     def relative_path(self, notebook: Notebook, path: str) -> str:
         """The path relative to the workspace, normalized."""
-        return "/".join(paths.path_parts(self._workspace(notebook), path)) or "."
+        return "/".join(path_parts(self._workspace(notebook), path)) or "."
 
     def warning(self, notebook: Notebook) -> str:
         """How full the workspace is, if more than half; else ""."""
@@ -76,9 +76,9 @@ class Files:
 
     def _file_path(self, notebook: Notebook, path: str) -> tuple[str, tuple[str, ...]]:
         root = self._workspace(notebook)
-        steps = paths.path_parts(root, path)
+        steps = path_parts(root, path)
         if not steps:
-            raise InvalidRequest(f"{paths.quoted(path)} is the workspace itself; name a file in it.")
+            raise InvalidRequest(f"{quoted(path)} is the workspace itself; name a file in it.")
         return root, steps
 
 

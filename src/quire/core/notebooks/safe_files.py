@@ -19,7 +19,7 @@ import anyio.to_thread
 
 from quire import platform_compat
 from quire.core.errors import InvalidRequest, NotFound, OperationFailed
-from quire.core.notebooks.paths import quoted
+from quire.core.limits.workspace_paths import quoted
 from quire.safe_open.folder import open_or_make
 from quire.safe_open.walkers import new_walker
 

@@ -10,8 +10,8 @@ from fastmcp.tools import ToolResult
 from mcp_types import BlobResourceContents, ContentBlock, EmbeddedResource, ImageContent, TextContent
 
 from quire.core.errors import InvalidRequest
+from quire.core.limits.workspace_paths import display_path
 from quire.core.model import Notebook
-from quire.core.notebooks import paths
 from quire.core.notebooks.access import Access
 from quire.core.notebooks.files import as_text
 from quire.core.notebooks.images import FORMATS, dimensions
@@ -64,7 +64,7 @@ def register(registry: ToolRegistry) -> None:
         path = ctx.app.files.relative_path(book, path)
         size = await ctx.app.files.write(book, path, data, append=append)
         done: FileWritten = {"notebook": book.title, "path": path, "uri": render.file_uri(book, path), "bytes": size}
-        said = f"Wrote {len(data):,} bytes; {paths.display_path(path)} has {size:,} bytes."
+        said = f"Wrote {len(data):,} bytes; {display_path(path)} has {size:,} bytes."
         return ToolResult(content=said, structured_content=dict(done))
 
     registry.add(list_files, "List files", FileList, read_only=True)
@@ -82,7 +82,7 @@ def mime_of(path: str, text: bool) -> str:
 
 def _info(entry: Entry) -> FileInfo:
     moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(max(0, min(entry.modified, 2**37))))
-    name = entry.name if _is_utf8(entry.name) else paths.display_path(entry.name)
+    name = entry.name if _is_utf8(entry.name) else display_path(entry.name)
     return {"name": name, "kind": entry.kind, "bytes": entry.size, "modified": moment}
 
 
@@ -98,7 +98,7 @@ def _table(found: Listing, warning: str) -> str:
 def _row(entry: Entry, info: FileInfo) -> str:
     size = f"{entry.size:>12,}" if entry.kind == "file" else f"{entry.kind:>12}"
     end = "/" if entry.kind == "folder" else ""
-    return f"{size}  {info['modified'][:19].replace('T', ' ')}  {paths.display_path(entry.name)}{end}"
+    return f"{size}  {info['modified'][:19].replace('T', ' ')}  {display_path(entry.name)}{end}"
 
 
 def _is_utf8(name: str) -> bool:
@@ -162,8 +162,8 @@ def _answer(
         "start": piece.start,
         "end": end,
     }
-    said = f"[{paths.display_path(path)}: {mime}, {piece.total:,} bytes]"
+    said = f"[{display_path(path)}: {mime}, {piece.total:,} bytes]"
     if end < piece.total or piece.start:
-        said = f"[{paths.display_path(path)}: {mime}, bytes {piece.start:,} to {end:,} of {piece.total:,}; whole: {uri}"
+        said = f"[{display_path(path)}: {mime}, bytes {piece.start:,} to {end:,} of {piece.total:,}; whole: {uri}"
         said += f"; read_file(start={end}) goes on]" if end < piece.total else "]"
     return ToolResult(content=[*content, TextContent(type="text", text=said)], structured_content=dict(part))

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quire.core.errors import InvalidRequest
+from quire.core.limits.workspace_paths import display_path, path_parts, quoted
 from quire.core.notebooks.files import as_text
-from quire.core.notebooks.paths import display_path, path_parts, quoted
 from quire.core.ports.files import FileSlice
 
 HOME = "/data/workspaces/1"
