@@ -202,10 +202,10 @@ def test_version_and_help(data_dir: Path) -> None:
         (
             {},
             ["serve", "--capabilities-private-hosts", "x y"],
-            "Setting 'capabilities.private_hosts' cannot be 'x y': 'x y' is no host",
+            "Setting 'capabilities.private_hosts' cannot be 'x y': 'x y' is not a host",
         ),
         ({}, ["serve", "--server-allowed-hosts", "https://a.org"], "'https://a.org' is not a host: write example.org"),
-        ({"QUIRE_SERVER_ALLOWED_HOSTS": "a.org:99999"}, ["list"], "'a.org:99999' is no host"),
+        ({"QUIRE_SERVER_ALLOWED_HOSTS": "a.org:99999"}, ["list"], "'a.org:99999' is not a host"),
         ({}, ["serve", "--sandbox-environment", "HOME,A B"], "'A B' is no name of a variable: write HF_TOKEN."),
         ({"QUIRE_SANDBOX_MOUNTS": "/nonexistent/data"}, ["serve"], "'/nonexistent/data': there is no such folder."),
         (

@@ -48,7 +48,7 @@ FULL = a_capability(
         resources=True,
         prompts=True,
     ),
-    approve={"send": Approve.ALWAYS, "*": Approve.ASK},
+    approve={"send": Approve.ASK_OR_DENY, "*": Approve.ASK},
 )
 
 

@@ -261,13 +261,13 @@ def huge_length(writing: Writing) -> None:
 
 
 def huge_stored(writing: Writing) -> None:
-    writing.entries[0] = replace(writing.entries[0], stored=chunks.SIZE)
+    writing.entries[0] = replace(writing.entries[0], stored=chunks.MAX_CHUNK_BYTES)
 
 
 def bomb(writing: Writing) -> None:
     """64 MB of nothing in less than a chunk's bytes."""
-    packed = zlib.compress(bytes(64 * MIB), 9)[: chunks.SIZE]
-    writing.raw(chunks.chunk_name(bytes(64 * MIB)), chunks.SIZE, packed, True)
+    packed = zlib.compress(bytes(64 * MIB), 9)[: chunks.MAX_CHUNK_BYTES]
+    writing.raw(chunks.chunk_name(bytes(64 * MIB)), chunks.MAX_CHUNK_BYTES, packed, True)
 
 
 def cut_compressed(writing: Writing) -> None:
@@ -299,7 +299,7 @@ def malformed_node(writing: Writing) -> None:
 
 def node_of_too_many(writing: Writing) -> None:
     leaf = writing.chunk(b"x")
-    writing.wholes.append(Whole(chunks.FANOUT + 1, (writing.chunk(leaf * (chunks.FANOUT + 1)),)))
+    writing.wholes.append(Whole(chunks.NODE_NAMES + 1, (writing.chunk(leaf * (chunks.NODE_NAMES + 1)),)))
 
 
 def node_of_nodes(writing: Writing) -> None:
@@ -319,8 +319,8 @@ def whole_too_short(writing: Writing) -> None:
 def too_many_parts(writing: Writing) -> None:
     """A list that names another's thousand chunks a thousand times, and that a thousand times."""
     leaf = writing.chunk(b"x")
-    node = writing.chunk(leaf * chunks.FANOUT)
-    writing.wholes.append(Whole(chunks.FANOUT * 5000, (node,) * 5000))
+    node = writing.chunk(leaf * chunks.NODE_NAMES)
+    writing.wholes.append(Whole(chunks.NODE_NAMES * 5000, (node,) * 5000))
 
 
 def not_text(writing: Writing) -> None:
@@ -366,11 +366,11 @@ LIES: list[Callable[[Writing], None]] = [
 
 def test_decompression_bomb_is_refused() -> None:
     packed = zlib.compress(bytes(32 * MIB), 9)
-    assert len(packed) < chunks.SIZE
+    assert len(packed) < chunks.MAX_CHUNK_BYTES
     tracemalloc.start()
     try:
         with pytest.raises(BadSnapshot, match="another length"):
-            decompress(packed, chunks.SIZE)
+            decompress(packed, chunks.MAX_CHUNK_BYTES)
         assert tracemalloc.get_traced_memory()[1] < MIB
     finally:
         tracemalloc.stop()

@@ -15,18 +15,18 @@ from quire.core.kernels.runtimes import Runtimes
 from quire.core.kernels.slots import KernelSlots
 from quire.core.limits.quotas import Quotas
 from quire.core.model import LOCAL, KernelSpec, Notebook, NotebookId
-from quire.core.ports.store import Store
+from quire.core.ports.store import NotebookStore, RunStore
 
 BOOK = Notebook(id=NotebookId("n"), owner=LOCAL, name="n", runtime="python", created_at=0.0)
 
 
-class LockedStore:
+class TakenLeases:
     """Another process has every notebook."""
 
-    def hold(self, notebook: NotebookId) -> bool:
-        return False
+    async def hold(self, notebook: NotebookId) -> int | None:
+        return None
 
-    def release(self, notebook: NotebookId) -> None: ...
+    async def release(self, notebook: NotebookId) -> None: ...
 
 
 async def never_hibernates(notebook: Notebook, reason: str) -> bool:
@@ -38,9 +38,8 @@ def no_spec(notebook: Notebook) -> KernelSpec:
 
 
 async def test_failed_lease_leaves_the_notebook_not_busy() -> None:
-    store = cast(Store, LockedStore())
-    slots, runtimes = KernelSlots(store), Runtimes({}, no_spec)
-    recovery = KernelRecovery(slots, store, None)
+    slots, runtimes = KernelSlots(TakenLeases()), Runtimes({}, no_spec)
+    recovery = KernelRecovery(slots, cast(NotebookStore, None), cast(RunStore, None), None)
     admission = KernelAdmission(slots, never_hibernates, Quotas())
     pool = KernelPool(
         slots, runtimes, Checkpointer(slots, runtimes, recovery), recovery, None, admission, KernelRules()

@@ -105,7 +105,7 @@ def test_full_memory_is_an_error_of_its_own_and_state_is_kept(session: Any, code
     error = session.run(code).error
     assert error.name in ("OutOfMemory", "RangeError") or error.message == "string too long"
     if error.name == "OutOfMemory":
-        assert "64 MiB" in error.message and "wasm_memory_bytes" in error.message
+        assert "64 MiB" in error.message and "wasm.memory_bytes" in error.message
     session.run("a = s = m = b = e = null")
     assert session.value("kept + 1") == 2
 
@@ -113,14 +113,14 @@ def test_full_memory_is_an_error_of_its_own_and_state_is_kept(session: Any, code
 def test_a_guest_that_cannot_be_is_refused(javascript: Any, tmp_path: Any) -> None:
     with pytest.raises(Ended, match="MiB") as refused:
         javascript.make(Place(workspace=tmp_path), Bounds(memory=1 << 20), None)
-    assert "wasm_memory_bytes" in refused.value.hint
+    assert "wasm.memory_bytes" in refused.value.hint
 
 
 def test_fuel_that_is_used_up_is_told_and_state_is_kept(sessions: Callable[..., Any]) -> None:
     session = sessions(fuel=50_000_000)
     session.run("let n = 0")
     error = session.run("for (;;) { try { n++ } catch {} }").error
-    assert error.name == "FuelExhausted" and "50,000,000" in error.message and "wasm_fuel" in error.message
+    assert error.name == "FuelExhausted" and "50,000,000" in error.message and "wasm.fuel" in error.message
     assert session.value("n > 0")
     assert session.run("for (;;);").error.name == "FuelExhausted"  # each run has its own
 

@@ -102,7 +102,7 @@ def test_what_fills_all_memory_can_be_deleted_by_the_next_cell(make: Make, kind:
 def test_a_guest_that_does_not_fit_is_not_made(make: Make) -> None:
     with pytest.raises(Ended) as ended:
         make(Bounds(memory=1 << 20))
-    assert "wasm_memory_bytes" in ended.value.hint
+    assert "wasm.memory_bytes" in ended.value.hint
 
 
 def test_fuel_that_is_used_up_ends_the_guest_with_words(make: Make) -> None:
@@ -111,7 +111,7 @@ def test_fuel_that_is_used_up_ends_the_guest_with_words(make: Make) -> None:
     image = notebook.guest.image()
     with pytest.raises(Ended) as ended:
         notebook.run("while True: pass")
-    assert "100,000,000 units of fuel" in ended.value.reason and "wasm_fuel" in ended.value.hint
+    assert "100,000,000 units of fuel" in ended.value.reason and "wasm.fuel" in ended.value.hint
     with pytest.raises(Ended, match="has ended before"):
         notebook.run("1")
     notebook.guest.restore(image)

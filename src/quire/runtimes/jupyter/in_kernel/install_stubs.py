@@ -43,7 +43,7 @@ def arrive(sources: dict[str, str], mark: str) -> None:
     relay: Any = importlib.import_module(PACKAGE + ".worker.capabilities.relay")
     known = importlib.import_module(PACKAGE + ".worker.capabilities.kernel_capabilities")
     errors = importlib.import_module(PACKAGE + ".worker.capabilities.errors")
-    interrupts = importlib.import_module(PACKAGE + ".worker.interrupts")
+    interrupts = importlib.import_module(PACKAGE + ".worker.execution.interrupts")
     package.sessions = set()  # clients that answer calls
 
     def ask(called: Any) -> str:
