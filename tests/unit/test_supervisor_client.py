@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from quire.core.errors import OperationFailed
+from quire.runtimes.python import supervisor
 from quire.runtimes.python.supervisor import SupervisorClient
 from quire.wire import packets
 
@@ -74,3 +75,15 @@ async def test_worker_or_branch_that_ended_at_once_fails(said: Said) -> None:
     for do, answer in (("start", "live"), ("branch", "branched")):
         with pytest.raises(OperationFailed, match="ended at once"):
             await said.launch(do, answer)
+
+
+async def test_slow_supervisor_with_branches_is_not_killed(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the first process of a namespace: its end would end the branches."""
+    monkeypatch.setattr(supervisor, "_CLOSE_TIMEOUT_S", 0.0)
+    said.supervisor.adopt(1, said.supervisor)
+    closing = asyncio.ensure_future(said.supervisor.close())
+    for _ in range(10):
+        await asyncio.sleep(0)  # it would be killed now
+    packets.send(said._theirs, {"ended": True})
+    await closing
+    assert said._stands_for.poll() is None

@@ -125,8 +125,10 @@ class SupervisorClient:
         """Have it kill its processes and end. The first process of a namespace stays while branches live in it."""
         if self.alive:
             self.send_order(do="end")
+            # killing the first process of a namespace ends the branches in it
+            timeout = _ANSWER_TIMEOUT_S if self._has_branches else _CLOSE_TIMEOUT_S
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                async with asyncio.timeout(timeout):
                     await self._ended.wait()
         self._disconnect()
         if self._ended.is_set() and self._has_branches:
