@@ -45,6 +45,7 @@ class SupervisorClient:
         self.checkpoints: dict[str, ForkReport] = {}  # oldest first
         self.worker_pid = 0  # of the live process
         self._has_branches = False  # in its namespaces
+        self._is_closing = False
         self._loop.add_reader(control.fileno(), self._on_message)
         self._loop.add_reader(pidfd, self._on_exit)
 
@@ -74,11 +75,12 @@ class SupervisorClient:
                     os.close(answer.result()[1])  # the caller is gone
                 raise
             except TimeoutError as error:
-                if order["do"] != "write":  # a snapshot is not worth the kernel
+                if order["do"] != "write" and not self._is_closing:  # a snapshot is not worth the kernel
                     self._kill()  # it does not answer, so its checkpoints cannot be used
                 raise OperationFailed("The kernel's supervisor does not answer.") from error
             except OSError as error:
-                self._kill()
+                if not self._is_closing:  # then branches may live in its namespaces
+                    self._kill()
                 raise OperationFailed(f"The kernel's supervisor cannot be reached ({error.strerror}).") from error
             finally:
                 self._pending_order = ""
@@ -123,6 +125,7 @@ class SupervisorClient:
 
     async def close(self) -> None:
         """Have it kill its processes and end. The first process of a namespace stays while branches live in it."""
+        self._is_closing = True
         if self.alive:
             self.send_order(do="end")
             # killing the first process of a namespace ends the branches in it
