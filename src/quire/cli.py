@@ -279,6 +279,7 @@ def _run_file(parsed: argparse.Namespace) -> int:
         allow_errors=parsed.allow_errors,
         timeout=parsed.timeout,
     )
+    _interrupt_on_ctrl_c()
     return asyncio.run(run.run(compose.app(load(job.settings)), job))
 
 

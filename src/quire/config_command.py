@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from quire.settings.sources import Resolved, parse_file, resolve, validate
 
 _DATA_DIR = "--store-data-dir"
 _HIDDEN = "(hidden)"
+_TOKEN_IN_URL = re.compile(r"(?<=[?&]token=)[^&#]+")
 
 
 def add_common_flags(parser: Parser) -> None:
@@ -116,6 +118,8 @@ def _value(setting: Setting, settings: Settings) -> Any:
         entries = value if isinstance(value, tuple) else (value,)
         hidden = [entry if entry.startswith(("env:", "file:")) else _HIDDEN for entry in entries]
         value = hidden if isinstance(value, tuple) else hidden[0]
+    elif setting.section == "jupyter" and setting.key.endswith("url"):  # a token may be part of it
+        value = [_TOKEN_IN_URL.sub(_HIDDEN, entry) for entry in value]
     return str(value) if isinstance(value, Path) else list(value) if isinstance(value, tuple) else value
 
 

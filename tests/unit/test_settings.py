@@ -253,15 +253,19 @@ def test_show_lists_every_setting_with_its_source_and_no_secret(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "quire.toml"
-    file.write_text('[jupyter]\ntoken = ["hunter2", "env:TOKEN"]\n[limits]\nmax_cells = 5\n')
-    monkeypatch.setenv("QUIRE_SERVER_PORT", "1234")
+    file.write_text(
+        '[jupyter]\nurl = ["http://localhost:1/lab?token=hunter2&a=b", "http://localhost:2"]\n'
+        'token = ["hunter2", "env:TOKEN"]\n[limits]\nmax_cells = 5\n'
+    )
+    monkeypatch.setenv("QUIRE_server_port", "1234")
     assert config("show", "--json", path=file) == 0
     shown = {entry["key"]: entry for entry in json.loads(capsys.readouterr().out)}
     assert list(shown) == [setting.name for setting in SETTINGS]
     assert shown["limits.max_cells"] == {"key": "limits.max_cells", "value": 5, "source": str(file)}
-    assert shown["server.port"] == {"key": "server.port", "value": 1234, "source": "QUIRE_SERVER_PORT"}
+    assert shown["server.port"] == {"key": "server.port", "value": 1234, "source": "QUIRE_server_port"}
     assert shown["sandbox.mode"] == {"key": "sandbox.mode", "value": "auto", "source": "default"}
     assert shown["jupyter.token"]["value"] == ["(hidden)", "env:TOKEN"]
+    assert shown["jupyter.url"]["value"] == ["http://localhost:1/lab?token=(hidden)&a=b", "http://localhost:2"]
     assert config("show", path=file) == 0
     text = capsys.readouterr().out
     assert "hunter2" not in text and all(setting.name in text for setting in SETTINGS)

@@ -110,7 +110,7 @@ def _flattened(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def _from_environment(environ: Mapping[str, str]) -> list[_Found]:
     names = (name for name in environ if name.startswith(PREFIX) and name != CONFIG)
-    return [(*VARIABLES.find(name, "environment"), environ[name], name) for name in names]
+    return [(*VARIABLES.find(name.upper(), "environment"), environ[name], name) for name in names]
 
 
 def _from_call(given: Mapping[str, Any]) -> list[_Found]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from quire import platform_compat
 from quire.core.errors import OperationFailed
 from quire.core.model import NotebookId
 from quire.stores.writer import SqliteWriter
+
+log = logging.getLogger(__name__)
 
 _TAKE = """
     INSERT INTO leases (notebook, epoch) VALUES (?, 1)
@@ -28,18 +31,26 @@ class SqlLeases:
         self._taking = anyio.Lock()  # else a second caller in this process finds the lock file locked, but no epoch
 
     async def hold(self, notebook: NotebookId) -> int | None:
+        if notebook in self._held:
+            return self._held[notebook][1]
         async with self._taking:
             if notebook not in self._held:
                 lock = self._lock(notebook)
                 if lock is None:
                     return None
                 try:
-                    epoch = await self._writer.run(lambda db: int(db.execute(_TAKE, (notebook,)).fetchone()[0]))
+                    self._held[notebook] = lock, await self._next_epoch(notebook)
                 except BaseException:
                     os.close(lock)
                     raise
-                self._held[notebook] = lock, epoch
             return self._held[notebook][1]
+
+    async def _next_epoch(self, notebook: NotebookId) -> int:
+        try:
+            return await self._writer.run(lambda db: int(db.execute(_TAKE, (notebook,)).fetchone()[0]))
+        except OperationFailed as error:  # on a full disk notebooks can still be read
+            log.warning("the lease of notebook %s was not recorded: %s", notebook, error)
+            return 0
 
     def _lock(self, notebook: NotebookId) -> int | None:
         try:

@@ -1,4 +1,4 @@
-"""JSON packets with file descriptors, between server, zygote and keeper."""
+"""JSON packets with file descriptors, between server, zygote and supervisor."""
 
 from __future__ import annotations
 

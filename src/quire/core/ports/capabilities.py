@@ -24,7 +24,7 @@ class Listener(Protocol):
 class Connection(Protocol):
     """A backend that is connected. Any number of calls at once; cancelling one cancels it there, too.
 
-    Each raises Lost where the connection ends, CallTimeout past `timeout` seconds, Failed with the backend's
+    Each raises Lost where the connection ends, CallTimeout past `timeout` seconds, OperationFailed with the backend's
     words where it refuses.
     """
 
@@ -68,7 +68,7 @@ class Backends(Protocol):
 
     def described(self, config: str | dict[str, Any], name: str) -> Backend:
         """The one that an entry of `mcpServers` describes; or, in the file of this path or of this client (cursor,
-        ...), the entry of that name. Raises Refused or NotFound."""
+        ...), the entry of that name. Raises InvalidRequest or NotFound."""
         ...
 
     def variables(self, backend: Backend) -> set[str]:
@@ -80,8 +80,8 @@ class Backends(Protocol):
         ...
 
     async def connect(self, backend: Backend, listener: Listener, *, timeout: float) -> Connection:
-        """Connected, with all it offers listed. Raises Failed with the reason, and the end of what the process wrote
-        to stderr, and leaves nothing running."""
+        """Connect and list all that the backend offers. Raises OperationFailed with the reason and the end of the
+        process's stderr, and leaves nothing running."""
         ...
 
 

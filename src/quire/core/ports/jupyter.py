@@ -46,7 +46,7 @@ class JupyterKernel:
 
 class Jupyter(Protocol):
     """The Jupyter servers there are. A name that is "" means the first. Raises NotFound where there is no such thing,
-    Failed where a server does not answer, Refused where it will not."""
+    OperationFailed if a server does not answer, InvalidRequest if it refuses."""
 
     @property
     def document(self) -> str:
@@ -111,8 +111,8 @@ class Jupyter(Protocol):
         ...
 
     async def save(self, notebook: Notebook) -> str:
-        """Have its document in its file; what to say where its server or the file is gone. Raises Refused where the
-        server is there and does not write it."""
+        """Save its document to its file. Returns a notice if the server or the file is gone. Raises InvalidRequest if
+        the server does not write it."""
         ...
 
     async def let_go(self, notebook: Notebook) -> None:

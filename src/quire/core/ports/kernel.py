@@ -81,14 +81,14 @@ class Kernel(Protocol):
 
     async def restore(self, name: str) -> None:
         """Put the namespace back to a checkpoint, which is used up by that: take another of the same name. Raises
-        Failed where it cannot be."""
+        OperationFailed where it cannot be."""
 
     def forget(self, name: str) -> None:
         """Let a checkpoint go."""
 
     async def write(self, name: str, draft: Draft, *, base: str, limit: int, values: bool) -> Written:
         """Write a checkpoint down, while cells run. `base` is the checkpoint that the draft's base was written of,
-        `limit` how many bytes at the most, `values` whether JSON is to say what it can. Raises Failed."""
+        `limit` how many bytes at the most, `values` whether JSON is to say what it can. Raises OperationFailed."""
         ...
 
     async def load(self, recipe: Recipe) -> Restored:
@@ -96,7 +96,7 @@ class Kernel(Protocol):
         ...
 
     async def branch(self, name: str, spec: KernelSpec) -> Kernel:
-        """A second kernel that begins at a checkpoint of this one and outlives it. Raises Failed."""
+        """A second kernel that begins at a checkpoint of this one and outlives it. Raises OperationFailed."""
         ...
 
     def memory(self) -> int:
@@ -115,7 +115,7 @@ class Runtime(Protocol):
     """A way to make kernels."""
 
     async def start(self, spec: KernelSpec) -> Kernel:
-        """A new kernel, ready to run. Raises Failed with the reason where none can be had."""
+        """A new kernel, ready to run. Raises OperationFailed with the reason where none can be had."""
         ...
 
     async def about(self) -> RuntimeInfo:
@@ -128,7 +128,7 @@ class Runtime(Protocol):
         ...
 
     async def ready(self) -> None:
-        """Wait until a kernel could be started at once. Raises Failed with the reason where none could."""
+        """Wait until a kernel could be started at once. Raises OperationFailed with the reason where none could."""
         ...
 
 

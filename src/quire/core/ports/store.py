@@ -136,6 +136,7 @@ class Leases(Protocol):
         """Take the lease of a notebook for this server, and return its epoch; None if another server has the lease.
 
         The epoch is kept on disk and grows each time the lease is taken. It stays the same while this server has it.
+        It is 0 if the disk is full and the epoch could not be recorded.
         """
         ...
 

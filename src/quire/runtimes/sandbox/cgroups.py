@@ -112,6 +112,7 @@ class Cgroups:
                 self._in_use.add(group)
                 self._create(group)
         except OSError as error:
+            self.release(group)
             raise OperationFailed(f"A kernel could not be given a control group: {error}.") from error
         return group
 

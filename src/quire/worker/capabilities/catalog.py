@@ -119,7 +119,7 @@ class Caps:
     def register_capability(self, obj: Any, *, approve: str = "never", expose: bool = False) -> Any:
         """Offer an object that has a `name` and `describe()` as a capability, here and to the client.
 
-        approve: "never", "ask" or "always" before a call by its name; expose: publish its methods as MCP tools.
+        approve: "allow", "ask" or "ask_or_deny"; expose: publish its methods as MCP tools.
         """
         made = native.register(self._known.registry, obj, approve=approve, expose=expose)
         self._known._name()

@@ -14,6 +14,7 @@ from quire.worker.capabilities.errors import ToolError
 
 NAMESPACE_KEY = "__capabilities__"  # the variable that holds them, so that snapshots keep them
 APPROVE = ("never", "ask", "always")
+_NEW_WORDS = {"allow": "never", "ask_or_deny": "always"}  # as settings say it; snapshots and messages have the others
 _MAX_ABOUT_CHARS = 4_000  # characters
 _MAX_METHODS = 100
 _EXAMPLE = (
@@ -64,6 +65,7 @@ class Registry:
         self.put()
 
     def add(self, name: str, value: Any, about: str, methods: list[dict[str, Any]], approve: str, expose: bool) -> None:
+        approve = _NEW_WORDS.get(approve, approve)
         if approve not in APPROVE:
             raise ValueError(f"approve= is one of {', '.join(map(repr, APPROVE))}, not {approve!r}.")
         _check_name(name, self.hub.is_taken(name))
