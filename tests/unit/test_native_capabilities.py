@@ -133,7 +133,7 @@ def test_a_function_stays_callable_and_is_offered(book: Book) -> None:
 def test_calls_that_need_approval_ask_first_and_a_denial_is_raised(book: Book) -> None:
     ran: list[Any] = []
 
-    @book.caps.capability(approve="always")
+    @book.caps.capability(approve="ask_or_deny")
     def publish(report: Any, to: str = "all") -> None:
         ran.append(report)
 
