@@ -41,7 +41,7 @@ class Process:
         self._loop = asyncio.get_running_loop()
         self._exited = asyncio.Event()
         self._is_closed = False
-        self._output_ended_ = False
+        self._output_ended = False
         self._lines = LineProtocol(on_line, self._on_output_end)
         self._errors = _StderrTail()
         self._input = _Stdin(self._on_input_closed)
@@ -177,10 +177,10 @@ class Process:
         """The return code as in Popen, if possible without reaping; None while it runs."""
         if not hasattr(os, "waitid"):
             return self._popen.poll()
-        on_end = os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
-        if on_end is None:
+        ended = os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+        if ended is None:
             return None
-        return on_end.si_status if on_end.si_code == os.CLD_EXITED else -on_end.si_status
+        return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
 
     def _has_exited(self) -> None:
         if isinstance(self._exit_watch, int):
@@ -191,7 +191,7 @@ class Process:
         self._check_end()
 
     def _on_output_end(self) -> None:
-        self._output_ended_ = True
+        self._output_ended = True
         self._check_end()
 
     def _on_input_closed(self) -> None:
@@ -199,7 +199,7 @@ class Process:
 
     def _check_end(self) -> None:
         """Exit and end of output come together, unless a child holds the pipe."""
-        if self._exited.is_set() and self._output_ended_:
+        if self._exited.is_set() and self._output_ended:
             self._report_end()
         else:
             self._loop.call_later(_DRAIN_SECONDS, self._report_end)
@@ -227,14 +227,14 @@ def _find_program(program: str, path: str, folder: str) -> str:
     return str(Path(found).absolute())
 
 
-def _status_text(on_end: int | None) -> str:
-    if on_end is None:
+def _status_text(status: int | None) -> str:
+    if status is None:
         return "ended"
-    if on_end >= 0:
-        return f"exited with status {on_end}"
+    if status >= 0:
+        return f"exited with status {status}"
     with contextlib.suppress(ValueError):
-        return f"was killed by {signal.Signals(-on_end).name}"
-    return f"was killed by signal {-on_end}"
+        return f"was killed by {signal.Signals(-status).name}"
+    return f"was killed by signal {-status}"
 
 
 class _StderrTail(asyncio.Protocol):

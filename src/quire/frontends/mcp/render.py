@@ -87,10 +87,10 @@ class Renderer:
         seen = await self._see(notebook, cell)
         blocks: list[ContentBlock] = []
         for number, line in enumerate(seen.lines):
-            find_image = seen.placed.get(number)
-            if find_image is not None:
-                blocks.append(find_image)
-            if find_image is None or number in seen.smaller:
+            picture = seen.placed.get(number)
+            if picture is not None:
+                blocks.append(picture)
+            if picture is None or number in seen.smaller:
                 blocks.append(TextContent(type="text", text=line))
         return blocks
 
